@@ -1,0 +1,292 @@
+"""
+Exceptions of arenaplan.
+
+Every exception derives from :class:`PlannerError`, and its message alone is
+enough to act on: it names the value, node or field at fault. The Rust core and
+the Python layers raise the same classes; a core error's variant name is the
+name of its class here.
+"""
+
+from __future__ import annotations
+
+
+class PlannerError(Exception):
+    """Base class of everything arenaplan raises on purpose."""
+
+
+# -- sizes, shapes, alignment ------------------------------------------------
+
+
+class SizeError(PlannerError):
+    """A size, shape or alignment that no arena can hold."""
+
+
+class SizeOverflow(SizeError):
+    """A size in bytes exceeds what a machine can address."""
+
+
+class InvalidSize(SizeError):
+    """A size is negative or does not fit 64 bits."""
+
+
+class InvalidDim(SizeError):
+    """A dimension is negative or not a whole number."""
+
+
+class UnboundDim(SizeError):
+    """A symbolic dimension has no number; pass one with ``bind``."""
+
+
+class DimConflict(SizeError):
+    """One symbolic dimension was bound to two numbers."""
+
+
+class InvalidAlignment(SizeError):
+    """An alignment is not a power of two."""
+
+
+class InvalidLiveRange(SizeError):
+    """A live range is empty, reversed, or past the last step."""
+
+
+class RankTooLarge(SizeError):
+    """A shape has more dimensions than an array can have."""
+
+
+class UnsupportedDtype(SizeError):
+    """A value's element type has no size in bytes (strings, sequences, unknown types)."""
+
+
+# -- graphs --------------------------------------------------------------------
+
+
+class GraphError(PlannerError):
+    """The graph is not well formed."""
+
+
+class GraphCycle(GraphError):
+    """Some nodes depend on each other in a circle."""
+
+
+class DuplicateProducer(GraphError):
+    """A value is produced twice, or is also a graph input or constant."""
+
+
+class DuplicateName(GraphError):
+    """Two values or two nodes have the same name."""
+
+
+class UndefinedValue(GraphError):
+    """A node or the graph's outputs name a value that nothing produces."""
+
+
+class InvalidName(GraphError):
+    """A value that is produced has no name."""
+
+
+class InvalidEffect(GraphError):
+    """An effect of a node names an operand that the node does not have."""
+
+
+class AliasError(GraphError):
+    """A declared alias cannot hold."""
+
+
+class AliasCycle(AliasError):
+    """Values are declared views of each other in a circle."""
+
+
+class AliasOutOfBounds(AliasError):
+    """A view reaches past the bytes of the value it looks into."""
+
+
+class AliasHazard(AliasError):
+    """An in-place output would overwrite bytes that are read later."""
+
+
+class AliasConflict(AliasError):
+    """Two outputs claim the bytes of one input."""
+
+
+# -- packing ---------------------------------------------------------------------
+
+
+class PackingError(PlannerError):
+    """The buffers do not fit as asked."""
+
+
+class CapacityExceeded(PackingError):
+    """The arena needs more bytes than its space has."""
+
+
+class PinConflict(PackingError):
+    """A pinned offset is outside its space, misaligned, or on top of another."""
+
+
+# -- plans -----------------------------------------------------------------------
+
+
+class PlanError(PlannerError):
+    """A plan does not hold for the graph it is used with."""
+
+
+class PlanCorrupt(PlanError):
+    """The plan file is damaged or not a plan."""
+
+
+class PlanVersion(PlanError):
+    """The plan file was written by an incompatible version."""
+
+
+class PlanTooLarge(PlanError):
+    """The plan file is larger than any plan of its size can be."""
+
+
+class PlanMismatch(PlanError):
+    """The plan was made for another graph."""
+
+
+class PlanOutOfBounds(PlanError):
+    """A value lies outside the arena."""
+
+
+class PlanOverlap(PlanError):
+    """Two values that are needed at the same time share bytes."""
+
+
+class PlanMisaligned(PlanError):
+    """An offset is not a multiple of its alignment."""
+
+
+class PlanWriteError(PlanError):
+    """The plan could not be written; an older file is untouched."""
+
+
+# -- model files -----------------------------------------------------------------
+
+
+class ModelError(PlannerError):
+    """A model file cannot be read as a model."""
+
+
+class NotAModel(ModelError):
+    """The file is not of the format its name says, or of none we know."""
+
+
+class ModelTooLarge(ModelError):
+    """The model file is larger than its format allows."""
+
+
+class InvalidAttribute(ModelError):
+    """An operator's attribute is missing or out of range."""
+
+
+class ShapeMismatch(ModelError):
+    """Shapes of a node's operands contradict each other or the declared ones."""
+
+
+class TensorPayloadMismatch(ModelError):
+    """A stored tensor holds more or fewer bytes than its shape says."""
+
+
+class ExternalDataPath(ModelError):
+    """External data points outside the model's folder or at a special file."""
+
+
+class ExternalDataRange(ModelError):
+    """External data reaches outside its file."""
+
+
+class ExternalDataMissing(ModelError):
+    """The file with the model's weights is not there."""
+
+
+class BudgetExceeded(ModelError):
+    """Reading the model would need more work or memory than its size justifies."""
+
+
+class UnsupportedModel(PlannerError):
+    """A well-formed model uses something arenaplan does not support."""
+
+
+class UnsupportedOpset(UnsupportedModel):
+    """The model's operator set version is missing, doubled or unknown."""
+
+
+class UnsupportedOp(UnsupportedModel):
+    """No kernel executes this operator."""
+
+
+class UnsupportedSubgraph(UnsupportedModel):
+    """The node holds a subgraph or calls a function that cannot be planned."""
+
+
+class NestingTooDeep(UnsupportedModel):
+    """Subgraphs are nested deeper than the format's readers allow."""
+
+
+class FunctionCycle(ModelError):
+    """A local function calls itself, directly or through others."""
+
+
+# -- arenas and execution ----------------------------------------------------------
+
+
+class ArenaError(PlannerError):
+    """The arena cannot be used as asked."""
+
+
+class ArenaBusy(ArenaError):
+    """Another run holds the arena."""
+
+
+class ArenaInUse(ArenaError):
+    """The arena cannot close while views of it are alive."""
+
+
+class ArenaState(ArenaError):
+    """The arena is closed or not committed."""
+
+
+class ArenaCommitError(ArenaError, MemoryError):
+    """The arena's memory could not be allocated."""
+
+
+class InvalidBuffer(ArenaError):
+    """A buffer given as the arena is read-only, not contiguous, or not bytes."""
+
+
+class MisalignedBuffer(InvalidBuffer):
+    """A buffer given as the arena starts at a less aligned address than the plan asks."""
+
+
+class ForkedArena(ArenaError):
+    """The arena belongs to the parent process."""
+
+
+class ExecutionError(PlannerError):
+    """A run failed."""
+
+
+class InputMismatch(ExecutionError):
+    """An input is missing, unknown, or of the wrong shape or type."""
+
+
+class KernelError(ExecutionError):
+    """A kernel raised; the original exception is chained."""
+
+
+class WorkspaceOverrun(ExecutionError):
+    """A kernel asked for more workspace than the plan gave it."""
+
+
+class VerificationError(ExecutionError):
+    """A verified run found wrong bytes."""
+
+
+class InternalError(PlannerError):
+    """A bug in arenaplan; please report it."""
+
+
+class OutOfMemory(PlannerError, MemoryError):
+    """Planning itself ran out of memory."""

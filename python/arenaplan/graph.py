@@ -1,0 +1,406 @@
+"""
+The graph that is planned: values, nodes, and what each node does to memory.
+
+A :class:`Graph` is built by an importer or by hand. It holds what the planner
+must know (sizes and :class:`Effects`) and what an executor needs besides
+(operators, attributes, constant data). The planner sees only the first part,
+as the immutable Rust graph in :attr:`Graph.core`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan import _core
+from arenaplan.errors import InvalidDim, InvalidSize, UndefinedValue
+
+ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
+ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
+ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
+
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+
+class InPlace(NamedTuple):
+    """
+    Permission for an output to take over the bytes of an input.
+
+    The node must read the input elementwise at the output's full shape, so that
+    element *i* is read before element *i* of the output is written.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    identity: bool = False
+    """Whether the output's bytes equal the input's."""
+
+
+class View(NamedTuple):
+    """
+    An output that shows bytes of an input unchanged, or the reverse.
+
+    Views are permissions: a planner may share the bytes, and otherwise the node copies.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    offset: int = 0
+    """First byte of the smaller inside the larger."""
+    of: Literal["input", "output"] = "input"
+    """Which of the two is the larger: ``"input"`` for a slice or reshape,
+    ``"output"`` for an operand of a concatenation."""
+
+
+class Choice(NamedTuple):
+    """One size of a workspace that a node can work with."""
+
+    bytes: int
+    """Size in bytes."""
+    cost: float = 0.0
+    """Relative cost of running with this size; lower is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a node does to memory."""
+
+    in_place: tuple[InPlace, ...] = ()
+    """Outputs that may take over the bytes of a dying input."""
+    views: tuple[View, ...] = ()
+    """Outputs that show bytes of an input, or inputs that are pieces of an output."""
+    ignores: tuple[int, ...] = ()
+    """Positions of inputs whose bytes are never read (only their shape is)."""
+    mutates: tuple[int, ...] = ()
+    """Positions of inputs that the node writes; each must be a state."""
+    workspaces: tuple[tuple[Choice, ...], ...] = ()
+    """Scratch buffers of the node, each with one or several sizes to choose from."""
+
+
+NO_EFFECTS = Effects()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What one node produces and others read."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    """NumPy's name of the element type, or one of ``bfloat16``, ``float8_*``, ``int4``…"""
+    kind: ValueKind
+    index: int
+    """Position in :attr:`Graph.values`."""
+    alignment: int | None = None
+    """Alignment in bytes, where it must be stricter than the plan's."""
+    space: str | None = None
+    """Name of the memory space, where it is not the default one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the graph."""
+
+    name: str
+    op: str
+    inputs: tuple[int | None, ...]
+    """Indices of the values read; ``None`` for an optional operand left out."""
+    outputs: tuple[int | None, ...]
+    """Indices of the values written; ``None`` for an optional result left out."""
+    index: int
+    """Position in :attr:`Graph.nodes`."""
+    effects: Effects = NO_EFFECTS
+    attributes: Mapping[str, Any] = field(default=_NO_ATTRIBUTES)
+    domain: str = ""
+    """Operator set of ``op``; empty for ONNX's default one."""
+    version: int = 0
+    """Version of the operator set."""
+    after: tuple[int, ...] = ()
+    """Indices of nodes that must run before this one although it reads nothing of theirs."""
+
+
+class Graph:
+    """
+    A neural network as a planner sees it.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the model, for reports.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph("two layers")
+    >>> x = graph.input("x", (1, 64))
+    >>> (y,) = graph.node("Relu", [x], [("y", (1, 64), "float32")], in_place=[(0, 0)])
+    >>> (z,) = graph.node("Neg", [y], [("z", (1, 64), "float32")], in_place=[(0, 0)])
+    >>> graph.output(z)
+    >>> ap.plan(graph).arena_bytes
+    512
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.values: list[Value] = []
+        """Every value, in order of declaration."""
+        self.nodes: list[Node] = []
+        """Every node; a topological order of them is the execution order."""
+        self.inputs: list[int] = []
+        """Indices of the values that the caller supplies."""
+        self.outputs: list[int] = []
+        """Indices of the values that the caller receives."""
+        self.warnings: list[str] = []
+        """What an importer had to assume, one sentence each."""
+        self._constants: dict[int, ConstantData] = {}
+        self._core: _core.Graph | None = None
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
+
+    # -- building ------------------------------------------------------------
+
+    def input(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        alignment: int | None = None,
+        space: str | None = None,
+    ) -> int:
+        """Declare a value that the caller supplies, and return its index."""
+        index = self._declare(name, shape, dtype, "input", alignment, space)
+        self.inputs.append(index)
+        return index
+
+    def constant(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        data: ConstantData | None = None,
+    ) -> int:
+        """
+        Declare a value that never changes, and return its index.
+
+        Constants are not part of the arena. ``data`` is the array itself, or a
+        function that loads it when an executor first asks for it.
+        """
+        index = self._declare(name, shape, dtype, "constant", None, None)
+        if data is not None:
+            self._constants[index] = data
+        return index
+
+    def state(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        alignment: int | None = None,
+        space: str | None = None,
+    ) -> int:
+        """Declare a variable that keeps its bytes between runs, and return its index."""
+        return self._declare(name, shape, dtype, "state", alignment, space)
+
+    def value(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        alignment: int | None = None,
+        space: str | None = None,
+    ) -> int:
+        """Declare a value that some node will produce, and return its index."""
+        return self._declare(name, shape, dtype, "activation", alignment, space)
+
+    def node(
+        self,
+        op: str,
+        inputs: Iterable[int | None],
+        outputs: Iterable[int | ValueSpec | None],
+        *,
+        name: str = "",
+        attributes: Mapping[str, Any] | None = None,
+        domain: str = "",
+        version: int = 0,
+        in_place: Iterable[InPlace | tuple[int, int]] = (),
+        views: Iterable[View | tuple[int, int]] = (),
+        ignores: Iterable[int] = (),
+        mutates: Iterable[int] = (),
+        workspaces: Iterable[Iterable[Choice | tuple[int, float]]] = (),
+        after: Iterable[int] = (),
+    ) -> tuple[int | None, ...]:
+        """
+        Append a node, and return the indices of its outputs.
+
+        Parameters
+        ----------
+        op : str
+            Operator; the planner never looks at it.
+        inputs : iterable of int or None
+            Indices of the values read, ``None`` for an absent optional operand.
+        outputs : iterable of int, (name, shape, dtype) or None
+            Values written: an index from :meth:`value`, or a new value.
+        in_place, views, ignores, mutates, workspaces
+            The node's :class:`Effects`.
+        after : iterable of int
+            Indices of nodes that must run first.
+        """
+        results = tuple(
+            self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs
+        )
+        effects = Effects(
+            tuple(InPlace(*pair) for pair in in_place),
+            tuple(View(*view) for view in views),
+            tuple(ignores),
+            tuple(mutates),
+            tuple(tuple(Choice(*choice) for choice in choices) for choices in workspaces),
+        )
+        self.append(
+            op,
+            tuple(inputs),
+            results,
+            name=name,
+            effects=effects,
+            attributes=attributes,
+            domain=domain,
+            version=version,
+            after=tuple(after),
+        )
+        return results
+
+    def append(
+        self,
+        op: str,
+        inputs: tuple[int | None, ...],
+        outputs: tuple[int | None, ...],
+        *,
+        name: str = "",
+        effects: Effects = NO_EFFECTS,
+        attributes: Mapping[str, Any] | None = None,
+        domain: str = "",
+        version: int = 0,
+        after: tuple[int, ...] = (),
+    ) -> Node:
+        """Append a node whose values and effects are already made; what importers call."""
+        self._core = None
+        index = len(self.nodes)
+        node = Node(
+            name or f"{op}_{index}",
+            op,
+            inputs,
+            outputs,
+            index,
+            effects,
+            _NO_ATTRIBUTES if attributes is None else attributes,
+            domain,
+            version,
+            after,
+        )
+        self.nodes.append(node)
+        return node
+
+    def output(self, value: int) -> None:
+        """Declare that the caller receives ``value``."""
+        self._core = None
+        self.outputs.append(value)
+
+    def _declare(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str,
+        kind: ValueKind,
+        alignment: int | None,
+        space: str | None,
+    ) -> int:
+        self._core = None
+        index = len(self.values)
+        dims = tuple(_checked_dim(dim, name) for dim in shape)
+        self.values.append(Value(name, dims, dtype, kind, index, alignment, space))
+        return index
+
+    # -- reading -------------------------------------------------------------
+
+    @property
+    def core(self) -> _core.Graph:
+        """The validated, immutable graph that the Rust planner reads."""
+        if self._core is None:
+            self._core = _core.Graph(
+                self.name,
+                [(v.name, v.kind, v.dtype, v.shape, v.alignment, v.space) for v in self.values],
+                [(n.name, n.op, n.inputs, n.outputs, n.effects, n.after) for n in self.nodes],
+                self.inputs,
+                self.outputs,
+            )
+        return self._core
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of all that a plan depends on."""
+        return self.core.digest
+
+    def find(self, name: str) -> Value:
+        """
+        Return the value called ``name``.
+
+        Raises
+        ------
+        UndefinedValue
+            If there is none.
+        """
+        for value in self.values:
+            if value.name == name:
+                return value
+        raise UndefinedValue(f"the graph has no value {name!r}")
+
+    def has_data(self, index: int) -> bool:
+        """Whether the data of constant ``index`` is known or can be loaded."""
+        return index in self._constants
+
+    def data(self, index: int) -> np.ndarray:
+        """
+        Return the data of constant ``index`` as a read-only array.
+
+        Raises
+        ------
+        UndefinedValue
+            If the graph was loaded without this constant's data.
+        """
+        data = self._constants.get(index)
+        if data is None:
+            raise UndefinedValue(f"constant {self.values[index].name!r} has no data")
+        if callable(data):
+            data = data()
+        if data.flags.writeable:
+            data = data.view()
+            data.flags.writeable = False
+        self._constants[index] = data
+        return data
+
+
+def _checked_dim(dim: object, name: str) -> int:
+    """Return ``dim`` as an int, refusing what only looks like one."""
+    if isinstance(dim, (bool, np.bool_)):
+        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number")
+    try:
+        number = operator.index(dim)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number") from None
+    if number < 0:
+        raise InvalidDim(f"value {name!r} has the negative dimension {number}")
+    if number >= 1 << 64:
+        raise InvalidSize(f"value {name!r} has dimension {number}, more than 64 bits hold")
+    return number

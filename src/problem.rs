@@ -1,0 +1,361 @@
+//! What a solver sees: buffers with sizes and live ranges, in spaces with capacities.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result, quoted};
+use crate::index::{BufferId, SpaceId};
+use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
+
+/// One memory that offsets count in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    name: String,
+    capacity: Option<u64>,
+    alignment: Alignment,
+}
+
+impl Space {
+    /// Returns an unlimited space called `name`.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), capacity: None, alignment: Alignment::BYTE }
+    }
+
+    /// Limits the space to `bytes`.
+    #[must_use]
+    pub fn with_capacity(mut self, bytes: u64) -> Self {
+        self.capacity = Some(bytes);
+        self
+    }
+
+    /// Makes every buffer of the space start at a multiple of `alignment`.
+    #[must_use]
+    pub fn with_alignment(mut self, alignment: Alignment) -> Self {
+        self.alignment = alignment;
+        self
+    }
+
+    /// Returns the name, for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the capacity in bytes, or `None` if it is unlimited.
+    pub const fn capacity(&self) -> Option<u64> {
+        self.capacity
+    }
+
+    /// Returns what divides every offset in the space.
+    pub const fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+}
+
+impl Default for Space {
+    fn default() -> Self {
+        Self::new("arena")
+    }
+}
+
+/// Some bytes of a buffer, and when they are needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Bytes inside the buffer, counted from its start.
+    pub bytes: Range<u64>,
+    /// When they hold something, in order and without overlap.
+    pub live: Vec<LiveRange>,
+}
+
+/// Which bytes of a buffer are needed when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Extent {
+    /// All of them, over one live range: nearly every buffer.
+    Solid(LiveRange),
+    /// Windows with live ranges of their own.
+    Parts(Box<[Part]>),
+}
+
+/// Bytes that are needed contiguously: a *rigid group* of parts that move together.
+///
+/// In the common case the group is one part, the whole buffer, with one live
+/// range. A concatenation whose operands are written in place has one part per
+/// operand, live from that operand on; a buffer that is idle in between has a
+/// part with two live ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    bytes: u64,
+    alignment: Alignment,
+    space: SpaceId,
+    pin: Option<u64>,
+    hint: Option<u64>,
+    extent: Extent,
+}
+
+impl Buffer {
+    /// Returns a buffer of `bytes` bytes, all of them needed during `live`.
+    #[must_use]
+    pub fn new(bytes: u64, live: LiveRange) -> Self {
+        Self {
+            bytes,
+            alignment: Alignment::BYTE,
+            space: SpaceId::new(0),
+            pin: None,
+            hint: None,
+            extent: Extent::Solid(live),
+        }
+    }
+
+    /// Returns a buffer of `bytes` bytes made of `parts`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidBuffer`] if there are no parts, or a part is empty, reaches
+    /// past the buffer, or has live ranges that are unordered or overlap.
+    ///
+    /// ```
+    /// use arenaplan::{Buffer, LiveRange, Part};
+    /// // Ten bytes written at step 0, ten more behind them at step 4, all read at step 5.
+    /// let concat = Buffer::with_parts(20, vec![
+    ///     Part { bytes: 0..10, live: vec![LiveRange::new(0, 6)?] },
+    ///     Part { bytes: 10..20, live: vec![LiveRange::new(4, 6)?] },
+    /// ])?;
+    /// assert_eq!(concat.live(), LiveRange::new(0, 6)?);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn with_parts(bytes: u64, parts: Vec<Part>) -> Result<Self> {
+        let refuse = |reason: &str| Err(Error::InvalidBuffer { buffer: 0, reason: reason.into() });
+        let Some(live) = parts.iter().filter_map(|part| part.live.first()).copied().next() else {
+            return refuse("it is never live");
+        };
+        for part in &parts {
+            if part.bytes.start >= part.bytes.end || part.bytes.end > bytes {
+                return refuse("a part is empty or reaches past the buffer");
+            }
+            if part.live.is_empty() {
+                return refuse("a part is never live");
+            }
+            if part.live.windows(2).any(|pair| pair[0].end() > pair[1].start()) {
+                return refuse("the live ranges of a part overlap or are not in order");
+            }
+        }
+        let mut buffer = Self::new(bytes, live);
+        let solid = parts.len() == 1 && parts[0].live.len() == 1 && parts[0].bytes == (0..bytes);
+        if !solid {
+            buffer.extent = Extent::Parts(parts.into_boxed_slice());
+        }
+        Ok(buffer)
+    }
+
+    /// Makes the buffer start at a multiple of `alignment`.
+    #[must_use]
+    pub fn with_alignment(mut self, alignment: Alignment) -> Self {
+        self.alignment = alignment;
+        self
+    }
+
+    /// Puts the buffer into `space`.
+    #[must_use]
+    pub fn with_space(mut self, space: SpaceId) -> Self {
+        self.space = space;
+        self
+    }
+
+    /// Fixes the buffer at `offset`.
+    #[must_use]
+    pub fn with_pin(mut self, offset: u64) -> Self {
+        self.pin = Some(offset);
+        self
+    }
+
+    /// Suggests `offset` for the buffer.
+    #[must_use]
+    pub fn with_hint(mut self, offset: u64) -> Self {
+        self.hint = Some(offset);
+        self
+    }
+
+    /// Returns the size in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns what divides the buffer's offset.
+    pub const fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    /// Returns the space that the buffer lives in.
+    pub const fn space(&self) -> SpaceId {
+        self.space
+    }
+
+    /// Returns the offset at which the buffer is fixed, if it is.
+    pub const fn pin(&self) -> Option<u64> {
+        self.pin
+    }
+
+    /// Returns the suggested offset, if there is one.
+    pub const fn hint(&self) -> Option<u64> {
+        self.hint
+    }
+
+    /// Returns the live range if the buffer is one part with one live range.
+    pub const fn solid(&self) -> Option<LiveRange> {
+        match self.extent {
+            Extent::Solid(live) => Some(live),
+            Extent::Parts(_) => None,
+        }
+    }
+
+    /// Returns the smallest range of steps that covers every part.
+    pub fn live(&self) -> LiveRange {
+        self.rectangles()
+            .map(|(_, live)| live)
+            .reduce(LiveRange::hull)
+            .expect("a buffer has a live range")
+    }
+
+    /// Iterates over the buffer as rectangles of bytes × steps.
+    ///
+    /// A solid buffer is one; otherwise there is one per part and live range.
+    pub fn rectangles(&self) -> impl Iterator<Item = (Range<u64>, LiveRange)> + '_ {
+        let (solid, parts) = match &self.extent {
+            Extent::Solid(live) => (Some((0..self.bytes, *live)), &[][..]),
+            Extent::Parts(parts) => (None, &parts[..]),
+        };
+        let parts =
+            parts.iter().flat_map(|part| part.live.iter().map(|&live| (part.bytes.clone(), live)));
+        solid.into_iter().chain(parts)
+    }
+}
+
+/// Buffers to be given offsets, so that those live together share no byte.
+///
+/// ```
+/// use arenaplan::{Buffer, LiveRange, Problem, Space};
+/// let problem = Problem::new(
+///     vec![
+///         Buffer::new(100, LiveRange::new(0, 2)?),
+///         Buffer::new(60, LiveRange::new(1, 3)?),
+///         Buffer::new(100, LiveRange::new(2, 4)?),
+///     ],
+///     vec![Space::default()],
+/// )?;
+/// let packing = arenaplan::solve(&problem, &arenaplan::Budget::default())?;
+/// assert_eq!(packing.peak(), 160); // as much as is live at step 1: it is optimal
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    buffers: Vec<Buffer>,
+    spaces: Vec<Space>,
+    horizon: Step,
+}
+
+impl Problem {
+    /// Returns the problem of placing `buffers` in `spaces`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::SizeOverflow`] if a buffer has more than [`MAX_BYTES`] bytes.
+    /// - [`Error::InvalidBuffer`] if a buffer names a space that is not there.
+    /// - [`Error::PinConflict`] if a pinned buffer is misaligned, past its space's
+    ///   capacity, or on top of another pinned one.
+    pub fn new(buffers: Vec<Buffer>, spaces: Vec<Space>) -> Result<Self> {
+        let mut horizon = Step::default();
+        let mut pinned = Vec::new();
+        for (index, buffer) in buffers.iter().enumerate() {
+            if buffer.bytes > MAX_BYTES {
+                return Err(Error::SizeOverflow { what: format!("buffer {index}") });
+            }
+            let Some(space) = spaces.get(buffer.space.index()) else {
+                let reason = format!("it is in space {}, which is not there", buffer.space);
+                return Err(Error::InvalidBuffer { buffer: index, reason });
+            };
+            if let Some(pin) = buffer.pin {
+                check_pin(index, buffer, pin, space)?;
+                pinned.push(BufferId::new(index));
+            }
+            horizon = horizon.max(buffer.live().end());
+        }
+        let problem = Self { buffers, spaces, horizon };
+        problem.check_pins_are_apart(&pinned)?;
+        Ok(problem)
+    }
+
+    /// Returns every buffer, by [`BufferId`].
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// Returns one buffer.
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.index()]
+    }
+
+    /// Returns every space, by [`SpaceId`].
+    pub fn spaces(&self) -> &[Space] {
+        &self.spaces
+    }
+
+    /// Returns the step at which nothing is live any more.
+    pub const fn horizon(&self) -> Step {
+        self.horizon
+    }
+
+    /// Returns the alignment that a buffer must have: its own or its space's, the stricter.
+    pub fn alignment(&self, id: BufferId) -> Alignment {
+        let buffer = self.buffer(id);
+        buffer.alignment.max(self.spaces[buffer.space.index()].alignment)
+    }
+
+    /// Refuses pinned buffers that are live together and share bytes.
+    fn check_pins_are_apart(&self, pinned: &[BufferId]) -> Result<()> {
+        let mut rectangles: Vec<_> = pinned
+            .iter()
+            .flat_map(|&id| {
+                let buffer = self.buffer(id);
+                let pin = buffer.pin.unwrap_or_default();
+                buffer.rectangles().map(move |(bytes, live)| {
+                    (buffer.space, pin + bytes.start, pin + bytes.end, live, id)
+                })
+            })
+            .filter(|&(_, start, end, ..)| start < end)
+            .collect();
+        rectangles
+            .sort_unstable_by_key(|&(space, start, end, live, id)| (space, start, end, live, id));
+        for (position, &(space, _, end, live, id)) in rectangles.iter().enumerate() {
+            for &(other_space, start, _, other_live, other) in &rectangles[position + 1..] {
+                if other_space != space || start >= end {
+                    break;
+                }
+                if other != id && live.overlaps(other_live) {
+                    let reason =
+                        format!("buffers {id} and {other} are pinned to the same byte {start}");
+                    return Err(Error::PinConflict { reason });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a pin that no plan can honour.
+fn check_pin(index: usize, buffer: &Buffer, pin: u64, space: &Space) -> Result<()> {
+    let alignment = buffer.alignment.max(space.alignment);
+    let end = pin.checked_add(buffer.bytes).filter(|&end| end <= MAX_BYTES);
+    let reason = match (end, space.capacity) {
+        (None, _) => format!("buffer {index} is pinned to offset {pin}, past any memory"),
+        (Some(end), Some(capacity)) if end > capacity => {
+            let name = quoted(&space.name);
+            format!(
+                "buffer {index} is pinned to {pin}..{end}, and space {name} has {capacity} bytes"
+            )
+        }
+        _ if !alignment.divides(pin) => {
+            format!("buffer {index} is pinned to {pin}, which is not a multiple of {alignment}")
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::PinConflict { reason })
+}
