@@ -41,6 +41,14 @@ class DimConflict(SizeError):
     """One symbolic dimension was bound to two numbers."""
 
 
+class UnknownDim(SizeError):
+    """``bind`` names a dimension or input that the model does not have."""
+
+
+class UnknownShape(SizeError):
+    """A value's shape can neither be inferred nor is it declared."""
+
+
 class InvalidAlignment(SizeError):
     """An alignment is not a power of two."""
 
@@ -181,6 +189,10 @@ class InvalidAttribute(ModelError):
     """An operator's attribute is missing or out of range."""
 
 
+class InvalidOperand(ModelError):
+    """An operator lacks an operand, or has one of the wrong type."""
+
+
 class ShapeMismatch(ModelError):
     """Shapes of a node's operands contradict each other or the declared ones."""
 
@@ -270,6 +282,10 @@ class ExecutionError(PlannerError):
 
 class InputMismatch(ExecutionError):
     """An input is missing, unknown, or of the wrong shape or type."""
+
+
+class IndexOutOfRange(ExecutionError):
+    """An operand of indices points outside the axis it selects from."""
 
 
 class KernelError(ExecutionError):

@@ -342,7 +342,6 @@ class Graph:
                 self.name,
                 [(v.name, v.kind, v.dtype, v.shape, v.alignment, v.space) for v in self.values],
                 [(n.name, n.op, n.inputs, n.outputs, n.effects, n.after) for n in self.nodes],
-                self.inputs,
                 self.outputs,
             )
         return self._core
