@@ -119,7 +119,7 @@ class Node:
     index: int
     """Position in :attr:`Graph.nodes`."""
     effects: Effects = NO_EFFECTS
-    attributes: Mapping[str, Any] = field(default=_NO_ATTRIBUTES)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     domain: str = ""
     """Operator set of ``op``; empty for ONNX's default one."""
     version: int = 0
