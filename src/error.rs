@@ -66,6 +66,9 @@ pub enum Error {
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
+    /// A line of a CSV file is not what it should be.
+    #[error("line {line}: {reason}")]
+    InvalidCsv { line: usize, reason: String },
     /// The text is not a plan.
     #[error("not a valid plan: {reason}")]
     PlanCorrupt { reason: String },
@@ -117,6 +120,7 @@ impl Error {
     /// assert_eq!(error.kind(), "InvalidAlignment");
     /// ```
     #[must_use]
+    #[allow(clippy::match_same_arms, reason = "one row per variant")]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::SizeOverflow { .. } => "SizeOverflow",
@@ -134,6 +138,7 @@ impl Error {
             Self::InvalidBuffer { .. } => "InvalidBuffer",
             Self::PinConflict { .. } => "PinConflict",
             Self::CapacityExceeded { .. } => "CapacityExceeded",
+            Self::InvalidCsv { .. } => "InvalidCsv",
             Self::PlanCorrupt { .. } => "PlanCorrupt",
             Self::PlanVersion { .. } => "PlanVersion",
             Self::PlanTooLarge { .. } => "PlanTooLarge",

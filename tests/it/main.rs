@@ -1,1 +1,5 @@
+//! Integration tests: one binary, one module per subject.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod csv;
+mod solve;

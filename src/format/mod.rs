@@ -1,0 +1,5 @@
+//! Files: problems as CSV.
+
+mod csv;
+
+pub use csv::CsvProblem;
