@@ -1,1 +1,2 @@
+//! Placeholder until the planner is there.
 fn main() {}

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::units::Step;
-
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -66,6 +64,9 @@ pub enum Error {
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
+    /// A line of a CSV file is not what it should be.
+    #[error("line {line}: {reason}")]
+    InvalidCsv { line: usize, reason: String },
     /// The text is not a plan.
     #[error("not a valid plan: {reason}")]
     PlanCorrupt { reason: String },
@@ -83,7 +84,7 @@ pub enum Error {
     PlanOutOfBounds { what: String, start: u64, end: u128, arena: u64 },
     /// Two things needed at the same time share bytes.
     #[error("{first} and {second} share byte {byte} of the arena at step {step}")]
-    PlanOverlap { first: String, second: String, step: Step, byte: u64 },
+    PlanOverlap { first: String, second: String, step: u32, byte: u64 },
     /// An offset is not a multiple of its alignment.
     #[error("{what} is at offset {offset}, which is not a multiple of its alignment {alignment}")]
     PlanMisaligned { what: String, offset: u64, alignment: u64 },
@@ -117,6 +118,7 @@ impl Error {
     /// assert_eq!(error.kind(), "InvalidAlignment");
     /// ```
     #[must_use]
+    #[allow(clippy::match_same_arms, reason = "one row per variant")]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::SizeOverflow { .. } => "SizeOverflow",
@@ -134,6 +136,7 @@ impl Error {
             Self::InvalidBuffer { .. } => "InvalidBuffer",
             Self::PinConflict { .. } => "PinConflict",
             Self::CapacityExceeded { .. } => "CapacityExceeded",
+            Self::InvalidCsv { .. } => "InvalidCsv",
             Self::PlanCorrupt { .. } => "PlanCorrupt",
             Self::PlanVersion { .. } => "PlanVersion",
             Self::PlanTooLarge { .. } => "PlanTooLarge",
@@ -173,5 +176,15 @@ pub fn quoted(name: &str) -> String {
         }
     }
     text.push('\'');
+    text
+}
+
+/// Returns `bytes` as lower-case hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
     text
 }

@@ -7,7 +7,9 @@ mod format;
 mod graph;
 mod index;
 mod liveness;
+mod overlap;
 mod packing;
+mod packing_check;
 mod plan;
 mod planner;
 mod problem;
@@ -17,7 +19,7 @@ mod units;
 pub use arena::{Arena, Input, NodeMemory, Output};
 pub use bound::max_load;
 pub use error::{Error, Result, quoted};
-pub use format::{PLAN_VERSION, plan_schema};
+pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
     Choice, DType, Effects, Graph, GraphBuilder, InPlace, Node, Value, ValueKind, View, Whole,
     Workspace,
@@ -33,5 +35,5 @@ pub use plan::{
 };
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
-pub use solve::{Budget, Progress, solve};
+pub use solve::{Budget, Progress, Stage, solve};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};

@@ -142,7 +142,8 @@ pub struct PlanStep {
     pub node: u32,
     /// Name of the node.
     pub name: String,
-    /// Values read, by position; null for an operand that is left out.
+    /// Values read, by position; null for an operand that is left out, or whose bytes are
+    /// never read.
     pub inputs: Vec<Option<u32>>,
     /// Values written, by position; null for a result that is left out.
     pub outputs: Vec<Option<u32>>,

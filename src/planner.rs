@@ -246,9 +246,6 @@ impl<'a> Planner<'a> {
 
 /// Returns every node with its operands and what they share.
 fn steps(graph: &Graph, order: &[NodeId], liveness: &Liveness) -> Vec<PlanStep> {
-    let ids = |operands: &[Option<ValueId>]| {
-        operands.iter().map(|operand| operand.map(u32::from)).collect::<Vec<_>>()
-    };
     let mut merges = liveness.classes.merges().iter().peekable();
     let mut steps = Vec::with_capacity(order.len());
     for &id in order {
@@ -261,8 +258,8 @@ fn steps(graph: &Graph, order: &[NodeId], liveness: &Liveness) -> Vec<PlanStep> 
         steps.push(PlanStep {
             node: id.into(),
             name: node.name().to_owned(),
-            inputs: ids(node.inputs()),
-            outputs: ids(node.outputs()),
+            inputs: node.bytes_read().map(|read| read.map(u32::from)).collect(),
+            outputs: node.outputs().iter().map(|output| output.map(u32::from)).collect(),
             shares,
         });
     }

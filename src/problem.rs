@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result, quoted};
 use crate::index::{BufferId, SpaceId};
+use crate::overlap::{Held, Overlap, first_overlap};
 use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
 
 /// One memory that offsets count in.
@@ -110,7 +111,8 @@ impl Buffer {
     /// # Errors
     ///
     /// [`Error::InvalidBuffer`] if there are no parts, or a part is empty, reaches
-    /// past the buffer, or has live ranges that are unordered or overlap.
+    /// past the buffer, or has live ranges that are unordered or overlap, or if two
+    /// parts hold one byte at one step.
     ///
     /// ```
     /// use arenaplan::{Buffer, LiveRange, Part};
@@ -137,6 +139,13 @@ impl Buffer {
             if part.live.windows(2).any(|pair| pair[0].end() > pair[1].start()) {
                 return refuse("the live ranges of a part overlap or are not in order");
             }
+        }
+        let held = parts.iter().flat_map(|part| {
+            let Range { start, end } = part.bytes;
+            part.live.iter().map(move |&live| Held { start, end, live, owner: 0 })
+        });
+        if first_overlap(held).is_some() {
+            return refuse("two parts hold the same byte at the same step");
         }
         let mut buffer = Self::new(bytes, live);
         let solid = parts.len() == 1 && parts[0].live.len() == 1 && parts[0].bytes == (0..bytes);
@@ -311,29 +320,22 @@ impl Problem {
 
     /// Refuses pinned buffers that are live together and share bytes.
     fn check_pins_are_apart(&self, pinned: &[BufferId]) -> Result<()> {
-        let mut rectangles: Vec<_> = pinned
-            .iter()
-            .flat_map(|&id| {
+        for space in 0..self.spaces.len() {
+            let members = pinned.iter().filter(|&&id| self.buffer(id).space.index() == space);
+            let held = members.flat_map(|&id| {
                 let buffer = self.buffer(id);
                 let pin = buffer.pin.unwrap_or_default();
-                buffer.rectangles().map(move |(bytes, live)| {
-                    (buffer.space, pin + bytes.start, pin + bytes.end, live, id)
+                buffer.rectangles().map(move |(bytes, live)| Held {
+                    start: pin + bytes.start,
+                    end: pin + bytes.end,
+                    live,
+                    owner: id.index(),
                 })
-            })
-            .filter(|&(_, start, end, ..)| start < end)
-            .collect();
-        rectangles
-            .sort_unstable_by_key(|&(space, start, end, live, id)| (space, start, end, live, id));
-        for (position, &(space, _, end, live, id)) in rectangles.iter().enumerate() {
-            for &(other_space, start, _, other_live, other) in &rectangles[position + 1..] {
-                if other_space != space || start >= end {
-                    break;
-                }
-                if other != id && live.overlaps(other_live) {
-                    let reason =
-                        format!("buffers {id} and {other} are pinned to the same byte {start}");
-                    return Err(Error::PinConflict { reason });
-                }
+            });
+            if let Some(Overlap { first, second, byte, .. }) = first_overlap(held) {
+                let reason =
+                    format!("buffers {first} and {second} are pinned to the same byte {byte}");
+                return Err(Error::PinConflict { reason });
             }
         }
         Ok(())

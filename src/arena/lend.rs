@@ -23,7 +23,7 @@ pub struct NodeMemory<'a> {
 /// Memory of an operand that a node reads.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// The operand is left out.
+    /// The operand is left out, or its bytes are never read.
     Absent,
     /// The operand is not in the arena: it is a constant.
     External,
@@ -209,9 +209,9 @@ fn claim_inputs(
         // The claims so far are disjoint and sorted.
         let next = claims[..written]
             .partition_point(|claim| (claim.region, claim.bytes.end) <= (region, bytes.start));
-        let touched = claims[..written].get(next).filter(|claim| {
-            claim.region == region && claim.bytes.start < bytes.end
-        });
+        let touched = claims[..written]
+            .get(next)
+            .filter(|claim| claim.region == region && claim.bytes.start < bytes.end);
         let Some(claim) = touched else {
             shared.push((position, region, bytes));
             memory.inputs.push(Input::Shared(&[]));
@@ -234,7 +234,8 @@ fn claim_inputs(
                 last.bytes.end = last.bytes.end.max(bytes.end);
             }
             _ => {
-                claims.push(Claim { region: *region, bytes: bytes.clone(), holder: Holder::Inputs })
+                let holder = Holder::Inputs;
+                claims.push(Claim { region: *region, bytes: bytes.clone(), holder });
             }
         }
     }
@@ -291,7 +292,7 @@ fn overlap(plan: &Plan, node: NodeId, step: &PlanStep, byte: usize) -> Error {
     Error::PlanOverlap {
         first: format!("an operand of node {}", quoted(&step.name)),
         second: "another".into(),
-        step: crate::units::Step::at(position),
+        step: u32::try_from(position).unwrap_or(u32::MAX),
         byte: u64::try_from(byte).unwrap_or(u64::MAX),
     }
 }

@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result, hexadecimal, quoted};
 use crate::packing::Status;
 use crate::plan::{
     Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
@@ -57,6 +57,7 @@ struct Document {
     checksum: String,
     /// Fields of others; by convention their names begin with `x-`.
     #[serde(flatten, skip_serializing)]
+    #[allow(clippy::zero_sized_map_values, reason = "the keys are what is looked at")]
     extra: BTreeMap<String, IgnoredAny>,
 }
 
@@ -210,5 +211,5 @@ fn check_version(text: &[u8]) -> Result<()> {
 /// Returns the SHA-256, in hexadecimal, of a document without its checksum.
 fn checksum(document: &Document) -> String {
     let text = serde_json::to_vec(document).expect("numbers and text become JSON");
-    Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&Sha256::digest(&text))
 }

@@ -225,6 +225,9 @@ fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
                 view.input, view.output
             ));
         }
+        if effects.ignores.contains(&view.input) {
+            return refuse(format!("it shows bytes of input {}, which it ignores", view.input));
+        }
         let (Some(input), Some(output)) = (node.input(view.input), node.output(view.output)) else {
             continue;
         };

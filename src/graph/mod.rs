@@ -13,7 +13,7 @@ pub use builder::GraphBuilder;
 pub use node::{Choice, Effects, InPlace, Node, View, Whole, Workspace};
 pub use value::{DType, Value, ValueKind};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, hexadecimal};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::problem::Space;
 
@@ -142,9 +142,11 @@ impl Graph {
         for value in &self.values {
             hash.text(&value.name);
             hash.text(value.dtype.name());
-            hash.count(value.kind as usize);
+            hash.text(value.kind.name());
             hash.count(value.shape.len());
-            value.shape.iter().for_each(|&dim| hash.number(dim));
+            for &dim in &value.shape {
+                hash.number(dim);
+            }
             hash.number(value.alignment.bytes());
             hash.count(value.space.index());
             hash.number(value.pin.map_or(u64::MAX, |pin| pin));
@@ -173,13 +175,19 @@ impl Graph {
             }
             for positions in [&node.effects.ignores, &node.effects.mutates] {
                 hash.count(positions.len());
-                positions.iter().for_each(|&position| hash.count(position));
+                for &position in positions {
+                    hash.count(position);
+                }
             }
             hash.count(node.after.len());
-            node.after.iter().for_each(|dependency| hash.count(dependency.index()));
+            for dependency in &node.after {
+                hash.count(dependency.index());
+            }
         }
         hash.count(self.outputs.len());
-        self.outputs.iter().for_each(|output| hash.count(output.index()));
+        for output in &self.outputs {
+            hash.count(output.index());
+        }
         hash.finish()
     }
 }
@@ -202,6 +210,6 @@ impl Hasher {
     }
 
     fn finish(self) -> String {
-        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hexadecimal(&self.0.finalize())
     }
 }

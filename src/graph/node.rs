@@ -194,14 +194,22 @@ impl Node {
         &self.after
     }
 
-    /// Iterates over the values whose bytes the node reads: operands that are there
-    /// and not ignored. A value read at two positions comes twice.
-    pub fn reads_bytes_of(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+    /// Iterates over the inputs by position, `None` for those whose bytes the node does not
+    /// read: they are left out, or ignored.
+    pub fn bytes_read(&self) -> impl Iterator<Item = Option<ValueId>> + '_ {
+        let ignores = &self.effects.ignores;
         self.inputs
             .iter()
             .enumerate()
-            .filter(|(position, _)| !self.effects.ignores.contains(position))
-            .filter_map(|(position, input)| input.map(|value| (position, value)))
+            .map(|(position, input)| input.filter(|_| !ignores.contains(&position)))
+    }
+
+    /// Iterates over the values whose bytes the node reads, with their positions.
+    ///
+    /// A value read at two positions comes twice.
+    pub fn reads_bytes_of(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+        let inputs = self.bytes_read().enumerate();
+        inputs.filter_map(|(position, input)| input.map(|value| (position, value)))
     }
 
     /// Iterates over the values that the node produces.

@@ -22,6 +22,18 @@ pub enum ValueKind {
     State,
 }
 
+impl ValueKind {
+    /// Returns the name that [`from_str`](FromStr::from_str) reads.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Constant => "constant",
+            Self::Activation => "activation",
+            Self::State => "state",
+        }
+    }
+}
+
 impl FromStr for ValueKind {
     type Err = Error;
 
@@ -88,7 +100,7 @@ dtypes! {
 }
 
 impl DType {
-    /// Returns the name, as NumPy and `ml_dtypes` spell it.
+    /// Returns the name, as numpy and `ml_dtypes` spell it.
     pub const fn name(self) -> &'static str {
         self.name
     }

@@ -13,7 +13,7 @@ pub use lifetime::Lifetimes;
 use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::index::{BufferId, NodeId, SpaceId, ValueId};
-use crate::problem::{Buffer, Problem};
+use crate::problem::{Buffer, Part, Problem};
 use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
 
 /// Which rules [`Liveness`] applies.
@@ -114,9 +114,7 @@ impl Liveness {
             .try_reserve_exact(classes.classes().len() + workspaces.len())
             .map_err(|_| Error::OutOfMemory { what: "the problem's buffers" })?;
         for class in classes.classes() {
-            let what = || format!("value {}", quoted(graph.value(class.members[0]).name()));
-            let bytes = round_size(class.bytes, options.alignment, what)?;
-            let mut buffer = Buffer::new(bytes, class.live)
+            let mut buffer = class_buffer(graph, &lifetimes, class, options.alignment)?
                 .with_alignment(class.alignment.max(options.alignment))
                 .with_space(class.space);
             if let Some(pin) = class.pin {
@@ -170,6 +168,44 @@ impl Liveness {
             })
             .collect()
     }
+}
+
+/// Returns the buffer of a class, before it is given an alignment and a space.
+///
+/// Where a smaller value took over a larger one, the bytes behind it are free again: each
+/// size is a part of its own, live until the last member that reaches so far has died.
+fn class_buffer(
+    graph: &Graph,
+    lifetimes: &Lifetimes,
+    class: &AliasClass,
+    alignment: Alignment,
+) -> Result<Buffer> {
+    let mut ends: Vec<(u64, Step)> = Vec::new();
+    for &member in &class.members {
+        let value = graph.value(member);
+        let bytes =
+            round_size(value.bytes(), alignment, || format!("value {}", quoted(value.name())))?;
+        let end = lifetimes.of(member).map_or(class.live.end(), LiveRange::end);
+        match ends.last_mut() {
+            // Members are in order of birth, and none is larger than the one it followed.
+            Some((last, last_end)) if *last == bytes => *last_end = end.max(*last_end),
+            _ => ends.push((bytes, end)),
+        }
+    }
+    let (bytes, _) = ends[0];
+    if ends.len() == 1 {
+        return Ok(Buffer::new(bytes, class.live));
+    }
+    let mut parts = Vec::with_capacity(ends.len());
+    let mut start = 0;
+    for &(end_byte, end) in ends.iter().rev() {
+        if start < end_byte {
+            let live = LiveRange::new(class.live.start().get(), end.get())?;
+            parts.push(Part { bytes: start..end_byte, live: vec![live] });
+        }
+        start = end_byte;
+    }
+    Buffer::with_parts(bytes, parts)
 }
 
 /// Returns `bytes` rounded up to `alignment`.

@@ -3,18 +3,31 @@
 //! [`solve`] runs a portfolio and keeps the best answer of each space. It stops
 //! as soon as an answer meets the lower bound, for then it is optimal.
 
+mod arith;
+mod clock;
+mod first_fit;
+mod incumbent;
+mod memory;
+mod model;
+mod occupancy;
+mod peel;
+mod portfolio;
+mod sections;
 mod sweep;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::bound::max_load;
 use crate::error::{Error, Result};
 use crate::index::{BufferId, SpaceId};
 use crate::packing::{Packing, SpacePacking, Status};
 use crate::problem::Problem;
+#[cfg(doc)]
 use crate::units::MAX_BYTES;
+use clock::Clock;
+use incumbent::Incumbent;
+use model::Model;
 
 /// How much work a solver may do, and whom it tells about it.
 ///
@@ -56,11 +69,42 @@ impl fmt::Debug for Budget<'_> {
     }
 }
 
+/// A solver of the portfolio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// First fit at the hints.
+    Hints,
+    /// Best fit in the order of birth.
+    Sweep,
+    /// First fit in several orders.
+    FirstFit,
+    /// Best fit in several orders.
+    BestFit,
+    /// Putting back what was set aside because it always fits.
+    PutBack,
+}
+
+impl Stage {
+    /// Returns the name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hints => "hints",
+            Self::Sweep => "sweep",
+            Self::FirstFit => "first fit",
+            Self::BestFit => "best fit",
+            Self::PutBack => "put back",
+        }
+    }
+}
+
 /// How far a solver has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Space that is being packed.
     pub space: SpaceId,
+    /// Solver that is at work.
+    pub stage: Stage,
     /// Peak of the best answer so far, in bytes.
     pub peak: u64,
     /// Bytes that no answer can go below.
@@ -80,29 +124,48 @@ pub struct Progress {
 ///   no offsets below it were found.
 /// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
-    let mut offsets = vec![0; problem.buffers().len()];
+    let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
     let mut members = vec![Vec::new(); problem.spaces().len()];
-    for (index, buffer) in problem.buffers().iter().enumerate() {
-        members[buffer.space().index()].push(BufferId::new(index));
+    for (position, buffer) in problem.buffers().iter().enumerate() {
+        // What has no bytes can be anywhere, unless it is pinned.
+        offsets[position] = buffer.pin().unwrap_or(0);
+        members[buffer.space().index()].push(BufferId::new(position));
     }
+    let clock = Clock::new(budget);
     let mut spaces = Vec::with_capacity(members.len());
-    for (index, members) in members.iter().enumerate() {
-        let space = SpaceId::new(index);
-        let (lower_bound, _) = max_load(problem, space)?;
-        let peak = sweep::best_fit(problem, members, &mut offsets)?;
-        if let Some(tell) = budget.progress {
-            tell(Progress { space, peak, lower_bound, nodes: 0 });
-        }
-        let status = Status::of(peak, lower_bound, problem.spaces()[index].capacity());
-        spaces.push(SpacePacking { peak, lower_bound, status });
+    for (position, members) in members.iter().enumerate() {
+        let space = SpaceId::new(position);
+        spaces.push(pack(problem, space, members, &mut offsets, &clock)?);
     }
     Ok(Packing { offsets, spaces })
 }
 
-/// Returns the end of `bytes` bytes at `offset`, or the error that no arena can hold it.
-fn end_of(offset: u64, bytes: u64) -> Result<u64> {
-    offset
-        .checked_add(bytes)
-        .filter(|&end| end <= MAX_BYTES)
-        .ok_or_else(|| Error::SizeOverflow { what: "the arena".into() })
+/// Packs the buffers `members` of one space, and stores their offsets.
+fn pack(
+    problem: &Problem,
+    space: SpaceId,
+    members: &[BufferId],
+    offsets: &mut [u64],
+    clock: &Clock<'_>,
+) -> Result<SpacePacking> {
+    let model = Model::new(problem, members)?;
+    let mut best = Incumbent::new(&model, space, clock);
+    let hints: Vec<_> = model
+        .ids
+        .iter()
+        .map(|&id| problem.buffer(id).hint().map(|hint| hint / model.grain))
+        .collect();
+    portfolio::run(&model, &hints, &mut best, clock)?;
+    let Some(found) = best.offsets() else {
+        return Err(Error::SizeOverflow { what: "the arena".into() });
+    };
+    for (&id, &offset) in model.ids.iter().zip(found) {
+        offsets[id.index()] = offset * model.grain;
+    }
+    // A pinned buffer without bytes ends somewhere, too.
+    let ends = members.iter().map(|&id| offsets[id.index()] + problem.buffer(id).bytes());
+    let peak = ends.max().unwrap_or(0);
+    let lower_bound = best.bound().max(model.bound);
+    let capacity = problem.spaces()[space.index()].capacity();
+    Ok(SpacePacking { peak, lower_bound, status: Status::of(peak, lower_bound, capacity) })
 }

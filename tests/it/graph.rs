@@ -37,7 +37,8 @@ fn a01_a02_a03_sizes_past_any_machine_are_refused() {
 
 #[test]
 fn a04_a10_a11_empty_arrays_and_scalars_have_sizes() {
-    let bytes = |shape: &[u64]| Value::new("v", ValueKind::Input, DType::FLOAT32, shape).unwrap().bytes();
+    let bytes =
+        |shape: &[u64]| Value::new("v", ValueKind::Input, DType::FLOAT32, shape).unwrap().bytes();
     assert_eq!(bytes(&[0, 1 << 63, 1 << 63]), 0);
     assert_eq!(bytes(&[3, 0]), 0);
     assert_eq!(bytes(&[]), 4);
@@ -193,7 +194,10 @@ fn effects_name_operands_that_are_there() {
         Effects { mutates: vec![1], ..Effects::default() },
         Effects { mutates: vec![0], ..Effects::default() }, // no state
         in_place(1),
-        Effects { in_place: vec![InPlace { input: 0, output: 1, identity: false }], ..Effects::default() },
+        Effects {
+            in_place: vec![InPlace { input: 0, output: 1, identity: false }],
+            ..Effects::default()
+        },
         Effects {
             workspaces: vec![arenaplan::Workspace { choices: vec![], alignment: Alignment::BYTE }],
             ..Effects::default()
@@ -211,10 +215,12 @@ fn effects_name_operands_that_are_there() {
 fn b25_a_chain_of_a_million_nodes_builds_and_plans() {
     let count = 1_000_000;
     let mut builder = Graph::builder("chain");
-    let mut last = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64]).unwrap());
+    let mut last =
+        builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64]).unwrap());
     for index in 0..count {
         let name = format!("v{index}");
-        let next = builder.add_value(Value::new(&*name, ValueKind::Activation, DType::UINT8, [64]).unwrap());
+        let next = builder
+            .add_value(Value::new(&*name, ValueKind::Activation, DType::UINT8, [64]).unwrap());
         builder.add_node(Node::new(name, "Op").reads([last]).writes([next]));
         last = next;
     }
@@ -249,7 +255,11 @@ fn the_digest_depends_on_names_sizes_effects_and_order_but_not_on_workspaces() {
     };
     let base = build("y", 8, Effects::default());
     assert_eq!(base.digest(), build("y", 8, Effects::default()).digest());
-    for other in [build("z", 8, Effects::default()), build("y", 9, Effects::default()), build("y", 8, in_place(0))] {
+    for other in [
+        build("z", 8, Effects::default()),
+        build("y", 9, Effects::default()),
+        build("y", 8, in_place(0)),
+    ] {
         assert_ne!(base.digest(), other.digest());
     }
     let workspace = arenaplan::Workspace {

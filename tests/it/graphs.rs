@@ -142,19 +142,25 @@ fn add_random(sketch: &mut Sketch, index: usize, random: &RandomNode) {
         // A slice of input 0, or a concatenation of all inputs.
         (4, Some(first)) => {
             bytes = vec![first / 2];
-            effects.views = vec![View { input: 0, output: 0, offset: first / 4, whole: Whole::Input }];
+            effects.views =
+                vec![View { input: 0, output: 0, offset: first / 4, whole: Whole::Input }];
         }
         (5, Some(_)) => {
             bytes = vec![inputs.iter().map(|&(_, bytes)| bytes).sum()];
             let mut offset = 0;
             for (position, &(_, piece)) in inputs.iter().enumerate() {
-                effects.views.push(View { input: position, output: 0, offset, whole: Whole::Output });
+                effects.views.push(View {
+                    input: position,
+                    output: 0,
+                    offset,
+                    whole: Whole::Output,
+                });
                 offset += piece;
             }
         }
         _ => {}
     }
-    if random.ignored && !inputs.is_empty() {
+    if random.ignored && !inputs.is_empty() && effects.views.is_empty() {
         effects.ignores = vec![inputs.len() - 1];
     }
     if let Some((small, large)) = random.workspace {
@@ -165,7 +171,9 @@ fn add_random(sketch: &mut Sketch, index: usize, random: &RandomNode) {
     let outputs: Vec<ValueId> = bytes
         .iter()
         .enumerate()
-        .map(|(slot, &bytes)| sketch.value(&format!("v{index}_{slot}"), ValueKind::Activation, bytes))
+        .map(|(slot, &bytes)| {
+            sketch.value(&format!("v{index}_{slot}"), ValueKind::Activation, bytes)
+        })
         .collect();
     if random.is_output {
         outputs.iter().for_each(|&output| sketch.builder.add_output(output));

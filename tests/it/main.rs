@@ -1,12 +1,19 @@
-//! Integration tests: one binary, so that it links once.
-
-#![allow(missing_docs, clippy::unwrap_used, clippy::as_conversions, clippy::cast_possible_truncation)]
+//! Integration tests: one binary, one module per subject.
+#![allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
 
 mod arena;
 mod check;
+mod csv;
 mod floors;
 mod graph;
 mod graphs;
 mod liveness;
 mod plan_file;
 mod planner;
+mod solve;

@@ -1,0 +1,38 @@
+//! Conversions between the integers that solvers count in.
+#![allow(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "the one place that converts: each function says why it is right"
+)]
+
+/// Returns a 32-bit number as a position: pointers have at least 32 bits.
+pub(super) const fn index(number: u32) -> usize {
+    number as usize
+}
+
+/// Returns a position as a number: models hold fewer than 2^32 buffers and sections.
+pub(super) const fn number(index: usize) -> u32 {
+    debug_assert!(index <= u32::MAX as usize);
+    index as u32
+}
+
+/// Returns a size or count for a heuristic, which may round it.
+pub(super) const fn real(size: u64) -> f64 {
+    size as f64
+}
+
+/// Returns the smallest multiple of `mask + 1`, a power of two, that is not below `offset`.
+///
+/// Offsets are at most 2^63, and so are alignments: the sum cannot wrap.
+pub(super) const fn align_up(offset: u64, mask: u64) -> u64 {
+    (offset + mask) & !mask
+}
+
+/// Returns the greatest common divisor.
+pub(super) const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

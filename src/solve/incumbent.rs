@@ -1,0 +1,75 @@
+//! The best answer so far.
+
+use super::clock::Clock;
+use super::model::Model;
+use super::{Progress, Stage};
+use crate::index::SpaceId;
+use crate::units::MAX_BYTES;
+
+/// The best offsets of one space so far, and what they are to be compared with.
+#[derive(Debug)]
+pub(super) struct Incumbent<'a> {
+    model: &'a Model,
+    space: SpaceId,
+    clock: &'a Clock<'a>,
+    /// Offsets in grains, by item.
+    offsets: Option<Vec<u64>>,
+    peak: u64,
+    /// Bytes that no answer can go below.
+    bound: u64,
+}
+
+impl<'a> Incumbent<'a> {
+    /// Returns an incumbent without an answer.
+    pub(super) fn new(model: &'a Model, space: SpaceId, clock: &'a Clock<'a>) -> Self {
+        Self { model, space, clock, offsets: None, peak: u64::MAX, bound: model.bound }
+    }
+
+    /// Returns an incumbent for a core, which has no answer, and is to do better than this one.
+    pub(super) fn for_core<'b>(&self, core: &'b Model) -> Incumbent<'b>
+    where
+        'a: 'b,
+    {
+        Incumbent { model: core, offsets: None, ..*self }
+    }
+
+    /// Returns whether no answer can be better.
+    pub(super) const fn is_proven(&self) -> bool {
+        self.peak <= self.bound
+    }
+
+    /// Returns the offsets, if there are any.
+    pub(super) fn offsets(&self) -> Option<&[u64]> {
+        self.offsets.as_deref()
+    }
+
+    /// Returns what no answer can go below, in bytes.
+    pub(super) const fn bound(&self) -> u64 {
+        self.bound
+    }
+
+    /// Returns the highest grain at which items of a better answer may end.
+    pub(super) fn limit(&self) -> u64 {
+        let highest = MAX_BYTES.min(self.peak.saturating_sub(1));
+        // Pads are smaller than a grain: the true test is the peak in bytes.
+        (highest / self.model.grain).saturating_add(1)
+    }
+
+    /// Keeps `offsets` if they are better, and tells.
+    pub(super) fn offer(&mut self, offsets: Option<Vec<u64>>, stage: Stage) {
+        let Some(offsets) = offsets else { return };
+        let peak = self.model.peak(&offsets);
+        if peak < self.peak && peak <= MAX_BYTES {
+            self.peak = peak;
+            self.offsets = Some(offsets);
+            self.report(stage);
+        }
+    }
+
+    /// Tells how far the search is.
+    pub(super) fn report(&self, stage: Stage) {
+        let (space, peak, lower_bound) = (self.space, self.peak, self.bound);
+        let nodes = self.clock.nodes();
+        self.clock.tell(Progress { space, stage, peak, lower_bound, nodes });
+    }
+}

@@ -1,0 +1,17 @@
+//! Tables as long as the input, allocated so that running out of memory is an error.
+
+use crate::error::{Error, Result};
+
+/// Returns an empty vector with room for `length` elements.
+pub(super) fn with_capacity<T>(length: usize, what: &'static str) -> Result<Vec<T>> {
+    let mut table = Vec::new();
+    table.try_reserve_exact(length).map_err(|_| Error::OutOfMemory { what })?;
+    Ok(table)
+}
+
+/// Returns a vector of `length` copies of `value`.
+pub(super) fn filled<T: Clone>(value: T, length: usize, what: &'static str) -> Result<Vec<T>> {
+    let mut table = with_capacity(length, what)?;
+    table.resize(length, value);
+    Ok(table)
+}

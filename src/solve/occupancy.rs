@@ -1,0 +1,206 @@
+//! Which grains are taken when: finds gaps in nearly logarithmic time.
+
+use std::ops::Range;
+
+use super::arith::{align_up, index, number};
+use super::memory::filled;
+use super::model::{Item, Model};
+use crate::error::Result;
+
+/// Disjoint intervals of grains in ascending order, merged where they touch.
+type Spans = Vec<(u64, u64)>;
+
+/// A segment tree over sections that knows the taken grains of each node.
+///
+/// Every node has two unions of intervals: `any`, what is taken in some section of
+/// the node, and `full`, what was put there for all sections of the node at once.
+/// What is taken in some section of a range is then `any` of the nodes that make up
+/// the range, and `full` of their ancestors. Packings are tight, so the unions
+/// collapse to a few intervals, and a search that skips through them is short.
+#[derive(Debug)]
+pub(super) struct Occupancy {
+    leaves: usize,
+    /// `any` of node *k* at 2 *k*, `full` at 2 *k* + 1.
+    lists: Vec<Spans>,
+    cursors: Vec<Cursor>,
+}
+
+/// How far a search has come in one list, and which of the item's grains it is about.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    list: u32,
+    next: u32,
+    low: u64,
+    high: u64,
+}
+
+impl Occupancy {
+    /// Returns a tree of `sections` sections in which nothing is taken.
+    pub(super) fn new(sections: usize) -> Result<Self> {
+        let leaves = sections.max(1).next_power_of_two();
+        let lists = filled(Spans::new(), 4 * leaves, "occupied intervals")?;
+        Ok(Self { leaves, lists, cursors: Vec::new() })
+    }
+
+    /// Forgets all that is taken.
+    pub(super) fn clear(&mut self) {
+        self.lists.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Takes the grains of `item` at `offset`.
+    pub(super) fn insert(&mut self, model: &Model, item: usize, offset: u64) {
+        model.each_box(item, |span, grains| {
+            self.take(span, (offset + grains.start, offset + grains.end));
+        });
+    }
+
+    /// Takes `grains` in every section of `span`.
+    fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) {
+        let lists = &mut self.lists;
+        each_cover(self.leaves, span, |node| {
+            merge(&mut lists[2 * node], grains);
+            merge(&mut lists[2 * node + 1], grains);
+        });
+        each_ancestor(self.leaves, span, |node| merge(&mut lists[2 * node], grains));
+    }
+
+    /// Returns the lowest offset from `from` on at which `item` meets nothing that is taken.
+    pub(super) fn first_fit(&mut self, model: &Model, item: &Item, from: u64) -> u64 {
+        self.open(model, item);
+        let mut offset = align_up(from, item.mask);
+        let lists = &self.lists;
+        // Those that agreed with `offset` in a row; when all do, it is free.
+        let mut agreed = 0;
+        let mut turn = 0;
+        while agreed < self.cursors.len() {
+            let cursor = &mut self.cursors[turn];
+            let list = &lists[index(cursor.list)];
+            let before = offset;
+            let mut next = skip(list, index(cursor.next), offset + cursor.low);
+            while let Some(&(start, end)) = list.get(next)
+                && start < offset + cursor.high
+            {
+                offset = align_up(end - cursor.low, item.mask);
+                next = skip(list, next, offset + cursor.low);
+            }
+            cursor.next = number(next);
+            agreed = if offset == before { agreed + 1 } else { 1 };
+            turn = if turn + 1 == self.cursors.len() { 0 } else { turn + 1 };
+        }
+        offset
+    }
+
+    /// Returns the offset at which a solid `item` leaves the smallest gap above it,
+    /// the lowest of those; free space at the top counts as a gap of any size.
+    pub(super) fn best_fit(&mut self, model: &Model, item: &Item) -> u64 {
+        let mut best: Option<(u64, u64)> = None;
+        let mut from = 0;
+        loop {
+            let offset = self.first_fit(model, item, from);
+            let above = offset + item.size;
+            let lists = &self.lists;
+            let next = |cursor: &Cursor| {
+                let list = &lists[index(cursor.list)];
+                list.get(index(cursor.next)).map(|&(start, _)| start)
+            };
+            let Some(roof) = self.cursors.iter().filter_map(next).min() else {
+                return best.map_or(offset, |(_, offset)| offset);
+            };
+            if best.is_none_or(|(gap, _)| roof - above < gap) {
+                best = Some((roof - above, offset));
+            }
+            if roof == above {
+                return offset;
+            }
+            from = roof;
+        }
+    }
+
+    /// Returns whether `item` meets nothing at `offset`.
+    pub(super) fn is_free(&mut self, model: &Model, item: &Item, offset: u64) -> bool {
+        self.first_fit(model, item, offset) == offset
+    }
+
+    /// Sets a cursor to the start of every list that `item` may meet.
+    fn open(&mut self, model: &Model, item: &Item) {
+        self.cursors.clear();
+        let mut visit = |span: &Range<u32>, low, high| {
+            let (lists, cursors) = (&self.lists, &mut self.cursors);
+            let mut add = |list: usize| {
+                if !lists[list].is_empty() {
+                    cursors.push(Cursor { list: number(list), next: 0, low, high });
+                }
+            };
+            each_cover(self.leaves, span, |node| add(2 * node));
+            each_ancestor(self.leaves, span, |node| add(2 * node + 1));
+        };
+        if item.solid() {
+            visit(&item.span, 0, item.size);
+        }
+        for part in model.boxes(item) {
+            visit(&part.span, part.grains.start, part.grains.end);
+        }
+    }
+}
+
+/// Visits the fewest nodes that together are exactly the sections of `span`.
+fn each_cover(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize)) {
+    let mut left = index(span.start) + leaves;
+    let mut right = index(span.end) + leaves;
+    while left < right {
+        if left & 1 == 1 {
+            visit(left);
+            left += 1;
+        }
+        if right & 1 == 1 {
+            right -= 1;
+            visit(right);
+        }
+        left /= 2;
+        right /= 2;
+    }
+}
+
+/// Visits the nodes that meet `span` and are not inside it.
+fn each_ancestor(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize)) {
+    let left = index(span.start) + leaves;
+    let right = index(span.end) + leaves;
+    for height in 1..=leaves.trailing_zeros() {
+        let (low, high) = (left >> height, (right - 1) >> height);
+        let starts_inside = (low << height) != left;
+        let ends_inside = ((right >> height) << height) != right;
+        if starts_inside {
+            visit(low);
+        }
+        if ends_inside && !(starts_inside && low == high) {
+            visit(high);
+        }
+    }
+}
+
+/// Returns the position from `next` on of the first interval that ends above `grain`.
+fn skip(list: &Spans, next: usize, grain: u64) -> usize {
+    let mut next = next;
+    let mut stride = 1;
+    // Most steps are short; a long way is galloped.
+    while let Some(&(_, end)) = list.get(next + stride - 1)
+        && end <= grain
+    {
+        next += stride;
+        stride *= 2;
+    }
+    let until = list.len().min(next + stride - 1);
+    next + list[next.min(until)..until].partition_point(|&(_, end)| end <= grain)
+}
+
+/// Adds an interval to a union.
+fn merge(list: &mut Spans, (start, end): (u64, u64)) {
+    let first = list.partition_point(|&(_, other)| other < start);
+    let behind = first + list[first..].partition_point(|&(other, _)| other <= end);
+    if first == behind {
+        list.insert(first, (start, end));
+    } else {
+        list[first] = (list[first].0.min(start), list[behind - 1].1.max(end));
+        list.drain(first + 1..behind);
+    }
+}

@@ -1,0 +1,109 @@
+//! Problems as CSV.
+
+use arenaplan::{Budget, Buffer, CsvProblem, LiveRange, Problem, Space, solve};
+
+fn parse(text: &str) -> CsvProblem {
+    CsvProblem::parse(text, Space::default()).unwrap()
+}
+
+fn error(text: &str) -> String {
+    CsvProblem::parse(text, Space::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn columns_may_come_in_any_order_and_with_carriage_returns() {
+    let plain = parse("id,lower,upper,size\na,1,3,7\n");
+    let shuffled = parse("\u{feff}size,buffer_id,begin,upper\r\n7,a,1,3\r\n\r\n");
+    assert_eq!(plain, shuffled);
+}
+
+#[test]
+fn an_end_column_is_inclusive() {
+    let new = parse("id,lower,upper,size,gaps\na,1,9,7,3-5\n");
+    let old = parse("id,start,end,size,gaps\na,1,8,7,3-4\n");
+    assert_eq!(new, old);
+}
+
+#[test]
+fn gaps_free_bytes_and_windows_keep_some() {
+    let csv = parse("id,lower,upper,size,gaps\na,0,9,10,2-4 5-7@3:6\n");
+    let mut rectangles: Vec<_> = csv.problem.buffers()[0].rectangles().collect();
+    rectangles.sort_by_key(|(_, live)| *live);
+    let live = |start, end| LiveRange::new(start, end).unwrap();
+    let expected =
+        [(0..10, live(0, 2)), (0..10, live(4, 5)), (3..6, live(5, 7)), (0..10, live(7, 9))];
+    assert_eq!(rectangles, expected);
+}
+
+#[test]
+fn what_is_written_is_read_again_and_solved_offsets_are_pins() {
+    let text = "id,lower,upper,size,alignment,hint,gaps,offset\n\
+                a,0,9,10,1,-1,2-4 5-7@3:6,\n\
+                b,1,4,8,4,16,,4\n\
+                c,5,6,3,1,-1,,\n";
+    let csv = parse(text);
+    assert_eq!(csv.to_csv(None).unwrap(), text);
+    let packing = solve(&csv.problem, &Budget::default()).unwrap();
+    let solved = parse(&csv.to_csv(Some(&packing)).unwrap());
+    let pins: Vec<_> = solved.problem.buffers().iter().map(|b| b.pin().unwrap()).collect();
+    assert_eq!(pins, packing.offsets());
+}
+
+#[test]
+fn a_packing_adds_only_the_offset_column() {
+    let csv = parse("id,lower,upper,size\na,0,2,4\nb,2,3,4\n");
+    let packing = solve(&csv.problem, &Budget::default()).unwrap();
+    let expected = "id,lower,upper,size,offset\na,0,2,4,0\nb,2,3,4,0\n";
+    assert_eq!(csv.to_csv(Some(&packing)).unwrap(), expected);
+}
+
+#[test]
+fn bytes_that_are_not_contiguous_cannot_be_written() {
+    let part = |bytes| arenaplan::Part { bytes, live: vec![LiveRange::new(0, 2).unwrap()] };
+    let buffer = Buffer::with_parts(9, vec![part(0..2), part(5..9)]).unwrap();
+    let problem = Problem::new(vec![buffer], vec![Space::default()]).unwrap();
+    let csv = CsvProblem { names: vec!["a".into()], problem };
+    assert_eq!(csv.to_csv(None).unwrap_err().kind(), "InvalidBuffer");
+}
+
+#[test]
+fn errors_name_the_line_and_what_is_wrong() {
+    let head = "id,lower,upper,size,alignment,hint,gaps,offset\na,0,1,1,1,-1,,0\n";
+    for (text, expected) in [
+        (String::new(), "line 1: the file is empty"),
+        ("id,lower,size\n".into(), "line 1: there is no column 'upper'"),
+        ("id,lower,end,size,upper\n".into(), "line 1: column 'upper' is there twice"),
+        ("id,lower,upper,size,color\n".into(), "line 1: unknown column 'color'"),
+        (format!("{head}b,0,1,1\n"), "line 3: there are 4 fields, and 8 columns"),
+        (format!("{head}b,0,1,1,1,,,,\n"), "line 3: there are more fields than the 8 columns"),
+        (format!("{head}b,5,5,1,1,,,\n"), "line 3: the live range 5..5 is empty"),
+        (format!("{head}b,-1,5,1,1,,,\n"), "line 3: lower '-1' is not a whole number"),
+        (
+            format!("{head}b,0,4294967296,1,1,,,\n"),
+            "line 3: step 4294967296 is past the largest, 4294967295",
+        ),
+        (
+            format!("{head}b,0,5,99999999999999999999,1,,,\n"),
+            "line 3: size '99999999999999999999' is not a whole number",
+        ),
+        (
+            format!("{head}b,0,5,1,3,,,\n"),
+            "line 3: alignment 3 of an offset is not a power of two up to 2^62",
+        ),
+        (format!("{head}b,0,5,1,1,x,,\n"), "line 3: hint 'x' is not a whole number"),
+        (format!("{head}b,0,5,1,1,,3,\n"), "line 3: gap '3' is not like 3-5 or 3-5@8:16"),
+        (format!("{head}b,0,5,1,1,,3-4@1,\n"), "line 3: gap '3-4@1' is not like 3-5 or 3-5@8:16"),
+        (format!("{head}b,0,5,1,1,,3-6,\n"), "line 3: gap '3-6' is not inside 0..5"),
+        (
+            format!("{head}b,0,5,1,1,,3-4@0:2,\n"),
+            "line 3: gap '3-4@0:2' is not inside the buffer's 1 bytes",
+        ),
+        (
+            format!("{head}b,0,5,1,1,,1-3 2-4,\n"),
+            "line 3: the gap 2..4 begins before the one before it ends",
+        ),
+        (format!("{head}b,0,5,1,1,,0-5,\n"), "line 3: it is never live"),
+    ] {
+        assert_eq!(error(&text), expected);
+    }
+}
