@@ -258,9 +258,7 @@ class Graph:
         after : iterable of int
             Indices of nodes that must run first.
         """
-        results = tuple(
-            self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs
-        )
+        results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
         effects = Effects(
             tuple(InPlace(*pair) for pair in in_place),
             tuple(View(*view) for view in views),

@@ -207,9 +207,8 @@ impl Arena {
         // and which is not null; for an exporter that it takes a new reference to, so that
         // the arena outlives the buffer; and for `length` bytes at `pointer`, which the arena
         // keeps while it lives and `views` is not zero, since `close` refuses.
-        let status = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length, 0, flags)
-        };
+        let status =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length, 0, flags) };
         if status != 0 {
             return Err(PyErr::fetch(py));
         }

@@ -14,14 +14,8 @@ use crate::error::OrRaise;
 /// `(name, kind, dtype, shape, alignment, space)`
 type ValueRow<'py> = (String, String, String, Vec<u64>, Option<u64>, Option<String>);
 /// `(name, op, inputs, outputs, effects, after)`
-type NodeRow<'py> = (
-    String,
-    String,
-    Vec<Option<u32>>,
-    Vec<Option<u32>>,
-    Bound<'py, PyAny>,
-    Vec<u32>,
-);
+type NodeRow<'py> =
+    (String, String, Vec<Option<u32>>, Vec<Option<u32>>, Bound<'py, PyAny>, Vec<u32>);
 /// `(bytes, cost)` of every choice, per workspace.
 type WorkspaceRows = Vec<Vec<(u64, f64)>>;
 
@@ -78,7 +72,8 @@ impl Graph {
         py: Python<'_>,
         workspaces: HashMap<u32, WorkspaceRows>,
     ) -> PyResult<Self> {
-        let workspaces = workspaces.into_iter().map(|(node, rows)| (NodeId::from(node), read_workspaces(rows)));
+        let workspaces =
+            workspaces.into_iter().map(|(node, rows)| (NodeId::from(node), read_workspaces(rows)));
         let inner = self.inner.with_workspaces(workspaces).or_raise(py)?;
         Ok(Self { inner })
     }

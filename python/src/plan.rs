@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arenaplan::{Budget, Planner, PlanOptions, WorkspacePolicy};
+use arenaplan::{Budget, PlanOptions, Planner, WorkspacePolicy};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -83,9 +83,11 @@ pub(crate) fn interruptible<T: Send>(
         match (worker.join(), interrupted) {
             (_, Some(error)) => Err(error),
             (Ok(value), None) => Ok(value),
-            (Err(_), None) => {
-                Err(raise_named(py, "InternalError", "the planner panicked; please report it".into()))
-            }
+            (Err(_), None) => Err(raise_named(
+                py,
+                "InternalError",
+                "the planner panicked; please report it".into(),
+            )),
         }
     })
 }
@@ -273,7 +275,8 @@ impl Plan {
     /// Read a plan from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::Plan::load(&path))?.map_err(|error| raise(py, &error))?;
+        let inner =
+            py.detach(|| arenaplan::Plan::load(&path))?.map_err(|error| raise(py, &error))?;
         Ok(Self { inner })
     }
 

@@ -1,0 +1,411 @@
+"""
+The walk over a model that makes a graph of it: one pass, in order of execution.
+
+Each node is read once. Its results get a shape; if all it reads is constant, so are its
+results, and it disappears; a function, or a branch that is certain to be taken, is
+walked in its place; else it becomes a node of the graph. Nothing here is recursive: what
+stands in a node's place is a :class:`~arenaplan.importers.onnx.frames.Frame` on a stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto
+
+from arenaplan.errors import (
+    DuplicateName,
+    InvalidName,
+    InvalidOperand,
+    ShapeMismatch,
+    UndefinedValue,
+    UnknownShape,
+    UnsupportedModel,
+    UnsupportedSubgraph,
+)
+from arenaplan.graph import Graph
+from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
+from arenaplan.importers.onnx.constants import Budget, Folded, load
+from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
+from arenaplan.importers.onnx.effects import effects_of
+from arenaplan.importers.onnx.evaluate import EVALUATORS
+from arenaplan.importers.onnx.external import Folder
+from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
+from arenaplan.importers.onnx.frames import (
+    Frame,
+    Functions,
+    Scope,
+    as_operands,
+    check_sparse,
+    declared_types,
+    open_branch,
+    read_initializers,
+)
+from arenaplan.importers.onnx.op import (
+    DataDependent,
+    Op,
+    Operand,
+    Result,
+    decode_attributes,
+    resolved_attributes,
+)
+from arenaplan.importers.onnx.order import BRANCHING, Record, ordered, subgraphs
+from arenaplan.importers.onnx.rules import RULES
+from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
+from arenaplan.importers.onnx.rules.schema import PartialResult, infer
+from arenaplan.importers.onnx.tensors import StoredTensor
+
+
+class Walk:
+    """
+    One import of a model.
+
+    Parameters
+    ----------
+    model : ModelProto
+        The model; it is not changed.
+    name : str
+        Name of the graph.
+    folder : Folder
+        Where external data may be.
+    bind : mapping or None
+        Numbers for symbolic dimensions.
+    """
+
+    def __init__(self, model: ModelProto, name: str, folder: Folder, bind: Bind | None) -> None:
+        self.graph = Graph(name)
+        self._folder = folder
+        self._functions = Functions(model.functions)
+        self._has_functions = bool(model.functions)
+        self._taken: dict[str, int] = {}
+        graph = model.graph
+        check_sparse(graph, folder)
+        tensors = read_initializers(graph.initializer, folder)
+        stored = sum(tensor.bytes for tensor in tensors.values())
+        self._budget = Budget(len(graph.node), stored)
+        scope: Scope = as_operands(tensors)
+        self._dims = self._add_inputs(graph, scope, bind)
+        versions = read_versions(model.opset_import, "the model")
+        if not versions and model.ir_version < 3:
+            versions = {"": 1}
+        self._records = ordered(graph.node, scope, scope)
+        infos = declared_types(graph.value_info, graph.output)
+        self._main = Frame(scope, iter(self._records), versions, infos)
+        self._outputs = [info.name for info in graph.output]
+
+    def run(self) -> Graph:
+        """Return the graph of the whole model."""
+        stack = [self._main]
+        while stack:
+            frame = stack[-1]
+            for record in frame.records:
+                inner = self._visit(frame, record)
+                if inner is not None:
+                    stack.append(inner)
+                    break
+            else:
+                self._leave(stack.pop())
+        self._add_outputs()
+        self._warn_of_unread()
+        return self.graph
+
+    # -- the graph's own inputs and outputs --------------------------------------
+
+    def _add_inputs(self, graph: GraphProto, scope: Scope, bind: Bind | None) -> Dims:
+        """Declare the values that the caller supplies."""
+        infos = {}
+        for info in graph.input:
+            name = info.name
+            if name in infos:
+                raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
+            # Old models list their initializers as inputs, too.
+            if name not in scope:
+                if not name:
+                    raise InvalidName("a graph input has no name")
+                infos[name] = declared(info)
+        dims = Dims(bind, graph, infos)
+        for name, known in infos.items():
+            shape, dtype = dims.of_input(name, known)
+            checked_bytes(name, shape, dtype)
+            index = self.graph.input(name, shape, dtype)
+            scope[name] = Operand(name, shape, dtype, index=index)
+        return dims
+
+    def _add_outputs(self) -> None:
+        """Declare the values that the caller receives, each under its own name."""
+        seen = set()
+        for name in self._outputs:
+            if name in seen:
+                raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
+            seen.add(name)
+            operand = self._main.scope.get(name)
+            if operand is None:
+                raise UndefinedValue(f"graph output {quoted(name)} is never produced")
+            if operand.name != name:
+                operand = self._renamed(operand, name)
+            self.graph.output(self._index(operand))
+
+    def _renamed(self, operand: Operand, name: str) -> Operand:
+        """Return a copy of a value that something put in a node's place only passes on."""
+        shape, dtype = operand.shape, operand.dtype
+        if operand.source is not None:
+            return Operand(name, shape, dtype, operand.source, operand.inline)
+        version = self._main.versions.get("", 1)
+        op = Op("", "Identity", "", version, [operand], [name], {}, self._budget)
+        (copy,) = self._emit(op, [(shape, dtype)], [name])
+        assert copy is not None
+        return copy
+
+    def _warn_of_unread(self) -> None:
+        """Note values that nobody reads."""
+        graph = self.graph
+        read = {index for node in graph.nodes for index in node.inputs}
+        read.update(graph.outputs)
+        names = [v.name for v in graph.values if v.kind == "activation" and v.index not in read]
+        if names:
+            graph.warnings.append(f"nothing reads {listed(names)}")
+
+    # -- nodes -----------------------------------------------------------------------
+
+    def _visit(self, frame: Frame, record: Record) -> Frame | None:
+        """Take in one node; return what is to be walked in its place, if anything is."""
+        proto = record.proto
+        scope = frame.scope
+        domain = domain_name(proto.domain)
+        name = frame.prefix + proto.name
+        inputs = [scope[known] if known else None for known in record.inputs]
+        if frame.place is not None:
+            self._budget.expand(f"node {record.label}")
+        if self._has_functions:
+            key = self._functions.key(record, domain)
+            if key is not None:
+                prefix = self._prefix(frame, record)
+                return self._named(self._functions.open(key, frame, record, inputs, prefix))
+        version = frame.versions.get(domain)
+        if version is None:
+            version = version_of(domain, frame.versions, f"node {record.label}")
+        protos = proto.attribute
+        attributes = decode_attributes(protos, name, self._folder, frame.bound) if protos else {}
+        op = Op(
+            name, record.type, domain, version, inputs, record.outputs, attributes, self._budget
+        )
+        if domain or record.type in BRANCHING:
+            if record.type == "If" and not domain:
+                prefix = self._prefix(frame, record)
+                return self._named(open_branch(frame, op, record, prefix, self._folder))
+            if subgraphs(proto):
+                raise op.error(UnsupportedSubgraph, "it runs a subgraph")
+        results = self._infer(frame, record, op)
+        names = self._names(frame, record.outputs)
+        operands = self._fold(op, results, names)
+        if operands is None:
+            operands = self._emit(op, results, names)
+        for output, operand in zip(record.outputs, operands, strict=True):
+            scope[output] = operand
+        return None
+
+    def _named(self, frame: Frame) -> Frame:
+        """Let the results of a body have the names that they have in its caller."""
+        assert frame.place is not None
+        caller, results, targets = frame.place
+        for inner, target in zip(results, self._names(caller, targets), strict=False):
+            if target:
+                frame.names[inner] = target
+        return frame
+
+    def _leave(self, frame: Frame) -> None:
+        """Hand the results of a body to its caller."""
+        if frame.place is None:
+            return
+        self._functions.close(frame)
+        caller, results, targets = frame.place
+        for inner, target in zip(results, targets, strict=False):
+            if target and frame.scope.get(inner) is None:
+                raise UndefinedValue(
+                    f"{quoted(inner)}, a result of a function or branch that makes "
+                    f"{quoted(target)}, is never produced"
+                )
+            if target:
+                caller.scope[target] = frame.scope[inner]
+
+    def _emit(
+        self, op: Op, results: Sequence[Result], names: Sequence[str]
+    ) -> list[Operand | None]:
+        """Add a node to the graph."""
+        graph = self.graph
+        operands: list[Operand | None] = []
+        for name, (shape, dtype) in zip(names, results, strict=False):
+            if name:
+                checked_bytes(name, shape, dtype)
+                operands.append(Operand(name, shape, dtype, index=graph.value(name, shape, dtype)))
+            else:
+                operands.append(None)
+        graph.append(
+            op.type,
+            tuple([None if known is None else self._index(known) for known in op.inputs]),
+            tuple([None if known is None else known.index for known in operands]),
+            name=op.name,
+            effects=effects_of(op, results),
+            attributes=_plain(op) or None,
+            domain=op.domain,
+            version=op.version,
+        )
+        return operands
+
+    def _index(self, operand: Operand) -> int:
+        """Return the value in the graph of an operand; a constant gets one when it is used."""
+        index = operand.index
+        if index is None:
+            index = operand.index = self.graph.constant(
+                operand.name, operand.shape, operand.dtype, partial(load, operand)
+            )
+        return index
+
+    # -- shapes --------------------------------------------------------------------
+
+    def _infer(self, frame: Frame, record: Record, op: Op) -> Sequence[Result]:
+        """Return shapes and types of all results, inferred or declared."""
+        rule = None if op.domain else RULES.get(op.type)
+        try:
+            complete = () if rule is None else rule(op)
+        except DataDependent:
+            complete = ()
+        found: Sequence[PartialResult] = complete
+        if not complete:
+            attributes = resolved_attributes(record.proto.attribute, frame.bound)
+            found = infer(op, attributes, frame.versions)
+        if len(found) < len(op.outputs):
+            raise op.error(InvalidOperand, f"has {len(op.outputs)} outputs instead of {len(found)}")
+        if complete and frame.infos.keys().isdisjoint(op.outputs):
+            return complete
+        return [self._complete(frame, op, *pair) for pair in zip(op.outputs, found, strict=False)]
+
+    def _complete(self, frame: Frame, op: Op, name: str, found: PartialResult) -> Result:
+        """Return one result by what is inferred and what is declared of it."""
+        if not name:
+            return (), "bool"
+        shape, dtype = found
+        info = frame.infos.get(name)
+        if info is not None:
+            shape, dtype = self._merged(op, name, found, declared(info))
+        if shape is None or dtype is None:
+            raise op.error(
+                UnknownShape,
+                f"the shape of output {quoted(name)} is neither declared nor follows from "
+                "the shapes of the inputs",
+            )
+        return self._dims.complete(name, shape), dtype
+
+    def _merged(
+        self, op: Op, name: str, found: PartialResult, stated: Declared
+    ) -> tuple[tuple[Dim, ...] | None, str | None]:
+        """Return what is known of a result; what was inferred is more reliable."""
+        shape, dtype = found
+        if dtype is not None and stated.dtype not in (None, dtype):
+            raise op.error(
+                ShapeMismatch,
+                f"output {quoted(name)} is declared to hold {stated.dtype}, not {dtype}",
+            )
+        dtype = dtype or stated.dtype
+        dims = self._dims.resolved(stated.dims)
+        if shape is None or dims is None:
+            return (dims if shape is None else shape), dtype
+        if len(dims) != len(shape):
+            raise op.error(
+                ShapeMismatch,
+                f"output {quoted(name)} is declared with {len(dims)} dimensions, not {len(shape)}",
+            )
+        if any(isinstance(a, int) and b not in (None, a) for a, b in zip(dims, shape, strict=True)):
+            self.graph.warnings.append(
+                f"value {quoted(name)} is declared with shape {dims}; its shape is {shape}"
+            )
+        return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
+
+    # -- constants -------------------------------------------------------------------
+
+    def _fold(
+        self, op: Op, results: Sequence[Result], names: Sequence[str]
+    ) -> list[Operand | None] | None:
+        """Return the results as constants, if that is what they are."""
+        if op.domain:
+            return None
+        if op.type == "Shape" or op.type == "Size":
+            dims = op.input(0).shape
+            array = np.array(
+                prod(dims) if op.type == "Size" else [dims[i] for i in shape_range(op)], np.int64
+            )
+            return [Operand(names[0], array.shape, "int64", array, True)]
+        inline = True
+        for known in op.inputs:
+            if known is not None:
+                if known.source is None:
+                    return None
+                inline = inline and known.inline
+        if op.type == "Constant":
+            value = constant_value(op)
+            inline = not (isinstance(value, StoredTensor) and value.is_external)
+            return [Operand(names[0], value.shape, str(value.dtype), value, inline)]
+        evaluate = EVALUATORS.get(op.type)
+        if evaluate is None or "broadcast" in op.attributes:
+            return None
+        if inline and op.attributes:
+            inline = not any(
+                isinstance(value, StoredTensor) and value.is_external
+                for value in op.attributes.values()
+            )
+        operands: list[Operand | None] = []
+        for position, name in enumerate(names):
+            shape, dtype = results[position]
+            if name:
+                self._budget.fold(name, checked_bytes(name, shape, dtype))
+                source = Folded(op, evaluate, results, position)
+                operands.append(Operand(name, shape, dtype, source, inline))
+            else:
+                operands.append(None)
+        return operands
+
+    # -- names -------------------------------------------------------------------------
+
+    def _prefix(self, frame: Frame, record: Record) -> str:
+        """Return what sets names in the place of a node apart."""
+        name = record.proto.name or next(filter(None, record.outputs), record.type)
+        return f"{frame.prefix}{name}/"
+
+    def _names(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
+        """Return the names in the graph of values that ``frame`` produces."""
+        if frame.place is None:
+            return names
+        for name in names:
+            if name and name not in frame.names:
+                frame.names[name] = self._unique(frame.prefix + name)
+        return [frame.names[name] if name else "" for name in names]
+
+    def _unique(self, name: str) -> str:
+        """Return a name that no other value has."""
+        if not self._taken:
+            self._taken = dict.fromkeys(self._main.scope, 0)
+            for record in self._records:
+                self._taken.update(dict.fromkeys(record.outputs, 0))
+        free = name
+        while free in self._taken:
+            self._taken[name] += 1
+            free = f"{name}_{self._taken[name]}"
+        self._taken[free] = 0
+        return free
+
+
+def _plain(op: Op) -> Mapping[str, Any]:
+    """Return attributes with tensors as arrays."""
+    plain = op.attributes
+    for name, value in op.attributes.items():
+        if isinstance(value, StoredTensor):
+            if value.is_external:
+                raise op.error(
+                    UnsupportedModel, f"attribute {quoted(name)} is stored in another file"
+                )
+            plain = {**plain, name: value.load()}
+    return plain
