@@ -13,6 +13,7 @@ mod packing_check;
 mod plan;
 mod planner;
 mod problem;
+mod profile;
 mod solve;
 mod units;
 
@@ -35,5 +36,6 @@ pub use plan::{
 };
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
+pub use profile::Peak;
 pub use solve::{Budget, Progress, Stage, solve};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};

@@ -238,6 +238,7 @@ impl<'a> Planner<'a> {
             steps,
             spaces,
             naive_bytes: naive_bytes(graph, self.options.alignment),
+            value_count: narrow(graph.values().len()),
             placements,
             workspaces,
         }

@@ -8,16 +8,19 @@ planned without reading its weights, and a constant of any size costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand, OutOfMemory
 from arenaplan.importers.common import array_bytes, quoted
+from arenaplan.importers.onnx.order import label
 from arenaplan.importers.onnx.tensors import StoredTensor, numpy_dtype
 
 if TYPE_CHECKING:
+    from onnx import NodeProto
+
     from arenaplan.importers.onnx.op import Op, Operand, Result
 
 Arrays: TypeAlias = "list[np.ndarray | None]"
@@ -43,12 +46,17 @@ class Budget:
     Parameters
     ----------
     nodes : int
-        Number of nodes in the file.
-    stored : int
-        Bytes of weights that the file has or names.
+        Number of nodes of the graph.
+    initializers : iterable of Operand
+        The weights that the model has or names.
     """
 
-    def __init__(self, nodes: int, stored: int) -> None:
+    def __init__(self, nodes: int, initializers: Iterable[Operand | None]) -> None:
+        stored = sum(
+            known.source.bytes
+            for known in initializers
+            if known is not None and isinstance(known.source, StoredTensor)
+        )
         self.largest = max(MAX_FOLDED, 4 * stored)
         self.computed = MAX_COMPUTED
         self.expanded = MAX_EXPANDED + 64 * nodes
@@ -70,11 +78,13 @@ class Budget:
                 f"out of proportion to the model; the limit is {self.largest}"
             )
 
-    def expand(self, label: str) -> None:
-        """Account for one node of a function or branch that is put in its caller's place."""
+    def expand(self, node: NodeProto) -> None:
+        """Account for one node of a function or branch that is walked in its caller's place."""
         self.expanded -= 1
         if self.expanded < 0:
-            raise BudgetExceeded(f"{label}: the functions of the model expand to too many nodes")
+            raise BudgetExceeded(
+                f"node {label(node)}: the functions of the model expand to too many nodes"
+            )
 
 
 class Folded:

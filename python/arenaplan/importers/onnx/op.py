@@ -24,7 +24,7 @@ Result: TypeAlias = tuple[Shape, str]
 # Looking these up in the class of a message is slow, and there are many attributes.
 _UNDEFINED, _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = (
     AttributeProto.AttributeType.Value(name)
-    for name in "UNDEFINED FLOAT INT STRING TENSOR GRAPH FLOATS INTS STRINGS".split()
+    for name in ["UNDEFINED", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS"]
 )
 
 MAX_LIST = 4096
@@ -217,14 +217,13 @@ def decode_attributes(
     bound : mapping, optional
         If these are in the body of a function: the attributes of its call.
     """
-    result: dict[str, Any] = {}
-    if bound is None:
-        for proto in protos:
-            name = proto.name
-            result[name] = _decode(proto, name, owner, folder)
-    else:
-        for name, proto in resolved_attributes(protos, bound):
-            result[name] = _decode(proto, name, owner, folder)
+    if bound is not None:
+        pairs = resolved_attributes(protos, bound)
+        return {name: _decode(proto, name, owner, folder) for name, proto in pairs}
+    result = {}
+    for proto in protos:
+        name = proto.name
+        result[name] = _decode(proto, name, owner, folder)
     return result
 
 

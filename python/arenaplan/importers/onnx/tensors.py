@@ -91,7 +91,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 class StoredTensor:
     """A tensor of a model file. Its bytes are counted at once, and decoded by :meth:`load`."""
 
-    __slots__ = ("_folder", "_proto", "_span", "bytes", "dtype", "name", "shape")
+    __slots__ = ("_folder", "_proto", "_span", "bytes", "dtype", "is_external", "name", "shape")
 
     def __init__(self, proto: TensorProto, name: str, folder: Folder) -> None:
         dtype = DTYPES.get(proto.data_type)
@@ -107,16 +107,13 @@ class StoredTensor:
         self._proto = proto
         self._folder = folder
         self._span: Span | None = None
-        if proto.data_location == _EXTERNAL:
+        self.is_external = proto.data_location == _EXTERNAL
+        """Whether the bytes are in another file than the model."""
+        if self.is_external:
             entries = ((entry.key, entry.value) for entry in proto.external_data)
             self._span = read_span(name, entries, self.bytes)
         else:
             self._check_payload()
-
-    @property
-    def is_external(self) -> bool:
-        """Whether the bytes are in another file than the model."""
-        return self._span is not None
 
     def load(self) -> np.ndarray:
         """Return the elements; without copying them, where that is possible."""
