@@ -82,13 +82,18 @@ check-python: develop
 	$(BIN)/python -m mypy.stubtest arenaplan._core --allowlist tests/stubtest.txt
 
 .PHONY: check-generated
-check-generated: $(VENV)/.ready
+check-generated: develop
+	$(BIN)/python tools/readme.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 
 .PHONY: stubs
 stubs: $(VENV)/.ready ## regenerate the types of the extension
 	$(BIN)/python tools/stubs.py $(STUB)
+
+.PHONY: readme
+readme: develop ## regenerate the table of arenas in README.md
+	$(BIN)/python tools/readme.py
 
 .PHONY: fmt
 fmt: $(VENV)/.ready ## format everything

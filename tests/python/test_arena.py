@@ -13,7 +13,6 @@ import pytest
 
 import arenaplan as ap
 from arenaplan import errors
-
 from test_graph import chain
 
 

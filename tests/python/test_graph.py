@@ -47,7 +47,9 @@ def test_shapes_that_no_machine_holds_are_refused(shape: tuple, error: type[Exce
         ap.plan(graph)
 
 
-@pytest.mark.parametrize("shape", [(0, 1 << 63, 1 << 63), (3, 0), (0,)], ids=["A04", "A10", "A10-1d"])
+@pytest.mark.parametrize(
+    "shape", [(0, 1 << 63, 1 << 63), (3, 0), (0,)], ids=["A04", "A10", "A10-1d"]
+)
 def test_empty_arrays_need_no_bytes(shape: tuple[int, ...]) -> None:
     graph = ap.Graph()
     graph.output(graph.input("empty", shape))

@@ -102,7 +102,9 @@ def _print(graph: Graph, plan: Plan) -> None:
             continue
         value = graph.values[index]
         span = f"{steps[0]}..{steps[1]}"
-        print(f"  {place[2]:>14,}  {place[1]:>14,}  {span:>13}  {value.kind:<10}  {shown(value.name)}")
+        print(
+            f"  {place[2]:>14,}  {place[1]:>14,}  {span:>13}  {value.kind:<10}  {shown(value.name)}"
+        )
     print("steps")
     live_bytes = plan.live_bytes
     highest = max(live_bytes, default=0) or 1

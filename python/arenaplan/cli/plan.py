@@ -20,7 +20,9 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "plan", "plan a model's arena and prove its size", execute)
     add_plan_options(parser)
-    parser.add_argument("--capacity", type=int, metavar="BYTES", help="most bytes the arena may have")
+    parser.add_argument(
+        "--capacity", type=int, metavar="BYTES", help="most bytes the arena may have"
+    )
     add_json(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
 
@@ -72,7 +74,9 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
     if as_json:
         print_json(summary)
         return
-    print(f"{shown(plan.model) or 'model'}: {summary['values']:,} values, {summary['nodes']:,} nodes")
+    print(
+        f"{shown(plan.model) or 'model'}: {summary['values']:,} values, {summary['nodes']:,} nodes"
+    )
     print(f"  arena        {size(plan.arena_bytes)}, {_proof(plan)}")
     print(f"  lower bound  {size(plan.lower_bound)}")
     if plan.naive_bytes is not None:
@@ -83,7 +87,9 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
         print(f"  workspace    {len(plan.workspaces)} buffers, the largest {size(largest)}")
     if graph.nodes:
         node = graph.nodes[plan.order[plan.peak_step]]
-        print(f"  peak         step {plan.peak_step} of {len(plan.order)}: {shown(node.op)} {shown(node.name)}")
+        print(
+            f"  peak         step {plan.peak_step} of {len(plan.order)}: {shown(node.op)} {shown(node.name)}"
+        )
         for value in summary["peak_values"]:
             print(f"    {value['bytes']:>14,}  at {value['offset']:>12,}  {shown(value['name'])}")
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "run", "run a model inside its arena, with NumPy", execute)
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one)")
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one)"
+    )
     parser.add_argument(
         "--input",
         action="append",
@@ -126,7 +128,9 @@ def _summarize(
 def _print(summary: Mapping[str, Any]) -> None:
     """Print a summary for people."""
     verified = ", verified step by step" if summary["verified"] else ""
-    print(f"{shown(summary['model']) or 'model'}: ran in {summary['cpu_seconds']:.3f} s CPU{verified}")
+    print(
+        f"{shown(summary['model']) or 'model'}: ran in {summary['cpu_seconds']:.3f} s CPU{verified}"
+    )
     print(f"  arena  {size(summary['arena_bytes'])}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")

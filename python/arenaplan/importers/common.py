@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
@@ -100,20 +98,3 @@ def whole_number(number: object, what: str) -> int:
     if dim < 0:
         raise InvalidDim(f"{what} is negative: {dim}")
     return dim
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """
-    Switch off the cyclic garbage collector.
-
-    An importer makes many objects that all stay; looking among them again and again for
-    some to free takes a fifth of its time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arenaplan.errors import NotAModel
-from arenaplan.importers.common import Bind, collector_paused
+from arenaplan.importers.common import Bind
 
 try:
     import onnx  # noqa: F401
@@ -76,7 +76,6 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
         model, path = read_model(source)
         name = model.graph.name or (path.stem if path is not None else "")
         folder = Folder(None if path is None else path.parent)
-        with collector_paused():
-            return Walk(model, name, folder, bind).run()
+        return Walk(model, name, folder, bind).run()
     except UnicodeDecodeError as error:
         raise NotAModel(f"a name in the model is not UTF-8: {error}") from error

@@ -12,20 +12,20 @@ from arenaplan.errors import InvalidAttribute, InvalidOperand, PlannerError
 from arenaplan.importers.common import Shape, quoted
 from arenaplan.importers.onnx.constants import Folded, peek
 from arenaplan.importers.onnx.external import Folder
-from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.importers.onnx.tensors import Loadable, StoredTensor
 
 if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
 
-Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
+Source: TypeAlias = "np.ndarray | Loadable | Folded | None"
 Result: TypeAlias = tuple[Shape, str]
 """Shape and element type of an output."""
 
 # Looking these up in the class of a message is slow, and there are many attributes.
-_UNDEFINED, _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = (
-    AttributeProto.AttributeType.Value(name)
-    for name in ["UNDEFINED", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS"]
-)
+_KINDS = AttributeProto.AttributeType.Value
+_UNDEFINED, _FLOAT, _INT, _STRING = map(_KINDS, ("UNDEFINED", "FLOAT", "INT", "STRING"))
+_TENSOR, _GRAPH, _FLOATS, _INTS = map(_KINDS, ("TENSOR", "GRAPH", "FLOATS", "INTS"))
+_STRINGS = _KINDS("STRINGS")
 
 MAX_LIST = 4096
 """Most numbers that an operand which says a shape, axes or sizes can have."""

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from arenaplan.errors import (
     DuplicateName,
@@ -36,13 +36,15 @@ from arenaplan.importers.onnx.effects import effects_of
 from arenaplan.importers.onnx.evaluate import EVALUATORS
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
+from arenaplan.importers.onnx.fill import filled
 from arenaplan.importers.onnx.frames import (
     Frame,
     Functions,
     Scope,
     declared_types,
     open_branch,
-    read_initializers,
+    stored_operand,
+    stored_tensors,
 )
 from arenaplan.importers.onnx.op import (
     DataDependent,
@@ -85,8 +87,9 @@ class Walk:
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
-        scope = read_initializers(graph, folder)
-        self._budget = Budget(len(graph.node), scope.values())
+        self._stored = stored_tensors(graph, folder)
+        self._budget = Budget(graph)
+        scope: Scope = dict(self._stored)
         self._dims = self._add_inputs(scope, bind)
         infos = declared_types(graph.value_info, graph.output)
         self._main = Frame(iter(graph.node), scope, scope, versions, infos)
@@ -137,7 +140,7 @@ class Walk:
             if name in seen:
                 raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
-            operand = self._main.scope.get(name)
+            operand = self._lookup(self._main, name) if name in self._main.scope else None
             if operand is None:
                 raise UndefinedValue(f"graph output {quoted(name)} is never produced")
             if operand.name != name:
@@ -168,13 +171,17 @@ class Walk:
 
     def _visit(self, frame: Frame, node: NodeProto) -> Frame | None:
         """Take in one node; return what is to be walked in its place, if anything is."""
-        scope = frame.scope
+        kind, domain = node.op_type, domain_name(node.domain)
+        if kind == "ConstantOfShape" and frame is self._main:
+            operand = filled(node, self._stored)
+            if operand is not None:
+                self._define(frame, operand.name, operand, node)
+                return None
         try:
-            inputs = [scope[name] if name else None for name in node.input]
+            inputs = [self._lookup(frame, name) if name else None for name in node.input]
         except KeyError:
             frame.sort(node)
             return None
-        kind, domain = node.op_type, domain_name(node.domain)
         if frame.place is not None:
             self._budget.expand(node)
         if self._functions is not None:
@@ -191,7 +198,7 @@ class Walk:
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         if domain or kind in BRANCHING:
             if kind == "If" and not domain:
-                if any(outer not in scope for outer in captured(node)):
+                if any(outer not in frame.scope for outer in captured(node)):
                     frame.sort(node)
                     return None
                 prefix = self._prefix(frame, node)
@@ -207,6 +214,13 @@ class Walk:
             if output:
                 self._define(frame, output, operand, node)
         return None
+
+    def _lookup(self, frame: Frame, name: str) -> Operand | None:
+        """Return what a name means."""
+        known = frame.scope[name]
+        if type(known) is TensorProto:
+            known = frame.scope[name] = stored_operand(name, known, self._folder)
+        return known
 
     def _define(
         self, frame: Frame, name: str, operand: Operand | None, node: NodeProto | None
@@ -231,7 +245,7 @@ class Walk:
         for inner, target in zip(results, targets, strict=False):
             if not target:
                 continue
-            operand = frame.scope.get(inner)
+            operand = self._lookup(frame, inner) if inner in frame.scope else None
             if operand is None:
                 raise UndefinedValue(
                     f"{quoted(inner)}, a result of a function or branch that makes "
