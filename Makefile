@@ -54,7 +54,7 @@ test-python: develop ## the package: tests, and the examples of the docs
 
 .PHONY: asan
 asan: ## the core under AddressSanitizer and LeakSanitizer
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
+	ASAN_OPTIONS=allocator_may_return_null=1 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
 	    cargo test --package arenaplan --lib --tests --target $$(rustc -vV | sed -n 's/host: //p')
 
 .PHONY: valgrind

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import light_models
 import numpy as np
+import onnx
 import pytest
 
 import arenaplan as ap
@@ -567,19 +569,13 @@ def test_verification_finds_a_kernel_that_leaves_bytes_unwritten(custom: Any) ->
     @custom("Rogue")
     def rogue(step: Step) -> Any:
         source, target = step.inputs[0], step.outputs[0]
-        return lambda: np.negative(source[:-1], target[:-1]) and None
+
+        def run() -> None:
+            np.negative(source[:-1], target[:-1])
+
+        return run
 
     with pytest.raises(VerificationError, match=r"'b' differs after node 'rogue'.*byte 124"):
-
-        @custom("Rogue")
-        def rogue_in_place(step: Step) -> Any:
-            source, target = step.inputs[0], step.outputs[0]
-
-            def run() -> None:
-                np.negative(source[:-1], target[:-1])
-
-            return run
-
         run_verified(custom_graph())
 
 
@@ -657,16 +653,31 @@ def test_a_verified_run_returns_what_a_plain_one_does() -> None:
 
 
 @pytest.mark.parametrize("name", light_models.NAMES)
-def test_light_models_give_the_stored_output(name: str) -> None:
+def test_light_models_give_the_stored_output(name: str, tmp_path: Path) -> None:
     inputs, wanted = light_models.stored_case(name)
     with ap.Executor(ap.load(light_models.path(name))) as executor:
         (result,) = executor.run(inputs).values()
-    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-6)
+    if np.allclose(result, wanted, rtol=1e-4, atol=1e-6):
+        return
+    # All weights of these models are equal, and so should all scores be: the stored output
+    # is 1/1000 everywhere. But scores are so large (1e10 and more) that the spacing of
+    # numbers there exceeds 1, and Softmax tells apart what BLAS rounded differently, as
+    # OpenBLAS's AVX2 kernels do from one matrix row to the next. That is all it may be.
+    assert name == "squeezenet", np.abs(result - wanted).max()
+    assert (wanted == wanted.flat[0]).all()
+    path = tmp_path / "scores.onnx"
+    path.write_bytes(
+        light_models.softmax_input(onnx.load(light_models.path(name))).SerializeToString()
+    )
+    with ap.Executor(ap.load(path)) as executor:
+        (scores,) = executor.run(inputs).values()
+    assert np.spacing(scores.min()) > 1
+    np.testing.assert_allclose(scores, scores.flat[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", light_models.NAMES)
 def test_light_models_with_random_weights_agree_with_onnx_runtime(
-    name: str, tmp_path: Any
+    name: str, tmp_path: Path
 ) -> None:
     model = light_models.softmax_input(light_models.randomized(name))
     inputs = light_models.random_input(model)
@@ -681,7 +692,7 @@ def test_light_models_with_random_weights_agree_with_onnx_runtime(
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "mobilenet_v2", "resnet", "unet", "vit"])
-def test_exported_models_give_the_stored_output(name: str, shared: Any) -> None:
+def test_exported_models_give_the_stored_output(name: str, shared: Path) -> None:
     folder = shared / "models" / "onnx"
     stored = np.load(folder / f"{name}.npz")
     graph = ap.load(folder / f"{name}.onnx")

@@ -247,6 +247,12 @@ def test_a_missing_operand_is_named() -> None:
         compute("Gather", [blank((3,))], (3,))
 
 
+@pytest.mark.parametrize("op", ["Add", "Div", "Less", "Where", "PRelu", "Pow", "Mod"])
+def test_no_operator_takes_its_output_for_a_missing_input(op: str) -> None:
+    with pytest.raises(InvalidOperand, match="lacks its input 1"):
+        compute(op, [values((3,), "float32")], (3,))
+
+
 def test_wrong_attributes_are_named() -> None:
     x = blank((2, 3))
     for op, attributes, problem in (

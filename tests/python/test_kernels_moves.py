@@ -116,6 +116,21 @@ def test_large_arrays_are_transposed_in_stripes(
     np.testing.assert_array_equal(compute("Transpose", [x], expected.shape, perm=order), expected)
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 7, 4), (4, 4)])
+@pytest.mark.parametrize("k", [-9, -2, 0, 1, 3, 9])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_one_triangle_is_kept(shape: tuple[int, ...], k: int, upper: int) -> None:
+    x = values(shape, "float32")
+    expected = np.triu(x, k) if upper else np.tril(x, k)
+    np.testing.assert_array_equal(compute("Trilu", [x, np.array(k)], shape, upper=upper), expected)
+
+
+def test_padding_in_absurdly_many_pieces_is_refused() -> None:
+    x, pads = blank((2, 2)), ints(200, 200, 200, 200)
+    with pytest.raises(UnsupportedOp, match="Pad"):
+        compute("Pad", [x, pads], (402, 402), mode="wrap")
+
+
 def test_dropout_in_training_is_refused_unless_it_drops_nothing() -> None:
     x, yes = values((8,), "float32"), np.array(True)
     ratio = np.array(0.5, np.float32)

@@ -87,9 +87,8 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
         print(f"  workspace    {len(plan.workspaces)} buffers, the largest {size(largest)}")
     if graph.nodes:
         node = graph.nodes[plan.order[plan.peak_step]]
-        print(
-            f"  peak         step {plan.peak_step} of {len(plan.order)}: {shown(node.op)} {shown(node.name)}"
-        )
+        where = f"step {plan.peak_step} of {len(plan.order)}"
+        print(f"  peak         {where}: {shown(node.op)} {shown(node.name)}")
         for value in summary["peak_values"]:
             print(f"    {value['bytes']:>14,}  at {value['offset']:>12,}  {shown(value['name'])}")
 
