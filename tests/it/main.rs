@@ -18,6 +18,7 @@ mod floors;
 mod graph;
 mod graphs;
 mod liveness;
+mod oracle;
 mod plan_file;
 mod planner;
 mod solve;
