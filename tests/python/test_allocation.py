@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import allocation_probe
 import pytest
+
+import allocation_probe
 
 ALLOWED = 256 << 10
 PROBE = Path(allocation_probe.__file__)
