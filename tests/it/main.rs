@@ -21,4 +21,5 @@ mod liveness;
 mod oracle;
 mod plan_file;
 mod planner;
+mod problem;
 mod solve;

@@ -89,7 +89,7 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     UnsupportedDtype
         If one is sparse.
     """
-    stored = {proto.name: proto for proto in graph.initializer}
+    stored = {proto.name: proto for proto in graph.initializer[:]}
     if len(stored) < len(graph.initializer):
         names = Counter(proto.name for proto in graph.initializer)
         ((name, _),) = names.most_common(1)

@@ -171,14 +171,16 @@ class Walk:
 
     def _visit(self, frame: Frame, node: NodeProto) -> Frame | None:
         """Take in one node; return what is to be walked in its place, if anything is."""
-        kind, domain = node.op_type, domain_name(node.domain)
+        kind, domain = node.op_type, node.domain
+        if domain:
+            domain = domain_name(domain)
         if kind == "ConstantOfShape" and frame is self._main:
             operand = filled(node, self._stored)
             if operand is not None:
                 self._define(frame, operand.name, operand, node)
                 return None
         try:
-            inputs = [self._lookup(frame, name) if name else None for name in node.input]
+            inputs = [self._lookup(frame, name) if name else None for name in node.input[:]]
         except KeyError:
             frame.sort(node)
             return None
