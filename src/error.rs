@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::units::Step;
-
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -86,7 +84,7 @@ pub enum Error {
     PlanOutOfBounds { what: String, start: u64, end: u128, arena: u64 },
     /// Two things needed at the same time share bytes.
     #[error("{first} and {second} share byte {byte} of the arena at step {step}")]
-    PlanOverlap { first: String, second: String, step: Step, byte: u64 },
+    PlanOverlap { first: String, second: String, step: u32, byte: u64 },
     /// An offset is not a multiple of its alignment.
     #[error("{what} is at offset {offset}, which is not a multiple of its alignment {alignment}")]
     PlanMisaligned { what: String, offset: u64, alignment: u64 },
@@ -178,5 +176,15 @@ pub fn quoted(name: &str) -> String {
         }
     }
     text.push('\'');
+    text
+}
+
+/// Returns `bytes` as lower-case hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
     text
 }

@@ -93,7 +93,7 @@ impl Packing {
             Some(overlap) => Err(Error::PlanOverlap {
                 first: format!("buffer {}", overlap.first),
                 second: format!("buffer {}", overlap.second),
-                step: overlap.step,
+                step: overlap.step.get(),
                 byte: overlap.byte,
             }),
         }

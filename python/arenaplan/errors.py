@@ -9,6 +9,11 @@ name of its class here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+
 
 class PlannerError(Exception):
     """Base class of everything arenaplan raises on purpose."""
@@ -39,6 +44,14 @@ class UnboundDim(SizeError):
 
 class DimConflict(SizeError):
     """One symbolic dimension was bound to two numbers."""
+
+
+class UnknownDim(SizeError):
+    """``bind`` names a dimension or input that the model does not have."""
+
+
+class UnknownShape(SizeError):
+    """A value's shape can neither be inferred nor is it declared."""
 
 
 class InvalidAlignment(SizeError):
@@ -118,6 +131,9 @@ class PackingError(PlannerError):
 class CapacityExceeded(PackingError):
     """The arena needs more bytes than its space has."""
 
+    plan: Plan | None = None
+    """The best plan that was found, where there is one."""
+
 
 class PinConflict(PackingError):
     """A pinned offset is outside its space, misaligned, or on top of another."""
@@ -179,6 +195,10 @@ class ModelTooLarge(ModelError):
 
 class InvalidAttribute(ModelError):
     """An operator's attribute is missing or out of range."""
+
+
+class InvalidOperand(ModelError):
+    """An operator lacks an operand, or has one of the wrong type."""
 
 
 class ShapeMismatch(ModelError):
@@ -270,6 +290,10 @@ class ExecutionError(PlannerError):
 
 class InputMismatch(ExecutionError):
     """An input is missing, unknown, or of the wrong shape or type."""
+
+
+class IndexOutOfRange(ExecutionError):
+    """An operand of indices points outside the axis it selects from."""
 
 
 class KernelError(ExecutionError):

@@ -119,7 +119,7 @@ class Node:
     index: int
     """Position in :attr:`Graph.nodes`."""
     effects: Effects = NO_EFFECTS
-    attributes: Mapping[str, Any] = field(default=_NO_ATTRIBUTES)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     domain: str = ""
     """Operator set of ``op``; empty for ONNX's default one."""
     version: int = 0
@@ -258,9 +258,7 @@ class Graph:
         after : iterable of int
             Indices of nodes that must run first.
         """
-        results = tuple(
-            self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs
-        )
+        results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
         effects = Effects(
             tuple(InPlace(*pair) for pair in in_place),
             tuple(View(*view) for view in views),
@@ -342,7 +340,6 @@ class Graph:
                 self.name,
                 [(v.name, v.kind, v.dtype, v.shape, v.alignment, v.space) for v in self.values],
                 [(n.name, n.op, n.inputs, n.outputs, n.effects, n.after) for n in self.nodes],
-                self.inputs,
                 self.outputs,
             )
         return self._core

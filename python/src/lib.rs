@@ -1,1 +1,29 @@
+//! Python bindings of `arenaplan`: convert, detach from the interpreter, call, map the error.
 
+#![allow(
+    clippy::doc_markdown,
+    clippy::needless_pass_by_value,
+    clippy::unused_self,
+    reason = "doc comments are Python docstrings, and Python hands over what it hands over"
+)]
+
+mod arena;
+mod error;
+mod graph;
+mod plan;
+
+/// The Rust core of arenaplan.
+#[pyo3::pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::arena::{Arena, Lease};
+    #[pymodule_export]
+    use crate::graph::Graph;
+    #[pymodule_export]
+    use crate::plan::{Plan, plan, plan_schema};
+
+    /// Version of the Rust core.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,5 +1,7 @@
-//! Files: problems as CSV.
+//! Files: plans as JSON, problems as CSV.
 
 mod csv;
+mod json;
 
 pub use csv::CsvProblem;
+pub use json::{PLAN_VERSION, plan_schema};

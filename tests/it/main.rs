@@ -1,6 +1,24 @@
 //! Integration tests: one binary, one module per subject.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(
+    clippy::as_conversions,
+    clippy::format_collect,
+    clippy::many_single_char_names,
+    clippy::needless_for_each,
+    unreachable_pub,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
 
+mod arena;
+mod check;
 mod csv;
+mod floors;
+mod graph;
+mod graphs;
+mod liveness;
 mod oracle;
+mod plan_file;
+mod planner;
 mod solve;

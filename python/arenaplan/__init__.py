@@ -1,0 +1,40 @@
+"""
+Where every tensor of a neural network lives in one arena, and how small it can be.
+
+>>> import arenaplan as ap
+>>> graph = ap.load("model.onnx")                               # doctest: +SKIP
+>>> plan = ap.plan(graph)                                       # doctest: +SKIP
+>>> plan.arena_bytes, plan.lower_bound, plan.status             # doctest: +SKIP
+(7225344, 7225344, 'optimal')
+>>> outputs = ap.Executor(graph).run({"x": array})              # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from arenaplan import errors
+from arenaplan._core import Arena, Lease, Plan, __version__, plan_schema
+from arenaplan.errors import PlannerError
+from arenaplan.executor import Executor
+from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
+from arenaplan.importers import load
+from arenaplan.planning import plan
+
+__all__ = [
+    "Arena",
+    "Choice",
+    "Effects",
+    "Executor",
+    "Graph",
+    "InPlace",
+    "Lease",
+    "Node",
+    "Plan",
+    "PlannerError",
+    "Value",
+    "View",
+    "__version__",
+    "errors",
+    "load",
+    "plan",
+    "plan_schema",
+]

@@ -1,0 +1,332 @@
+"""Normalization: by constants, over channels, over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from arenaplan.errors import UnsupportedOp
+from arenaplan.executor.epilogue import Stages, channel_affine
+from arenaplan.executor.kernels.pieces import in_sequence, invalid, normalized_axis, operand, result
+from arenaplan.executor.kernels.widen import heavy_kernel
+from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
+from arenaplan.graph import Choice
+
+_BLOCK = 1 << 16
+"""Elements that all passes work on before the next are fetched."""
+
+
+# -- batch normalization ---------------------------------------------------------------
+
+
+def _declare_batch(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Ask for a scale and a shift per channel if they are only known at run time."""
+    if all(signature.constant[1:5]):
+        return []
+    source = signature.input(0)
+    if source is None:
+        return []
+    channels = source.shape[1] if len(source.shape) > 1 else 1
+    return [[Choice(2 * scratch_bytes((channels,), source.dtype), 0.0)]]
+
+
+@heavy_kernel("BatchNormalization", since=7, workspace=_declare_batch, epilogue=True)
+def batch_normalization(step: Step) -> Run | None:
+    """Scale and shift every channel."""
+    source, output = operand(step, 0), result(step)
+    if step.attributes.get("training_mode", 0) or any(out is not None for out in step.outputs[1:]):
+        raise UnsupportedOp(
+            f"node {step.signature.name!r}: BatchNormalization in training mode is not supported"
+        )
+    if not step.attributes.get("spatial", 1):
+        raise UnsupportedOp(
+            f"node {step.signature.name!r}: BatchNormalization per element is not supported"
+        )
+    if output.size == 0:
+        return None
+    stages = Stages(step)
+    channels = source.shape[1] if source.ndim > 1 else 1
+    work: list[Run] = []
+    if all(step.signature.constant[1:5]):
+        scale, shift = channel_affine(step, source)
+        more, offset = stages.take_channel_affine()
+        scale, shift = (part if more is None else part * more for part in (scale, shift))
+        shift = shift if offset is None else shift + offset
+        scale, shift = scale.astype(source.dtype), shift.astype(source.dtype)
+    else:
+        scratch = step.scratch()
+        scale, shift = (scratch.array((channels,), source.dtype) for _ in range(2))
+        work.append(partial(_write_affine, step, scale, shift))
+    column = (channels, *(1 for _ in source.shape[2:]))
+    scale, shift = scale.reshape(column), shift.reshape(column)
+    tall = max(1, min(channels, _BLOCK // prod(source.shape[2:])))
+    for n in range(source.shape[0]):
+        for start in range(0, channels, tall):
+            cut = slice(start, min(start + tall, channels))
+            index = (slice(n, n + 1), cut) if source.ndim > 1 else (slice(n, n + 1),)
+            tile = output[index]
+            work.append(partial(np.multiply, source[index], scale[cut], tile))
+            work.append(partial(np.add, tile, shift[cut], tile))
+            work += stages.on(output, index)
+    return in_sequence(*work)
+
+
+def _write_affine(step: Step, scale: np.ndarray, shift: np.ndarray) -> None:
+    """Write scale and shift per channel."""
+    gain, offset, mean, variance = (operand(step, position) for position in range(1, 5))
+    np.add(variance, step.attributes.get("epsilon", 1e-5), scale)
+    np.sqrt(scale, scale)
+    np.divide(gain, scale, scale)
+    np.multiply(mean, scale, shift)
+    np.subtract(offset, shift, shift)
+
+
+# -- over rows ---------------------------------------------------------------------------
+
+
+class _Rows:
+    """
+    Normalization of rows: subtract the mean, divide by the deviation, a block at a time.
+
+    Parameters
+    ----------
+    source, output : array, shape (rows, length)
+        May be the same memory.
+    scratch : Scratch
+        Gives :meth:`bytes` bytes.
+    epsilon : float
+        Added to the variance.
+    centered : bool
+        Whether the mean is subtracted.
+    """
+
+    def __init__(
+        self,
+        source: np.ndarray,
+        output: np.ndarray,
+        scratch: Scratch,
+        epsilon: float,
+        *,
+        centered: bool = True,
+    ) -> None:
+        self.source, self.output = source, output
+        self.epsilon = source.dtype.type(epsilon)
+        self.centered = centered
+        count, self.length = source.shape
+        self.height = self.block(count, self.length)
+        self.weights = np.full(self.length, 1 / self.length, source.dtype)
+        self.means = scratch.array((self.height,), source.dtype)
+        self.factors = scratch.array((self.height,), source.dtype)
+
+    @staticmethod
+    def block(count: int, length: int) -> int:
+        """Return how many rows are one block."""
+        return max(1, min(count, _BLOCK // max(length, 1)))
+
+    @classmethod
+    def bytes(cls, count: int, length: int, dtype: np.dtype) -> int:
+        """Return the workspace that two values per row of a block take."""
+        return 2 * scratch_bytes((cls.block(count, length),), dtype)
+
+    def cuts(self) -> Iterator[slice]:
+        """Yield the blocks."""
+        for start in range(0, len(self.source), self.height):
+            yield slice(start, min(start + self.height, len(self.source)))
+
+    def normalize(self, cut: slice) -> Iterator[Run]:
+        """Yield what normalizes the rows of a block, and leaves ``1 / deviation`` behind."""
+        source, output = self.source[cut], self.output[cut]
+        mean, factor = self.means[: len(source)], self.factors[: len(source)]
+        if self.centered:
+            yield partial(np.matmul, source, self.weights, mean)
+            yield partial(np.subtract, source, mean[:, None], output)
+            source = output
+        yield partial(np.vecdot, source, source, factor)
+        yield partial(np.multiply, factor, source.dtype.type(1 / self.length), factor)
+        yield partial(np.add, factor, self.epsilon, factor)
+        yield partial(np.sqrt, factor, factor)
+        yield partial(np.divide, source.dtype.type(1), factor, factor)
+        yield partial(np.multiply, source, factor[:, None], output)
+
+
+def _row_shape(signature: Signature) -> tuple[int, int] | None:
+    """Return the number and length of the rows that a node normalizes."""
+    source = signature.input(0)
+    if source is None or 0 in source.shape or not source.shape:
+        return None
+    if signature.op == "InstanceNormalization":
+        return prod(source.shape[:2]), prod(source.shape[2:])
+    if signature.op == "GroupNormalization":
+        groups = source.shape[0] * signature.attributes.get("num_groups", 1)
+        return groups, prod(source.shape) // max(groups, 1)
+    axis = signature.attributes.get("axis", -1) % len(source.shape)
+    return prod(source.shape[:axis]), prod(source.shape[axis:])
+
+
+def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Ask for two values per row of a block."""
+    source, shape = signature.input(0), _row_shape(signature)
+    if source is None or shape is None:
+        return []
+    return [[Choice(_Rows.bytes(*shape, source.dtype), 0.0)]]
+
+
+@heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows)
+def layer_normalization(step: Step) -> Run | None:
+    """Normalize what follows an axis, then scale and shift it."""
+    return _trailing_normalization(step, centered=True)
+
+
+@heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows)
+def rms_normalization(step: Step) -> Run | None:
+    """Divide what follows an axis by its root mean square, then scale it."""
+    return _trailing_normalization(step, centered=False)
+
+
+def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
+    source, output = operand(step, 0), result(step)
+    normalized_axis(step, step.attributes.get("axis", -1), source.ndim)
+    shape = _row_shape(step.signature)
+    if shape is None:
+        return None
+    epsilon = step.attributes.get("epsilon", 1e-5)
+    rows = _Rows(
+        source.reshape(shape), output.reshape(shape), step.scratch(), epsilon, centered=centered
+    )
+    statistics = [
+        (array.reshape(-1), vector)
+        for array, vector in ((step.output(1), rows.means), (step.output(2), rows.factors))
+        if array is not None
+    ]
+    affine = [
+        (function, array)
+        for function, array in ((np.multiply, operand(step, 1)), (np.add, step.input(2)))
+        if array is not None
+    ]
+    per_row = all(array.size == shape[1] for _, array in affine)
+    work: list[Run] = []
+    for cut in rows.cuts():
+        work += rows.normalize(cut)
+        for array, vector in statistics:
+            work.append(partial(np.copyto, array[cut], vector[: cut.stop - cut.start]))
+        if per_row:
+            tile = rows.output[cut]
+            work += [partial(function, tile, part.reshape(-1), tile) for function, part in affine]
+    if not per_row:
+        work += [partial(function, output, part, output) for function, part in affine]
+    return in_sequence(*work)
+
+
+@heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows)
+def instance_normalization(step: Step) -> Run | None:
+    """Normalize every channel of every image, then scale and shift it."""
+    shape = _row_shape(step.signature)
+    if shape is None:
+        return None
+    return _plane_normalization(step, shape, per_channel=True)
+
+
+@heavy_kernel("GroupNormalization", since=18, workspace=_declare_rows)
+def group_normalization(step: Step) -> Run | None:
+    """Normalize groups of channels of every image, then scale and shift them."""
+    shape, source = _row_shape(step.signature), operand(step, 0)
+    groups = step.attributes.get("num_groups", 0)
+    if groups < 1 or source.shape[1] % groups:
+        raise invalid(step, f"num_groups is {groups} for {source.shape[1]} channels")
+    if shape is None:
+        return None
+    return _plane_normalization(step, shape, per_channel=step.signature.version >= 21)
+
+
+def _plane_normalization(step: Step, shape: tuple[int, int], *, per_channel: bool) -> Run | None:
+    source, output = operand(step, 0), result(step)
+    rows = _Rows(
+        source.reshape(shape),
+        output.reshape(shape),
+        step.scratch(),
+        step.attributes.get("epsilon", 1e-5),
+    )
+    work = [run for cut in rows.cuts() for run in rows.normalize(cut)]
+    count = source.shape[1] if per_channel else step.attributes["num_groups"]
+    tiles = output.reshape(source.shape[0], count, -1)
+    for function, position in ((np.multiply, 1), (np.add, 2)):
+        factor = operand(step, position).reshape(count, 1)
+        work.append(partial(function, tiles, factor, tiles))
+    return in_sequence(*work)
+
+
+# -- over channels ------------------------------------------------------------------------
+
+_LRN_BLOCKS = (0, 1 << 16, 1 << 18)
+"""Workspace sizes to offer, in bytes; the first stands for one channel."""
+
+
+def _lrn_channels(shape: Sequence[int], limit: int, item: int) -> int:
+    """Return of how many channels the sums fit ``limit`` bytes, at least one."""
+    return max(1, min(shape[1], limit // (prod(shape[2:]) * item)))
+
+
+def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Offer sums of squares for some channels at a time."""
+    source = signature.input(0)
+    if source is None or 0 in source.shape:
+        return []
+    choices: list[Choice] = []
+    for limit in _LRN_BLOCKS:
+        channels = _lrn_channels(source.shape, limit, source.dtype.itemsize)
+        blocks = source.shape[0] * -(-source.shape[1] // channels)
+        size = scratch_bytes((channels, *source.shape[2:]), source.dtype)
+        choice = Choice(size, prod(source.shape) + 1e4 * blocks)
+        if not choices or choice.cost < choices[-1].cost:
+            choices.append(choice)
+    return [choices]
+
+
+@heavy_kernel("LRN", workspace=_declare_lrn)
+def lrn(step: Step) -> Run | None:
+    """Divide by a power of the mean square of neighboring channels."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    if step.attributes.get("size", 0) < 1:
+        raise invalid(step, f"size is {step.attributes.get('size')}")
+    some = _lrn_channels(source.shape, step.workspaces[0].nbytes, source.dtype.itemsize)
+    sums = step.scratch().array((some, *source.shape[2:]), source.dtype)
+    return in_sequence(
+        *(
+            run
+            for image, target in zip(source, output, strict=True)
+            for start in range(0, len(image), some)
+            for run in _lrn_block(step, image, target, start, sums[: len(image) - start])
+        )
+    )
+
+
+def _lrn_block(
+    step: Step, image: np.ndarray, output: np.ndarray, start: int, sums: np.ndarray
+) -> Iterator[Run]:
+    """Yield the passes over some channels, for which their part of the output is scratch."""
+    number = image.dtype.type
+    size, stop = step.attributes["size"], start + len(sums)
+    alpha, beta = step.attributes.get("alpha", 1e-4), step.attributes.get("beta", 0.75)
+    own, free = image[start:stop], output[start:stop]
+    yield partial(np.multiply, own, own, sums)
+    for shift in range(-((size - 1) // 2), size // 2 + 1):
+        first, last = max(start + shift, 0), min(stop + shift, len(image))
+        if shift and first < last:
+            neighbors = image[first:last]
+            cut = slice(first - shift - start, last - shift - start)
+            yield partial(np.multiply, neighbors, neighbors, free[cut])
+            yield partial(np.add, sums[cut], free[cut], sums[cut])
+    yield partial(np.multiply, sums, number(alpha / size), sums)
+    yield partial(np.add, sums, number(step.attributes.get("bias", 1.0)), sums)
+    if beta == 0.75:  # Two square roots are several times faster than a power.
+        yield partial(np.sqrt, sums, sums)
+        yield partial(np.sqrt, sums, free)
+        yield partial(np.multiply, sums, free, sums)
+    else:
+        yield partial(np.power, sums, number(beta), sums)
+    yield partial(np.divide, own, sums, free)

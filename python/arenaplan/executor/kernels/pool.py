@@ -1,0 +1,377 @@
+"""
+Pooling: the largest, the mean or a norm of every window.
+
+A window of k elements is k - 1 calls on whole images: the image is combined with
+itself, shifted by one position, then by two. That computes every position at
+stride one, and across the ends of rows, of which only the wanted ones are copied
+out; contiguous work is so much faster than strided work that it pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arenaplan.errors import InvalidAttribute
+from arenaplan.executor.kernels.pieces import in_sequence, operand, result
+from arenaplan.executor.kernels.widen import heavy_kernel
+from arenaplan.executor.kernels.windows import Axis, window_axes
+from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
+from arenaplan.graph import Choice
+
+_BLOCKS = (1 << 18, 1 << 17, 0)
+"""Workspace sizes to offer, in bytes; the last stands for one image plane."""
+
+
+class Reduction(NamedTuple):
+    """How elements of a window are combined."""
+
+    combine: Callable[..., Any]
+    identity: Callable[[np.dtype[Any]], Any]
+    """What padding holds, so that it changes nothing."""
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+_MAXIMUM = Reduction(lambda a, b, out: np.maximum(a, b, out=out), _lowest)
+_SUM = Reduction(np.add, lambda dtype: 0)
+
+
+# -- sliding windows ------------------------------------------------------------------
+
+
+def _axes(signature: Signature) -> list[Axis]:
+    """Return how the window slides over each spatial dimension."""
+    kernel_shape = signature.attributes.get("kernel_shape")
+    if not kernel_shape:
+        raise InvalidAttribute(f"node {signature.name!r} ({signature.op}): kernel_shape is missing")
+    return window_axes(signature, list(kernel_shape))
+
+
+class _Block(NamedTuple):
+    """Scratch arrays for some planes of the input."""
+
+    planes: int
+    shape: tuple[int, ...]
+    """Shape of one padded plane."""
+    arrays: int
+    """How many arrays of that shape."""
+
+    def bytes(self, item: int) -> int:
+        size = -(-self.planes * prod(self.shape) * item // 64) * 64
+        return size * self.arrays
+
+
+def _block(axes: Sequence[Axis], planes: int) -> _Block:
+    """Return the scratch arrays that ``planes`` planes at a time take."""
+    is_padded = any(axis.is_padded for axis in axes)
+    moving = sum(axis.kernel > 1 for axis in axes)
+    shape = tuple(axis.padded if is_padded else axis.size for axis in axes)
+    return _Block(planes, shape, min(moving, 2) if not is_padded else min(moving, 1) + 1)
+
+
+def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Offer blocks of several planes, one plane, and no workspace at all."""
+    source, output = signature.input(0), signature.outputs[0]
+    if source is None or output is None or 0 in output.shape or _wants_positions(signature):
+        return []
+    axes = _axes(signature)
+    total = prod(source.shape[:2])
+    taps, steps = prod(axis.kernel for axis in axes), sum(axis.kernel for axis in axes)
+    elements = prod(source.shape)
+    choices = [Choice(0, 0.5 * taps * prod(output.shape))]
+    for limit in reversed(_BLOCKS):
+        planes = _planes(axes, total, limit, source.dtype.itemsize)
+        calls = -(-total // planes) * steps
+        choice = Choice(
+            _block(axes, planes).bytes(source.dtype.itemsize), 0.1 * elements * steps + 700 * calls
+        )
+        if choice.cost < choices[-1].cost:
+            choices.append(choice)
+    return [choices] if len(choices) > 1 else []
+
+
+def _planes(axes: Sequence[Axis], total: int, limit: int, item: int) -> int:
+    """Return how many planes a block of ``limit`` bytes holds, at least one."""
+    return max(1, min(total, limit // max(_block(axes, 1).bytes(item), 1)))
+
+
+def _slide(
+    step: Step, axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
+) -> Iterator[Run]:
+    """Yield what reduces every window of ``source`` into ``target``."""
+    shape = (prod(source.shape[:2]),)
+    source = source.reshape(*shape, *source.shape[2:])
+    target = target.reshape(*shape, *target.shape[2:])
+    if not step.workspaces or step.workspaces[0].nbytes == 0:
+        yield from _by_taps(axes, reduction, source, target)
+        return
+    item = source.dtype.itemsize
+    planes = _planes(axes, len(source), step.workspaces[0].nbytes, item)
+    block = _block(axes, planes)
+    scratch = step.scratch()
+    arrays = [scratch.array((planes, *block.shape), source.dtype) for _ in range(block.arrays)]
+    padded = arrays.pop() if any(axis.is_padded for axis in axes) else None
+    for start in range(0, len(source), planes):
+        images = source[start : start + planes]
+        yield from _by_shifts(
+            axes,
+            reduction,
+            images,
+            None if padded is None else padded[: len(images)],
+            [array[: len(images)] for array in arrays],
+            target[start : start + planes],
+        )
+
+
+def _by_shifts(
+    axes: Sequence[Axis],
+    reduction: Reduction,
+    images: np.ndarray,
+    padded: np.ndarray | None,
+    arrays: Sequence[np.ndarray],
+    target: np.ndarray,
+) -> Iterator[Run]:
+    """Yield what combines whole images with themselves, shifted."""
+    current = images
+    if padded is not None:
+        # Between the axes this memory holds results: its border is not what it was.
+        yield partial(padded.fill, reduction.identity(images.dtype))
+        interior = tuple(slice(axis.before, axis.before + axis.size) for axis in axes)
+        yield partial(np.copyto, padded[(slice(None), *interior)], images)
+        current = padded
+    shape = current.shape
+    reach = current.size
+    free = list(arrays)
+    for dim, axis in enumerate(axes, 1):
+        if axis.kernel == 1:
+            continue
+        shift = prod(shape[dim + 1 :]) * axis.dilation
+        flat, into = current.reshape(-1), free.pop(0).reshape(-1)
+        reach -= shift * (axis.kernel - 1)
+        yield partial(reduction.combine, flat[:reach], flat[shift:][:reach], into[:reach])
+        for tap in range(2, axis.kernel):
+            other = flat[tap * shift :][:reach]
+            yield partial(reduction.combine, into[:reach], other, into[:reach])
+        if current is not images:
+            free.append(current)
+        current = into.reshape(shape)
+    wanted = tuple(slice(0, (axis.out - 1) * axis.stride + 1, axis.stride) for axis in axes)
+    yield partial(np.copyto, target, current[(slice(None), *wanted)])
+
+
+def _by_taps(
+    axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
+) -> Iterator[Run]:
+    """Yield what combines one element of all windows after another, without workspace."""
+    yield partial(target.fill, reduction.identity(source.dtype))
+    for tap in product(*(range(axis.kernel) for axis in axes)):
+        where, what = _tap(axes, tap)
+        piece = target[where]
+        if piece.size:
+            yield partial(reduction.combine, piece, source[what], piece)
+
+
+def _tap(axes: Sequence[Axis], tap: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return which windows have an element ``tap`` inside the image, and which it is."""
+    spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
+    if any(first >= stop for first, stop in spans):
+        nothing = slice(0, 0)
+        return (nothing,), (nothing,)
+    reads = [axis.reads(t, *span) for axis, t, span in zip(axes, tap, spans, strict=True)]
+    return (slice(None), *(slice(*span) for span in spans)), (slice(None), *reads)
+
+
+# -- the largest ------------------------------------------------------------------------
+
+
+def _wants_positions(signature: Signature) -> bool:
+    return (
+        signature.op == "MaxPool"
+        and len(signature.outputs) > 1
+        and (signature.outputs[1] is not None)
+    )
+
+
+def _declare_max(signature: Signature) -> Sequence[Sequence[Choice]]:
+    output = signature.outputs[0]
+    if not _wants_positions(signature) or output is None:
+        return _declare(signature)
+    plane = output.shape[2:]
+    return [[Choice(2 * scratch_bytes(plane, np.bool_), 0.0)]]
+
+
+@heavy_kernel("MaxPool", workspace=_declare_max)
+def max_pool(step: Step) -> Run | None:
+    """Take the largest element of every window."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    axes = _axes(step.signature)
+    if _wants_positions(step.signature):
+        return in_sequence(*_max_with_positions(step, axes, source, output, result(step, 1)))
+    return in_sequence(*_slide(step, axes, _MAXIMUM, source, output))
+
+
+def _max_with_positions(
+    step: Step, axes: Sequence[Axis], source: np.ndarray, output: np.ndarray, where: np.ndarray
+) -> Iterator[Run]:
+    """Yield what also writes the flat index of each window's first largest element."""
+    sizes = [axis.size for axis in axes]
+    if step.attributes.get("storage_order", 0):  # Column-major: the first dimension is innermost.
+        strides = [prod(sizes[:dim]) for dim in range(len(sizes))]
+    else:
+        strides = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+    scratch = step.scratch()
+    larger, unset = (scratch.array([axis.out for axis in axes], np.bool_) for _ in range(2))
+    grids = np.ix_(*(np.arange(axis.out) * axis.stride - axis.before for axis in axes))
+    origin = sum(grid * stride for grid, stride in zip(grids, strides, strict=True))
+    taps = list(product(*(range(axis.kernel) for axis in axes)))
+    images = source.reshape(-1, *source.shape[2:])
+    best = output.reshape(-1, *output.shape[2:])
+    index = where.reshape(-1, *where.shape[2:])
+    for plane in range(len(images)):
+        yield partial(best[plane].fill, _lowest(source.dtype))
+        yield partial(index[plane].fill, -1)
+        for tap in taps:
+            to, what = _tap(axes, tap)
+            to, what = to[1:], what[1:]
+            if not to or larger[to].size == 0:
+                continue
+            steps = zip(tap, axes, strides, strict=True)
+            offset = np.int64(sum(t * axis.dilation * stride for t, axis, stride in steps))
+            piece, candidate = best[plane][to], images[plane][what]
+            yield partial(np.greater, candidate, piece, larger[to])
+            # The first element inside the image counts even if it is the lowest number.
+            yield partial(np.less, index[plane][to], 0, unset[to])
+            yield partial(np.logical_or, larger[to], unset[to], larger[to])
+            yield partial(np.copyto, piece, candidate, where=larger[to])
+            yield partial(np.copyto, index[plane][to], offset, where=larger[to])
+        yield partial(np.add, index[plane], origin + plane * prod(sizes), index[plane])
+
+
+@heavy_kernel("GlobalMaxPool")
+def global_max_pool(step: Step) -> Run | None:
+    """Take the largest element of every channel."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    flat = source.reshape(*source.shape[:2], -1)
+    return partial(np.maximum.reduce, flat, -1, None, output.reshape(source.shape[:2]))
+
+
+# -- means -------------------------------------------------------------------------------
+
+
+def _declare_average(signature: Signature) -> Sequence[Sequence[Choice]]:
+    axes = _axes(signature)
+    return [] if _is_single(axes) else _declare(signature)
+
+
+def _is_single(axes: Sequence[Axis]) -> bool:
+    """Whether the only window is the whole image."""
+    return all(
+        axis.out == 1 and axis.kernel == axis.extent == axis.size and not axis.is_padded
+        for axis in axes
+    )
+
+
+@heavy_kernel("AveragePool", workspace=_declare_average)
+def average_pool(step: Step) -> Run | None:
+    """Take the mean of every window."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    axes = _axes(step.signature)
+    if _is_single(axes):
+        return _plane_means(source, output)
+    include = bool(step.attributes.get("count_include_pad", 0))
+    factors = np.ones([1] * len(axes))
+    for dim, axis in enumerate(axes):
+        shape = [1] * len(axes)
+        shape[dim] = axis.out
+        factors = factors / np.asarray(_counts(axis, include)).reshape(shape)
+    same = bool((factors == factors.flat[0]).all())
+    factor = output.dtype.type(factors.flat[0]) if same else factors.astype(output.dtype)
+    return in_sequence(
+        *_slide(step, axes, _SUM, source, output), partial(np.multiply, output, factor, output)
+    )
+
+
+def _counts(axis: Axis, include_padding: bool) -> list[int]:
+    """Return how many elements each window's mean is over."""
+    low = -axis.before if include_padding else 0
+    high = axis.size + (axis.after if include_padding else 0)
+    starts = (position * axis.stride - axis.before for position in range(axis.out))
+    return [
+        max(sum(low <= start + t * axis.dilation < high for t in range(axis.kernel)), 1)
+        for start in starts
+    ]
+
+
+@heavy_kernel("GlobalAveragePool")
+def global_average_pool(step: Step) -> Run | None:
+    """Take the mean of every channel."""
+    source, output = operand(step, 0), result(step)
+    return _plane_means(source, output) if output.size else None
+
+
+def _plane_means(source: np.ndarray, output: np.ndarray) -> Run:
+    """Return what writes the mean of each plane, as a product with a constant vector."""
+    planes = source.reshape(prod(source.shape[:2]), -1)
+    weights = np.full(planes.shape[1], 1 / planes.shape[1], source.dtype)
+    return partial(np.matmul, planes, weights, output.reshape(-1))
+
+
+# -- norms --------------------------------------------------------------------------------
+
+
+def _declare_powers(signature: Signature) -> Sequence[Sequence[Choice]]:
+    source = signature.input(0)
+    return [] if source is None else [[Choice(scratch_bytes(source.shape, source.dtype), 0.0)]]
+
+
+def _declare_norm(signature: Signature) -> Sequence[Sequence[Choice]]:
+    return [*_declare_powers(signature), *_declare(signature)]
+
+
+@heavy_kernel("LpPool", workspace=_declare_norm)
+def lp_pool(step: Step) -> Run | None:
+    """Take the p-norm of every window."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    powers = step.scratch().array(source.shape, source.dtype)
+    order = source.dtype.type(step.attributes.get("p", 2))
+    inner = step.signature
+    rest = Step(inner, (powers,), (output,), step.workspaces[1:])
+    return in_sequence(
+        partial(np.absolute, source, powers),
+        partial(np.power, powers, order, powers),
+        *_slide(rest, _axes(inner), _SUM, powers, output),
+        partial(np.power, output, 1 / order, output),
+    )
+
+
+@heavy_kernel("GlobalLpPool", workspace=_declare_powers)
+def global_lp_pool(step: Step) -> Run | None:
+    """Take the p-norm of every channel."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    powers = step.scratch().array(source.shape, source.dtype)
+    order = source.dtype.type(step.attributes.get("p", 2))
+    planes, norms = powers.reshape(prod(source.shape[:2]), -1), output.reshape(-1)
+    return in_sequence(
+        partial(np.absolute, source, powers),
+        partial(np.power, powers, order, powers),
+        partial(np.add.reduce, planes, -1, None, norms),
+        partial(np.power, norms, 1 / order, norms),
+    )

@@ -1,0 +1,118 @@
+"""Conversion between real numbers and small integers with a scale and a zero point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from arenaplan.errors import UnsupportedDtype
+from arenaplan.executor.kernels.pieces import (
+    Blocks,
+    blockwise,
+    in_sequence,
+    invalid,
+    normalized_axis,
+    operand,
+    result,
+)
+from arenaplan.executor.registry import Run, Step, kernel
+
+_REAL = Blocks("float32")
+
+
+Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _converting(step: Step, body: Callable[..., Any], integers: np.ndarray) -> Run | None:
+    """Return what runs ``body(x, scale, zero_point, y, real)`` for every part with its scales."""
+    if integers.dtype.kind not in "iu":
+        raise UnsupportedDtype(
+            f"node {step.signature.name!r} ({step.signature.op}) quantizes to {integers.dtype}"
+        )
+    x, scale, zero, y = operand(step, 0), operand(step, 1), step.input(2), result(step)
+    if y.size == 0:
+        return None
+    if zero is None:
+        zero = np.zeros(scale.shape, np.float32)
+    elif step.signature.constant[2] is not None:
+        zero = zero.astype(np.float32)  # Else NumPy would convert it again and again.
+    scratch = _REAL.arrays(step)
+    return in_sequence(
+        *(blockwise(body, part[:3], part[3], scratch) for part in _parts(step, x, scale, zero, y))
+    )
+
+
+def _parts(
+    step: Step, x: np.ndarray, scale: np.ndarray, zero: np.ndarray, y: np.ndarray
+) -> Iterator[Part]:
+    """Yield views of the operands in whose shapes the scales broadcast to the elements."""
+    if scale.size == 1:
+        yield x, scale.reshape(()), zero.reshape(()), y
+        return
+    axis = normalized_axis(step, step.attributes.get("axis", 1), x.ndim)
+    size = int(step.attributes.get("block_size", 0))
+    if size <= 0:
+        shape = (-1, *(1,) * (x.ndim - axis - 1))
+        yield x, scale.reshape(shape), zero.reshape(shape), y
+        return
+    count, rest = divmod(x.shape[axis], size)
+    before = (slice(None),) * axis
+    if count:
+        inside = (*before, slice(count * size))
+        split = (*x.shape[:axis], count, size, *x.shape[axis + 1 :])
+        scales, zeros = (
+            np.expand_dims(array[(*before, slice(count))], axis + 1) for array in (scale, zero)
+        )
+        yield x[inside].reshape(split), scales, zeros, y[inside].reshape(split)
+    if rest:
+        last, behind = (*before, slice(count, None)), (*before, slice(count * size, None))
+        yield x[behind], scale[last], zero[last], y[behind]
+
+
+def _quantize(
+    x: np.ndarray, scale: np.ndarray, zero: np.ndarray, y: np.ndarray, real: np.ndarray
+) -> None:
+    limits = np.iinfo(y.dtype)
+    np.divide(x, scale, out=real, casting="unsafe")
+    np.rint(real, out=real)
+    np.add(real, zero, out=real, casting="unsafe")
+    np.clip(real, limits.min, limits.max, out=real)
+    np.copyto(y, real, casting="unsafe")
+
+
+def _dequantize(
+    x: np.ndarray, scale: np.ndarray, zero: np.ndarray, y: np.ndarray, real: np.ndarray
+) -> None:
+    np.copyto(real, x, casting="unsafe")
+    np.subtract(real, zero, out=real, casting="unsafe")
+    np.multiply(real, scale, out=y, casting="same_kind")
+
+
+@kernel("QuantizeLinear", workspace=_REAL.declare)
+def quantize_linear(step: Step) -> Run | None:
+    """Write ``x/scale + zero_point``, rounded and bounded."""
+    return _converting(step, _quantize, result(step))
+
+
+@kernel("DequantizeLinear", workspace=_REAL.declare)
+def dequantize_linear(step: Step) -> Run | None:
+    """Write ``(x - zero_point)·scale``."""
+    return _converting(step, _dequantize, operand(step, 0))
+
+
+@kernel("DynamicQuantizeLinear", workspace=_REAL.declare)
+def dynamic_quantize_linear(step: Step) -> Run | None:
+    """Quantize to 8 bits with the scale that just covers the range."""
+    x, y, scale, zero = operand(step, 0), result(step, 0), result(step, 1), result(step, 2)
+    if y.size == 0:
+        raise invalid(step, "an empty tensor has no range")
+
+    def choose_range() -> None:
+        low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
+        scale.fill((high - low) / 255 if high > low else 1 / 255)
+        zero.fill(np.clip(np.rint(-low / scale.item()), 0, 255))
+
+    inputs = [x, scale.reshape(()), zero.reshape(())]
+    return in_sequence(choose_range, blockwise(_quantize, inputs, y, _REAL.arrays(step)))

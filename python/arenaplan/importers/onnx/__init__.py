@@ -1,0 +1,81 @@
+"""
+The ONNX importer.
+
+A model is read in one pass over its nodes (:mod:`~arenaplan.importers.onnx.walk`).
+What operators do is in four tables, each in a module of its own: the shapes of their
+results (:data:`~arenaplan.importers.onnx.rules.RULES`), how they are computed when all
+they read is constant (:data:`~arenaplan.importers.onnx.evaluate.EVALUATORS`), and what
+they do to memory (:data:`~arenaplan.importers.onnx.effects.EFFECTS`).
+
+Models are untrusted. Planning opens no file but the model's own, and allocates nothing
+whose size the model merely claims.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arenaplan.errors import NotAModel
+from arenaplan.importers.common import Bind
+
+try:
+    import onnx  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "reading ONNX models needs the package 'onnx': pip install 'arenaplan[onnx]'"
+    ) from error
+
+from arenaplan.importers.onnx.external import Folder
+from arenaplan.importers.onnx.file import Source, read_model
+from arenaplan.importers.onnx.walk import Walk
+
+if TYPE_CHECKING:
+    from arenaplan.graph import Graph
+
+__all__ = ["load_onnx"]
+
+
+def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
+    """
+    Read an ONNX model.
+
+    Parameters
+    ----------
+    source : path, bytes or onnx.ModelProto
+        The model. Weights in files of their own are found only beside a path.
+    bind : mapping, optional
+        Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
+        inputs by name, ``{"image": (1, 3, 224, 224)}``.
+
+    Returns
+    -------
+    Graph
+        The model without what is constant: shapes are numbers, nodes that only compute
+        constants are gone, functions and decided branches are in their callers' place.
+        A graph input that has an initializer is a constant.
+
+    Raises
+    ------
+    PlannerError
+        If the model is malformed or cannot be planned; the message names the place.
+    OSError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> from onnx import TensorProto, helper
+    >>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])
+    >>> y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    >>> relu = helper.make_node("Relu", ["x"], ["y"])
+    >>> model = helper.make_model(helper.make_graph([relu], "one layer", [x], [y]))
+    >>> graph = load_onnx(model, bind={"batch": 4})
+    >>> graph.find("y").shape
+    (4, 8)
+    """
+    try:
+        model, path = read_model(source)
+        name = model.graph.name or (path.stem if path is not None else "")
+        folder = Folder(None if path is None else path.parent)
+        return Walk(model, name, folder, bind).run()
+    except UnicodeDecodeError as error:
+        raise NotAModel(f"a name in the model is not UTF-8: {error}") from error

@@ -1,0 +1,204 @@
+"""
+Constants that are computed from others: what folding a model leaves behind.
+
+Folding an operator only records it. Its data is computed when somebody asks: the
+importer, for the few small constants that say shapes, or an executor. So a model is
+planned without reading its weights, and a constant of any size costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand, OutOfMemory
+from arenaplan.importers.common import array_bytes, quoted
+from arenaplan.importers.onnx.order import label
+from arenaplan.importers.onnx.tensors import Loadable, numpy_dtype
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+    from arenaplan.importers.onnx.op import Op, Operand, Result
+
+Arrays: TypeAlias = "list[np.ndarray | None]"
+Evaluate: TypeAlias = "Callable[[Op, Arrays, Sequence[Result]], Sequence[np.ndarray]]"
+
+MAX_COMPUTED = 64 << 20
+"""Most bytes that are computed while a model is read, all constants together."""
+
+MAX_FOLDED = 2 << 30
+"""Bytes that one folded constant may have however small the model is."""
+
+MAX_EXPANDED = 16_384
+"""Nodes that functions and branches may expand to however small the model is."""
+
+KEPT = 1 << 16
+"""Largest constant that is remembered once it is computed."""
+
+
+class Budget:
+    """
+    How much work and memory a model may cost to read, given its size.
+
+    Parameters
+    ----------
+    graph : GraphProto
+        The graph.
+    """
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._initializers = graph.initializer
+        self._largest: int | None = None
+        self.computed = MAX_COMPUTED
+        self.expanded = MAX_EXPANDED + 64 * len(graph.node)
+
+    @property
+    def largest(self) -> int:
+        """Most bytes that a folded constant may have."""
+        if self._largest is None:
+            # What the file itself holds is smaller than the limit for all models.
+            stored = sum(prod(proto.dims) for proto in self._initializers if proto.external_data)
+            self._largest = max(MAX_FOLDED, 16 * stored)
+        return self._largest
+
+    def compute(self, name: str, size: int) -> None:
+        """Account for ``size`` computed bytes of constant ``name``."""
+        self.computed -= size
+        if self.computed < 0:
+            raise BudgetExceeded(
+                f"constant {quoted(name)}: reading the model would compute more than "
+                f"{MAX_COMPUTED} bytes of constants"
+            )
+
+    def fold(self, name: str, size: int) -> None:
+        """Refuse a folded constant that no executor should ever make."""
+        if size > MAX_FOLDED and size > self.largest:
+            raise BudgetExceeded(
+                f"constant {quoted(name)} would have {size} bytes, "
+                f"out of proportion to the model; the limit is {self.largest}"
+            )
+
+    def expand(self, node: NodeProto) -> None:
+        """Account for one node of a function or branch that is walked in its caller's place."""
+        self.expanded -= 1
+        if self.expanded < 0:
+            raise BudgetExceeded(
+                f"node {label(node)}: the functions of the model expand to too many nodes"
+            )
+
+
+class Folded:
+    """A constant that an operator makes of other constants."""
+
+    __slots__ = ("evaluate", "op", "position", "results")
+
+    def __init__(
+        self, op: Op, evaluate: Evaluate, results: Sequence[Result], position: int
+    ) -> None:
+        self.op = op
+        self.evaluate = evaluate
+        self.results = results
+        self.position = position
+
+    def compute(self, arrays: Arrays) -> np.ndarray:
+        """Return the constant, given the operator's inputs."""
+        shape, dtype = self.results[self.position]
+        array = evaluate_now(self.op, self.evaluate, arrays, self.results)[self.position]
+        if array.shape != shape:
+            raise self.op.error(InternalError, f"folded to shape {array.shape} instead of {shape}")
+        return array.astype(numpy_dtype(dtype), copy=False)
+
+
+def evaluate_now(
+    op: Op, evaluate: Evaluate, arrays: Arrays, results: Sequence[Result]
+) -> list[np.ndarray]:
+    """Return what an operator makes of ``arrays``."""
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(array) for array in evaluate(op, arrays, results)]
+    except MemoryError as error:
+        text = f"a folded constant does not fit into memory: {error}"
+        raise op.error(OutOfMemory, text) from error
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise op.error(InvalidOperand, f"cannot be folded: {error}") from error
+
+
+def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
+    """Return a constant's data while a model is read, or ``None`` if it is not at hand."""
+    source = operand.source
+    if isinstance(source, np.ndarray):
+        return source
+    if not operand.inline:
+        return None
+    if isinstance(source, Loadable) and source.bytes <= KEPT:
+        # The common case, without the machinery for the others.
+        operand.source = source.load()
+        return operand.source
+    return _compute(operand, budget)
+
+
+def load(operand: Operand) -> np.ndarray:
+    """Return a constant's data as executors want it: contiguous and aligned."""
+    return np.require(_compute(operand, None), requirements=["C", "A"])
+
+
+def _compute(operand: Operand, budget: Budget | None) -> np.ndarray:
+    """Return a constant's data, computing what it depends on, without recursion."""
+    uses = _count_uses(operand)
+    arrays: dict[int, np.ndarray] = {}
+    pending = [operand]
+    while pending:
+        current = pending[-1]
+        source = current.source
+        missing = [known for known in _inputs(source) if id(known) not in arrays]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        if id(current) in arrays:
+            continue
+        if budget is not None:
+            budget.compute(current.name, array_bytes(current.shape, current.dtype))
+        array = arrays[id(current)] = _data(current, arrays)
+        for known in _inputs(source):
+            uses[id(known)] -= 1
+            if not uses[id(known)]:
+                del arrays[id(known)]
+        if array.nbytes <= KEPT:
+            current.source = array
+    return arrays[id(operand)]
+
+
+def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Return a constant's data, given that of the constants it is computed from."""
+    source = operand.source
+    if isinstance(source, Folded):
+        return source.compute([None if i is None else arrays[id(i)] for i in source.op.inputs])
+    if isinstance(source, Loadable):
+        return source.load()
+    if isinstance(source, np.ndarray):
+        return source
+    raise InternalError(f"value {quoted(operand.name)} is not a constant")
+
+
+def _inputs(source: object) -> list[Operand]:
+    """Return the constants that a source is computed from."""
+    if not isinstance(source, Folded):
+        return []
+    return [known for known in source.op.inputs if known is not None]
+
+
+def _count_uses(operand: Operand) -> dict[int, int]:
+    """Return how often each constant below ``operand`` is read to compute it."""
+    uses = {id(operand): 1}
+    pending = [operand]
+    while pending:
+        for known in _inputs(pending.pop().source):
+            if id(known) not in uses:
+                pending.append(known)
+            uses[id(known)] = uses.get(id(known), 0) + 1
+    return uses

@@ -1,0 +1,225 @@
+"""What is walked: the graph itself, and what stands in the place of a node."""
+
+from __future__ import annotations
+
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
+
+from arenaplan.errors import (
+    DuplicateName,
+    FunctionCycle,
+    InvalidAttribute,
+    InvalidOperand,
+    UnsupportedDtype,
+    UnsupportedSubgraph,
+)
+from arenaplan.importers.common import listed, quoted
+from arenaplan.importers.onnx.external import Folder
+from arenaplan.importers.onnx.file import domain_name, read_versions
+from arenaplan.importers.onnx.op import Op, Operand, resolved_attributes
+from arenaplan.importers.onnx.order import label, ordered
+from arenaplan.importers.onnx.tensors import StoredTensor
+
+Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
+"""What names mean; a stored tensor is itself until it is used."""
+
+FunctionKey: TypeAlias = tuple[str, str, str]
+"""Domain, name and overload."""
+
+
+class Place(NamedTuple):
+    """Where the results of a body go."""
+
+    caller: Frame
+    results: Sequence[str]
+    """Names in the body."""
+    targets: Sequence[str]
+    """Names in the caller."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """A graph, branch or function body that is being walked."""
+
+    nodes: Iterator[NodeProto]
+    """The nodes still to come."""
+    own: Scope
+    """What the names mean that are defined here; ``None`` for an operand left out."""
+    scope: Scope
+    """The same, and what the names of a branch's surroundings mean."""
+    versions: Mapping[str, int]
+    """Versions of the operator sets."""
+    infos: Mapping[str, ValueInfoProto]
+    """Declared types by name."""
+    prefix: str = ""
+    """What sets the names of nodes and values here apart in the graph."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Names in the graph, where they are not those of the model."""
+    bound: Mapping[str, AttributeProto] | None = None
+    """In a function: the attributes of its call."""
+    function: FunctionKey | None = None
+    """The function whose body this is."""
+    place: Place | None = None
+    """``None`` for the graph itself."""
+
+    def sort(self, first: NodeProto) -> None:
+        """Put the nodes still to come in order; ``first`` turned out not to be the next."""
+        self.nodes = iter(ordered([first, *self.nodes], self.scope))
+
+
+def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
+    """
+    Return the initializers of a graph by name.
+
+    Raises
+    ------
+    DuplicateName
+        If two have the same.
+    UnsupportedDtype
+        If one is sparse.
+    """
+    stored = {proto.name: proto for proto in graph.initializer}
+    if len(stored) < len(graph.initializer):
+        names = Counter(proto.name for proto in graph.initializer)
+        ((name, _),) = names.most_common(1)
+        raise DuplicateName(f"two initializers have the name {quoted(name)}")
+    for sparse in graph.sparse_initializer:
+        # Their data is checked first, because a bad path is the worse news.
+        name = sparse.values.name
+        StoredTensor(sparse.values, name, folder)
+        StoredTensor(sparse.indices, name, folder)
+        raise UnsupportedDtype(f"initializer {quoted(name)} is sparse")
+    return stored
+
+
+def stored_operand(name: str, proto: TensorProto, folder: Folder) -> Operand:
+    """Return an initializer as a constant, checked."""
+    tensor = StoredTensor(proto, name, folder)
+    return Operand(name, tensor.shape, tensor.dtype, tensor, not tensor.is_external)
+
+
+def declared_types(*lists: Iterable[ValueInfoProto]) -> dict[str, ValueInfoProto]:
+    """Return declarations by name."""
+    return {info.name: info for infos in lists for info in infos}
+
+
+def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
+    """
+    Return the frame of the branch that an If node is certain to take.
+
+    Raises
+    ------
+    UnsupportedSubgraph
+        If that depends on data.
+    """
+    condition = op.input(0)
+    if not condition.inline or condition.shape not in ((), (1,)):
+        raise op.error(
+            UnsupportedSubgraph,
+            f"which branch is taken depends on {quoted(condition.name)}, "
+            "which is not known before the model runs",
+        )
+    name = "then_branch" if op.array(0).any() else "else_branch"
+    graph = op.attributes.get(name)
+    if not isinstance(graph, GraphProto):
+        raise op.error(InvalidAttribute, f"attribute {name!r} is missing")
+    results = [info.name for info in graph.output]
+    if len(results) < len(op.outputs):
+        raise op.error(InvalidOperand, f"{name} has {len(results)} outputs")
+    own: Scope = dict(stored_tensors(graph, folder))
+    outer = frame.scope
+    return Frame(
+        iter(graph.node),
+        own,
+        outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
+        frame.versions,
+        declared_types(graph.value_info, graph.output),
+        prefix,
+        bound=frame.bound,
+        place=Place(frame, results, op.outputs),
+    )
+
+
+class Functions:
+    """The local functions of a model."""
+
+    def __init__(self, protos: Iterable[FunctionProto]) -> None:
+        self._protos: dict[FunctionKey, FunctionProto] = {}
+        self._versions: dict[FunctionKey, Mapping[str, int]] = {}
+        self._active: dict[FunctionKey, None] = {}
+        for proto in protos:
+            key = (domain_name(proto.domain), proto.name, getattr(proto, "overload", ""))
+            if key in self._protos:
+                raise DuplicateName(f"two functions have the name {_shown(key)}")
+            self._protos[key] = proto
+            what = f"function {_shown(key)}"
+            self._versions[key] = read_versions(proto.opset_import, what)
+
+    def key(self, node: NodeProto, domain: str) -> FunctionKey | None:
+        """Return which function a node calls, if it calls one."""
+        key = (domain, node.op_type, getattr(node, "overload", ""))
+        return key if key in self._protos else None
+
+    def open(
+        self,
+        key: FunctionKey,
+        frame: Frame,
+        node: NodeProto,
+        inputs: Sequence[Operand | None],
+        prefix: str,
+    ) -> Frame:
+        """
+        Return the frame of a call.
+
+        Raises
+        ------
+        FunctionCycle
+            If the function is already being walked.
+        """
+        if key in self._active:
+            calls = listed("::".join(filter(None, active)) for active in self._active)
+            raise FunctionCycle(f"function {_shown(key)} calls itself: {calls}")
+        self._active[key] = None
+        proto = self._protos[key]
+        outputs = node.output[:]
+        if len(inputs) > len(proto.input) or len(outputs) > len(proto.output):
+            raise InvalidOperand(
+                f"node {label(node)} has {len(inputs)} inputs and {len(outputs)} outputs; "
+                f"function {_shown(key)} has {len(proto.input)} and {len(proto.output)}"
+            )
+        own: Scope = dict.fromkeys(proto.input)
+        own.update(zip(proto.input, inputs, strict=False))
+        bound = {default.name: default for default in proto.attribute_proto}
+        bound.update(resolved_attributes(node.attribute, frame.bound))
+        return Frame(
+            iter(proto.node),
+            own,
+            own,
+            self._versions[key],
+            declared_types(getattr(proto, "value_info", ())),
+            prefix,
+            bound=bound,
+            function=key,
+            place=Place(frame, proto.output, outputs),
+        )
+
+    def close(self, frame: Frame) -> None:
+        """Note that a call is over."""
+        if frame.function is not None:
+            del self._active[frame.function]
+
+
+def _shown(key: FunctionKey) -> str:
+    """Return a function's name for a message."""
+    return quoted("::".join(filter(None, key)))

@@ -1,0 +1,269 @@
+"""Operators and operands, as the importer sees them before they are part of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from onnx import AttributeProto
+
+from arenaplan.errors import InvalidAttribute, InvalidOperand, PlannerError
+from arenaplan.importers.common import Shape, quoted
+from arenaplan.importers.onnx.constants import Folded, peek
+from arenaplan.importers.onnx.external import Folder
+from arenaplan.importers.onnx.tensors import Loadable, StoredTensor
+
+if TYPE_CHECKING:
+    from arenaplan.importers.onnx.constants import Budget
+
+Source: TypeAlias = "np.ndarray | Loadable | Folded | None"
+Result: TypeAlias = tuple[Shape, str]
+"""Shape and element type of an output."""
+
+# Looking these up in the class of a message is slow, and there are many attributes.
+_KINDS = AttributeProto.AttributeType.Value
+_UNDEFINED, _FLOAT, _INT, _STRING = map(_KINDS, ("UNDEFINED", "FLOAT", "INT", "STRING"))
+_TENSOR, _GRAPH, _FLOATS, _INTS = map(_KINDS, ("TENSOR", "GRAPH", "FLOATS", "INTS"))
+_STRINGS = _KINDS("STRINGS")
+
+MAX_LIST = 4096
+"""Most numbers that an operand which says a shape, axes or sizes can have."""
+
+
+class DataDependent(Exception):  # noqa: N818  (not an error but an answer)
+    """A result's shape depends on data that is only known when the model runs."""
+
+
+class Operand:
+    """A value: its shape and type, and where its data comes from if it never changes."""
+
+    __slots__ = ("dtype", "index", "inline", "name", "shape", "source")
+
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: str,
+        source: Source = None,
+        inline: bool = False,
+        index: int | None = None,
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.source = source
+        """Data of a constant, or how to get it; ``None`` for what is computed at run time."""
+        self.inline = inline
+        """Whether this is a constant whose data can be had without opening another file."""
+        self.index = index
+        """The value in the graph, once it is part of it."""
+
+
+class Op:
+    """One operator with its operands, and typed access to its attributes."""
+
+    __slots__ = ("attributes", "budget", "domain", "inputs", "name", "outputs", "type", "version")
+
+    def __init__(
+        self,
+        name: str,
+        type: str,  # noqa: A002
+        domain: str,
+        version: int,
+        inputs: list[Operand | None],
+        outputs: list[str],
+        attributes: Mapping[str, Any],
+        budget: Budget,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.domain = domain
+        self.version = version
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attributes = attributes
+        self.budget = budget
+
+    # -- messages --------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        """How a message names this operator."""
+        if self.name:
+            return f"node {quoted(self.name)} ({self.type})"
+        made = next((output for output in self.outputs if output), "")
+        return f"the {self.type} node that produces {quoted(made)}"
+
+    def error(self, kind: type[PlannerError], text: str) -> PlannerError:
+        """Return an error with a message that names this operator."""
+        return kind(f"{self.label}: {text}")
+
+    # -- operands --------------------------------------------------------------
+
+    def input(self, position: int) -> Operand:
+        """Return a required operand."""
+        operand = self.inputs[position] if position < len(self.inputs) else None
+        if operand is None:
+            raise self.error(InvalidOperand, f"input {position} is missing")
+        return operand
+
+    def optional(self, position: int) -> Operand | None:
+        """Return an operand that may be left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def array(self, position: int) -> np.ndarray:
+        """Return the data of a constant operand."""
+        data = peek(self.input(position), self.budget)
+        if data is None:
+            raise DataDependent
+        return data
+
+    def numbers(self, position: int) -> Shape:
+        """Return the whole numbers in a constant operand: a shape, axes or sizes."""
+        operand = self.input(position)
+        shape = operand.shape
+        if len(shape) > 1 or (shape and shape[0] > MAX_LIST):
+            raise self.error(
+                InvalidOperand, f"input {position} of shape {operand.shape} is no list"
+            )
+        if operand.dtype not in ("int64", "int32"):
+            raise self.error(InvalidOperand, f"input {position} holds {operand.dtype}, not int64")
+        array = peek(operand, self.budget)
+        if array is None:
+            raise DataDependent
+        return tuple(array.tolist()) if shape else (array.item(),)
+
+    def scalar(self, position: int) -> int | float:
+        """Return the only element of a constant operand."""
+        operand = self.input(position)
+        if any(dim != 1 for dim in operand.shape) or operand.dtype.startswith("complex"):
+            raise self.error(InvalidOperand, f"input {position} is not a single number")
+        item = self.array(position).item()
+        return item if isinstance(item, int) else float(item)
+
+    # -- attributes ------------------------------------------------------------
+
+    def _attribute(self, name: str, kinds: type | tuple[type, ...], default: Any) -> Any:
+        value = self.attributes.get(name)
+        if value is None:
+            if default is None:
+                raise self.error(InvalidAttribute, f"attribute {name!r} is missing")
+            return default
+        if not isinstance(value, kinds):
+            raise self.error(InvalidAttribute, f"attribute {name!r} is {str(value)[:80]!r}")
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return a whole number; required if it has no default."""
+        number: int = self._attribute(name, int, default)
+        return number
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a string; required if it has no default."""
+        text: str = self._attribute(name, str, default)
+        return text
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Return a list of whole numbers, or ``None`` if it is left out."""
+        value = self.attributes.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, tuple) or not all(type(item) is int for item in value):
+            raise self.error(InvalidAttribute, f"attribute {name!r} is not a list of whole numbers")
+        return value
+
+    def either(self, name: str, position: int) -> tuple[int, ...] | None:
+        """
+        Return numbers that older versions have as an attribute and newer ones as an input.
+
+        Raises
+        ------
+        DataDependent
+            If the input is computed at run time.
+        """
+        value = self.integers(name)
+        if value is None and self.optional(position) is not None:
+            return self.numbers(position)
+        return value
+
+    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+        """Return an axis counted from the front."""
+        if not -rank <= axis < rank:
+            raise self.error(
+                InvalidAttribute, f"{what} {axis} is out of range for {rank} dimensions"
+            )
+        return axis + rank if axis < 0 else axis
+
+    def axes(self, axes: Iterable[int], rank: int) -> tuple[int, ...]:
+        """Return distinct axes counted from the front, in the given order."""
+        result = tuple(self.axis(axis, rank) for axis in axes)
+        if len(set(result)) != len(result):
+            raise self.error(InvalidAttribute, f"an axis is repeated in {tuple(axes)}")
+        return result
+
+
+def decode_attributes(
+    protos: Iterable[AttributeProto],
+    owner: str,
+    folder: Folder,
+    bound: Mapping[str, AttributeProto] | None = None,
+) -> dict[str, Any]:
+    """
+    Return attributes as plain values: numbers, strings, tuples, tensors and graphs.
+
+    Parameters
+    ----------
+    bound : mapping, optional
+        If these are in the body of a function: the attributes of its call.
+    """
+    if bound is not None:
+        pairs = resolved_attributes(protos, bound)
+        return {name: _decode(proto, name, owner, folder) for name, proto in pairs}
+    result = {}
+    for proto in protos:
+        name = proto.name
+        result[name] = _decode(proto, name, owner, folder)
+    return result
+
+
+def resolved_attributes(
+    protos: Iterable[AttributeProto], bound: Mapping[str, AttributeProto] | None
+) -> list[tuple[str, AttributeProto]]:
+    """Return attributes by name, with those of the function's call where the body says so."""
+    pairs = []
+    for proto in protos:
+        if not proto.ref_attr_name:
+            pairs.append((proto.name, proto))
+        elif bound and proto.ref_attr_name in bound:
+            pairs.append((proto.name, bound[proto.ref_attr_name]))
+    return pairs
+
+
+def _decode(proto: AttributeProto, name: str, owner: str, folder: Folder) -> Any:
+    """Return the value of an attribute."""
+    kind = proto.type
+    if kind == _INTS:
+        return tuple(proto.ints)
+    if kind == _INT:
+        return proto.i
+    if kind == _FLOAT:
+        return proto.f
+    if kind == _STRING:
+        return _text(proto.s)
+    if kind == _TENSOR:
+        return StoredTensor(proto.t, f"{owner}.{name}", folder)
+    if kind == _FLOATS:
+        return tuple(proto.floats)
+    if kind == _STRINGS:
+        return tuple(_text(item) for item in proto.strings)
+    if kind == _GRAPH:
+        return proto.g
+    if kind == _UNDEFINED:
+        raise InvalidAttribute(f"node {quoted(owner)}: attribute {quoted(name)} has no type")
+    return proto
+
+
+def _text(data: bytes) -> str:
+    """Return a string attribute; what is not UTF-8 survives as surrogates."""
+    return data.decode("utf-8", "surrogateescape")

@@ -1,0 +1,169 @@
+"""Shapes of operators that slide a window over space: convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from arenaplan.errors import InvalidAttribute, ShapeMismatch
+from arenaplan.importers.common import Shape
+from arenaplan.importers.onnx.op import Op, Result
+
+_LIMIT = 1 << 31
+
+
+class Window(NamedTuple):
+    """Attributes of a window, complete and in range."""
+
+    kernel: Shape
+    strides: Shape
+    dilations: Shape
+    before: Shape
+    """Padding before each axis."""
+    after: Shape
+    """Padding after each axis."""
+    auto_pad: str
+
+
+def window(op: Op, rank: int, kernel: Shape | None = None) -> Window:
+    """
+    Return the window of an operator over ``rank`` axes of space.
+
+    Raises
+    ------
+    InvalidAttribute
+        If an attribute is out of range.
+    """
+    given = op.integers("kernel_shape")
+    if given is None:
+        if kernel is None:
+            raise op.error(InvalidAttribute, "attribute 'kernel_shape' is missing")
+        given = kernel
+    elif kernel is not None and given != kernel:
+        raise op.error(ShapeMismatch, f"kernel_shape {given} contradicts the weight's {kernel}")
+    ones = (1,) * rank
+    strides = op.integers("strides") or ones
+    dilations = op.integers("dilations") or ones
+    pads = op.integers("pads") or (0,) * (2 * rank)
+    for name, values, count, least in (
+        ("kernel_shape", given, rank, 1),
+        ("strides", strides, rank, 1),
+        ("dilations", dilations, rank, 1),
+        ("pads", pads, 2 * rank, 0),
+    ):
+        if len(values) != count:
+            raise op.error(InvalidAttribute, f"{name} {values} for {rank} axes of space")
+        if values and (min(values) < least or max(values) >= _LIMIT):
+            raise op.error(InvalidAttribute, f"{name} {values} is out of range")
+    auto_pad = op.text("auto_pad", "NOTSET")
+    if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise op.error(InvalidAttribute, f"auto_pad is {auto_pad[:20]!r}")
+    return Window(given, strides, dilations, pads[:rank], pads[rank:], auto_pad)
+
+
+def _slide(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Shape:
+    """Return how many positions the window has on each axis."""
+    if sliding.auto_pad.startswith("SAME"):
+        return tuple(-(-dim // step) for dim, step in zip(space, sliding.strides, strict=True))
+    dims = []
+    for axis, dim in enumerate(space):
+        before, after, step = sliding.before[axis], sliding.after[axis], sliding.strides[axis]
+        if sliding.auto_pad == "VALID":
+            before = after = 0
+        free = dim + before + after - (sliding.dilations[axis] * (sliding.kernel[axis] - 1) + 1)
+        if free < 0:
+            raise op.error(ShapeMismatch, f"a window {sliding.kernel} does not fit into {space}")
+        count = free // step + 1
+        # A last, partial window counts only if it starts before the padding that follows.
+        if ceil and free % step and count * step < dim + before:
+            count += 1
+        dims.append(count)
+    return tuple(dims)
+
+
+def _space(op: Op, shape: Shape) -> Shape:
+    """Return the axes of ``(N, C, …)`` that a window moves over."""
+    if len(shape) < 3:
+        raise op.error(ShapeMismatch, f"data of shape {shape} has no axes of space")
+    return shape[2:]
+
+
+def conv(op: Op) -> Sequence[Result]:
+    """Data ``(N, C, …)`` with weights ``(M, C / group, …)``."""
+    x, w = op.input(0), op.input(1)
+    space = _space(op, x.shape)
+    group = op.integer("group", 1)
+    if group < 1:
+        raise op.error(InvalidAttribute, f"group is {group}")
+    if len(w.shape) != len(x.shape) or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
+        raise op.error(
+            ShapeMismatch,
+            f"weights of shape {w.shape} in {group} groups for data of shape {x.shape}",
+        )
+    bias = op.optional(2)
+    if bias is not None and bias.shape != w.shape[:1]:
+        raise op.error(
+            ShapeMismatch, f"a bias of shape {bias.shape} for weights of shape {w.shape}"
+        )
+    sliding = window(op, len(space), w.shape[2:])
+    return (((x.shape[0], w.shape[0], *_slide(op, space, sliding)), x.dtype),)
+
+
+def conv_transpose(op: Op) -> Sequence[Result]:
+    """Data ``(N, C, …)`` with weights ``(C, M / group, …)``."""
+    x, w = op.input(0), op.input(1)
+    space = _space(op, x.shape)
+    rank = len(space)
+    group = op.integer("group", 1)
+    if group < 1:
+        raise op.error(InvalidAttribute, f"group is {group}")
+    if len(w.shape) != len(x.shape) or w.shape[0] != x.shape[1] or x.shape[1] % group:
+        raise op.error(
+            ShapeMismatch,
+            f"weights of shape {w.shape} in {group} groups for data of shape {x.shape}",
+        )
+    sliding = window(op, rank, w.shape[2:])
+    extra = op.integers("output_padding") or (0,) * rank
+    if len(extra) != rank or not all(0 <= dim < _LIMIT for dim in extra):
+        raise op.error(InvalidAttribute, f"output_padding {extra} is out of range")
+    dims = op.integers("output_shape")
+    if dims is not None:
+        # Old versions repeat batch and channels here.
+        dims = dims[-rank:]
+        if len(dims) != rank or min(dims) < 1:
+            raise op.error(InvalidAttribute, f"output_shape {dims} is out of range")
+    elif sliding.auto_pad.startswith("SAME"):
+        dims = tuple(dim * step for dim, step in zip(space, sliding.strides, strict=True))
+    else:
+        pads = [a + b for a, b in zip(sliding.before, sliding.after, strict=True)]
+        if sliding.auto_pad == "VALID":
+            pads = [0] * rank
+        dims = tuple(
+            sliding.strides[axis] * (dim - 1)
+            + extra[axis]
+            + (sliding.kernel[axis] - 1) * sliding.dilations[axis]
+            + 1
+            - pads[axis]
+            for axis, dim in enumerate(space)
+        )
+        if min(dims) < 0:
+            raise op.error(
+                ShapeMismatch, f"pads {sliding.before} and {sliding.after} leave nothing"
+            )
+    return (((x.shape[0], w.shape[1] * group, *dims), x.dtype),)
+
+
+def pool(op: Op) -> Sequence[Result]:
+    """Pooled data, and for MaxPool the positions of the maxima."""
+    x = op.input(0)
+    space = _space(op, x.shape)
+    sliding = window(op, len(space))
+    shape = (*x.shape[:2], *_slide(op, space, sliding, bool(op.integer("ceil_mode", 0))))
+    return ((shape, x.dtype), (shape, "int64"))
+
+
+def global_pool(op: Op) -> Sequence[Result]:
+    """One element per channel."""
+    x = op.input(0)
+    space = _space(op, x.shape)
+    return (((*x.shape[:2], *(1 for _ in space)), x.dtype),)

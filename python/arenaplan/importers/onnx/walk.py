@@ -1,0 +1,445 @@
+"""
+The walk over a model that makes a graph of it: one pass, in order of execution.
+
+Each node is read once. Its results get a shape; if all it reads is constant, so are its
+results, and it disappears; a function, or a branch that is certain to be taken, is
+walked in its place; else it becomes a node of the graph. Nothing here is recursive: what
+stands in a node's place is a :class:`~arenaplan.importers.onnx.frames.Frame` on a stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto
+
+from arenaplan.errors import (
+    DuplicateName,
+    DuplicateProducer,
+    InvalidName,
+    InvalidOperand,
+    ShapeMismatch,
+    UndefinedValue,
+    UnknownShape,
+    UnsupportedModel,
+    UnsupportedSubgraph,
+)
+from arenaplan.graph import Graph
+from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
+from arenaplan.importers.onnx.constants import Budget, Folded, load
+from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
+from arenaplan.importers.onnx.effects import effects_of
+from arenaplan.importers.onnx.evaluate import EVALUATORS
+from arenaplan.importers.onnx.external import Folder
+from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
+from arenaplan.importers.onnx.fill import filled
+from arenaplan.importers.onnx.frames import (
+    Frame,
+    Functions,
+    Scope,
+    declared_types,
+    open_branch,
+    stored_operand,
+    stored_tensors,
+)
+from arenaplan.importers.onnx.op import (
+    DataDependent,
+    Op,
+    Operand,
+    Result,
+    decode_attributes,
+    resolved_attributes,
+)
+from arenaplan.importers.onnx.order import BRANCHING, captured, label, subgraphs
+from arenaplan.importers.onnx.rules import RULES
+from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
+from arenaplan.importers.onnx.rules.schema import PartialResult, infer
+from arenaplan.importers.onnx.tensors import StoredTensor
+
+
+class Walk:
+    """
+    One import of a model.
+
+    Parameters
+    ----------
+    model : ModelProto
+        The model; it is not changed.
+    name : str
+        Name of the graph.
+    folder : Folder
+        Where external data may be.
+    bind : mapping or None
+        Numbers for symbolic dimensions.
+    """
+
+    def __init__(self, model: ModelProto, name: str, folder: Folder, bind: Bind | None) -> None:
+        graph = model.graph
+        self.graph = Graph(name)
+        self._proto = graph
+        self._folder = folder
+        self._functions = Functions(model.functions) if model.functions else None
+        self._taken: dict[str, int] = {}
+        versions = read_versions(model.opset_import, "the model")
+        if not versions and model.ir_version < 3:
+            versions = {"": 1}
+        self._stored = stored_tensors(graph, folder)
+        self._budget = Budget(graph)
+        scope: Scope = dict(self._stored)
+        self._dims = self._add_inputs(scope, bind)
+        infos = declared_types(graph.value_info, graph.output)
+        self._main = Frame(iter(graph.node), scope, scope, versions, infos)
+
+    def run(self) -> Graph:
+        """Return the graph of the whole model."""
+        stack = [self._main]
+        while stack:
+            frame = stack[-1]
+            node = next(frame.nodes, None)
+            if node is None:
+                self._leave(stack.pop())
+                continue
+            inner = self._visit(frame, node)
+            if inner is not None:
+                stack.append(inner)
+        self._add_outputs()
+        self._warn_of_unread()
+        return self.graph
+
+    # -- the graph's own inputs and outputs --------------------------------------------
+
+    def _add_inputs(self, scope: Scope, bind: Bind | None) -> Dims:
+        """Declare the values that the caller supplies."""
+        infos = {}
+        for info in self._proto.input:
+            name = info.name
+            # Old models list their initializers as inputs, too.
+            if name not in scope:
+                if name in infos:
+                    raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
+                if not name:
+                    raise InvalidName("a graph input has no name")
+                infos[name] = declared(info)
+        dims = Dims(bind, self._proto, infos)
+        for name, known in infos.items():
+            shape, dtype = dims.of_input(name, known)
+            checked_bytes(name, shape, dtype)
+            index = self.graph.input(name, shape, dtype)
+            scope[name] = Operand(name, shape, dtype, index=index)
+        return dims
+
+    def _add_outputs(self) -> None:
+        """Declare the values that the caller receives, each under its own name."""
+        seen = set()
+        for info in self._proto.output:
+            name = info.name
+            if name in seen:
+                raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
+            seen.add(name)
+            operand = self._lookup(self._main, name) if name in self._main.scope else None
+            if operand is None:
+                raise UndefinedValue(f"graph output {quoted(name)} is never produced")
+            if operand.name != name:
+                operand = self._renamed(operand, name)
+            self.graph.output(self._index(operand))
+
+    def _renamed(self, operand: Operand, name: str) -> Operand:
+        """Return a copy of a value that something put in a node's place only passes on."""
+        shape, dtype = operand.shape, operand.dtype
+        if operand.source is not None:
+            return Operand(name, shape, dtype, operand.source, operand.inline)
+        version = self._main.versions.get("", 1)
+        op = Op("", "Identity", "", version, [operand], [name], {}, self._budget)
+        (copy,) = self._emit(op, [(shape, dtype)], [name])
+        assert copy is not None
+        return copy
+
+    def _warn_of_unread(self) -> None:
+        """Note values that nobody reads."""
+        graph = self.graph
+        read = {index for node in graph.nodes for index in node.inputs}
+        read.update(graph.outputs)
+        names = [v.name for v in graph.values if v.kind == "activation" and v.index not in read]
+        if names:
+            graph.warnings.append(f"nothing reads {listed(names)}")
+
+    # -- nodes -------------------------------------------------------------------------
+
+    def _visit(self, frame: Frame, node: NodeProto) -> Frame | None:
+        """Take in one node; return what is to be walked in its place, if anything is."""
+        kind, domain = node.op_type, domain_name(node.domain)
+        if kind == "ConstantOfShape" and frame is self._main:
+            operand = filled(node, self._stored)
+            if operand is not None:
+                self._define(frame, operand.name, operand, node)
+                return None
+        try:
+            inputs = [self._lookup(frame, name) if name else None for name in node.input]
+        except KeyError:
+            frame.sort(node)
+            return None
+        if frame.place is not None:
+            self._budget.expand(node)
+        if self._functions is not None:
+            key = self._functions.key(node, domain)
+            if key is not None:
+                prefix = self._prefix(frame, node)
+                return self._named(self._functions.open(key, frame, node, inputs, prefix))
+        version = frame.versions.get(domain)
+        if version is None:
+            version = version_of(domain, frame.versions, f"node {label(node)}")
+        name = frame.prefix + node.name
+        attributes = decode_attributes(node.attribute, name, self._folder, frame.bound)
+        outputs = node.output[:]
+        op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
+        if domain or kind in BRANCHING:
+            if kind == "If" and not domain:
+                if any(outer not in frame.scope for outer in captured(node)):
+                    frame.sort(node)
+                    return None
+                prefix = self._prefix(frame, node)
+                return self._named(open_branch(frame, op, prefix, self._folder))
+            if subgraphs(node):
+                raise op.error(UnsupportedSubgraph, "it runs a subgraph")
+        results = self._infer(frame, node, op)
+        names = outputs if frame.place is None else self._names(frame, outputs)
+        operands = self._fold(op, results, names)
+        if operands is None:
+            operands = self._emit(op, results, names)
+        for output, operand in zip(outputs, operands, strict=True):
+            if output:
+                self._define(frame, output, operand, node)
+        return None
+
+    def _lookup(self, frame: Frame, name: str) -> Operand | None:
+        """Return what a name means."""
+        known = frame.scope[name]
+        if type(known) is TensorProto:
+            known = frame.scope[name] = stored_operand(name, known, self._folder)
+        return known
+
+    def _define(
+        self, frame: Frame, name: str, operand: Operand | None, node: NodeProto | None
+    ) -> None:
+        """Let a name mean a result."""
+        own = frame.own
+        if name in own:
+            maker = "a branch or function" if node is None else f"node {label(node)}"
+            raise DuplicateProducer(
+                f"value {quoted(name)}, an output of {maker}, is an input, an initializer "
+                "or another output, too"
+            )
+        own[name] = operand
+
+    def _leave(self, frame: Frame) -> None:
+        """Hand the results of a body to its caller."""
+        if frame.place is None:
+            return
+        if self._functions is not None:
+            self._functions.close(frame)
+        caller, results, targets = frame.place
+        for inner, target in zip(results, targets, strict=False):
+            if not target:
+                continue
+            operand = self._lookup(frame, inner) if inner in frame.scope else None
+            if operand is None:
+                raise UndefinedValue(
+                    f"{quoted(inner)}, a result of a function or branch that makes "
+                    f"{quoted(target)}, is never produced"
+                )
+            self._define(caller, target, operand, None)
+
+    def _emit(
+        self, op: Op, results: Sequence[Result], names: Sequence[str]
+    ) -> list[Operand | None]:
+        """Add a node to the graph."""
+        graph = self.graph
+        operands: list[Operand | None] = []
+        indices: list[int | None] = []
+        for name, (shape, dtype) in zip(names, results, strict=False):
+            if name:
+                checked_bytes(name, shape, dtype)
+                index = graph.value(name, shape, dtype)
+                operands.append(Operand(name, shape, dtype, None, False, index))
+                indices.append(index)
+            else:
+                operands.append(None)
+                indices.append(None)
+        graph.append(
+            op.type,
+            tuple([None if known is None else self._index(known) for known in op.inputs]),
+            tuple(indices),
+            name=op.name,
+            effects=effects_of(op, results),
+            attributes=_plain(op) if op.attributes else None,
+            domain=op.domain,
+            version=op.version,
+        )
+        return operands
+
+    def _index(self, operand: Operand) -> int:
+        """Return the value in the graph of an operand; a constant gets one when it is used."""
+        index = operand.index
+        if index is None:
+            index = operand.index = self.graph.constant(
+                operand.name, operand.shape, operand.dtype, partial(load, operand)
+            )
+        return index
+
+    # -- shapes ------------------------------------------------------------------------
+
+    def _infer(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Result]:
+        """Return shapes and types of all results, inferred or declared."""
+        rule = None if op.domain else RULES.get(op.type)
+        try:
+            complete = () if rule is None else rule(op)
+        except DataDependent:
+            complete = ()
+        found: Sequence[PartialResult] = complete
+        if not complete:
+            found = infer(op, resolved_attributes(node.attribute, frame.bound), frame.versions)
+        if len(found) < len(op.outputs):
+            raise op.error(
+                InvalidOperand, f"it has {len(op.outputs)} outputs instead of {len(found)}"
+            )
+        if complete and frame.infos.keys().isdisjoint(op.outputs):
+            return complete
+        return [self._complete(frame, op, *pair) for pair in zip(op.outputs, found, strict=False)]
+
+    def _complete(self, frame: Frame, op: Op, name: str, found: PartialResult) -> Result:
+        """Return one result by what is inferred and what is declared of it."""
+        if not name:
+            return (), "bool"
+        shape, dtype = found
+        info = frame.infos.get(name)
+        if info is not None:
+            shape, dtype = self._merged(op, name, found, declared(info))
+        if shape is None or dtype is None:
+            raise op.error(
+                UnknownShape,
+                f"the shape of output {quoted(name)} is neither declared nor follows from "
+                "the shapes of the inputs",
+            )
+        return self._dims.complete(name, shape), dtype
+
+    def _merged(
+        self, op: Op, name: str, found: PartialResult, stated: Declared
+    ) -> tuple[tuple[Dim, ...] | None, str | None]:
+        """Return what is known of a result; what was inferred is more reliable."""
+        shape, dtype = found
+        if dtype is not None and stated.dtype not in (None, dtype):
+            raise op.error(
+                ShapeMismatch,
+                f"output {quoted(name)} is declared to hold {stated.dtype}, not {dtype}",
+            )
+        dtype = dtype or stated.dtype
+        dims = self._dims.resolved(stated.dims)
+        if shape is None or dims is None:
+            return (dims if shape is None else shape), dtype
+        if len(dims) != len(shape):
+            raise op.error(
+                ShapeMismatch,
+                f"output {quoted(name)} is declared with {len(dims)} dimensions, not {len(shape)}",
+            )
+        if any(isinstance(a, int) and b not in (None, a) for a, b in zip(dims, shape, strict=True)):
+            self.graph.warnings.append(
+                f"value {quoted(name)} is declared with shape {dims}; its shape is {shape}"
+            )
+        return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
+
+    # -- constants -----------------------------------------------------------------------
+
+    def _fold(
+        self, op: Op, results: Sequence[Result], names: Sequence[str]
+    ) -> list[Operand | None] | None:
+        """Return the results as constants, if that is what they are."""
+        if op.domain:
+            return None
+        if op.type in ("Shape", "Size"):
+            dims = op.input(0).shape
+            array = np.array(
+                prod(dims) if op.type == "Size" else [dims[i] for i in shape_range(op)], np.int64
+            )
+            return [Operand(name, array.shape, "int64", array, True) for name in names]
+        inline = True
+        for known in op.inputs:
+            if known is not None:
+                if known.source is None:
+                    return None
+                inline = inline and known.inline
+        if op.type == "Constant":
+            value = constant_value(op)
+            inline = not (isinstance(value, StoredTensor) and value.is_external)
+            return [Operand(name, value.shape, str(value.dtype), value, inline) for name in names]
+        evaluate = EVALUATORS.get(op.type)
+        # The old way to broadcast, aligned by attributes, is not worth a second evaluator.
+        if evaluate is None or "broadcast" in op.attributes:
+            return None
+        for attribute in op.attributes.values():
+            if isinstance(attribute, StoredTensor) and attribute.is_external:
+                inline = False
+        operands: list[Operand | None] = []
+        for position, name in enumerate(names):
+            if name:
+                shape, dtype = results[position]
+                self._budget.fold(name, checked_bytes(name, shape, dtype))
+                source = Folded(op, evaluate, results, position)
+                operands.append(Operand(name, shape, dtype, source, inline))
+            else:
+                operands.append(None)
+        return operands
+
+    # -- names ---------------------------------------------------------------------------
+
+    def _prefix(self, frame: Frame, node: NodeProto) -> str:
+        """Return what sets names in the place of a node apart."""
+        name = node.name or next(filter(None, node.output), node.op_type)
+        return f"{frame.prefix}{name}/"
+
+    def _named(self, frame: Frame) -> Frame:
+        """Let the results of a body have the names that they have in its caller."""
+        assert frame.place is not None
+        caller, results, targets = frame.place
+        for inner, target in zip(results, self._names(caller, targets), strict=False):
+            if target:
+                frame.names[inner] = target
+        return frame
+
+    def _names(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
+        """Return the names in the graph of values that ``frame`` produces."""
+        if frame.place is None:
+            return names
+        for name in names:
+            if name and name not in frame.names:
+                frame.names[name] = self._unique(frame.prefix + name)
+        return [frame.names[name] if name else "" for name in names]
+
+    def _unique(self, name: str) -> str:
+        """Return a name that no other value has."""
+        if not self._taken:
+            self._taken = dict.fromkeys(self._main.scope, 0)
+            for node in self._proto.node:
+                self._taken.update(dict.fromkeys(node.output, 0))
+        free = name
+        while free in self._taken:
+            self._taken[name] += 1
+            free = f"{name}_{self._taken[name]}"
+        self._taken[free] = 0
+        return free
+
+
+def _plain(op: Op) -> Mapping[str, Any]:
+    """Return attributes with tensors as arrays."""
+    plain = op.attributes
+    for name, value in op.attributes.items():
+        if isinstance(value, StoredTensor):
+            if value.is_external:
+                raise op.error(
+                    UnsupportedModel, f"attribute {quoted(name)} is stored in another file"
+                )
+            plain = {**plain, name: value.load()}
+    return plain

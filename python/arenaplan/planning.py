@@ -1,0 +1,110 @@
+"""From a graph to a checked plan."""
+
+from __future__ import annotations
+
+import operator
+from typing import Literal, TypeAlias
+
+from arenaplan import _core
+from arenaplan._core import Plan
+from arenaplan.errors import CapacityExceeded, InvalidAlignment, InvalidSize
+from arenaplan.graph import Graph
+
+WorkspacePolicy: TypeAlias = Literal["none", "auto"]
+
+
+def plan(
+    graph: Graph,
+    *,
+    alignment: int = 64,
+    in_place: bool = True,
+    preserve_inputs: bool = False,
+    workspace: WorkspacePolicy = "none",
+    capacity: int | None = None,
+) -> Plan:
+    """
+    Decide where every value of ``graph`` lives in one arena.
+
+    Parameters
+    ----------
+    graph : Graph
+        What :func:`load` returns, or built by hand.
+    alignment : int, default 64
+        Power of two, in bytes, that divides every offset.
+    in_place : bool, default True
+        Whether an output may take over the bytes of an input that nobody reads later.
+    preserve_inputs : bool, default False
+        Whether graph inputs keep their bytes until the end of a run; otherwise they are
+        reused after their last reader.
+    workspace : {"none", "auto"}, default "none"
+        ``"none"`` counts activations only. ``"auto"`` adds the scratch memory of the NumPy
+        kernels, each in the cheapest size that does not raise the peak.
+    capacity : int, optional
+        Bytes that the arena may have at most.
+
+    Returns
+    -------
+    Plan
+        The plan, checked. ``arena_bytes`` is its size; ``lower_bound``, ``gap`` and
+        ``status`` say what is proven about that size.
+
+    Raises
+    ------
+    CapacityExceeded
+        If the arena does not fit ``capacity``; the exception's ``plan`` is the best found.
+    InvalidAlignment, SizeOverflow, GraphError
+        If the options or the graph make no sense.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (1000,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (1000,), "float32")])
+    >>> (z,) = graph.node("Relu", [y], [("z", (1000,), "float32")], in_place=[(0, 0)])
+    >>> graph.output(z)
+    >>> ap.plan(graph)
+    Plan('', 8064 bytes, optimal)
+    """
+    alignment = _whole_number(alignment, "alignment")
+    if alignment <= 0 or alignment >= 1 << 64:
+        raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
+    if capacity is not None:
+        capacity = _whole_number(capacity, "capacity")
+        if not 0 <= capacity < 1 << 64:
+            raise InvalidSize(f"capacity {capacity} is no number of bytes")
+    result = _core.plan(
+        core_graph(graph, workspace),
+        alignment=alignment,
+        in_place=in_place,
+        preserve_inputs=preserve_inputs,
+        workspace=workspace,
+        capacity=capacity,
+    )
+    try:
+        result.fits()
+    except CapacityExceeded as error:
+        error.plan = result
+        raise
+    return result
+
+
+def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:
+    """Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto"."""
+    if isinstance(graph, _core.Graph):
+        return graph
+    if workspace == "none":
+        return graph.core
+    from arenaplan.executor import workspace_choices
+
+    return graph.core.with_workspaces(list(workspace_choices(graph).items()))
+
+
+def _whole_number(number: object, what: str) -> int:
+    """Return ``number`` as an int, refusing booleans and fractions."""
+    if isinstance(number, bool):
+        raise TypeError(f"{what} is {number!r}, not a whole number")
+    try:
+        return operator.index(number)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{what} is {number!r}, not a whole number") from None

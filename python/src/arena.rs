@@ -1,0 +1,273 @@
+//! The arena's bytes as a Python buffer. The only `unsafe` of the bindings: the buffer
+//! protocol is a C interface.
+
+#![allow(unsafe_code, reason = "the buffer protocol is a C interface")]
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arenaplan::SpaceId;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit, ffi};
+
+use crate::error::{OrRaise, raise_named};
+
+/// Memory that a plan was committed to.
+///
+/// It is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+/// and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
+/// may use it: see :meth:`lease`.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct Arena {
+    /// `None` once closed. The lock is held for moments only, never while bytes are used.
+    memory: Mutex<Option<arenaplan::Arena<'static>>>,
+    /// Address and size of the bytes, valid while `memory` is there.
+    address: usize,
+    bytes: usize,
+    /// Buffers that the interpreter holds.
+    views: AtomicUsize,
+    busy: AtomicBool,
+    process: u32,
+}
+
+impl Arena {
+    /// Allocates the arena of a plan's only space.
+    pub(crate) fn commit(py: Python<'_>, plan: &arenaplan::Plan) -> PyResult<Self> {
+        if plan.spaces().len() != 1 {
+            let message = format!("the plan has {} spaces, one arena has one", plan.spaces().len());
+            return Err(raise_named(py, "ArenaState", message));
+        }
+        let memory = py.detach(|| plan.commit()).or_raise(py)?;
+        let space = SpaceId::from(0);
+        let address = memory.address(space).map_or(0, |pointer| pointer.addr().get());
+        let bytes = memory.bytes(space).map_or(0, <[u8]>::len);
+        Ok(Self {
+            memory: Mutex::new(Some(memory)),
+            address,
+            bytes,
+            views: AtomicUsize::new(0),
+            busy: AtomicBool::new(false),
+            process: std::process::id(),
+        })
+    }
+
+    /// Returns whether the memory was freed.
+    fn is_closed(&self) -> bool {
+        self.memory.lock().is_ok_and(|memory| memory.is_none())
+    }
+}
+
+#[pymethods]
+impl Arena {
+    /// Size in bytes.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Address of the first byte.
+    #[getter]
+    fn address(&self, py: Python<'_>) -> PyResult<usize> {
+        self.check_open(py)?;
+        Ok(self.address)
+    }
+
+    /// Whether the memory was freed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.is_closed()
+    }
+
+    /// Number of buffers that share the memory now.
+    #[getter]
+    fn views(&self) -> usize {
+        self.views.load(Ordering::Acquire)
+    }
+
+    /// Process that the arena was made in.
+    #[getter]
+    fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Reserve the arena for one run, until the returned lease is released.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaBusy
+    ///     If another run has it.
+    /// ArenaState
+    ///     If the arena is closed.
+    fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
+        let arena = slf.get();
+        arena.check_open(py)?;
+        if arena.busy.swap(true, Ordering::AcqRel) {
+            return Err(raise_named(py, "ArenaBusy", "another run has the arena".into()));
+        }
+        Ok(Lease { arena: slf, held: AtomicBool::new(true) })
+    }
+
+    /// Free the memory.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaInUse
+    ///     If buffers share it.
+    /// ArenaBusy
+    ///     If a run has the arena.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let mut memory = self
+            .memory
+            .lock()
+            .map_err(|_| raise_named(py, "InternalError", "the arena's lock is poisoned".into()))?;
+        // Views are made under the same lock, so none can begin in between.
+        let views = self.views.load(Ordering::Acquire);
+        if views > 0 {
+            let message = format!("{views} views of the arena are alive");
+            return Err(raise_named(py, "ArenaInUse", message));
+        }
+        if self.busy.load(Ordering::Acquire) {
+            return Err(raise_named(py, "ArenaBusy", "a run has the arena".into()));
+        }
+        *memory = None;
+        Ok(())
+    }
+
+    fn __len__(&self) -> usize {
+        self.bytes
+    }
+
+    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().check_open(py)?;
+        Ok(slf)
+    }
+
+    /// Close the arena unless views of it are still alive: they keep the memory.
+    #[pyo3(signature = (*_exception: "object"))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if self.views.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        self.close(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<(String,)> {
+        Err(PyTypeError::new_err("an arena is memory of this process; pickle its plan instead"))
+    }
+
+    /// Share the memory as DLPack, by way of NumPy.
+    #[pyo3(signature = (**options: "object"))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = slf.py().import("numpy")?.call_method1("frombuffer", (slf, "u1"))?;
+        array.call_method("__dlpack__", (), options)
+    }
+
+    /// DLPack's name of the device: main memory.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.is_closed() { ", closed" } else { "" };
+        format!("Arena({} bytes{state})", self.bytes)
+    }
+
+    /// Fills in a buffer of all bytes.
+    // SAFETY: the caller, the interpreter, passes either null or a valid `Py_buffer` to fill
+    // in, and calls `__releasebuffer__` once for each success.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no buffer to fill in"));
+        }
+        let py = slf.py();
+        let arena = slf.get();
+        let memory = arena
+            .memory
+            .lock()
+            .map_err(|_| raise_named(py, "InternalError", "the arena's lock is poisoned".into()))?;
+        if memory.is_none() {
+            return Err(raise_named(py, "ArenaState", "the arena is closed".into()));
+        }
+        let length = ffi::Py_ssize_t::try_from(arena.bytes)
+            .map_err(|_| PyBufferError::new_err("the arena is too large"))?;
+        let pointer: *mut c_void = ptr::with_exposed_provenance_mut(arena.address);
+        // SAFETY: `PyBuffer_FillInfo` asks for a valid `view`, which the interpreter passed
+        // and which is not null; for an exporter that it takes a new reference to, so that
+        // the arena outlives the buffer; and for `length` bytes at `pointer`, which the arena
+        // keeps while it lives and `views` is not zero, since `close` refuses.
+        let status =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length, 0, flags) };
+        if status != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        arena.views.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Notes that a buffer is gone.
+    // SAFETY: the caller, the interpreter, passes a buffer that `__getbuffer__` filled in.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.views.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Arena {
+    /// Raises unless the memory is there.
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_closed() {
+            return Err(raise_named(py, "ArenaState", "the arena is closed".into()));
+        }
+        Ok(())
+    }
+}
+
+/// The right of one run to use an arena; a context manager.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct Lease {
+    arena: Py<Arena>,
+    held: AtomicBool,
+}
+
+#[pymethods]
+impl Lease {
+    /// Let others use the arena; more than once does no harm.
+    fn release(&self) {
+        if self.held.swap(false, Ordering::AcqRel) {
+            self.arena.get().busy.store(false, Ordering::Release);
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception: "object"))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.release();
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.arena)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if *self.held.get_mut() {
+            self.arena.get().busy.store(false, Ordering::Release);
+        }
+    }
+}

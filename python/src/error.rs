@@ -1,0 +1,36 @@
+//! Core errors become the Python exceptions of the same name.
+
+use arenaplan::Error;
+use pyo3::prelude::*;
+
+/// Returns the exception of `arenaplan.errors` that stands for `error`.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    raise_named(py, error.kind(), error.to_string())
+}
+
+/// Returns an exception of `arenaplan.errors` by name.
+pub(crate) fn raise_named(py: Python<'_>, name: &str, message: String) -> PyErr {
+    if name == "Interrupted" {
+        return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(message);
+    }
+    let exception = py
+        .import("arenaplan.errors")
+        .and_then(|errors| errors.getattr(name).or_else(|_| errors.getattr("InternalError")))
+        .and_then(|class| class.call1((message,)));
+    match exception {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// Maps the error of a core call that was made with the interpreter attached.
+pub(crate) trait OrRaise<T> {
+    /// Returns the value, or the exception that stands for the error.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for arenaplan::Result<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raise(py, &error))
+    }
+}

@@ -1,0 +1,324 @@
+//! Planning, and plans.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arenaplan::{
+    Budget, Placement, PlanOptions, Planner, ShareRule, SpaceId, SpacePlan, Step, ValueId,
+    WorkspacePlacement, WorkspacePolicy,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+use crate::arena::Arena;
+use crate::error::{OrRaise, raise, raise_named};
+use crate::graph::Graph;
+
+/// How often a long call looks for Ctrl-C.
+const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
+
+/// Where every value of a graph lives in one arena.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct Plan {
+    inner: arenaplan::Plan,
+}
+
+/// Plan ``graph`` with the given options.
+#[pyfunction]
+#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity))]
+pub(crate) fn plan(
+    py: Python<'_>,
+    graph: &Graph,
+    alignment: u64,
+    in_place: bool,
+    preserve_inputs: bool,
+    workspace: &str,
+    capacity: Option<u64>,
+) -> PyResult<Plan> {
+    let policy: WorkspacePolicy = workspace.parse().or_raise(py)?;
+    let inner = interruptible(py, |cancel| {
+        let mut budget = Budget::default();
+        budget.cancel = Some(cancel);
+        let mut planner = Planner::new()
+            .alignment(alignment)
+            .in_place(in_place)
+            .preserve_inputs(preserve_inputs)
+            .workspace(policy)
+            .budget(budget);
+        if let Some(capacity) = capacity {
+            planner = planner.capacity(capacity);
+        }
+        planner.plan(&graph.inner)
+    })?;
+    Ok(Plan { inner: inner.or_raise(py)? })
+}
+
+/// Return the JSON Schema of plan files.
+#[pyfunction]
+pub(crate) fn plan_schema() -> &'static str {
+    arenaplan::plan_schema()
+}
+
+/// Runs `work` detached from the interpreter, and asks it to stop on Ctrl-C.
+///
+/// A worker thread does the work, since signals are only delivered to the main one.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> T + Send,
+) -> PyResult<T> {
+    let cancel = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&cancel));
+        let mut interrupted = None;
+        let mut patience = Duration::from_micros(50);
+        while !worker.is_finished() {
+            py.detach(|| std::thread::sleep(patience));
+            patience = (patience * 2).min(SIGNAL_PERIOD);
+            if interrupted.is_none()
+                && let Err(error) = py.check_signals()
+            {
+                cancel.store(true, Ordering::Relaxed);
+                interrupted = Some(error);
+            }
+        }
+        match (worker.join(), interrupted) {
+            (_, Some(error)) => Err(error),
+            (Ok(value), None) => Ok(value),
+            (Err(_), None) => Err(raise_named(
+                py,
+                "InternalError",
+                "the planner panicked; please report it".into(),
+            )),
+        }
+    })
+}
+
+#[pymethods]
+impl Plan {
+    /// Name of the model.
+    #[getter]
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    /// Digest of the graph that was planned.
+    #[getter]
+    fn digest(&self) -> &str {
+        self.inner.digest()
+    }
+
+    /// Bytes of all arenas together.
+    #[getter]
+    fn arena_bytes(&self) -> u64 {
+        self.inner.arena_bytes()
+    }
+
+    /// Bytes if every value had memory of its own; None if no machine has as many.
+    #[getter]
+    fn naive_bytes(&self) -> Option<u64> {
+        self.inner.naive_bytes()
+    }
+
+    /// Bytes that no plan with this order and this sharing can go below.
+    #[getter]
+    fn lower_bound(&self) -> u64 {
+        self.inner.lower_bound()
+    }
+
+    /// How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it.
+    #[getter]
+    fn gap(&self) -> f64 {
+        self.inner.gap()
+    }
+
+    /// What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+    #[getter]
+    fn status(&self) -> String {
+        self.inner.status().to_string()
+    }
+
+    /// What divides every offset, in bytes.
+    #[getter]
+    fn alignment(&self) -> u64 {
+        self.inner.options().alignment
+    }
+
+    /// The options that the plan was made with.
+    #[getter]
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<&'static str, Bound<'py, PyAny>>> {
+        let PlanOptions { alignment, in_place, preserve_inputs, workspace, .. } =
+            self.inner.options();
+        let flag = |value: bool| PyBool::new(py, value).to_owned().into_any();
+        Ok(BTreeMap::from([
+            ("alignment", alignment.into_pyobject(py)?.into_any()),
+            ("in_place", flag(in_place)),
+            ("preserve_inputs", flag(preserve_inputs)),
+            ("workspace", workspace.name().into_pyobject(py)?.into_any()),
+        ]))
+    }
+
+    /// Indices of the nodes in execution order.
+    #[getter]
+    fn order(&self) -> Vec<u32> {
+        self.inner.order().map(u32::from).collect()
+    }
+
+    /// Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
+    #[getter]
+    fn placements(&self) -> Vec<Option<(u32, u64, u64)>> {
+        self.by_value(|placement| (placement.space, placement.offset, placement.bytes))
+    }
+
+    /// Per value of the graph ``(start, end)``, the steps in which it is live, or None if it
+    /// is a constant.
+    #[getter]
+    fn live(&self) -> Vec<Option<(u32, u32)>> {
+        self.by_value(|placement| (placement.live[0], placement.live[1]))
+    }
+
+    /// Per workspace ``(node, slot, choice, space, offset, bytes)``.
+    #[getter]
+    fn workspaces(&self) -> Vec<(u32, u32, u32, u32, u64, u64)> {
+        let row = |work: &WorkspacePlacement| {
+            (work.node, work.slot, work.choice, work.space, work.offset, work.bytes)
+        };
+        self.inner.workspaces().iter().map(row).collect()
+    }
+
+    /// Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
+    /// ``"view"`` or ``"in-place"``.
+    #[getter]
+    fn shares(&self) -> Vec<(u32, u32, u32, &'static str)> {
+        let steps = self.inner.steps().iter();
+        steps
+            .flat_map(|step| {
+                step.shares.iter().map(move |share| {
+                    let rule = match share.rule {
+                        ShareRule::InPlace => "in-place",
+                        _ => "view",
+                    };
+                    (step.node, share.input, share.output, rule)
+                })
+            })
+            .collect()
+    }
+
+    /// How many bytes of the first space are live at every step; shared bytes count once.
+    #[getter]
+    fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
+        py.detach(|| self.inner.live_bytes(SpaceId::from(0)))
+    }
+
+    /// First step at which most bytes of the first space are live.
+    #[getter]
+    fn peak_step(&self, py: Python<'_>) -> u32 {
+        py.detach(|| self.inner.peak(SpaceId::from(0)).step.get())
+    }
+
+    /// Return the indices of the values that are live at ``step``, by offset.
+    fn live_at(&self, step: u32) -> Vec<u32> {
+        let live = self.inner.live_at(Step::new(step));
+        live.into_iter().map(|placement| placement.value).collect()
+    }
+
+    /// Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity)``.
+    #[getter]
+    fn spaces(&self) -> Vec<(String, u64, u64, String, u64, Option<u64>)> {
+        let row = |space: &SpacePlan| {
+            (
+                space.name.clone(),
+                space.arena_bytes,
+                space.lower_bound,
+                space.status.to_string(),
+                space.alignment,
+                space.capacity,
+            )
+        };
+        self.inner.spaces().iter().map(row).collect()
+    }
+
+    /// Raise unless the plan is valid for ``graph``.
+    ///
+    /// Raises
+    /// ------
+    /// PlanMismatch
+    ///     If it was made for another graph.
+    /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+    ///     If it would corrupt bytes, or contradicts itself.
+    fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<()> {
+        let policy = self.inner.options().workspace.name();
+        let graph = py
+            .import("arenaplan.planning")?
+            .call_method1("core_graph", (graph, policy))?
+            .cast_into::<Graph>()?;
+        let graph = graph.get();
+        py.detach(|| self.inner.check(&graph.inner)).or_raise(py)
+    }
+
+    /// Raise unless every space holds what is planned in it.
+    fn fits(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.fits().or_raise(py)
+    }
+
+    /// Return the plan as JSON text.
+    fn to_json(&self, py: Python<'_>) -> String {
+        py.detach(|| self.inner.to_json())
+    }
+
+    /// Return the plan that JSON text holds.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+        let inner = py.detach(|| arenaplan::Plan::from_json(text)).or_raise(py)?;
+        Ok(Self { inner })
+    }
+
+    /// Write the plan to a file, which becomes the new plan or stays what it was.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.inner.save(&path)).map_err(|error| {
+            raise_named(py, "PlanWriteError", format!("{}: {error}", path.display()))
+        })
+    }
+
+    /// Read a plan from a file.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let inner =
+            py.detach(|| arenaplan::Plan::load(&path))?.map_err(|error| raise(py, &error))?;
+        Ok(Self { inner })
+    }
+
+    /// Allocate the arena of the plan's only space.
+    fn commit(&self, py: Python<'_>) -> PyResult<Arena> {
+        Arena::commit(py, &self.inner)
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Vec<u8>,))> {
+        // Through the same door as a file, so that an unpickled plan is no less checked.
+        let text = slf.get().inner.to_json().into_bytes();
+        let load = slf.get_type().getattr("from_json")?;
+        Ok((load.unbind(), (text,)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Plan({}, {} bytes, {})",
+            arenaplan::quoted(self.inner.model()),
+            self.inner.arena_bytes(),
+            self.inner.status()
+        )
+    }
+}
+
+impl Plan {
+    /// Returns something about every value's placement, by value.
+    fn by_value<T: Clone>(&self, row: impl Fn(&Placement) -> T) -> Vec<Option<T>> {
+        let mut rows = vec![None; self.inner.value_count()];
+        for placement in self.inner.placements() {
+            rows[ValueId::from(placement.value).index()] = Some(row(placement));
+        }
+        rows
+    }
+}

@@ -1,0 +1,72 @@
+//! Symbolic memory: whose bytes are where.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::index::{NodeId, ValueId};
+
+/// Whose bytes a stretch of memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Those of a value whose first byte is, or would be, at address `base`.
+    Value { value: ValueId, base: i128 },
+    /// Scratch of a node.
+    Workspace(NodeId),
+}
+
+/// Memory that remembers for every byte whose bytes it holds.
+#[derive(Debug, Default)]
+pub(super) struct Memory(BTreeMap<u64, (u64, Owner)>);
+
+impl Memory {
+    /// Makes `span` hold the bytes of `owner`.
+    pub(super) fn write(&mut self, span: Range<u64>, owner: Owner) {
+        if span.is_empty() {
+            return;
+        }
+        self.split(span.start);
+        self.split(span.end);
+        let covered: Vec<u64> = self.0.range(span.clone()).map(|(&start, _)| start).collect();
+        for start in covered {
+            self.0.remove(&start);
+        }
+        self.0.insert(span.start, (span.end, owner));
+    }
+
+    /// Cuts the stretch that contains `address` in two there.
+    fn split(&mut self, address: u64) {
+        if let Some((_, stretch)) = self.0.range_mut(..address).next_back()
+            && stretch.0 > address
+        {
+            let rest = *stretch;
+            stretch.0 = address;
+            self.0.insert(address, rest);
+        }
+    }
+
+    /// Returns the first byte of `span` that `owner` does not own, and who owns it.
+    pub(super) fn find_other(
+        &self,
+        span: Range<u64>,
+        owner: Owner,
+    ) -> Option<(u64, Option<Owner>)> {
+        if span.is_empty() {
+            return None;
+        }
+        let mut at = span.start;
+        let first = self.0.range(..=at).next_back().map_or(at, |(&start, _)| start);
+        for (&start, &(end, found)) in self.0.range(first..span.end) {
+            if end <= at {
+                continue;
+            }
+            if start > at {
+                return Some((at, None));
+            }
+            if found != owner {
+                return Some((at, Some(found)));
+            }
+            at = end;
+        }
+        (at < span.end).then_some((at, None))
+    }
+}

@@ -1,0 +1,305 @@
+//! What a valid plan is.
+//!
+//! This module is the definition of correct, and shares no code with what it checks.
+//! It believes nothing that a plan says about itself: it derives live ranges from the
+//! graph, and then *replays* the run on symbolic memory, which remembers for every byte
+//! whose bytes it holds. A plan is valid if each read finds its own value, whatever the
+//! reason for which two values share bytes.
+//!
+//! Runs in `O(n log n)` for `n` operands.
+
+mod memory;
+mod replay;
+
+use crate::error::{Error, Result, quoted};
+use crate::graph::{Graph, ValueKind};
+use crate::index::{NodeId, ValueId};
+use crate::packing::Status;
+use crate::plan::{Plan, ShareRule, WorkspacePolicy};
+use crate::units::Alignment;
+use replay::Replay;
+
+impl Plan {
+    /// Returns whether the plan is valid for `graph`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::PlanMismatch`] if the plan was made for another graph, or says other
+    ///   things about the graph than are true.
+    /// - [`Error::PlanMisaligned`], [`Error::PlanOutOfBounds`] if a value or workspace is
+    ///   at an offset where it cannot be.
+    /// - [`Error::PlanOverlap`] if bytes are overwritten that are read later.
+    /// - [`Error::PlanCorrupt`] if the plan contradicts itself.
+    pub fn check(&self, graph: &Graph) -> Result<()> {
+        let digest = graph.digest();
+        if self.digest != digest {
+            return mismatch(format!(
+                "it was made for {}, whose digest begins with {}, and the digest of {} begins with {}",
+                quoted(&self.model),
+                quoted(self.digest.get(..12).unwrap_or(&self.digest)),
+                quoted(graph.name()),
+                quoted(&digest[..12]),
+            ));
+        }
+        if self.value_count() != graph.values().len() {
+            return mismatch(format!("the graph has {} values", graph.values().len()));
+        }
+        let order: Vec<NodeId> = self.order().collect();
+        if !graph.is_topological(&order) {
+            return mismatch("its order does not run every node after what it depends on".into());
+        }
+        self.check_steps(graph)?;
+        self.check_spaces(graph)?;
+        self.check_placements(graph, &order)?;
+        self.check_workspaces(graph)?;
+        self.check_claims(graph)?;
+        Replay::new(self, graph).run(&order)
+    }
+
+    /// Checks that the plan's steps have the graph's operands, and that the bytes they are
+    /// said to share are shared and may be.
+    fn check_steps(&self, graph: &Graph) -> Result<()> {
+        for step in &self.steps {
+            let node = graph.node(NodeId::from(step.node));
+            let ids = |operand: Option<ValueId>| operand.map(u32::from);
+            let reads = step.inputs.iter().copied().eq(node.bytes_read().map(ids));
+            let writes = step.outputs.iter().copied().eq(node.outputs().iter().copied().map(ids));
+            if step.name != node.name() || !reads || !writes {
+                return mismatch(format!("node {} has other operands", quoted(node.name())));
+            }
+            for share in &step.shares {
+                let is_pair =
+                    |input, output| is_at(share.input, input) && is_at(share.output, output);
+                let effects = node.effects();
+                let mut in_place = effects.in_place.iter();
+                let mut views = effects.views.iter();
+                let permitted = match share.rule {
+                    ShareRule::InPlace => in_place.any(|pair| is_pair(pair.input, pair.output)),
+                    ShareRule::View => {
+                        views.any(|view| is_pair(view.input, view.output))
+                            || in_place
+                                .any(|pair| pair.identity && is_pair(pair.input, pair.output))
+                    }
+                };
+                if !permitted {
+                    let (input, output) = (share.input, share.output);
+                    let name = quoted(node.name());
+                    return mismatch(format!(
+                        "node {name} cannot put output {output} into input {input}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the plan's spaces are the graph's.
+    fn check_spaces(&self, graph: &Graph) -> Result<()> {
+        let planned = self.spaces.iter().map(|space| space.name.as_str());
+        if !planned.eq(graph.spaces().iter().map(crate::problem::Space::name)) {
+            return mismatch("its spaces are not those of the graph".into());
+        }
+        for space in &self.spaces {
+            Alignment::new(space.alignment).map_err(|_| Error::PlanCorrupt {
+                reason: format!("the alignment {} is not a power of two", space.alignment),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Checks that exactly the values in the arena are placed, each where it can be.
+    fn check_placements(&self, graph: &Graph, order: &[NodeId]) -> Result<()> {
+        let live = live_ranges(graph, order, self.options.preserve_inputs);
+        let mut placements = self.placements.iter();
+        for (index, value) in graph.values().iter().enumerate() {
+            if value.kind() == ValueKind::Constant {
+                continue;
+            }
+            let name = || format!("value {}", quoted(value.name()));
+            let Some(placement) = placements.next() else {
+                return mismatch(format!("{} has no place", name()));
+            };
+            if !is_at(placement.value, index) || placement.name != value.name() {
+                let found = quoted(&placement.name);
+                return mismatch(format!("where {} should be placed it places {found}", name()));
+            }
+            if placement.bytes != value.bytes() {
+                let (planned, bytes) = (placement.bytes, value.bytes());
+                return mismatch(format!("{} has {bytes} bytes, planned were {planned}", name()));
+            }
+            if !is_at(placement.space, value.space().index()) {
+                return mismatch(format!("{} is in another space", name()));
+            }
+            if placement.live != live[index] {
+                let [start, end] = live[index];
+                return mismatch(format!("{} is live in steps {start}..{end}", name()));
+            }
+            if value.pin().is_some_and(|pin| pin != placement.offset) {
+                return mismatch(format!("{} is not where it is pinned", name()));
+            }
+            self.check_span(
+                name,
+                placement.space,
+                placement.offset,
+                placement.bytes,
+                value.alignment(),
+            )?;
+        }
+        match placements.next() {
+            None => Ok(()),
+            Some(extra) => mismatch(format!("it places {} too", quoted(&extra.name))),
+        }
+    }
+
+    /// Checks that every workspace of every node is placed, in one of its sizes.
+    fn check_workspaces(&self, graph: &Graph) -> Result<()> {
+        let mut placed = self.workspaces.iter();
+        if self.options.workspace == WorkspacePolicy::Auto {
+            for (index, node) in graph.nodes().iter().enumerate() {
+                for (slot, workspace) in node.effects().workspaces.iter().enumerate() {
+                    let what = || format!("workspace {slot} of node {}", quoted(node.name()));
+                    let Some(found) = placed.next() else {
+                        return mismatch(format!("{} has no place", what()));
+                    };
+                    if !is_at(found.node, index) || !is_at(found.slot, slot) {
+                        return mismatch(format!("{} is not where it should be listed", what()));
+                    }
+                    let choice =
+                        usize::try_from(found.choice).ok().and_then(|id| workspace.choices.get(id));
+                    if choice.is_none_or(|choice| choice.bytes != found.bytes) {
+                        return mismatch(format!("{} has no such size", what()));
+                    }
+                    self.check_span(
+                        what,
+                        found.space,
+                        found.offset,
+                        found.bytes,
+                        workspace.alignment,
+                    )?;
+                }
+            }
+        }
+        match placed.next() {
+            None => Ok(()),
+            Some(extra) => mismatch(format!("node {} has no such workspace", extra.node)),
+        }
+    }
+
+    /// Checks one span against its alignment and its arena.
+    fn check_span(
+        &self,
+        what: impl Fn() -> String,
+        space: u32,
+        offset: u64,
+        bytes: u64,
+        alignment: Alignment,
+    ) -> Result<()> {
+        let Some(space) = usize::try_from(space).ok().and_then(|space| self.spaces.get(space))
+        else {
+            return mismatch(format!("{} is in a space that is not there", what()));
+        };
+        let alignment = alignment.bytes().max(space.alignment).max(self.options.alignment);
+        if !offset.is_multiple_of(alignment) {
+            return Err(Error::PlanMisaligned { what: what(), offset, alignment });
+        }
+        let end = u128::from(offset) + u128::from(bytes);
+        if end > u128::from(space.arena_bytes) {
+            let arena = space.arena_bytes;
+            return Err(Error::PlanOutOfBounds { what: what(), start: offset, end, arena });
+        }
+        Ok(())
+    }
+
+    /// Checks what the plan says of its sizes and of their proof.
+    fn check_claims(&self, graph: &Graph) -> Result<()> {
+        let corrupt = |reason: String| Err(Error::PlanCorrupt { reason });
+        let Ok(alignment) = Alignment::new(self.options.alignment) else {
+            return corrupt(format!("the alignment {} is no power of two", self.options.alignment));
+        };
+        let padded = |bytes: u64| u128::from(bytes).next_multiple_of(u128::from(alignment.bytes()));
+        let mut extents = vec![0_u128; self.spaces.len()];
+        let values = self.placements.iter().map(|value| (value.space, value.offset, value.bytes));
+        let scratch = self.workspaces.iter().map(|work| (work.space, work.offset, work.bytes));
+        for (space, offset, bytes) in values.chain(scratch) {
+            if bytes > 0 {
+                let extent = usize::try_from(space).ok().and_then(|space| extents.get_mut(space));
+                let extent = extent.expect("every span was checked to be in a space");
+                *extent = (*extent).max(u128::from(offset) + padded(bytes));
+            }
+        }
+        for (space, extent) in self.spaces.iter().zip(extents) {
+            let name = quoted(&space.name);
+            if u128::from(space.arena_bytes) != extent {
+                let bytes = space.arena_bytes;
+                return corrupt(format!(
+                    "space {name} has {bytes} bytes, and values end at {extent}"
+                ));
+            }
+            let fits = space.capacity.is_none_or(|capacity| space.arena_bytes <= capacity);
+            let proven = match space.status {
+                Status::Optimal => fits && space.lower_bound == space.arena_bytes,
+                Status::Feasible => fits && space.lower_bound < space.arena_bytes,
+                Status::Unknown | Status::Infeasible => !fits,
+            };
+            if !proven || space.lower_bound > space.arena_bytes {
+                let (status, bound) = (space.status, space.lower_bound);
+                return corrupt(format!(
+                    "space {name} is not {status} with the lower bound {bound}"
+                ));
+            }
+        }
+        let naive = graph
+            .values()
+            .iter()
+            .filter(|value| value.kind() != ValueKind::Constant)
+            .map(|value| padded(value.bytes()))
+            .sum::<u128>();
+        if self.naive_bytes != u64::try_from(naive).ok() {
+            return corrupt(format!("all values together have {naive} bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// Returns when each value is needed, first step and first step after the last.
+fn live_ranges(graph: &Graph, order: &[NodeId], preserve_inputs: bool) -> Vec<[u32; 2]> {
+    let mut step_of = vec![0_u32; graph.nodes().len()];
+    for (step, node) in (0_u32..).zip(order) {
+        step_of[node.index()] = step;
+    }
+    let end = u32::try_from(order.len()).unwrap_or(u32::MAX).max(1);
+    let mut live: Vec<[u32; 2]> = (0..graph.values().len())
+        .map(|index| match graph.producer(ValueId::new(index)) {
+            Some(node) => [step_of[node.index()], step_of[node.index()] + 1],
+            None => [0, 1],
+        })
+        .collect();
+    for (index, node) in graph.nodes().iter().enumerate() {
+        for (_, value) in node.reads_bytes_of() {
+            live[value.index()][1] = live[value.index()][1].max(step_of[index] + 1);
+        }
+    }
+    for (index, value) in graph.values().iter().enumerate() {
+        let kept = match value.kind() {
+            ValueKind::State => true,
+            ValueKind::Input => preserve_inputs,
+            ValueKind::Activation | ValueKind::Constant => false,
+        };
+        if kept {
+            live[index][1] = end;
+        }
+    }
+    for output in graph.outputs() {
+        live[output.index()][1] = end;
+    }
+    live
+}
+
+/// Returns whether a plan's `position` is `expected`.
+fn is_at(position: u32, expected: usize) -> bool {
+    usize::try_from(position).is_ok_and(|position| position == expected)
+}
+
+fn mismatch<T>(reason: String) -> Result<T> {
+    Err(Error::PlanMismatch { reason })
+}

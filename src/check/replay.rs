@@ -1,0 +1,365 @@
+//! One run of a graph on symbolic memory.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::check::is_at;
+use crate::check::memory::{Memory, Owner};
+use crate::error::{Error, Result, quoted};
+use crate::graph::{Graph, Node, ValueKind, View, Whole};
+use crate::index::{NodeId, ValueId};
+use crate::plan::{Placement, Plan, Share, ShareRule};
+use crate::units::Step;
+
+/// Bytes of one value that equal bytes of another, or are its own.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// First byte, counted from the start of the value.
+    start: u64,
+    /// Byte after the last.
+    end: u64,
+    /// The value that the bytes were written as.
+    origin: ValueId,
+    /// Where `start` is in `origin`.
+    origin_start: u64,
+}
+
+/// Bytes that a node writes.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    space: u32,
+    start: u64,
+    end: u64,
+    by: Writer,
+}
+
+/// What a node writes bytes as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    /// The output at this position.
+    Output(usize, ValueId),
+    /// A state that it mutates.
+    State(ValueId),
+    /// Scratch.
+    Workspace(usize),
+}
+
+/// One run of the graph on symbolic memory.
+pub(super) struct Replay<'a> {
+    plan: &'a Plan,
+    graph: &'a Graph,
+    /// By value: where it is; `None` for constants.
+    places: Vec<Option<&'a Placement>>,
+    /// By value: whose bytes it holds; `None` for its own.
+    contents: Vec<Option<Rc<[Piece]>>>,
+    memories: Vec<Memory>,
+    step: Step,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(plan: &'a Plan, graph: &'a Graph) -> Self {
+        let mut places = vec![None; graph.values().len()];
+        for placement in &plan.placements {
+            let id = usize::try_from(placement.value).expect("placements were checked");
+            places[id] = Some(placement);
+        }
+        let memories = plan.spaces.iter().map(|_| Memory::default()).collect();
+        let contents = vec![None; graph.values().len()];
+        Self { plan, graph, places, contents, memories, step: Step::new(0) }
+    }
+
+    pub(super) fn run(mut self, order: &[NodeId]) -> Result<()> {
+        let kinds = |wanted: &'static [ValueKind]| {
+            let values = self.graph.values().iter().enumerate();
+            values
+                .filter(move |(_, value)| wanted.contains(&value.kind()))
+                .map(|(index, _)| ValueId::new(index))
+                .collect::<Vec<_>>()
+        };
+        let supplied = kinds(&[ValueKind::Input, ValueKind::State]);
+        for &value in &supplied {
+            self.write_own(value);
+        }
+        for &value in &supplied {
+            self.read(value)?;
+        }
+        for (step, &node) in order.iter().enumerate() {
+            self.step = Step::at(step);
+            let shares = &self.plan.steps[step].shares;
+            self.run_node(node, shares)?;
+        }
+        let kept: &'static [ValueKind] = if self.plan.options.preserve_inputs {
+            &[ValueKind::Input, ValueKind::State]
+        } else {
+            &[ValueKind::State]
+        };
+        for value in kinds(kept).iter().chain(self.graph.outputs()) {
+            self.read(*value)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what one node reads and writes, and writes it.
+    fn run_node(&mut self, id: NodeId, shares: &[Share]) -> Result<()> {
+        let node = self.graph.node(id);
+        for (_, value) in node.reads_bytes_of() {
+            self.read(value)?;
+        }
+        let mut writes = Vec::new();
+        let mut contents = Vec::new();
+        for (position, output) in node.produces() {
+            let (content, missing) = self.shown(node, shares, position, output);
+            let place = self.places[output.index()].expect("outputs are in the arena");
+            writes.extend(missing.into_iter().map(|range| Write {
+                space: place.space,
+                start: place.offset + range.start,
+                end: place.offset + range.end,
+                by: Writer::Output(position, output),
+            }));
+            contents.push((output, content));
+        }
+        for &position in &node.effects().mutates {
+            let state = node.input(position).expect("mutated states are there");
+            let place = self.places[state.index()].expect("states are in the arena");
+            let (space, start) = (place.space, place.offset);
+            writes.push(Write { space, start, end: start + place.bytes, by: Writer::State(state) });
+        }
+        for workspace in self.plan.workspaces_of(id) {
+            let (space, start) = (workspace.space, workspace.offset);
+            let slot = usize::try_from(workspace.slot).expect("workspaces were checked");
+            let end = start + workspace.bytes;
+            writes.push(Write { space, start, end, by: Writer::Workspace(slot) });
+        }
+        writes.retain(|write| write.start < write.end);
+        self.check_writes(node, shares, &mut writes)?;
+        for write in writes {
+            let owner = match write.by {
+                Writer::Output(_, value) | Writer::State(value) => self.owner(value),
+                Writer::Workspace(_) => Owner::Workspace(id),
+            };
+            self.memory(write.space).write(write.start..write.end, owner);
+        }
+        for (output, content) in contents {
+            self.contents[output.index()] = content;
+        }
+        Ok(())
+    }
+
+    /// Checks that a node writes no byte twice, and none that it still reads unless its
+    /// effects permit it.
+    fn check_writes(&self, node: &Node, shares: &[Share], writes: &mut [Write]) -> Result<()> {
+        writes.sort_unstable_by_key(|write| (write.space, write.start, write.end));
+        let overlap = |first: String, second: String, byte: u64| {
+            Err(Error::PlanOverlap { first, second, step: self.step.get(), byte })
+        };
+        for pair in writes.windows(2) {
+            if pair[0].space == pair[1].space && pair[1].start < pair[0].end {
+                let [first, second] =
+                    [pair[0].by, pair[1].by].map(|by| self.shown_writer(node, by));
+                return overlap(first, second, pair[1].start);
+            }
+        }
+        for (position, value) in node.reads_bytes_of() {
+            let Some(place) = self.places[value.index()].filter(|place| place.bytes > 0) else {
+                continue;
+            };
+            let end = place.offset + place.bytes;
+            // The writes are disjoint, so those that end after the value begins are a suffix.
+            let first = writes
+                .partition_point(|write| (write.space, write.end) <= (place.space, place.offset));
+            let touched = writes[first..]
+                .iter()
+                .take_while(|write| write.space == place.space && write.start < end);
+            for write in touched {
+                let permitted = match write.by {
+                    Writer::State(state) => state == value,
+                    Writer::Workspace(_) => false,
+                    Writer::Output(output, written) => {
+                        let mut pairs = node.effects().in_place.iter();
+                        write.start == place.offset
+                            && self.graph.value(written).bytes() <= place.bytes
+                            && pairs.any(|pair| (pair.input, pair.output) == (position, output))
+                            && shares.iter().any(|share| {
+                                share.rule == ShareRule::InPlace && is_at(share.output, output)
+                            })
+                    }
+                };
+                if !permitted {
+                    let byte = write.start.max(place.offset);
+                    let first = format!("value {}", quoted(self.graph.value(value).name()));
+                    return overlap(first, self.shown_writer(node, write.by), byte);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whose bytes `output` holds after the node has run, `None` for its own, and
+    /// which of its bytes the node must write because no view already put them there.
+    fn shown(
+        &self,
+        node: &Node,
+        shares: &[Share],
+        position: usize,
+        output: ValueId,
+    ) -> (Option<Rc<[Piece]>>, Vec<Range<u64>>) {
+        let bytes = self.graph.value(output).bytes();
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (view, input) in self.realized_views(node, shares, position, output) {
+            let content = self.content(input);
+            let (from, to) = match view.whole {
+                // Output byte 0 is input byte `offset`.
+                Whole::Input => (view.offset, 0),
+                // Output byte `offset` is input byte 0.
+                Whole::Output => (0, view.offset),
+            };
+            for piece in content.iter() {
+                let start = piece.start.max(from);
+                let end = piece.end.min(from.saturating_add(bytes));
+                if start < end {
+                    pieces.push(Piece {
+                        start: start - from + to,
+                        end: end - from + to,
+                        origin: piece.origin,
+                        origin_start: piece.origin_start + (start - piece.start),
+                    });
+                }
+            }
+        }
+        if pieces.is_empty() {
+            return (None, std::iter::once(0..bytes).collect());
+        }
+        // What no view covers is the output's own; where two views cover the same bytes,
+        // the node must write them, for which of the two is right cannot be told.
+        pieces.sort_unstable_by_key(|piece| (piece.start, piece.end));
+        let mut content: Vec<Piece> = Vec::new();
+        let mut missing = Vec::new();
+        let mut at = 0;
+        let own = |start, end| Piece { start, end, origin: output, origin_start: start };
+        for piece in pieces {
+            if piece.start > at {
+                content.push(own(at, piece.start));
+                missing.push(at..piece.start);
+            }
+            if piece.start >= at {
+                content.push(piece);
+                at = piece.end;
+            }
+        }
+        if at < bytes {
+            content.push(own(at, bytes));
+            missing.push(at..bytes);
+        }
+        (Some(content.into()), missing)
+    }
+
+    /// Returns the views of an output that the plan says are there without being written,
+    /// as far as the memory is laid out for it.
+    fn realized_views(
+        &self,
+        node: &Node,
+        shares: &[Share],
+        position: usize,
+        output: ValueId,
+    ) -> Vec<(View, ValueId)> {
+        let shares = shares
+            .iter()
+            .filter(|share| share.rule == ShareRule::View && is_at(share.output, position));
+        let effects = node.effects();
+        shares
+            .filter_map(|share| {
+                let is_pair = |input, output| is_at(share.input, input) && output == position;
+                let declared = effects.views.iter().find(|view| is_pair(view.input, view.output));
+                let identity = || {
+                    let mut pairs = effects.in_place.iter();
+                    let pair =
+                        pairs.find(|pair| pair.identity && is_pair(pair.input, pair.output))?;
+                    let (input, output) = (pair.input, pair.output);
+                    Some(View { input, output, offset: 0, whole: Whole::Input })
+                };
+                let view = declared.copied().or_else(identity)?;
+                let input = node.input(view.input)?;
+                let (shown, bytes) =
+                    (self.graph.value(input).bytes(), self.graph.value(output).bytes());
+                let fits = declared.is_some() || shown == bytes;
+                (fits && self.is_in_place(view, input, output)).then_some((view, input))
+            })
+            .collect()
+    }
+
+    /// Returns whether a view's two values lie in memory as the view says.
+    fn is_in_place(&self, view: View, input: ValueId, output: ValueId) -> bool {
+        let (Some(read), Some(written)) = (self.places[input.index()], self.places[output.index()])
+        else {
+            return false;
+        };
+        let (part, whole) = match view.whole {
+            Whole::Input => (written, read),
+            Whole::Output => (read, written),
+        };
+        self.graph.value(input).kind() != ValueKind::State
+            && part.space == whole.space
+            && whole.offset.checked_add(view.offset) == Some(part.offset)
+    }
+
+    /// Returns whose bytes `value` holds.
+    fn content(&self, value: ValueId) -> Rc<[Piece]> {
+        self.contents[value.index()].clone().unwrap_or_else(|| {
+            let end = self.graph.value(value).bytes();
+            Rc::new([Piece { start: 0, end, origin: value, origin_start: 0 }])
+        })
+    }
+
+    /// Checks that the memory of `value` holds its bytes.
+    fn read(&self, value: ValueId) -> Result<()> {
+        let Some(place) = self.places[value.index()] else { return Ok(()) };
+        for piece in self.content(value).iter() {
+            let (start, end) = (place.offset + piece.start, place.offset + piece.end);
+            let base = i128::from(start) - i128::from(piece.origin_start);
+            let owner = Owner::Value { value: piece.origin, base };
+            let space = usize::try_from(place.space).expect("spaces were checked");
+            if let Some((byte, found)) = self.memories[space].find_other(start..end, owner) {
+                let name = |value| format!("value {}", quoted(self.graph.value(value).name()));
+                let second = match found {
+                    Some(Owner::Value { value, .. }) => name(value),
+                    Some(Owner::Workspace(node)) => {
+                        format!("a workspace of node {}", quoted(self.graph.node(node).name()))
+                    }
+                    None => "bytes that nobody wrote".into(),
+                };
+                let (first, step) = (name(value), self.step.get());
+                return Err(Error::PlanOverlap { first, second, step, byte });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the memory of `value` hold its own bytes.
+    fn write_own(&mut self, value: ValueId) {
+        let place = self.places[value.index()].expect("inputs and states are in the arena");
+        let (space, span) = (place.space, place.offset..place.offset + place.bytes);
+        let owner = self.owner(value);
+        self.memory(space).write(span, owner);
+    }
+
+    /// Returns the owner of the bytes that a value writes at its place.
+    fn owner(&self, value: ValueId) -> Owner {
+        let place = self.places[value.index()].expect("what is written is in the arena");
+        Owner::Value { value, base: i128::from(place.offset) }
+    }
+
+    fn memory(&mut self, space: u32) -> &mut Memory {
+        &mut self.memories[usize::try_from(space).expect("spaces were checked")]
+    }
+
+    fn shown_writer(&self, node: &Node, writer: Writer) -> String {
+        match writer {
+            Writer::Output(_, value) | Writer::State(value) => {
+                format!("value {}", quoted(self.graph.value(value).name()))
+            }
+            Writer::Workspace(slot) => {
+                format!("workspace {slot} of node {}", quoted(node.name()))
+            }
+        }
+    }
+}

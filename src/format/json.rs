@@ -1,0 +1,221 @@
+//! Plans as JSON, published as [`plan_schema`].
+//!
+//! The text is data from nobody in particular: it is read once, with a limit, into typed
+//! fields, and whoever uses the plan calls [`Plan::check`]. The checksum tells damage from
+//! contradiction; it is no protection against somebody who recomputes it.
+
+#![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result, hexadecimal, quoted};
+use crate::packing::Status;
+use crate::plan::{
+    Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
+};
+
+/// The version of plan files that this crate writes, and the only one it reads.
+pub const PLAN_VERSION: u32 = 1;
+
+/// Plan files larger than this are refused: a plan takes some 200 bytes per value.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
+const FORMAT: &str = "arenaplan";
+
+/// Returns the JSON Schema (draft 2020-12) of plan files.
+///
+/// ```
+/// assert!(arenaplan::plan_schema().contains("\"arena_bytes\""));
+/// ```
+#[must_use]
+pub const fn plan_schema() -> &'static str {
+    include_str!("../../schema/plan.schema.json")
+}
+
+/// A plan file. Sums over spaces are written for people and compared when read.
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: String,
+    version: u32,
+    model: String,
+    digest: String,
+    options: PlanOptions,
+    arena_bytes: u64,
+    lower_bound: u64,
+    status: Status,
+    naive_bytes: Option<u64>,
+    value_count: u32,
+    spaces: Vec<SpacePlan>,
+    steps: Vec<PlanStep>,
+    values: Vec<Placement>,
+    workspaces: Vec<WorkspacePlacement>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    checksum: String,
+    /// Fields of others; by convention their names begin with `x-`.
+    #[serde(flatten, skip_serializing)]
+    extra: BTreeMap<String, IgnoredAny>,
+}
+
+impl Plan {
+    /// Returns the plan as JSON text: the same plan always gives the same bytes.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut document = Document {
+            format: FORMAT.into(),
+            version: PLAN_VERSION,
+            model: self.model.clone(),
+            digest: self.digest.clone(),
+            options: self.options,
+            arena_bytes: self.arena_bytes(),
+            lower_bound: self.lower_bound(),
+            status: self.status(),
+            naive_bytes: self.naive_bytes,
+            value_count: self.value_count,
+            spaces: self.spaces.clone(),
+            steps: self.steps.clone(),
+            values: self.placements.clone(),
+            workspaces: self.workspaces.clone(),
+            checksum: String::new(),
+            extra: BTreeMap::new(),
+        };
+        document.checksum = checksum(&document);
+        let mut text = serde_json::to_string(&document).expect("numbers and text become JSON");
+        text.push('\n');
+        text
+    }
+
+    /// Returns the plan that JSON text holds.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::PlanTooLarge`] if the text is longer than 1 GiB.
+    /// - [`Error::PlanVersion`] if the version is not [`PLAN_VERSION`], or a field is unknown.
+    /// - [`Error::PlanCorrupt`] if the text is not JSON, a field is missing, twice there, or
+    ///   of the wrong type, or the checksum does not fit.
+    pub fn from_json(text: &[u8]) -> Result<Self> {
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        if bytes > MAX_FILE_BYTES {
+            return Err(Error::PlanTooLarge { bytes, limit: MAX_FILE_BYTES });
+        }
+        let corrupt = |reason: String| Error::PlanCorrupt { reason };
+        let mut document: Document = match serde_json::from_slice(text) {
+            Ok(document) => document,
+            Err(error) => {
+                // Another version may well have other fields: say so rather than name one.
+                check_version(text)?;
+                return Err(corrupt(error.to_string()));
+            }
+        };
+        if document.format != FORMAT {
+            return Err(corrupt(format!("its format is {}", quoted(&document.format))));
+        }
+        check_version(text)?;
+        if let Some(name) = document.extra.keys().find(|name| !name.starts_with("x-")) {
+            let reason = format!("version {PLAN_VERSION} has no field {}", quoted(name));
+            return Err(Error::PlanVersion { reason });
+        }
+        let found = std::mem::take(&mut document.checksum);
+        if found != checksum(&document) {
+            return Err(corrupt("its checksum does not fit its content".into()));
+        }
+        let sums = (document.arena_bytes, document.lower_bound, document.status);
+        let plan = Self {
+            model: document.model,
+            digest: document.digest,
+            options: document.options,
+            step_of: index_steps(&document.steps)
+                .ok_or_else(|| corrupt("its steps do not run every node once".into()))?,
+            steps: document.steps,
+            spaces: document.spaces,
+            naive_bytes: document.naive_bytes,
+            value_count: document.value_count,
+            placements: document.values,
+            workspaces: document.workspaces,
+        };
+        if sums != (plan.arena_bytes(), plan.lower_bound(), plan.status()) {
+            return Err(corrupt("its totals are not those of its spaces".into()));
+        }
+        plan.check_lists()?;
+        Ok(plan)
+    }
+
+    /// Refuses lists that are not in ascending order, as lookups need them, and values past
+    /// their number.
+    fn check_lists(&self) -> Result<()> {
+        let values = self.placements.windows(2).all(|pair| pair[0].value < pair[1].value)
+            && self.placements.last().is_none_or(|last| last.value < self.value_count);
+        let key = |workspace: &WorkspacePlacement| (workspace.node, workspace.slot);
+        let workspaces = self.workspaces.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]));
+        if values && workspaces {
+            Ok(())
+        } else {
+            let reason = "its values or workspaces are not in ascending order".into();
+            Err(Error::PlanCorrupt { reason })
+        }
+    }
+
+    /// Writes the plan to a file, which either becomes the new plan or stays what it was.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system refuses.
+    pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        let path = path.as_ref();
+        let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
+        // Beside the target, so that renaming does not cross file systems.
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{}.tmp", std::process::id()));
+        let temporary = path.with_file_name(temporary);
+        let written = File::create(&temporary).and_then(|mut file| {
+            file.write_all(self.to_json().as_bytes())?;
+            file.sync_all()
+        });
+        let renamed = written.and_then(|()| fs::rename(&temporary, path));
+        if renamed.is_err() {
+            // What is left over is of no use; the first error is the one to report.
+            let _ = fs::remove_file(&temporary);
+        }
+        renamed
+    }
+
+    /// Reads a plan from a file; call [`check`](Self::check) before using it.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json), and whatever the file system refuses.
+    pub fn load(path: impl AsRef<Path>) -> std::io::Result<Result<Self>> {
+        let mut text = Vec::new();
+        // One byte past the limit is enough to know.
+        File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+        Ok(Self::from_json(&text))
+    }
+}
+
+/// Refuses text that says it is of another version.
+fn check_version(text: &[u8]) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u64,
+    }
+    match serde_json::from_slice::<Version>(text) {
+        Ok(Version { version }) if version != u64::from(PLAN_VERSION) => {
+            let reason = format!("the file is of version {version}, this is {PLAN_VERSION}");
+            Err(Error::PlanVersion { reason })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the SHA-256, in hexadecimal, of a document without its checksum.
+fn checksum(document: &Document) -> String {
+    let text = serde_json::to_vec(document).expect("numbers and text become JSON");
+    hexadecimal(&Sha256::digest(&text))
+}

@@ -1,0 +1,275 @@
+//! Building and validating a graph.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result, quoted};
+use crate::graph::{Graph, Node, Value, ValueKind, Whole, order};
+use crate::index::{NodeId, SpaceId, ValueId};
+use crate::problem::Space;
+
+/// Collects values and nodes, and makes a valid [`Graph`] of them.
+///
+/// Nodes may be added in any order, and may read values that are produced by nodes
+/// added later.
+///
+/// ```
+/// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
+///
+/// let mut builder = Graph::builder("two layers");
+/// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [1, 64])?);
+/// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::FLOAT32, [1, 64])?);
+/// builder.add_node(Node::new("relu", "Relu").reads([x]).writes([y]).in_place(0, 0));
+/// builder.add_output(y);
+/// let graph = builder.build()?;
+/// assert_eq!(graph.order().len(), 1);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GraphBuilder {
+    name: String,
+    values: Vec<Value>,
+    nodes: Vec<Node>,
+    outputs: Vec<ValueId>,
+    spaces: Vec<Space>,
+}
+
+impl GraphBuilder {
+    /// Returns an empty builder with one unlimited space called `arena`.
+    pub(super) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            values: Vec::new(),
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+            spaces: vec![Space::default()],
+        }
+    }
+
+    /// Replaces space 0, which values live in unless they say otherwise.
+    pub fn set_default_space(&mut self, space: Space) {
+        self.spaces[0] = space;
+    }
+
+    /// Adds a memory space.
+    pub fn add_space(&mut self, space: Space) -> SpaceId {
+        self.spaces.push(space);
+        SpaceId::new(self.spaces.len() - 1)
+    }
+
+    /// Adds a value.
+    pub fn add_value(&mut self, value: Value) -> ValueId {
+        self.values.push(value);
+        ValueId::new(self.values.len() - 1)
+    }
+
+    /// Adds a node.
+    pub fn add_node(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId::new(self.nodes.len() - 1)
+    }
+
+    /// Declares that the caller receives `value`.
+    pub fn add_output(&mut self, value: ValueId) {
+        self.outputs.push(value);
+    }
+
+    /// Returns the graph.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::DuplicateName`] if two values, or two spaces, share a name.
+    /// - [`Error::DuplicateProducer`] if a value is produced twice, or is an input,
+    ///   constant or state and produced too.
+    /// - [`Error::UndefinedValue`] if an operand or output is not there or is never produced.
+    /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if
+    ///   a node's effects do not fit its operands.
+    /// - [`Error::GraphCycle`] if nodes depend on each other in a circle.
+    pub fn build(self) -> Result<Graph> {
+        let Self { name, values, nodes, outputs, spaces } = self;
+        check_unique("values", values.iter().map(Value::name))?;
+        check_unique("spaces", spaces.iter().map(Space::name))?;
+        for value in &values {
+            if value.space.index() >= spaces.len() {
+                let user = format!("value {}", quoted(&value.name));
+                return Err(Error::UndefinedValue {
+                    user,
+                    value: format!("space {}", value.space),
+                });
+            }
+        }
+        let producers = find_producers(&values, &nodes)?;
+        for node in &nodes {
+            check_operands(node, &values, &producers, nodes.len())?;
+            check_effects(node, &values)?;
+            check_workspaces(node)?;
+        }
+        for &output in &outputs {
+            check_defined(|| "the graph's outputs".into(), output, &values, &producers)?;
+        }
+        let given: Vec<_> = (0..nodes.len()).map(NodeId::new).collect();
+        let sorted = !order::is_topological(&nodes, &producers, &given);
+        let order = if sorted { order::stable_sort(&nodes, &producers)? } else { given };
+        Ok(Graph { name, values, nodes, outputs, spaces, producers, order, sorted })
+    }
+}
+
+/// Refuses two equal names.
+fn check_unique<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(Error::DuplicateName { what, name: quoted(name) });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the node that produces each value.
+fn find_producers(values: &[Value], nodes: &[Node]) -> Result<Vec<Option<NodeId>>> {
+    let mut producers: Vec<Option<NodeId>> = vec![None; values.len()];
+    for (index, node) in nodes.iter().enumerate() {
+        for (_, value) in node.produces() {
+            let second = format!("node {}", quoted(&node.name));
+            let Some(known) = values.get(value.index()) else {
+                return Err(Error::UndefinedValue {
+                    user: second,
+                    value: format!("value {value}"),
+                });
+            };
+            let first = match (known.kind, producers[value.index()]) {
+                (ValueKind::Activation, None) => {
+                    producers[value.index()] = Some(NodeId::new(index));
+                    continue;
+                }
+                (ValueKind::Activation, Some(other)) => {
+                    format!("node {}", quoted(&nodes[other.index()].name))
+                }
+                (ValueKind::Input, _) => "the caller, as a graph input".into(),
+                (ValueKind::Constant, _) => "the model, as a constant".into(),
+                (ValueKind::State, _) => "the caller, as a state".into(),
+            };
+            return Err(Error::DuplicateProducer { value: quoted(&known.name), first, second });
+        }
+    }
+    Ok(producers)
+}
+
+/// Refuses a value that is not there or that nothing produces.
+fn check_defined(
+    user: impl FnOnce() -> String,
+    value: ValueId,
+    values: &[Value],
+    producers: &[Option<NodeId>],
+) -> Result<()> {
+    let value = match values.get(value.index()) {
+        Some(known) if known.kind != ValueKind::Activation => return Ok(()),
+        Some(_) if producers[value.index()].is_some() => return Ok(()),
+        Some(known) => quoted(&known.name),
+        None => format!("value {value}"),
+    };
+    Err(Error::UndefinedValue { user: user(), value })
+}
+
+/// Refuses operands and control dependencies that are not there.
+fn check_operands(
+    node: &Node,
+    values: &[Value],
+    producers: &[Option<NodeId>],
+    nodes: usize,
+) -> Result<()> {
+    let user = || format!("node {}", quoted(&node.name));
+    for &value in node.inputs.iter().flatten() {
+        check_defined(user, value, values, producers)?;
+    }
+    for dependency in &node.after {
+        if dependency.index() >= nodes {
+            let value = format!("node {dependency}, as a control dependency");
+            return Err(Error::UndefinedValue { user: user(), value });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses effects that do not fit the node's operands.
+fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
+    let refuse = |reason: String| Err(Error::InvalidEffect { node: quoted(&node.name), reason });
+    let effects = &node.effects;
+    for (what, positions) in [("ignores", &effects.ignores), ("mutates", &effects.mutates)] {
+        if let Some(position) = positions.iter().find(|&&position| position >= node.inputs.len()) {
+            return refuse(format!("it {what} input {position}, which it does not have"));
+        }
+    }
+    for &position in &effects.mutates {
+        match node.input(position).map(|value| &values[value.index()]) {
+            Some(value) if value.kind == ValueKind::State => {}
+            Some(value) => {
+                return refuse(format!("it mutates {}, which is no state", quoted(&value.name)));
+            }
+            None => return refuse(format!("it mutates input {position}, which is left out")),
+        }
+    }
+    for pair in &effects.in_place {
+        if pair.input >= node.inputs.len() || pair.output >= node.outputs.len() {
+            return refuse(format!(
+                "in place {} -> {} is no pair of operands",
+                pair.input, pair.output
+            ));
+        }
+    }
+    // Views of an output's bytes, to see that no two contradict each other.
+    let mut shown = HashMap::new();
+    for view in &effects.views {
+        if view.input >= node.inputs.len() || view.output >= node.outputs.len() {
+            return refuse(format!(
+                "view {} -> {} is no pair of operands",
+                view.input, view.output
+            ));
+        }
+        if effects.ignores.contains(&view.input) {
+            return refuse(format!("it shows bytes of input {}, which it ignores", view.input));
+        }
+        let (Some(input), Some(output)) = (node.input(view.input), node.output(view.output)) else {
+            continue;
+        };
+        if input == output {
+            let value = quoted(values[input.index()].name());
+            return Err(Error::AliasCycle { node: quoted(&node.name), value });
+        }
+        let (part, whole) = match view.whole {
+            Whole::Input => (&values[output.index()], &values[input.index()]),
+            Whole::Output => (&values[input.index()], &values[output.index()]),
+        };
+        let end = view.offset.saturating_add(part.bytes);
+        if end > whole.bytes {
+            return Err(Error::AliasOutOfBounds {
+                node: quoted(&node.name),
+                value: quoted(&whole.name),
+                end,
+                bytes: whole.bytes,
+            });
+        }
+        if view.whole == Whole::Input && shown.insert(view.output, view).is_some() {
+            return refuse(format!("output {} is a view of two inputs", view.output));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses workspaces without a size.
+pub(super) fn check_workspaces(node: &Node) -> Result<()> {
+    for (slot, workspace) in node.effects.workspaces.iter().enumerate() {
+        let reason = if workspace.choices.is_empty() {
+            format!("workspace {slot} has no size to choose")
+        } else if workspace.choices.iter().any(|choice| choice.cost.is_nan()) {
+            format!("a cost of workspace {slot} is not a number")
+        } else if workspace.choices.iter().any(|choice| choice.bytes > crate::units::MAX_BYTES) {
+            return Err(Error::SizeOverflow {
+                what: format!("workspace {slot} of node {}", quoted(&node.name)),
+            });
+        } else {
+            continue;
+        };
+        return Err(Error::InvalidEffect { node: quoted(&node.name), reason });
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Nodes: what an operator reads and writes, and what it does to memory.
+
+use crate::index::{NodeId, ValueId};
+use crate::units::Alignment;
+
+/// Permission for an output to take over the bytes of an input.
+///
+/// The node must read the input elementwise: whatever it needs of byte *i* has been
+/// read when it writes byte *i*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InPlace {
+    /// Position among the node's inputs.
+    pub input: usize,
+    /// Position among the node's outputs.
+    pub output: usize,
+    /// Whether the output's bytes equal the input's.
+    pub identity: bool,
+}
+
+/// Which of the two values of a [`View`] contains the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Whole {
+    /// The output shows bytes of the input: a reshape, a slice, a part of a split.
+    Input,
+    /// The input is a piece of the output: an operand of a concatenation.
+    Output,
+}
+
+/// An output that shows bytes of an input unchanged, or the reverse.
+///
+/// Views are permissions: a planner may share the bytes; otherwise the node copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// Position among the node's inputs.
+    pub input: usize,
+    /// Position among the node's outputs.
+    pub output: usize,
+    /// First byte of the smaller value inside the larger one.
+    pub offset: u64,
+    /// Which of the two is the larger one.
+    pub whole: Whole,
+}
+
+/// One size of a workspace that a node can work with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Cost of running with this size, relative to the other choices; lower is better.
+    pub cost: f64,
+}
+
+/// What a node does to memory. The default is to read every input and write every output.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effects {
+    /// Outputs that may take over the bytes of a dying input.
+    pub in_place: Vec<InPlace>,
+    /// Outputs that show bytes of an input, or inputs that are pieces of an output.
+    pub views: Vec<View>,
+    /// Positions of inputs whose bytes are never read; only their shape is.
+    pub ignores: Vec<usize>,
+    /// Positions of inputs that the node writes; each must be a state.
+    pub mutates: Vec<usize>,
+    /// Scratch buffers, each with one or several sizes to choose from.
+    pub workspaces: Vec<Workspace>,
+}
+
+/// Scratch bytes of one node, needed for its step only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workspace {
+    /// Sizes that the node can work with; at least one.
+    pub choices: Vec<Choice>,
+    /// What divides the workspace's offset.
+    pub alignment: Alignment,
+}
+
+/// One operator of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub(super) name: String,
+    pub(super) op: String,
+    pub(super) inputs: Box<[Option<ValueId>]>,
+    pub(super) outputs: Box<[Option<ValueId>]>,
+    pub(super) effects: Effects,
+    pub(super) after: Box<[NodeId]>,
+}
+
+impl Node {
+    /// Returns a node called `name` without operands.
+    ///
+    /// `op` is a label for people; the planner never looks at it.
+    #[must_use]
+    pub fn new(name: impl Into<String>, op: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            op: op.into(),
+            inputs: Box::default(),
+            outputs: Box::default(),
+            effects: Effects::default(),
+            after: Box::default(),
+        }
+    }
+
+    /// Sets what the node reads, `None` for an optional operand that is left out.
+    #[must_use]
+    pub fn reads<V: Into<Option<ValueId>>>(mut self, inputs: impl IntoIterator<Item = V>) -> Self {
+        self.inputs = inputs.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets what the node writes, `None` for an optional result that is left out.
+    #[must_use]
+    pub fn writes<V: Into<Option<ValueId>>>(
+        mut self,
+        outputs: impl IntoIterator<Item = V>,
+    ) -> Self {
+        self.outputs = outputs.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets what the node does to memory besides.
+    #[must_use]
+    pub fn with_effects(mut self, effects: Effects) -> Self {
+        self.effects = effects;
+        self
+    }
+
+    /// Lets `output` take over the bytes of `input`, by position.
+    #[must_use]
+    pub fn in_place(mut self, input: usize, output: usize) -> Self {
+        self.effects.in_place.push(InPlace { input, output, identity: false });
+        self
+    }
+
+    /// Lets `output` be all bytes of `input`, by position: a reshape.
+    #[must_use]
+    pub fn view(mut self, input: usize, output: usize) -> Self {
+        self.effects.views.push(View { input, output, offset: 0, whole: Whole::Input });
+        self
+    }
+
+    /// Adds scratch memory with the given sizes to choose from.
+    #[must_use]
+    pub fn workspace(mut self, choices: impl IntoIterator<Item = Choice>) -> Self {
+        let choices = choices.into_iter().collect();
+        self.effects.workspaces.push(Workspace { choices, alignment: Alignment::BYTE });
+        self
+    }
+
+    /// Makes the node run after `nodes` although it reads nothing of theirs.
+    #[must_use]
+    pub fn after(mut self, nodes: impl IntoIterator<Item = NodeId>) -> Self {
+        self.after = nodes.into_iter().collect();
+        self
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the label of the operator, for people.
+    pub fn op(&self) -> &str {
+        &self.op
+    }
+
+    /// Returns the values read, by position.
+    pub fn inputs(&self) -> &[Option<ValueId>] {
+        &self.inputs
+    }
+
+    /// Returns the values written, by position.
+    pub fn outputs(&self) -> &[Option<ValueId>] {
+        &self.outputs
+    }
+
+    /// Returns the value read at `position`, if there is one.
+    pub fn input(&self, position: usize) -> Option<ValueId> {
+        self.inputs.get(position).copied().flatten()
+    }
+
+    /// Returns the value written at `position`, if there is one.
+    pub fn output(&self, position: usize) -> Option<ValueId> {
+        self.outputs.get(position).copied().flatten()
+    }
+
+    /// Returns what the node does to memory.
+    pub const fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
+    /// Returns the nodes that must run before although nothing of theirs is read.
+    pub fn control_dependencies(&self) -> &[NodeId] {
+        &self.after
+    }
+
+    /// Iterates over the inputs by position, `None` for those whose bytes the node does not
+    /// read: they are left out, or ignored.
+    pub fn bytes_read(&self) -> impl Iterator<Item = Option<ValueId>> + '_ {
+        let ignores = &self.effects.ignores;
+        self.inputs
+            .iter()
+            .enumerate()
+            .map(|(position, input)| input.filter(|_| !ignores.contains(&position)))
+    }
+
+    /// Iterates over the values whose bytes the node reads, with their positions.
+    ///
+    /// A value read at two positions comes twice.
+    pub fn reads_bytes_of(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+        let inputs = self.bytes_read().enumerate();
+        inputs.filter_map(|(position, input)| input.map(|value| (position, value)))
+    }
+
+    /// Iterates over the values that the node produces.
+    pub fn produces(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+        self.outputs
+            .iter()
+            .enumerate()
+            .filter_map(|(position, output)| output.map(|value| (position, value)))
+    }
+}

@@ -1,0 +1,214 @@
+//! From a graph and an order to the buffers that a solver places.
+//!
+//! Three steps, each a pure function of the one before:
+//! [`Lifetimes`] says when each value is needed; [`AliasClasses`] says which values
+//! share their bytes; [`Liveness`] makes one buffer of each class.
+
+mod alias;
+mod lifetime;
+
+pub use alias::{AliasClass, AliasClasses, Merge};
+pub use lifetime::Lifetimes;
+
+use crate::error::{Error, Result, quoted};
+use crate::graph::Graph;
+use crate::index::{BufferId, NodeId, SpaceId, ValueId};
+use crate::problem::{Buffer, Part, Problem};
+use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
+
+/// Which rules [`Liveness`] applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LivenessOptions {
+    /// What divides every offset, and every size after rounding up.
+    pub alignment: Alignment,
+    /// Whether an output may take over the bytes of a dying input.
+    pub in_place: bool,
+    /// Whether graph inputs keep their bytes until the end.
+    pub preserve_inputs: bool,
+    /// Bytes that the default space holds, where the graph does not say.
+    pub capacity: Option<u64>,
+}
+
+impl Default for LivenessOptions {
+    fn default() -> Self {
+        Self {
+            alignment: Alignment::new(64).expect("64 is a power of two"),
+            in_place: true,
+            preserve_inputs: false,
+            capacity: None,
+        }
+    }
+}
+
+/// A workspace that a node was given one of its sizes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChosenWorkspace {
+    /// Node that works in it.
+    pub node: NodeId,
+    /// Position among the node's workspaces.
+    pub slot: usize,
+    /// Position of the size among the workspace's choices.
+    pub choice: usize,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Step of the node.
+    pub step: Step,
+}
+
+/// The buffers of a graph, and which values are in them.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    /// When each value is needed.
+    pub lifetimes: Lifetimes,
+    /// Which values share their bytes.
+    pub classes: AliasClasses,
+    /// One buffer per alias class, in the order of [`AliasClasses::classes`], then one
+    /// per workspace.
+    pub problem: Problem,
+    /// The workspaces behind the last buffers of the problem.
+    pub workspaces: Vec<ChosenWorkspace>,
+}
+
+impl Liveness {
+    /// Returns the buffers that `graph` needs when it runs in `order`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::SizeOverflow`] if a size overflows when it is rounded up.
+    /// - [`Error::PinConflict`] if pinned values contradict each other.
+    pub fn new(
+        graph: &Graph,
+        order: &[NodeId],
+        options: LivenessOptions,
+        workspaces: Vec<ChosenWorkspace>,
+    ) -> Result<Self> {
+        let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
+        let classes = AliasClasses::new(graph, order, &lifetimes, options.in_place);
+        Self::from_classes(graph, options, lifetimes, classes, workspaces)
+    }
+
+    /// Returns the same buffers with other workspaces.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_workspaces(
+        self,
+        graph: &Graph,
+        options: LivenessOptions,
+        workspaces: Vec<ChosenWorkspace>,
+    ) -> Result<Self> {
+        Self::from_classes(graph, options, self.lifetimes, self.classes, workspaces)
+    }
+
+    fn from_classes(
+        graph: &Graph,
+        options: LivenessOptions,
+        lifetimes: Lifetimes,
+        classes: AliasClasses,
+        workspaces: Vec<ChosenWorkspace>,
+    ) -> Result<Self> {
+        let mut buffers = Vec::new();
+        buffers
+            .try_reserve_exact(classes.classes().len() + workspaces.len())
+            .map_err(|_| Error::OutOfMemory { what: "the problem's buffers" })?;
+        for class in classes.classes() {
+            let mut buffer = class_buffer(graph, &lifetimes, class, options.alignment)?
+                .with_alignment(class.alignment.max(options.alignment))
+                .with_space(class.space);
+            if let Some(pin) = class.pin {
+                buffer = buffer.with_pin(pin);
+            }
+            buffers.push(buffer);
+        }
+        for workspace in &workspaces {
+            let node = graph.node(workspace.node);
+            let what = || format!("a workspace of node {}", quoted(node.name()));
+            let bytes = round_size(workspace.bytes, options.alignment, what)?;
+            let alignment = node.effects().workspaces[workspace.slot].alignment;
+            buffers.push(
+                Buffer::new(bytes, LiveRange::single(workspace.step))
+                    .with_alignment(alignment.max(options.alignment)),
+            );
+        }
+        let mut spaces = graph.spaces().to_vec();
+        if let (Some(capacity), Some(first)) = (options.capacity, spaces.first_mut()) {
+            *first = first.clone().with_capacity(capacity);
+        }
+        let problem = Problem::new(buffers, spaces)?;
+        Ok(Self { lifetimes, classes, problem, workspaces })
+    }
+
+    /// Returns the buffer that `value` is in, or `None` if it is not in the arena.
+    pub fn buffer_of(&self, value: ValueId) -> Option<BufferId> {
+        self.classes.class_of(value).map(BufferId::new)
+    }
+
+    /// Returns how many bytes of `space` are live at every step.
+    ///
+    /// Saturates at [`MAX_BYTES`].
+    pub fn profile(&self, space: SpaceId) -> Vec<u64> {
+        let steps = self.lifetimes.horizon().index();
+        let mut change = vec![0_i128; steps + 1];
+        for buffer in self.problem.buffers().iter().filter(|buffer| buffer.space() == space) {
+            for (bytes, live) in buffer.rectangles() {
+                let size = i128::from(bytes.end - bytes.start);
+                change[live.start().index()] += size;
+                change[live.end().index()] -= size;
+            }
+        }
+        let mut live = 0;
+        change
+            .into_iter()
+            .take(steps)
+            .map(|change| {
+                live += change;
+                u64::try_from(live).unwrap_or(MAX_BYTES).min(MAX_BYTES)
+            })
+            .collect()
+    }
+}
+
+/// Returns the buffer of a class, before it is given an alignment and a space.
+///
+/// Where a smaller value took over a larger one, the bytes behind it are free again: each
+/// size is a part of its own, live until the last member that reaches so far has died.
+fn class_buffer(
+    graph: &Graph,
+    lifetimes: &Lifetimes,
+    class: &AliasClass,
+    alignment: Alignment,
+) -> Result<Buffer> {
+    let mut ends: Vec<(u64, Step)> = Vec::new();
+    for &member in &class.members {
+        let value = graph.value(member);
+        let bytes =
+            round_size(value.bytes(), alignment, || format!("value {}", quoted(value.name())))?;
+        let end = lifetimes.of(member).map_or(class.live.end(), LiveRange::end);
+        match ends.last_mut() {
+            // Members are in order of birth, and none is larger than the one it followed.
+            Some((last, last_end)) if *last == bytes => *last_end = end.max(*last_end),
+            _ => ends.push((bytes, end)),
+        }
+    }
+    let (bytes, _) = ends[0];
+    if ends.len() == 1 {
+        return Ok(Buffer::new(bytes, class.live));
+    }
+    let mut parts = Vec::with_capacity(ends.len());
+    let mut start = 0;
+    for &(end_byte, end) in ends.iter().rev() {
+        if start < end_byte {
+            let live = LiveRange::new(class.live.start().get(), end.get())?;
+            parts.push(Part { bytes: start..end_byte, live: vec![live] });
+        }
+        start = end_byte;
+    }
+    Buffer::with_parts(bytes, parts)
+}
+
+/// Returns `bytes` rounded up to `alignment`.
+fn round_size(bytes: u64, alignment: Alignment, what: impl FnOnce() -> String) -> Result<u64> {
+    alignment.round_up(bytes).ok_or_else(|| Error::SizeOverflow { what: what() })
+}

@@ -1,0 +1,324 @@
+//! A plan: where every value lives, what it was planned for, and what is proven.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, quoted};
+use crate::index::{NodeId, ValueId};
+use crate::packing::Status;
+
+/// How the sizes of workspaces are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum WorkspacePolicy {
+    /// Workspaces are not part of the plan: it counts activations only.
+    #[default]
+    None,
+    /// Each workspace gets the cheapest size that does not raise the peak.
+    Auto,
+}
+
+impl WorkspacePolicy {
+    /// Returns the name used in plan files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for WorkspacePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for WorkspacePolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            _ => Err(Error::InvalidName { what: format!("the workspace policy {}", quoted(text)) }),
+        }
+    }
+}
+
+/// The options that a plan was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// What divides every offset, in bytes.
+    pub alignment: u64,
+    /// Whether outputs may take over the bytes of dying inputs.
+    pub in_place: bool,
+    /// Whether graph inputs keep their bytes until the end of a run.
+    pub preserve_inputs: bool,
+    /// How the sizes of workspaces are chosen.
+    pub workspace: WorkspacePolicy,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            alignment: 64,
+            in_place: true,
+            preserve_inputs: false,
+            workspace: WorkspacePolicy::None,
+        }
+    }
+}
+
+/// Where a value lives, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placement {
+    /// Position of the value in its graph.
+    pub value: u32,
+    /// Name of the value.
+    pub name: String,
+    /// Position of the space among the plan's spaces.
+    pub space: u32,
+    /// First byte in the space.
+    pub offset: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Steps in which its bytes are needed: first, and first after the last.
+    pub live: [u32; 2],
+}
+
+/// Where a workspace lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspacePlacement {
+    /// Position of the node in its graph.
+    pub node: u32,
+    /// Position among the node's workspaces.
+    pub slot: u32,
+    /// Position of the size among the workspace's choices.
+    pub choice: u32,
+    /// Position of the space among the plan's spaces.
+    pub space: u32,
+    /// First byte in the space.
+    pub offset: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// Why two operands of a node share bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ShareRule {
+    /// The smaller shows bytes of the larger unchanged: the node need not write them.
+    View,
+    /// The output takes over the bytes of an input that dies.
+    InPlace,
+}
+
+/// Two operands of a node that share bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Position among the node's inputs.
+    pub input: u32,
+    /// Position among the node's outputs.
+    pub output: u32,
+    /// What permits it.
+    pub rule: ShareRule,
+}
+
+/// One node to run, and the values it works on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanStep {
+    /// Position of the node in its graph.
+    pub node: u32,
+    /// Name of the node.
+    pub name: String,
+    /// Values read, by position; null for an operand that is left out, or whose bytes are
+    /// never read.
+    pub inputs: Vec<Option<u32>>,
+    /// Values written, by position; null for a result that is left out.
+    pub outputs: Vec<Option<u32>>,
+    /// Operands that share bytes.
+    pub shares: Vec<Share>,
+}
+
+/// What is planned for one space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpacePlan {
+    /// Name of the space.
+    pub name: String,
+    /// Bytes that the arena must have.
+    pub arena_bytes: u64,
+    /// Bytes that it must have under any offsets: proven, for this order and sharing.
+    pub lower_bound: u64,
+    /// What is known about `arena_bytes`.
+    pub status: Status,
+    /// What divides the address of the arena's first byte.
+    pub alignment: u64,
+    /// Bytes that the space holds, if it is limited.
+    pub capacity: Option<u64>,
+}
+
+/// Where every value of a graph lives in one arena per space.
+///
+/// A plan stands on its own: it names the values it places and carries the
+/// [`digest`](Self::digest) of the graph. One that comes from a file is trusted only
+/// after [`check`](Self::check).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub(crate) model: String,
+    pub(crate) digest: String,
+    pub(crate) options: PlanOptions,
+    pub(crate) steps: Vec<PlanStep>,
+    pub(crate) spaces: Vec<SpacePlan>,
+    pub(crate) naive_bytes: Option<u64>,
+    pub(crate) value_count: u32,
+    /// By node: its position in `steps`.
+    pub(crate) step_of: Vec<u32>,
+    /// By value, ascending.
+    pub(crate) placements: Vec<Placement>,
+    /// By node, then slot, ascending.
+    pub(crate) workspaces: Vec<WorkspacePlacement>,
+}
+
+impl Plan {
+    /// Returns the name of the model.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Returns the [digest](crate::Graph::digest) of the graph that was planned.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns the options that the plan was made with.
+    pub const fn options(&self) -> PlanOptions {
+        self.options
+    }
+
+    /// Returns the nodes in the order in which they run.
+    pub fn steps(&self) -> &[PlanStep] {
+        &self.steps
+    }
+
+    /// Returns the step that runs `node`, or `None` if there is no such node.
+    pub fn step_of(&self, node: NodeId) -> Option<&PlanStep> {
+        let step = *self.step_of.get(node.index())?;
+        self.steps.get(usize::try_from(step).ok()?)
+    }
+
+    /// Iterates over the nodes in the order in which they run.
+    pub fn order(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.steps.iter().map(|step| NodeId::from(step.node))
+    }
+
+    /// Returns what is planned for each space.
+    pub fn spaces(&self) -> &[SpacePlan] {
+        &self.spaces
+    }
+
+    /// Returns the number of values of the graph, constants among them.
+    #[allow(clippy::as_conversions, reason = "pointers have at least 32 bits")]
+    pub const fn value_count(&self) -> usize {
+        self.value_count as usize
+    }
+
+    /// Returns where each value lives, ascending by value; constants are not in it.
+    pub fn placements(&self) -> &[Placement] {
+        &self.placements
+    }
+
+    /// Returns where `value` lives, or `None` if it is not in the arena.
+    pub fn placement(&self, value: ValueId) -> Option<&Placement> {
+        let id = u32::try_from(value.index()).ok()?;
+        let found = self.placements.binary_search_by_key(&id, |placement| placement.value).ok()?;
+        Some(&self.placements[found])
+    }
+
+    /// Returns where each workspace lives, ascending by node and slot.
+    pub fn workspaces(&self) -> &[WorkspacePlacement] {
+        &self.workspaces
+    }
+
+    /// Returns where the workspaces of `node` live, by slot.
+    pub fn workspaces_of(&self, node: NodeId) -> &[WorkspacePlacement] {
+        let Ok(id) = u32::try_from(node.index()) else { return &[] };
+        let start = self.workspaces.partition_point(|workspace| workspace.node < id);
+        let count = self.workspaces[start..].partition_point(|workspace| workspace.node == id);
+        &self.workspaces[start..start + count]
+    }
+
+    /// Returns the bytes of all arenas together.
+    pub fn arena_bytes(&self) -> u64 {
+        self.spaces.iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
+    }
+
+    /// Returns the bytes that giving every value memory of its own would take, or `None`
+    /// if no machine can address as many.
+    pub const fn naive_bytes(&self) -> Option<u64> {
+        self.naive_bytes
+    }
+
+    /// Returns the bytes that no plan with this order and this sharing can go below.
+    pub fn lower_bound(&self) -> u64 {
+        self.spaces.iter().fold(0, |sum, space| sum.saturating_add(space.lower_bound))
+    }
+
+    /// Returns how far the plan is from its lower bound: `arena_bytes / lower_bound - 1`.
+    #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub fn gap(&self) -> f64 {
+        match self.lower_bound() {
+            0 => 0.0,
+            bound => self.arena_bytes() as f64 / bound as f64 - 1.0,
+        }
+    }
+
+    /// Returns whether every space holds what is planned in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CapacityExceeded`] for the first space that is too small.
+    pub fn fits(&self) -> Result<()> {
+        for space in &self.spaces {
+            if let Some(capacity) = space.capacity.filter(|&capacity| capacity < space.arena_bytes)
+            {
+                return Err(Error::CapacityExceeded {
+                    space: quoted(&space.name),
+                    capacity,
+                    needed: space.arena_bytes,
+                    lower_bound: space.lower_bound,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is known of the plan's size.
+    pub fn status(&self) -> Status {
+        self.spaces.iter().fold(Status::Optimal, |status, space| status.and(space.status))
+    }
+}
+
+/// Returns the position of every node among `steps`, or `None` if the nodes are not the
+/// numbers from 0 on, each once.
+pub(crate) fn index_steps(steps: &[PlanStep]) -> Option<Vec<u32>> {
+    let mut step_of = vec![u32::MAX; steps.len()];
+    for (position, step) in (0_u32..).zip(steps) {
+        let known = step_of.get_mut(usize::try_from(step.node).ok()?)?;
+        if std::mem::replace(known, position) != u32::MAX {
+            return None;
+        }
+    }
+    Some(step_of)
+}

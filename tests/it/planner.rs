@@ -1,0 +1,131 @@
+//! Laws of plans, over random graphs.
+
+use arenaplan::{Graph, Planner, Status, WorkspacePolicy, plan_schema};
+use proptest::prelude::*;
+
+use crate::graphs::{Sketch, graphs};
+
+fn planners() -> Vec<Planner<'static>> {
+    let mut all = Vec::new();
+    for in_place in [false, true] {
+        for preserve in [false, true] {
+            for workspace in [WorkspacePolicy::None, WorkspacePolicy::Auto] {
+                for alignment in [1, 64] {
+                    all.push(
+                        Planner::new()
+                            .in_place(in_place)
+                            .preserve_inputs(preserve)
+                            .workspace(workspace)
+                            .alignment(alignment),
+                    );
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Returns the bytes of the best plan of a chain, found without a solver: what is live at
+/// each step when every value is on its own.
+fn bytes_live_at_once(graph: &Graph) -> u64 {
+    let plan = Planner::new().in_place(false).alignment(1).plan(graph).unwrap();
+    let steps = u32::try_from(graph.order().len().max(1)).unwrap();
+    (0..steps)
+        .map(|step| {
+            let live = plan.placements().iter();
+            live.filter(|value| (value.live[0]..value.live[1]).contains(&step))
+                .map(|value| value.bytes)
+                .sum()
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+proptest! {
+    /// Every plan of every graph passes the checker, and its claims are ordered.
+    #[test]
+    fn every_plan_is_valid(graph in graphs(24)) {
+        for planner in planners() {
+            let plan = planner.plan(&graph).unwrap();
+            prop_assert_eq!(plan.check(&graph), Ok(()));
+            prop_assert!(plan.lower_bound() <= plan.arena_bytes());
+            prop_assert_eq!(plan.status() == Status::Optimal, plan.lower_bound() == plan.arena_bytes());
+            if planner.options().workspace == WorkspacePolicy::None {
+                prop_assert!(plan.arena_bytes() <= plan.naive_bytes().unwrap());
+            }
+        }
+    }
+
+    /// Taking over dying inputs never raises the bound, and views alone never do.
+    #[test]
+    fn sharing_bytes_never_needs_more(graph in graphs(24)) {
+        let bound = |in_place| {
+            Planner::new().in_place(in_place).alignment(1).plan(&graph).unwrap().lower_bound()
+        };
+        prop_assert!(bound(true) <= bound(false));
+        prop_assert!(bound(false) <= bytes_live_at_once(&graph));
+    }
+
+    /// Workspaces never make the arena larger than their smallest sizes do.
+    #[test]
+    fn larger_workspaces_do_not_raise_the_peak(graph in graphs(24)) {
+        let smallest = graph.nodes().iter().enumerate().map(|(index, node)| {
+            let mut workspaces = node.effects().workspaces.clone();
+            for workspace in &mut workspaces {
+                workspace.choices.sort_by_key(|choice| choice.bytes);
+                workspace.choices.truncate(1);
+            }
+            (arenaplan::NodeId::new(index), workspaces)
+        });
+        let smallest = graph.with_workspaces(smallest).unwrap();
+        let planner = Planner::new().workspace(WorkspacePolicy::Auto);
+        let (free, least) = (planner.plan(&graph).unwrap(), planner.plan(&smallest).unwrap());
+        prop_assert!(free.arena_bytes() <= least.arena_bytes());
+        prop_assert_eq!(free.lower_bound(), least.lower_bound());
+    }
+
+    /// Equal graphs and options give equal plans, to the byte.
+    #[test]
+    fn plans_are_deterministic(graph in graphs(24)) {
+        let text = || Planner::new().plan(&graph).unwrap().to_json();
+        prop_assert_eq!(text(), text());
+    }
+}
+
+#[test]
+fn e01_e02_a_capacity_that_is_too_small_is_told_with_the_best_plan() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let y = sketch.node("y", &[x], 64);
+    let graph = sketch.build(&[y]);
+    let plan = Planner::new().capacity(127).plan(&graph).unwrap();
+    assert_eq!((plan.arena_bytes(), plan.status()), (128, Status::Infeasible));
+    let error = plan.fits().unwrap_err();
+    assert_eq!(error.kind(), "CapacityExceeded");
+    assert!(error.to_string().contains("128"), "{error}");
+    assert_eq!(Planner::new().capacity(128).plan(&graph).unwrap().fits(), Ok(()));
+}
+
+#[test]
+fn a06_a_naive_total_past_any_machine_is_no_obstacle() {
+    let mut sketch = Sketch::new();
+    let mut last = sketch.input("x", 1 << 60);
+    for index in 0..20 {
+        last = sketch.node(&format!("v{index}"), &[last], 1 << 60);
+    }
+    let plan = Planner::new().plan(&sketch.build(&[last])).unwrap();
+    assert_eq!((plan.naive_bytes(), plan.arena_bytes()), (None, 1 << 61));
+}
+
+#[test]
+fn a05_a_size_that_overflows_when_it_is_rounded_up_is_refused() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", arenaplan::MAX_BYTES - 1);
+    let refused = Planner::new().plan(&sketch.build(&[x]));
+    assert_eq!(refused.unwrap_err().kind(), "SizeOverflow");
+}
+
+#[test]
+fn the_published_schema_is_json() {
+    assert!(plan_schema().starts_with('{'));
+}
