@@ -86,3 +86,8 @@ pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
 pub use solve::{Budget, Progress, Stage, solve};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
+
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import light_models
 import numpy as np
 import onnx
 import pytest
 
 import arenaplan as ap
+import light_models
 from arenaplan.errors import (
     ArenaBusy,
     ArenaInUse,
@@ -57,8 +57,13 @@ def small_network(*, relu_in_place: bool = True) -> ap.Graph:
         return graph.constant(name, dims, F32, data)
 
     place = [(0, 0)] if relu_in_place else []
-    (stem,) = graph.node("Conv", [x, weight("w0", 8, 8, 3, 3)], [("stem", shape, F32)],
-                         attributes={"pads": [1] * 4}, version=17)
+    (stem,) = graph.node(
+        "Conv",
+        [x, weight("w0", 8, 8, 3, 3)],
+        [("stem", shape, F32)],
+        attributes={"pads": [1] * 4},
+        version=17,
+    )
     (main,) = graph.node(
         "Conv",
         [stem, weight("w1", 8, 8, 3, 3), weight("b1", 8)],
@@ -68,10 +73,16 @@ def small_network(*, relu_in_place: bool = True) -> ap.Graph:
         name="conv",
     )
     statistics = [weight("s", 8), weight("t", 8), weight("m", 8), weight("v", 8, low=0.5, high=2)]
-    (normal,) = graph.node("BatchNormalization", [main, *statistics], [("normal", shape, F32)],
-                           version=15, in_place=place)
-    (total,) = graph.node("Add", [normal, stem], [("total", shape, F32)], version=14,
-                          in_place=place)
+    (normal,) = graph.node(
+        "BatchNormalization",
+        [main, *statistics],
+        [("normal", shape, F32)],
+        version=15,
+        in_place=place,
+    )
+    (total,) = graph.node(
+        "Add", [normal, stem], [("total", shape, F32)], version=14, in_place=place
+    )
     (active,) = graph.node("Relu", [total], [("active", shape, F32)], version=14, in_place=place)
     (result,) = graph.node("Softmax", [active], [("y", shape, F32)], version=13, in_place=place)
     graph.output(result)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from single_node import check_node, node_graph
 
 import arenaplan as ap
 from arenaplan.errors import (
@@ -16,6 +15,7 @@ from arenaplan.errors import (
     WorkspaceOverrun,
 )
 from arenaplan.executor import workspace_choices
+from single_node import check_node, node_graph
 
 RNG = np.random.default_rng(7)
 
@@ -86,8 +86,9 @@ def test_conv_takes_weights_and_bias_that_are_computed() -> None:
 def test_conv_computes_other_precisions(dtype: str, tolerance: float) -> None:
     inputs = [random(1, 8, 9, 9, dtype=dtype), random(4, 8, 3, 3, dtype=dtype)]
     inputs.append(random(4, dtype=dtype))
-    check_node("Conv", inputs, {"pads": [1] * 4}, constants=[1], tolerance=tolerance,
-               oracle="reference")
+    check_node(
+        "Conv", inputs, {"pads": [1] * 4}, constants=[1], tolerance=tolerance, oracle="reference"
+    )
 
 
 def test_conv_offers_no_workspace_that_a_smaller_one_equals() -> None:
@@ -104,7 +105,8 @@ def test_conv_offers_no_workspace_that_a_smaller_one_equals() -> None:
     sizes, costs = zip(*choices, strict=True)
     assert list(sizes) == sorted(set(sizes))
     assert list(costs) == sorted(set(costs), reverse=True)
-    assert sizes[0] < 200_000 and sizes[-1] <= 4 << 20
+    assert sizes[0] < 200_000
+    assert sizes[-1] <= 4 << 20
 
 
 @pytest.mark.parametrize(
@@ -329,8 +331,9 @@ def test_gemm_agrees_for_every_attribute(
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float64", 1e-12)])
 def test_gemm_computes_other_precisions(dtype: str, tolerance: float) -> None:
     inputs = [random(4, 5, dtype=dtype), random(5, 6, dtype=dtype), random(6, dtype=dtype)]
-    check_node("Gemm", inputs, {"alpha": 0.5, "beta": 0.25}, tolerance=tolerance,
-               oracle="reference")
+    check_node(
+        "Gemm", inputs, {"alpha": 0.5, "beta": 0.25}, tolerance=tolerance, oracle="reference"
+    )
 
 
 # -- normalization -------------------------------------------------------------------------
@@ -368,8 +371,9 @@ def test_layer_normalization_agrees_for_every_axis(axis: int) -> None:
     scale, shift = random(*image.shape[axis:]), random(*image.shape[axis:])
     check_node("LayerNormalization", [image, scale], {"axis": axis})
     check_node("LayerNormalization", [image, scale, shift], {"axis": axis, "epsilon": 0.1})
-    check_node("LayerNormalization", [image, scale, shift], {"axis": axis}, outputs=3,
-               oracle="reference")
+    check_node(
+        "LayerNormalization", [image, scale, shift], {"axis": axis}, outputs=3, oracle="reference"
+    )
 
 
 def test_layer_normalization_does_many_rows_in_blocks() -> None:
@@ -377,16 +381,22 @@ def test_layer_normalization_does_many_rows_in_blocks() -> None:
 
 
 def test_layer_normalization_broadcasts_its_scale() -> None:
-    check_node("LayerNormalization", [random(3, 4, 5), random(1, 5)], {"axis": 1},
-               oracle="reference")
+    check_node(
+        "LayerNormalization", [random(3, 4, 5), random(1, 5)], {"axis": 1}, oracle="reference"
+    )
 
 
 @pytest.mark.parametrize("axis", [-1, 1, 0])
 def test_rms_normalization_agrees_for_every_axis(axis: int) -> None:
     image = random(3, 4, 5)
     attributes = {"axis": axis, "epsilon": 1e-3}
-    check_node("RMSNormalization", [image, random(*image.shape[axis:])], attributes, opset=23,
-               oracle="reference")
+    check_node(
+        "RMSNormalization",
+        [image, random(*image.shape[axis:])],
+        attributes,
+        opset=23,
+        oracle="reference",
+    )
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 9), (2, 4, 5, 6), (1, 4, 3, 4, 5), (1, 40, 50, 50)])
@@ -395,8 +405,9 @@ def test_instance_and_group_normalization_agree(shape: tuple[int, ...]) -> None:
     check_node("InstanceNormalization", [image, scale, shift], {"epsilon": 1e-2})
     groups = {"num_groups": 2, "epsilon": 1e-2}
     check_node("GroupNormalization", [image, scale, shift], groups, opset=21, oracle="reference")
-    check_node("GroupNormalization", [image, scale[:2], shift[:2]], groups, opset=18,
-               oracle="reference")
+    check_node(
+        "GroupNormalization", [image, scale[:2], shift[:2]], groups, opset=18, oracle="reference"
+    )
 
 
 def test_group_normalization_refuses_groups_of_unequal_size() -> None:
@@ -475,8 +486,9 @@ def attention_inputs(
     return inputs
 
 
-def check_attention(inputs: list, attributes: dict[str, Any], *, outputs: int = 1,
-                    opset: int = 24) -> None:
+def check_attention(
+    inputs: list, attributes: dict[str, Any], *, outputs: int = 1, opset: int = 24
+) -> None:
     check_node("Attention", inputs, attributes, outputs=outputs, opset=opset, oracle="reference")
 
 
@@ -593,8 +605,14 @@ def test_an_empty_batch_gives_an_empty_result(
     op: str, shapes: list[tuple[int, ...]], output: tuple[int, ...], attributes: dict[str, Any]
 ) -> None:
     inputs = [random(*shape) for shape in shapes]
-    graph = node_graph(op, inputs, [np.empty(output, np.float32)], attributes, opset=17,
-                       constants=range(1, len(inputs)))
+    graph = node_graph(
+        op,
+        inputs,
+        [np.empty(output, np.float32)],
+        attributes,
+        opset=17,
+        constants=range(1, len(inputs)),
+    )
     (result,) = ap.Executor(graph).run({"in0": inputs[0]}, verify=True).values()
     assert result.shape == output
 

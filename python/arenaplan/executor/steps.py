@@ -192,9 +192,11 @@ def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarra
     return workspaces
 
 
-def own_workspaces(sizes: Mapping[int, Sequence[int]]) -> dict[int, list[np.ndarray]]:
+def own_workspaces(
+    sizes: Mapping[int, Sequence[int]],
+) -> tuple[dict[int, list[np.ndarray]], int]:
     """
-    Return new scratch memory of the given sizes per node.
+    Return new scratch memory of the given sizes per node, and how much that is together.
 
     Steps run one at a time, so that all of them share one block.
     """
@@ -203,13 +205,14 @@ def own_workspaces(sizes: Mapping[int, Sequence[int]]) -> dict[int, list[np.ndar
         for node, slots in sizes.items()
     }
     block = aligned_bytes(max((end[-1] for end in ends.values()), default=0))
-    return {
+    arrays = {
         node: [
             block[start : start + size]
             for start, size in zip([0, *ends[node]], slots, strict=False)
         ]
         for node, slots in sizes.items()
     }
+    return arrays, block.nbytes
 
 
 def missing_workspaces(graph: Graph, planned: Workspaces) -> dict[int, list[int]]:

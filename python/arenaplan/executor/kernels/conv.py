@@ -21,7 +21,7 @@ from arenaplan.executor.epilogue import Stages, finish
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.windows import Axis, window_axes, windows
-from arenaplan.executor.registry import Run, Signature, Step, Tensor, scratch_bytes
+from arenaplan.executor.registry import Run, Signature, Step, Tensor
 from arenaplan.graph import Choice
 
 _TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22)

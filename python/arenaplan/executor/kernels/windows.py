@@ -93,7 +93,7 @@ def window_axes(signature: Signature, kernel_shape: Sequence[int]) -> list[Axis]
         axis = Axis(size, out, kernel_shape[k], strides[k], dilations[k], before, after)
         room = size + before + after - extent
         fitting = max(room // strides[k] + 1, 0)
-        if not (out == fitting or out == fitting + 1 and _rounds_up(signature)):
+        if not (out == fitting or (out == fitting + 1 and _rounds_up(signature))):
             raise _invalid(
                 signature, f"spatial dimension {k} has {out} windows where {fitting} fit"
             )
