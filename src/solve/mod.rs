@@ -10,10 +10,12 @@ mod first_fit;
 mod incumbent;
 mod memory;
 mod model;
+mod neighbors;
 mod occupancy;
 mod peel;
 mod portfolio;
 mod random;
+mod repair;
 mod sections;
 mod sweep;
 
@@ -85,6 +87,8 @@ pub enum Stage {
     BestFit,
     /// Exact search.
     Exact,
+    /// Ejection chains.
+    Repair,
     /// Putting back what was set aside because it always fits.
     PutBack,
 }
@@ -98,6 +102,7 @@ impl Stage {
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
             Self::Exact => "exact search",
+            Self::Repair => "repair",
             Self::PutBack => "put back",
         }
     }

@@ -6,6 +6,7 @@ use super::first_fit::{self, Fit, ORDERS, Order};
 use super::incumbent::Incumbent;
 use super::model::Model;
 use super::occupancy::Occupancy;
+use super::repair::Repair;
 use super::{Stage, peel, sweep};
 use crate::error::Result;
 
@@ -28,9 +29,7 @@ pub(super) fn run(
     let core = model.restricted_to(&peeled.core)?;
     let mut core_best = best.for_core(&core);
     greedy(&core, &mut core_best, clock)?;
-    if core.all_solid() {
-        search(&core, capacity, &mut core_best, clock)?;
-    }
+    improve(&core, capacity, &mut core_best, clock)?;
     best.raise_bound(core_best.bound(), Stage::Exact);
     if let Some(core_offsets) = core_best.offsets() {
         let mut space = Occupancy::new(model.loads.len())?;
@@ -77,46 +76,112 @@ fn greedy(core: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<(
     Ok(())
 }
 
-/// Searches the core until its peak is at most `capacity`, or proven to be the least
-/// one, or until that is proven to be impossible.
-///
-/// Goes for the lowest peak that is not excluded, and when that proves to be hard also
-/// for peaks halfway between it and the best one.
-fn search(
+/// Items up to which exact search comes first; above, repair does.
+const SMALL: usize = 2_000;
+
+/// Improves the packing of a core until its peak is at most `capacity`, or proven to be
+/// the least one, or until that is proven to be impossible.
+fn improve(
     core: &Model,
     capacity: Option<u64>,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
 ) -> Result<()> {
-    let Some(mut restarts) = Restarts::new(core, clock.seed())? else { return Ok(()) };
-    let mut lowest = Turns::new(core);
-    let mut halfway = Turns::new(core);
-    let mut step = 0_u64;
     let decided = |best: &Incumbent<'_>| {
         best.is_proven()
             || capacity.is_some_and(|bytes| best.peak() <= bytes || best.bound() > bytes)
     };
+    if decided(best) {
+        return Ok(());
+    }
+    let small = core.items.len() <= SMALL;
+    let mut exact = if core.all_solid() { Exact::new(core, clock.seed())? } else { None };
+    let mut repair = Repair::new(core, clock.seed())?;
+    let mut round = 0_u32;
     while !decided(best) && !clock.is_up() {
-        let low = best.bound().max(capacity.unwrap_or(0));
-        let middle = core.peak_from(low + (best.peak() - low) / 2);
-        step += 1;
-        let to_middle = lowest.all_tried() && step.is_multiple_of(2);
-        let (target, turns) = if to_middle && low < middle && middle < best.peak() {
-            (middle, &mut halfway)
-        } else {
-            (low, &mut lowest)
+        round += 1;
+        let searches = match &exact {
+            None => false,
+            Some(exact) if small => !exact.is_stuck() || !round.is_multiple_of(4),
+            Some(_) => round.is_multiple_of(16),
         };
-        match restarts.step(core, target, turns, clock) {
+        if let Some(exact) = exact.as_mut().filter(|_| searches) {
+            exact.step(core, capacity.unwrap_or(0), best, clock)?;
+            continue;
+        }
+        let goal = best.bound().max(capacity.unwrap_or(0));
+        // Without an answer of its own, the core starts with one above the incumbent.
+        let start = match best.offsets() {
+            Some(offsets) => offsets.to_vec(),
+            None => any_packing(core)?,
+        };
+        let better = repair.improve(core, &start, goal, clock);
+        best.offer(better, Stage::Repair);
+    }
+    Ok(())
+}
+
+/// Returns some packing of the core, for want of a good one.
+fn any_packing(core: &Model) -> Result<Vec<u64>> {
+    let order = first_fit::sorted(core, Order::SizeRootLength)?;
+    let mut space = Occupancy::new(core.loads.len())?;
+    let offsets = first_fit::place(core, &order, Fit::First, u64::MAX, &mut space, None)?;
+    Ok(offsets.unwrap_or_default())
+}
+
+/// Exact searches of a core for one target after the other.
+///
+/// They go for the lowest peak that is not excluded, and when that proves to be hard
+/// also for peaks halfway between it and the best one.
+#[derive(Debug)]
+struct Exact {
+    restarts: Restarts,
+    lowest: Turns,
+    halfway: Turns,
+    count: u64,
+}
+
+impl Exact {
+    /// Returns searches of a core, or nothing if it is too large.
+    fn new(core: &Model, seed: u64) -> Result<Option<Self>> {
+        let (lowest, halfway) = (Turns::new(core), Turns::new(core));
+        let restarts = Restarts::new(core, seed)?;
+        Ok(restarts.map(|restarts| Self { restarts, lowest, halfway, count: 0 }))
+    }
+
+    /// Returns whether the lowest peak has proven to be hard to reach.
+    fn is_stuck(&self) -> bool {
+        self.lowest.all_tried()
+    }
+
+    /// Searches once, for a peak of at least `goal`.
+    fn step(
+        &mut self,
+        core: &Model,
+        goal: u64,
+        best: &mut Incumbent<'_>,
+        clock: &Clock<'_>,
+    ) -> Result<()> {
+        let low = best.bound().max(goal);
+        let middle = core.peak_from(low + (best.peak() - low) / 2);
+        self.count += 1;
+        let to_middle = self.is_stuck() && self.count.is_multiple_of(2);
+        let (target, turns) = if to_middle && low < middle && middle < best.peak() {
+            (middle, &mut self.halfway)
+        } else {
+            (low, &mut self.lowest)
+        };
+        match self.restarts.step(core, target, turns, clock) {
             Outcome::Found => {
-                best.offer(Some(restarts.offsets(core)?), Stage::Exact);
-                halfway = Turns::new(core);
+                best.offer(Some(self.restarts.offsets(core)?), Stage::Exact);
+                self.halfway = Turns::new(core);
             }
             Outcome::Impossible => {
                 best.raise_bound(core.peak_from(target + 1), Stage::Exact);
-                lowest = Turns::new(core);
+                self.lowest = Turns::new(core);
             }
             Outcome::Undecided => {}
         }
+        Ok(())
     }
-    Ok(())
 }
