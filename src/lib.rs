@@ -2,6 +2,7 @@
 mod arena;
 mod bound;
 mod check;
+mod coloring;
 mod error;
 mod format;
 mod graph;
@@ -13,11 +14,13 @@ mod packing_check;
 mod plan;
 mod planner;
 mod problem;
+mod sharing;
 mod solve;
 mod units;
 
 pub use arena::{Arena, Input, NodeMemory, Output};
 pub use bound::max_load;
+pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
@@ -35,5 +38,9 @@ pub use plan::{
 };
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
+pub use sharing::{
+    Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
+    TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
+};
 pub use solve::{Budget, Progress, Stage, solve};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};

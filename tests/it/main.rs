@@ -14,6 +14,8 @@ mod floors;
 mod graph;
 mod graphs;
 mod liveness;
+mod nnvm;
 mod plan_file;
 mod planner;
+mod shared;
 mod solve;
