@@ -1,6 +1,6 @@
 //! Which nodes wait for each other: colors of long paths, and reachability.
 //!
-//! [`color_nodes`] is what MXNet's memory planner calls coloring: it covers the graph with
+//! [`color_nodes`] is what `MXNet`'s memory planner calls coloring: it covers the graph with
 //! long paths, whose nodes can never run at the same time, and gives each path a color.
 //! [`Reachability`] answers the question that coloring only guesses at: does one node run
 //! before another in *every* order that the graph permits?
@@ -290,9 +290,8 @@ mod tests {
         let mut before = vec![vec![false; reads.len()]; reads.len()];
         for node in 0..reads.len() {
             for &input in &reads[node] {
-                for first in 0..reads.len() {
-                    let reaches = first == input || before[first][input];
-                    before[first][node] |= reaches;
+                for (first, row) in before.iter_mut().enumerate() {
+                    row[node] |= first == input || row[input];
                 }
             }
         }

@@ -1,4 +1,51 @@
-//! x
+//! Plans where every tensor of a neural network lives in one arena, and proves how small
+//! that arena can be.
+//!
+//! A [`Graph`] says what each node does to memory. A [`Planner`] makes a [`Plan`] of it: an
+//! offset for every value, so that values needed at the same time share no byte, together
+//! with a lower bound that no plan can go below. The plan is committed to an [`Arena`],
+//! which lends each node what it reads and writes.
+//!
+//! ```
+//! use arenaplan::{DType, Graph, Input, Node, Output, Planner, Status, Value, ValueKind};
+//!
+//! // x -> double -> add x: 3 arrays of 256 bytes.
+//! let mut builder = Graph::builder("example");
+//! let array = |name, kind| Value::new(name, kind, DType::UINT8, [256]);
+//! let x = builder.add_value(array("x", ValueKind::Input)?);
+//! let doubled = builder.add_value(array("doubled", ValueKind::Activation)?);
+//! let sum = builder.add_value(array("sum", ValueKind::Activation)?);
+//! let double = builder.add_node(Node::new("double", "Double").reads([x]).writes([doubled]));
+//! let add = Node::new("add", "Add").reads([doubled, x]).writes([sum]);
+//! // The addition is elementwise: its output may take over a dying operand.
+//! let add = builder.add_node(add.in_place(0, 0));
+//! builder.add_output(sum);
+//! let graph = builder.build()?;
+//!
+//! let plan = Planner::new().plan(&graph)?;
+//! assert_eq!(plan.naive_bytes(), Some(768));
+//! assert_eq!((plan.arena_bytes(), plan.lower_bound()), (512, 512));
+//! assert_eq!(plan.status(), Status::Optimal);
+//!
+//! let mut arena = plan.commit()?;
+//! arena.value_mut(&plan, x)?.fill(3);
+//! let mut memory = arena.node(&plan, double)?;
+//! if let (Input::Shared(from), Output::Exclusive(to)) = (&memory.inputs[0], &mut memory.outputs[0]) {
+//!     to.iter_mut().zip(*from).for_each(|(to, from)| *to = 2 * from);
+//! }
+//! let mut memory = arena.node(&plan, add)?;
+//! // In place: the first operand is in the bytes of the output.
+//! if let (Input::Shared(from), Output::Exclusive(to)) = (&memory.inputs[1], &mut memory.outputs[0]) {
+//!     to.iter_mut().zip(*from).for_each(|(to, from)| *to += from);
+//! }
+//! assert_eq!(arena.value(&plan, sum)?, [9; 256]);
+//! # Ok::<(), arenaplan::Error>(())
+//! ```
+//!
+//! The pipeline can be entered at any stage: [`Liveness`] makes the buffers of a graph, a
+//! [`Problem`] can also be written by hand or read from CSV, [`solve()`] packs it, and
+//! [`Plan::check`] is the independent definition of what a valid plan is.
+
 mod arena;
 mod bound;
 mod check;
@@ -14,6 +61,7 @@ mod packing_check;
 mod plan;
 mod planner;
 mod problem;
+mod profile;
 mod sharing;
 mod solve;
 mod units;
@@ -38,6 +86,7 @@ pub use plan::{
 };
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
+pub use profile::Peak;
 pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,

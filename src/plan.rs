@@ -182,6 +182,7 @@ pub struct Plan {
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) spaces: Vec<SpacePlan>,
     pub(crate) naive_bytes: Option<u64>,
+    pub(crate) value_count: u32,
     /// By node: its position in `steps`.
     pub(crate) step_of: Vec<u32>,
     /// By value, ascending.
@@ -225,6 +226,12 @@ impl Plan {
     /// Returns what is planned for each space.
     pub fn spaces(&self) -> &[SpacePlan] {
         &self.spaces
+    }
+
+    /// Returns the number of values of the graph, constants among them.
+    #[allow(clippy::as_conversions, reason = "pointers have at least 32 bits")]
+    pub const fn value_count(&self) -> usize {
+        self.value_count as usize
     }
 
     /// Returns where each value lives, ascending by value; constants are not in it.

@@ -102,9 +102,9 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidAlignment`] if the alignment is not a power of two.
-    /// - [`Error::SizeOverflow`] if no machine can address what is live at one step.
-    /// - [`Error::PinConflict`] if pinned values contradict each other.
+    /// - [`InvalidAlignment`](crate::Error::InvalidAlignment) if the alignment is not a power of two.
+    /// - [`SizeOverflow`](crate::Error::SizeOverflow) if no machine can address what is live at one step.
+    /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
         let order = graph.order();
         let (liveness, packing) = self.pack(graph, order)?;
@@ -238,6 +238,7 @@ impl<'a> Planner<'a> {
             steps,
             spaces,
             naive_bytes: naive_bytes(graph, self.options.alignment),
+            value_count: narrow(graph.values().len()),
             placements,
             workspaces,
         }

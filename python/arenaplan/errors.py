@@ -9,6 +9,11 @@ name of its class here.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+
 
 class PlannerError(Exception):
     """Base class of everything arenaplan raises on purpose."""
@@ -125,6 +130,9 @@ class PackingError(PlannerError):
 
 class CapacityExceeded(PackingError):
     """The arena needs more bytes than its space has."""
+
+    plan: Plan | None = None
+    """The best plan that was found, where there is one."""
 
 
 class PinConflict(PackingError):

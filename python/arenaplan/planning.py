@@ -97,7 +97,7 @@ def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:
         return graph.core
     from arenaplan.executor import workspace_choices
 
-    return graph.core.with_workspaces(workspace_choices(graph))
+    return graph.core.with_workspaces(list(workspace_choices(graph).items()))
 
 
 def _whole_number(number: object, what: str) -> int:

@@ -148,7 +148,7 @@ impl Arena {
     }
 
     /// Close the arena unless views of it are still alive: they keep the memory.
-    #[pyo3(signature = (*_exception))]
+    #[pyo3(signature = (*_exception: "object"))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         if self.views.load(Ordering::Acquire) > 0 {
             return Ok(());
@@ -156,12 +156,12 @@ impl Arena {
         self.close(py)
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
+    fn __reduce__(&self) -> PyResult<(String,)> {
         Err(PyTypeError::new_err("an arena is memory of this process; pickle its plan instead"))
     }
 
     /// Share the memory as DLPack, by way of NumPy.
-    #[pyo3(signature = (**options))]
+    #[pyo3(signature = (**options: "object"))]
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,
         options: Option<&Bound<'py, PyDict>>,
@@ -254,7 +254,7 @@ impl Lease {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
+    #[pyo3(signature = (*_exception: "object"))]
     fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
         self.release();
     }

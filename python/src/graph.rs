@@ -66,11 +66,11 @@ impl Graph {
         Ok(Self { inner })
     }
 
-    /// Return a copy whose nodes have other workspaces, by node.
+    /// Return a copy in which some nodes, by index, have other workspaces.
     fn with_workspaces(
         &self,
         py: Python<'_>,
-        workspaces: HashMap<u32, WorkspaceRows>,
+        workspaces: Vec<(u32, WorkspaceRows)>,
     ) -> PyResult<Self> {
         let workspaces =
             workspaces.into_iter().map(|(node, rows)| (NodeId::from(node), read_workspaces(rows)));

@@ -1,5 +1,12 @@
 //! Python bindings of `arenaplan`: convert, detach from the interpreter, call, map the error.
 
+#![allow(
+    clippy::doc_markdown,
+    clippy::needless_pass_by_value,
+    clippy::unused_self,
+    reason = "doc comments are Python docstrings, and Python hands over what it hands over"
+)]
+
 mod arena;
 mod error;
 mod graph;

@@ -1,12 +1,16 @@
 //! Planning, and plans.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arenaplan::{Budget, PlanOptions, Planner, WorkspacePolicy};
+use arenaplan::{
+    Budget, Placement, PlanOptions, Planner, ShareRule, SpaceId, SpacePlan, Step, ValueId,
+    WorkspacePlacement, WorkspacePolicy,
+};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::PyBool;
 
 use crate::arena::Arena;
 use crate::error::{OrRaise, raise, raise_named};
@@ -144,15 +148,16 @@ impl Plan {
 
     /// The options that the plan was made with.
     #[getter]
-    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<&'static str, Bound<'py, PyAny>>> {
         let PlanOptions { alignment, in_place, preserve_inputs, workspace, .. } =
             self.inner.options();
-        let options = PyDict::new(py);
-        options.set_item("alignment", alignment)?;
-        options.set_item("in_place", in_place)?;
-        options.set_item("preserve_inputs", preserve_inputs)?;
-        options.set_item("workspace", workspace.name())?;
-        Ok(options)
+        let flag = |value: bool| PyBool::new(py, value).to_owned().into_any();
+        Ok(BTreeMap::from([
+            ("alignment", alignment.into_pyobject(py)?.into_any()),
+            ("in_place", flag(in_place)),
+            ("preserve_inputs", flag(preserve_inputs)),
+            ("workspace", workspace.name().into_pyobject(py)?.into_any()),
+        ]))
     }
 
     /// Indices of the nodes in execution order.
@@ -161,36 +166,23 @@ impl Plan {
         self.inner.order().map(u32::from).collect()
     }
 
-    /// Number of values, the constants among them too, that placements are listed for.
-    ///
-    /// Per value ``(space, offset, bytes)``, or None if it is not in an arena.
+    /// Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
     #[getter]
     fn placements(&self) -> Vec<Option<(u32, u64, u64)>> {
-        let mut rows = Vec::new();
-        for placement in self.inner.placements() {
-            let id = arenaplan::ValueId::from(placement.value).index();
-            rows.resize(id, None);
-            rows.push(Some((placement.space, placement.offset, placement.bytes)));
-        }
-        rows
+        self.by_value(|placement| (placement.space, placement.offset, placement.bytes))
     }
 
-    /// Per value ``(start, end)``, the steps in which it is live, or None if it is a constant.
+    /// Per value of the graph ``(start, end)``, the steps in which it is live, or None if it
+    /// is a constant.
     #[getter]
     fn live(&self) -> Vec<Option<(u32, u32)>> {
-        let mut rows = Vec::new();
-        for placement in self.inner.placements() {
-            let id = arenaplan::ValueId::from(placement.value).index();
-            rows.resize(id, None);
-            rows.push(Some((placement.live[0], placement.live[1])));
-        }
-        rows
+        self.by_value(|placement| (placement.live[0], placement.live[1]))
     }
 
     /// Per workspace ``(node, slot, choice, space, offset, bytes)``.
     #[getter]
     fn workspaces(&self) -> Vec<(u32, u32, u32, u32, u64, u64)> {
-        let row = |work: &arenaplan::WorkspacePlacement| {
+        let row = |work: &WorkspacePlacement| {
             (work.node, work.slot, work.choice, work.space, work.offset, work.bytes)
         };
         self.inner.workspaces().iter().map(row).collect()
@@ -205,7 +197,7 @@ impl Plan {
             .flat_map(|step| {
                 step.shares.iter().map(move |share| {
                     let rule = match share.rule {
-                        arenaplan::ShareRule::InPlace => "in-place",
+                        ShareRule::InPlace => "in-place",
                         _ => "view",
                     };
                     (step.node, share.input, share.output, rule)
@@ -214,10 +206,28 @@ impl Plan {
             .collect()
     }
 
+    /// How many bytes of the first space are live at every step; shared bytes count once.
+    #[getter]
+    fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
+        py.detach(|| self.inner.live_bytes(SpaceId::from(0)))
+    }
+
+    /// First step at which most bytes of the first space are live.
+    #[getter]
+    fn peak_step(&self, py: Python<'_>) -> u32 {
+        py.detach(|| self.inner.peak(SpaceId::from(0)).step.get())
+    }
+
+    /// Return the indices of the values that are live at ``step``, by offset.
+    fn live_at(&self, step: u32) -> Vec<u32> {
+        let live = self.inner.live_at(Step::new(step));
+        live.into_iter().map(|placement| placement.value).collect()
+    }
+
     /// Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity)``.
     #[getter]
     fn spaces(&self) -> Vec<(String, u64, u64, String, u64, Option<u64>)> {
-        let row = |space: &arenaplan::SpacePlan| {
+        let row = |space: &SpacePlan| {
             (
                 space.name.clone(),
                 space.arena_bytes,
@@ -299,5 +309,16 @@ impl Plan {
             self.inner.arena_bytes(),
             self.inner.status()
         )
+    }
+}
+
+impl Plan {
+    /// Returns something about every value's placement, by value.
+    fn by_value<T: Clone>(&self, row: impl Fn(&Placement) -> T) -> Vec<Option<T>> {
+        let mut rows = vec![None; self.inner.value_count()];
+        for placement in self.inner.placements() {
+            rows[ValueId::from(placement.value).index()] = Some(row(placement));
+        }
+        rows
     }
 }

@@ -41,6 +41,9 @@ impl Plan {
                 quoted(&digest[..12]),
             ));
         }
+        if self.value_count() != graph.values().len() {
+            return mismatch(format!("the graph has {} values", graph.values().len()));
+        }
         let order: Vec<NodeId> = self.order().collect();
         if !graph.is_topological(&order) {
             return mismatch("its order does not run every node after what it depends on".into());

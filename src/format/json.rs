@@ -4,6 +4,8 @@
 //! fields, and whoever uses the plan calls [`Plan::check`]. The checksum tells damage from
 //! contradiction; it is no protection against somebody who recomputes it.
 
+#![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -49,6 +51,7 @@ struct Document {
     lower_bound: u64,
     status: Status,
     naive_bytes: Option<u64>,
+    value_count: u32,
     spaces: Vec<SpacePlan>,
     steps: Vec<PlanStep>,
     values: Vec<Placement>,
@@ -57,7 +60,6 @@ struct Document {
     checksum: String,
     /// Fields of others; by convention their names begin with `x-`.
     #[serde(flatten, skip_serializing)]
-    #[allow(clippy::zero_sized_map_values, reason = "the keys are what is looked at")]
     extra: BTreeMap<String, IgnoredAny>,
 }
 
@@ -75,6 +77,7 @@ impl Plan {
             lower_bound: self.lower_bound(),
             status: self.status(),
             naive_bytes: self.naive_bytes,
+            value_count: self.value_count,
             spaces: self.spaces.clone(),
             steps: self.steps.clone(),
             values: self.placements.clone(),
@@ -132,6 +135,7 @@ impl Plan {
             steps: document.steps,
             spaces: document.spaces,
             naive_bytes: document.naive_bytes,
+            value_count: document.value_count,
             placements: document.values,
             workspaces: document.workspaces,
         };
@@ -142,9 +146,11 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Refuses lists that are not in ascending order, as lookups need them.
+    /// Refuses lists that are not in ascending order, as lookups need them, and values past
+    /// their number.
     fn check_lists(&self) -> Result<()> {
-        let values = self.placements.windows(2).all(|pair| pair[0].value < pair[1].value);
+        let values = self.placements.windows(2).all(|pair| pair[0].value < pair[1].value)
+            && self.placements.last().is_none_or(|last| last.value < self.value_count);
         let key = |workspace: &WorkspacePlacement| (workspace.node, workspace.slot);
         let workspaces = self.workspaces.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]));
         if values && workspaces {

@@ -79,6 +79,7 @@ impl StoragePlan {
             steps,
             spaces,
             naive_bytes,
+            value_count: u32::try_from(graph.values().len()).expect("ids have 32 bits"),
             placements,
             workspaces: Vec::new(),
         };

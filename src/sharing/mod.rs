@@ -1,4 +1,4 @@
-//! Storage sharing: values share whole blocks, as NNVM, MXNet and Relay plan memory.
+//! Storage sharing: values share whole blocks, as NNVM, `MXNet` and Relay plan memory.
 //!
 //! A *block* is memory of its own that serves one value after another and grows to the
 //! largest of them; there are no offsets. It wastes more than an arena does, and is here

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::coloring::{Coloring, Reachability};
 use crate::graph::{Graph, Node, Whole};
 use crate::index::{NodeId, SpaceId, ValueId};
-use crate::sharing::pool::{Pool, at};
+use crate::sharing::pool::{Acceptable, Pool, at};
 use crate::sharing::{Block, SharingMode, SharingOptions, Storage, StoragePlan, TakenFrom};
 
 /// Permission for an output to have the block of an input.
@@ -238,10 +238,9 @@ impl<'a> Pass<'a> {
             let ordered = |users: &[NodeId]| {
                 reach.is_none_or(|reach| users.iter().all(|&user| reach.is_before(user, id)))
             };
-            let acceptable: Option<&dyn Fn(&[NodeId]) -> bool> =
-                if reach.is_some() { Some(&ordered) } else { None };
-            let shelf = (value.space(), self.color(id));
-            let block = self.pool.request(self.sizes[output.index()], shelf, acceptable);
+            let acceptable = reach.is_some().then_some::<Acceptable<'_>>(&ordered);
+            let place = (value.space(), self.color(id));
+            let block = self.pool.request(self.sizes[output.index()], place, acceptable);
             self.pool.overwrite(block, id);
             self.storages[output.index()] = Storage::Block(block);
             self.reads_left.resize(self.pool.blocks.len(), 0);
@@ -266,11 +265,11 @@ impl<'a> Pass<'a> {
     fn release_unread(&mut self, id: NodeId, node: &Node) {
         for (_, output) in node.produces() {
             match self.storages[output.index()] {
-                Storage::Block(block) if block >= self.given => {
-                    if self.counts[output.index()] == 0 {
-                        self.pool.release(block, self.color(id));
-                        self.taken_from[output.index()] = TakenFrom::NeverRead;
-                    }
+                Storage::Block(block)
+                    if block >= self.given && self.counts[output.index()] == 0 =>
+                {
+                    self.pool.release(block, self.color(id));
+                    self.taken_from[output.index()] = TakenFrom::NeverRead;
                 }
                 Storage::Unassigned => self.not_allocated += 1,
                 _ => {}

@@ -8,6 +8,9 @@ use crate::sharing::Block;
 /// Blocks that may be exchanged for each other: of one space, freed by one color.
 pub(super) type Shelf = (SpaceId, u32);
 
+/// Whether a block may change hands, given who touched it since it last did.
+pub(super) type Acceptable<'a> = &'a dyn Fn(&[NodeId]) -> bool;
+
 /// Most free blocks that a request looks at where not every block will do.
 const MOST_CANDIDATES: usize = 256;
 
@@ -35,17 +38,17 @@ impl Pool {
     pub(super) fn request(
         &mut self,
         bytes: u64,
-        shelf: Shelf,
-        acceptable: Option<&dyn Fn(&[NodeId]) -> bool>,
+        place: Shelf,
+        acceptable: Option<Acceptable<'_>>,
     ) -> u32 {
-        if let Some(key) = self.find(bytes, shelf, acceptable)
-            && let Some(block) = self.free.get_mut(&shelf).and_then(|free| free.remove(&key))
+        if let Some(key) = self.find(bytes, place, acceptable)
+            && let Some(block) = self.free.get_mut(&place).and_then(|free| free.remove(&key))
         {
             let index = at(block);
             self.blocks[index].bytes = self.blocks[index].bytes.max(bytes);
             return block;
         }
-        let (space, _) = shelf;
+        let (space, _) = place;
         self.blocks.push(Block { bytes, space });
         self.users.push(Vec::new());
         u32::try_from(self.blocks.len() - 1).expect("there are at most as many blocks as values")
@@ -55,12 +58,12 @@ impl Pool {
     fn find(
         &self,
         bytes: u64,
-        shelf: Shelf,
-        acceptable: Option<&dyn Fn(&[NodeId]) -> bool>,
+        place: Shelf,
+        acceptable: Option<Acceptable<'_>>,
     ) -> Option<(u64, u64)> {
         let least = bytes.checked_div(self.match_range)?;
         let most = bytes.saturating_mul(self.match_range);
-        let free = self.free.get(&shelf)?;
+        let free = self.free.get(&place)?;
         let larger = free.range((bytes, 0)..=(most, u64::MAX));
         let smaller = free.range((least, 0)..(bytes, 0)).rev();
         let mut candidates = larger.take(MOST_CANDIDATES).chain(smaller.take(MOST_CANDIDATES));

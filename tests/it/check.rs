@@ -24,6 +24,7 @@ fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
         "lower_bound",
         "status",
         "naive_bytes",
+        "value_count",
         "spaces",
         "steps",
         "values",

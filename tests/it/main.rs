@@ -1,6 +1,10 @@
 //! Integration tests: one binary, one module per subject.
 #![allow(
     clippy::as_conversions,
+    clippy::format_collect,
+    clippy::many_single_char_names,
+    clippy::needless_for_each,
+    unreachable_pub,
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::unwrap_used,

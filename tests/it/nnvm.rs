@@ -132,8 +132,7 @@ fn row_50_the_default_planner_is_never_worse_on_golden_graphs() {
         assert!(plan.lower_bound() <= plan.arena_bytes());
         let mut least = u64::MAX;
         for match_range in [1, 2, 4, 8, 16, 64] {
-            let mut options = SharingOptions::default();
-            options.match_range = match_range;
+            let options = SharingOptions { match_range, ..SharingOptions::default() };
             let shared = share_storage(&case.graph, &options).unwrap();
             least = least.min(shared.to_plan(&case.graph, 1).unwrap().arena_bytes());
             let options = SharingOptions { match_range, ..SharingOptions::nnvm() };

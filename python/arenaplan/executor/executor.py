@@ -126,7 +126,11 @@ class Executor:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except ArenaInUse:
+            if error is None:  # Its traceback may well be what holds on to the arena.
+                raise
 
     def close(self) -> None:
         """

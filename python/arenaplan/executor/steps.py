@@ -81,6 +81,15 @@ def dtype_of(value: Value) -> np.dtype[Any]:
         ) from None
 
 
+def _check_rank(value: Value) -> None:
+    """Raise if a value has more dimensions than an array can have."""
+    if len(value.shape) > _MAX_RANK:
+        raise RankTooLarge(
+            f"value {value.name!r} has {len(value.shape)} dimensions, "
+            f"and a NumPy array has at most {_MAX_RANK}"
+        )
+
+
 def signature_of(graph: Graph, node: Node) -> Signature:
     """Return what a kernel may know of a node before memory is."""
 
@@ -88,11 +97,7 @@ def signature_of(graph: Graph, node: Node) -> Signature:
         if index is None:
             return None
         value = graph.values[index]
-        if len(value.shape) > _MAX_RANK:
-            raise RankTooLarge(
-                f"value {value.name!r} has {len(value.shape)} dimensions, "
-                f"and a NumPy array has at most {_MAX_RANK}"
-            )
+        _check_rank(value)
         return Tensor(value.shape, dtype_of(value))
 
     def loader(index: int | None) -> Callable[[], np.ndarray] | None:
@@ -148,6 +153,7 @@ def aligned_bytes(count: int) -> np.ndarray:
 def array_at(graph: Graph, index: int, memory: np.ndarray) -> np.ndarray:
     """Return the array of value ``index`` on ``memory``, which has exactly its bytes."""
     value = graph.values[index]
+    _check_rank(value)
     return memory.view(dtype_of(value)).reshape(value.shape)
 
 

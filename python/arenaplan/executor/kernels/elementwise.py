@@ -16,14 +16,13 @@ from arenaplan.executor.kernels.pieces import (
     in_sequence,
     invalid,
     operand,
-    present,
     result,
 )
 from arenaplan.executor.registry import Run, Signature, Step, kernel
 
 # -- one call of NumPy ------------------------------------------------------------
 
-_UNARY: Mapping[str, Callable[..., Any]] = {
+_UNARY: Mapping[str, np.ufunc] = {
     "Abs": np.absolute,
     "Acos": np.arccos,
     "Acosh": np.arccosh,
@@ -51,7 +50,7 @@ _UNARY: Mapping[str, Callable[..., Any]] = {
 }
 
 # Before these versions, broadcasting was spelled with attributes; nobody writes them any more.
-_BINARY: Mapping[str, tuple[Callable[..., Any], int]] = {
+_BINARY: Mapping[str, tuple[np.ufunc, int]] = {
     "Add": (np.add, 7),
     "And": (np.logical_and, 7),
     "BitwiseAnd": (np.bitwise_and, 18),
@@ -69,9 +68,10 @@ _BINARY: Mapping[str, tuple[Callable[..., Any], int]] = {
 }
 
 
-def _apply(function: Callable[..., Any], step: Step) -> Run | None:
-    """Run ``function(*inputs, output)``."""
-    return blockwise(function, present(step), result(step))
+def _apply(function: np.ufunc, step: Step) -> Run | None:
+    """Return what runs ``function(*inputs, output)``."""
+    inputs = [operand(step, position) for position in range(function.nin)]
+    return blockwise(function, inputs, result(step))
 
 
 for _op, _function in _UNARY.items():
@@ -141,7 +141,8 @@ def div(step: Step) -> Run | None:
         return _apply(np.divide, step)
     if y.dtype.kind == "u":
         return _apply(np.floor_divide, step)
-    return blockwise(_divide_whole, present(step), y, _REST.arrays(step))
+    inputs = [operand(step, 0), operand(step, 1)]
+    return blockwise(_divide_whole, inputs, y, _REST.arrays(step))
 
 
 def _constant_exponent(signature: Signature) -> Any:
@@ -187,7 +188,7 @@ def power(step: Step) -> Run | None:
 _TOTAL = Blocks(None, when=lambda signature: len(signature.inputs) > 2)
 
 
-def _folding(function: Callable[..., Any]) -> Callable[..., None]:
+def _folding(function: np.ufunc) -> Callable[..., None]:
     """Return what combines three or more operands from the left."""
 
     def body(*arrays: np.ndarray) -> None:
@@ -201,9 +202,9 @@ def _folding(function: Callable[..., Any]) -> Callable[..., None]:
     return body
 
 
-def _combine(function: Callable[..., Any], step: Step) -> Run | None:
+def _combine(function: np.ufunc, step: Step) -> Run | None:
     """Combine all inputs with a function of two."""
-    inputs, y = present(step), result(step)
+    inputs, y = [operand(step, position) for position in range(len(step.inputs))], result(step)
     if len(inputs) == 1:
         return copy(inputs[0], y)
     if len(inputs) == 2:
@@ -218,7 +219,7 @@ for _op, _function in {"Sum": np.add, "Max": np.maximum, "Min": np.minimum}.item
 @kernel("Mean", workspace=_TOTAL.declare)
 def mean(step: Step) -> Run | None:
     """Write the mean of all inputs."""
-    y, count = result(step), len(present(step))
+    y, count = result(step), len(step.inputs)
     return in_sequence(_combine(np.add, step), partial(np.divide, y, count, out=y))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -236,6 +237,10 @@ def tile(step: Step) -> Run | None:
 # -- padding --------------------------------------------------------------------------
 
 
+_MOST_PIECES = 1 << 14
+"""Copies that one padding may consist of; all but the most absurd ones take a few dozen."""
+
+
 class _Segment(NamedTuple):
     """A stretch of one axis of a padded array."""
 
@@ -261,6 +266,11 @@ def _padding(step: Step) -> Run | None:
     if shape != y.shape:
         raise ShapeMismatch(f"node {step.signature.name!r} (Pad) makes shape {shape} for {y.shape}")
     axes = [list(_segments(n, b, a, mode)) for n, b, a in zip(x.shape, before, after, strict=True)]
+    if prod(map(len, axes)) > _MOST_PIECES:
+        raise UnsupportedOp(
+            f"node {step.signature.name!r} (Pad) repeats shape {x.shape} so often that it takes "
+            f"more than {_MOST_PIECES} copies"
+        )
     value = _fill_value(step)
     work: list[Run | None] = []
     for box in product(*axes):
@@ -352,15 +362,17 @@ def trilu(step: Step) -> Run | None:
 
 
 def _clear_triangle(step: Step, y: np.ndarray) -> Run | None:
-    """Clear one triangle, row by row: a mask would need as much memory as a matrix."""
+    """Clear one triangle line by line: a mask would need as much memory as a matrix."""
     k = step.input(1)
     diagonal = 0 if k is None else int(k.reshape(-1)[0])
-    upper = step.attributes.get("upper", 1)
-    rows, columns = y.shape[-2:]
+    upper = bool(step.attributes.get("upper", 1))
+    if y.shape[-2] > y.shape[-1]:  # Along columns, which are fewer.
+        y, upper, diagonal = y.swapaxes(-1, -2), not upper, -diagonal
+    lines, length = y.shape[-2:]
     work: list[Run | None] = []
-    for row in range(rows):
-        first = min(max(row + diagonal + (0 if upper else 1), 0), columns)
-        rest = y[..., row, :first] if upper else y[..., row, first:]
+    for line in range(lines):
+        first = min(max(line + diagonal + (not upper), 0), length)
+        rest = y[..., line, :first] if upper else y[..., line, first:]
         if rest.size:
             work.append(partial(rest.fill, 0))
     return in_sequence(*work)

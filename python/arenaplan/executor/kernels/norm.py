@@ -260,29 +260,29 @@ def _plane_normalization(step: Step, shape: tuple[int, int], *, per_channel: boo
 
 # -- over channels ------------------------------------------------------------------------
 
-_LRN_TILES = (1 << 19, 1 << 17, 0)
+_LRN_BLOCKS = (0, 1 << 16, 1 << 18)
+"""Workspace sizes to offer, in bytes; the first stands for one channel."""
+
+
+def _lrn_channels(shape: Sequence[int], limit: int, item: int) -> int:
+    """Return of how many channels the sums fit ``limit`` bytes, at least one."""
+    return max(1, min(shape[1], limit // (prod(shape[2:]) * item)))
 
 
 def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Offer tiles of columns; each takes its squares and their sums."""
+    """Offer sums of squares for some channels at a time."""
     source = signature.input(0)
     if source is None or 0 in source.shape:
         return []
-    channels, plane = source.shape[1], prod(source.shape[2:])
     choices: list[Choice] = []
-    for limit in reversed(_LRN_TILES):
-        width = _lrn_width(channels, plane, limit, source.dtype.itemsize)
-        tiles = source.shape[0] * -(-plane // width)
-        size = 2 * scratch_bytes((channels, width), source.dtype)
-        choice = Choice(size, prod(source.shape) + 1e4 * tiles)
+    for limit in _LRN_BLOCKS:
+        channels = _lrn_channels(source.shape, limit, source.dtype.itemsize)
+        blocks = source.shape[0] * -(-source.shape[1] // channels)
+        size = scratch_bytes((channels, *source.shape[2:]), source.dtype)
+        choice = Choice(size, prod(source.shape) + 1e4 * blocks)
         if not choices or choice.cost < choices[-1].cost:
             choices.append(choice)
     return [choices]
-
-
-def _lrn_width(channels: int, plane: int, limit: int, item: int) -> int:
-    """Return how many columns of all channels are one tile."""
-    return max(1, min(plane, limit // 2 // (channels * item)))
 
 
 @heavy_kernel("LRN", workspace=_declare_lrn)
@@ -291,51 +291,42 @@ def lrn(step: Step) -> Run | None:
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
-    size = step.attributes.get("size", 0)
-    if size < 1:
-        raise invalid(step, f"size is {size}")
-    batch, channels = source.shape[:2]
-    images, results = source.reshape(batch, channels, -1), output.reshape(batch, channels, -1)
-    plane, item = images.shape[2], source.dtype.itemsize
-    width = _lrn_width(channels, plane, step.workspaces[0].nbytes, item)
-    scratch = step.scratch()
-    squares = scratch.array((channels * width,), source.dtype)
-    sums = scratch.array((channels * width,), source.dtype)
-    work: list[Run] = []
-    for n in range(batch):
-        for start in range(0, plane, width):
-            columns = min(width, plane - start)
-            shape, count = (channels, columns), channels * columns
-            work += _lrn_tile(
-                step,
-                images[n, :, start : start + columns],
-                results[n, :, start : start + columns],
-                squares[:count].reshape(shape),
-                sums[:count].reshape(shape),
-            )
-    return in_sequence(*work)
+    if step.attributes.get("size", 0) < 1:
+        raise invalid(step, f"size is {step.attributes.get('size')}")
+    some = _lrn_channels(source.shape, step.workspaces[0].nbytes, source.dtype.itemsize)
+    sums = step.scratch().array((some, *source.shape[2:]), source.dtype)
+    return in_sequence(
+        *(
+            run
+            for image, target in zip(source, output, strict=True)
+            for start in range(0, len(image), some)
+            for run in _lrn_block(step, image, target, start, sums[: len(image) - start])
+        )
+    )
 
 
-def _lrn_tile(
-    step: Step, source: np.ndarray, output: np.ndarray, squares: np.ndarray, sums: np.ndarray
+def _lrn_block(
+    step: Step, image: np.ndarray, output: np.ndarray, start: int, sums: np.ndarray
 ) -> Iterator[Run]:
-    """Yield the passes over some columns."""
-    number = source.dtype.type
-    size, channels = step.attributes["size"], len(source)
+    """Yield the passes over some channels, for which their part of the output is scratch."""
+    number = image.dtype.type
+    size, stop = step.attributes["size"], start + len(sums)
     alpha, beta = step.attributes.get("alpha", 1e-4), step.attributes.get("beta", 0.75)
-    yield partial(np.multiply, source, source, squares)
-    yield partial(np.copyto, sums, squares)
+    own, free = image[start:stop], output[start:stop]
+    yield partial(np.multiply, own, own, sums)
     for shift in range(-((size - 1) // 2), size // 2 + 1):
-        first, stop = max(0, -shift), min(channels, channels - shift)
-        if shift and first < stop:
-            into = sums[first:stop]
-            yield partial(np.add, into, squares[first + shift : stop + shift], into)
+        first, last = max(start + shift, 0), min(stop + shift, len(image))
+        if shift and first < last:
+            neighbors = image[first:last]
+            cut = slice(first - shift - start, last - shift - start)
+            yield partial(np.multiply, neighbors, neighbors, free[cut])
+            yield partial(np.add, sums[cut], free[cut], sums[cut])
     yield partial(np.multiply, sums, number(alpha / size), sums)
     yield partial(np.add, sums, number(step.attributes.get("bias", 1.0)), sums)
     if beta == 0.75:  # Two square roots are several times faster than a power.
         yield partial(np.sqrt, sums, sums)
-        yield partial(np.sqrt, sums, squares)
-        yield partial(np.multiply, sums, squares, sums)
+        yield partial(np.sqrt, sums, free)
+        yield partial(np.multiply, sums, free, sums)
     else:
         yield partial(np.power, sums, number(beta), sums)
-    yield partial(np.divide, source, sums, output)
+    yield partial(np.divide, own, sums, free)

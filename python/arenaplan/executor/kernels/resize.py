@@ -142,7 +142,7 @@ def _half_pixel(axis: _Axis, at: np.ndarray) -> np.ndarray:
 
 
 def _pytorch_half_pixel(axis: _Axis, at: np.ndarray) -> np.ndarray:
-    return _half_pixel(axis, at) if axis.scale * axis.length != 1 else np.full(at.shape, -0.5)
+    return _half_pixel(axis, at) if axis.target > 1 else np.zeros(at.shape)
 
 
 def _half_pixel_symmetric(axis: _Axis, at: np.ndarray) -> np.ndarray:

@@ -9,15 +9,19 @@ planned without reading its weights, and a constant of any size costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand, OutOfMemory
 from arenaplan.importers.common import array_bytes, quoted
-from arenaplan.importers.onnx.tensors import StoredTensor, numpy_dtype
+from arenaplan.importers.onnx.order import label
+from arenaplan.importers.onnx.tensors import Loadable, numpy_dtype
 
 if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
     from arenaplan.importers.onnx.op import Op, Operand, Result
 
 Arrays: TypeAlias = "list[np.ndarray | None]"
@@ -42,16 +46,24 @@ class Budget:
 
     Parameters
     ----------
-    nodes : int
-        Number of nodes in the file.
-    stored : int
-        Bytes of weights that the file has or names.
+    graph : GraphProto
+        The graph.
     """
 
-    def __init__(self, nodes: int, stored: int) -> None:
-        self.largest = max(MAX_FOLDED, 4 * stored)
+    def __init__(self, graph: GraphProto) -> None:
+        self._initializers = graph.initializer
+        self._largest: int | None = None
         self.computed = MAX_COMPUTED
-        self.expanded = MAX_EXPANDED + 64 * nodes
+        self.expanded = MAX_EXPANDED + 64 * len(graph.node)
+
+    @property
+    def largest(self) -> int:
+        """Most bytes that a folded constant may have."""
+        if self._largest is None:
+            # What the file itself holds is smaller than the limit for all models.
+            stored = sum(prod(proto.dims) for proto in self._initializers if proto.external_data)
+            self._largest = max(MAX_FOLDED, 16 * stored)
+        return self._largest
 
     def compute(self, name: str, size: int) -> None:
         """Account for ``size`` computed bytes of constant ``name``."""
@@ -64,17 +76,19 @@ class Budget:
 
     def fold(self, name: str, size: int) -> None:
         """Refuse a folded constant that no executor should ever make."""
-        if size > self.largest:
+        if size > MAX_FOLDED and size > self.largest:
             raise BudgetExceeded(
                 f"constant {quoted(name)} would have {size} bytes, "
                 f"out of proportion to the model; the limit is {self.largest}"
             )
 
-    def expand(self, label: str) -> None:
-        """Account for one node of a function or branch that is put in its caller's place."""
+    def expand(self, node: NodeProto) -> None:
+        """Account for one node of a function or branch that is walked in its caller's place."""
         self.expanded -= 1
         if self.expanded < 0:
-            raise BudgetExceeded(f"{label}: the functions of the model expand to too many nodes")
+            raise BudgetExceeded(
+                f"node {label(node)}: the functions of the model expand to too many nodes"
+            )
 
 
 class Folded:
@@ -120,7 +134,7 @@ def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
         return source
     if not operand.inline:
         return None
-    if isinstance(source, StoredTensor) and source.bytes <= KEPT:
+    if isinstance(source, Loadable) and source.bytes <= KEPT:
         # The common case, without the machinery for the others.
         operand.source = source.load()
         return operand.source
@@ -164,7 +178,7 @@ def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
     source = operand.source
     if isinstance(source, Folded):
         return source.compute([None if i is None else arrays[id(i)] for i in source.op.inputs])
-    if isinstance(source, StoredTensor):
+    if isinstance(source, Loadable):
         return source.load()
     if isinstance(source, np.ndarray):
         return source

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
 
 from arenaplan.errors import (
     DuplicateName,
@@ -24,7 +31,9 @@ from arenaplan.importers.onnx.op import Op, Operand, resolved_attributes
 from arenaplan.importers.onnx.order import label, ordered
 from arenaplan.importers.onnx.tensors import StoredTensor
 
-Scope: TypeAlias = "MutableMapping[str, Operand | None]"
+Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
+"""What names mean; a stored tensor is itself until it is used."""
+
 FunctionKey: TypeAlias = tuple[str, str, str]
 """Domain, name and overload."""
 
@@ -69,31 +78,35 @@ class Frame:
         self.nodes = iter(ordered([first, *self.nodes], self.scope))
 
 
-def read_initializers(graph: GraphProto, folder: Folder) -> dict[str, Operand | None]:
+def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     """
-    Return the stored tensors of a graph by name.
+    Return the initializers of a graph by name.
 
     Raises
     ------
     DuplicateName
         If two have the same.
     UnsupportedDtype
-        If one is sparse or not of numbers.
+        If one is sparse.
     """
-    scope: dict[str, Operand | None] = {}
-    for proto in graph.initializer:
-        name = proto.name
-        if name in scope:
-            raise DuplicateName(f"two initializers have the name {quoted(name)}")
-        tensor = StoredTensor(proto, name, folder)
-        scope[name] = Operand(name, tensor.shape, tensor.dtype, tensor, not tensor.is_external)
+    stored = {proto.name: proto for proto in graph.initializer}
+    if len(stored) < len(graph.initializer):
+        names = Counter(proto.name for proto in graph.initializer)
+        ((name, _),) = names.most_common(1)
+        raise DuplicateName(f"two initializers have the name {quoted(name)}")
     for sparse in graph.sparse_initializer:
         # Their data is checked first, because a bad path is the worse news.
         name = sparse.values.name
         StoredTensor(sparse.values, name, folder)
         StoredTensor(sparse.indices, name, folder)
         raise UnsupportedDtype(f"initializer {quoted(name)} is sparse")
-    return scope
+    return stored
+
+
+def stored_operand(name: str, proto: TensorProto, folder: Folder) -> Operand:
+    """Return an initializer as a constant, checked."""
+    tensor = StoredTensor(proto, name, folder)
+    return Operand(name, tensor.shape, tensor.dtype, tensor, not tensor.is_external)
 
 
 def declared_types(*lists: Iterable[ValueInfoProto]) -> dict[str, ValueInfoProto]:
@@ -124,7 +137,7 @@ def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
     results = [info.name for info in graph.output]
     if len(results) < len(op.outputs):
         raise op.error(InvalidOperand, f"{name} has {len(results)} outputs")
-    own = read_initializers(graph, folder)
+    own: Scope = dict(stored_tensors(graph, folder))
     outer = frame.scope
     return Frame(
         iter(graph.node),

@@ -12,20 +12,20 @@ from arenaplan.errors import InvalidAttribute, InvalidOperand, PlannerError
 from arenaplan.importers.common import Shape, quoted
 from arenaplan.importers.onnx.constants import Folded, peek
 from arenaplan.importers.onnx.external import Folder
-from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.importers.onnx.tensors import Loadable, StoredTensor
 
 if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
 
-Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
+Source: TypeAlias = "np.ndarray | Loadable | Folded | None"
 Result: TypeAlias = tuple[Shape, str]
 """Shape and element type of an output."""
 
 # Looking these up in the class of a message is slow, and there are many attributes.
-_UNDEFINED, _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = (
-    AttributeProto.AttributeType.Value(name)
-    for name in "UNDEFINED FLOAT INT STRING TENSOR GRAPH FLOATS INTS STRINGS".split()
-)
+_KINDS = AttributeProto.AttributeType.Value
+_UNDEFINED, _FLOAT, _INT, _STRING = map(_KINDS, ("UNDEFINED", "FLOAT", "INT", "STRING"))
+_TENSOR, _GRAPH, _FLOATS, _INTS = map(_KINDS, ("TENSOR", "GRAPH", "FLOATS", "INTS"))
+_STRINGS = _KINDS("STRINGS")
 
 MAX_LIST = 4096
 """Most numbers that an operand which says a shape, axes or sizes can have."""
@@ -217,14 +217,13 @@ def decode_attributes(
     bound : mapping, optional
         If these are in the body of a function: the attributes of its call.
     """
-    result: dict[str, Any] = {}
-    if bound is None:
-        for proto in protos:
-            name = proto.name
-            result[name] = _decode(proto, name, owner, folder)
-    else:
-        for name, proto in resolved_attributes(protos, bound):
-            result[name] = _decode(proto, name, owner, folder)
+    if bound is not None:
+        pairs = resolved_attributes(protos, bound)
+        return {name: _decode(proto, name, owner, folder) for name, proto in pairs}
+    result = {}
+    for proto in protos:
+        name = proto.name
+        result[name] = _decode(proto, name, owner, folder)
     return result
 
 

@@ -88,10 +88,32 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         return dtype
 
 
-class StoredTensor:
+def from_bytes(data: bytes | memoryview, dtype: str, shape: Shape) -> np.ndarray:
+    """Return an array of elements that are stored little-endian."""
+    if BITS[dtype] < 8:
+        packed = TensorProto(dims=shape, data_type=DTYPE_CODES[dtype], raw_data=b"".join((data,)))
+        return numpy_helper.to_array(packed)
+    array = np.frombuffer(data, numpy_dtype(dtype)).reshape(shape)
+    return array if sys.byteorder == "little" else array.byteswap()
+
+
+class Loadable:
+    """Where the data of a constant comes from."""
+
+    __slots__ = ("bytes", "dtype")
+
+    bytes: int
+    dtype: str
+
+    def load(self) -> np.ndarray:
+        """Return the elements; without copying them, where that is possible."""
+        raise NotImplementedError
+
+
+class StoredTensor(Loadable):
     """A tensor of a model file. Its bytes are counted at once, and decoded by :meth:`load`."""
 
-    __slots__ = ("_folder", "_proto", "_span", "bytes", "dtype", "name", "shape")
+    __slots__ = ("_folder", "_proto", "_span", "is_external", "name", "shape")
 
     def __init__(self, proto: TensorProto, name: str, folder: Folder) -> None:
         dtype = DTYPES.get(proto.data_type)
@@ -107,32 +129,21 @@ class StoredTensor:
         self._proto = proto
         self._folder = folder
         self._span: Span | None = None
-        if proto.data_location == _EXTERNAL:
+        self.is_external = proto.data_location == _EXTERNAL
+        """Whether the bytes are in another file than the model."""
+        if self.is_external:
             entries = ((entry.key, entry.value) for entry in proto.external_data)
             self._span = read_span(name, entries, self.bytes)
         else:
             self._check_payload()
 
-    @property
-    def is_external(self) -> bool:
-        """Whether the bytes are in another file than the model."""
-        return self._span is not None
-
     def load(self) -> np.ndarray:
         """Return the elements; without copying them, where that is possible."""
-        dtype = numpy_dtype(self.dtype)
         if self._span is not None:
-            buffer: Any = self._folder.read(self.name, self._span)
-        elif self._proto.HasField("raw_data"):
-            buffer = self._proto.raw_data
-        else:
-            return numpy_helper.to_array(self._proto)
-        if BITS[self.dtype] < 8:
-            packed = TensorProto(dims=self.shape, data_type=DTYPE_CODES[self.dtype])
-            packed.raw_data = b"".join((buffer,))
-            return numpy_helper.to_array(packed)
-        array = np.frombuffer(buffer, dtype).reshape(self.shape)
-        return array if sys.byteorder == "little" else array.byteswap()
+            return from_bytes(self._folder.read(self.name, self._span), self.dtype, self.shape)
+        if self._proto.HasField("raw_data"):
+            return from_bytes(self._proto.raw_data, self.dtype, self.shape)
+        return numpy_helper.to_array(self._proto)
 
     def _check_payload(self) -> None:
         """Refuse a tensor that holds more or fewer elements than its shape says."""

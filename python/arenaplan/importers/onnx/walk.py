@@ -15,10 +15,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from arenaplan.errors import (
     DuplicateName,
+    DuplicateProducer,
     InvalidName,
     InvalidOperand,
     ShapeMismatch,
@@ -35,15 +36,15 @@ from arenaplan.importers.onnx.effects import effects_of
 from arenaplan.importers.onnx.evaluate import EVALUATORS
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
+from arenaplan.importers.onnx.fill import filled
 from arenaplan.importers.onnx.frames import (
     Frame,
     Functions,
     Scope,
-    as_operands,
-    check_sparse,
     declared_types,
     open_branch,
-    read_initializers,
+    stored_operand,
+    stored_tensors,
 )
 from arenaplan.importers.onnx.op import (
     DataDependent,
@@ -53,7 +54,7 @@ from arenaplan.importers.onnx.op import (
     decode_attributes,
     resolved_attributes,
 )
-from arenaplan.importers.onnx.order import BRANCHING, Record, ordered, subgraphs
+from arenaplan.importers.onnx.order import BRANCHING, captured, label, subgraphs
 from arenaplan.importers.onnx.rules import RULES
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
@@ -77,57 +78,53 @@ class Walk:
     """
 
     def __init__(self, model: ModelProto, name: str, folder: Folder, bind: Bind | None) -> None:
-        self.graph = Graph(name)
-        self._folder = folder
-        self._functions = Functions(model.functions)
-        self._has_functions = bool(model.functions)
-        self._taken: dict[str, int] = {}
         graph = model.graph
-        check_sparse(graph, folder)
-        tensors = read_initializers(graph.initializer, folder)
-        stored = sum(tensor.bytes for tensor in tensors.values())
-        self._budget = Budget(len(graph.node), stored)
-        scope: Scope = as_operands(tensors)
-        self._dims = self._add_inputs(graph, scope, bind)
+        self.graph = Graph(name)
+        self._proto = graph
+        self._folder = folder
+        self._functions = Functions(model.functions) if model.functions else None
+        self._taken: dict[str, int] = {}
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
-        self._records = ordered(graph.node, scope, scope)
+        self._stored = stored_tensors(graph, folder)
+        self._budget = Budget(graph)
+        scope: Scope = dict(self._stored)
+        self._dims = self._add_inputs(scope, bind)
         infos = declared_types(graph.value_info, graph.output)
-        self._main = Frame(scope, iter(self._records), versions, infos)
-        self._outputs = [info.name for info in graph.output]
+        self._main = Frame(iter(graph.node), scope, scope, versions, infos)
 
     def run(self) -> Graph:
         """Return the graph of the whole model."""
         stack = [self._main]
         while stack:
             frame = stack[-1]
-            for record in frame.records:
-                inner = self._visit(frame, record)
-                if inner is not None:
-                    stack.append(inner)
-                    break
-            else:
+            node = next(frame.nodes, None)
+            if node is None:
                 self._leave(stack.pop())
+                continue
+            inner = self._visit(frame, node)
+            if inner is not None:
+                stack.append(inner)
         self._add_outputs()
         self._warn_of_unread()
         return self.graph
 
-    # -- the graph's own inputs and outputs --------------------------------------
+    # -- the graph's own inputs and outputs --------------------------------------------
 
-    def _add_inputs(self, graph: GraphProto, scope: Scope, bind: Bind | None) -> Dims:
+    def _add_inputs(self, scope: Scope, bind: Bind | None) -> Dims:
         """Declare the values that the caller supplies."""
         infos = {}
-        for info in graph.input:
+        for info in self._proto.input:
             name = info.name
-            if name in infos:
-                raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
             # Old models list their initializers as inputs, too.
             if name not in scope:
+                if name in infos:
+                    raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
                 if not name:
                     raise InvalidName("a graph input has no name")
                 infos[name] = declared(info)
-        dims = Dims(bind, graph, infos)
+        dims = Dims(bind, self._proto, infos)
         for name, known in infos.items():
             shape, dtype = dims.of_input(name, known)
             checked_bytes(name, shape, dtype)
@@ -138,11 +135,12 @@ class Walk:
     def _add_outputs(self) -> None:
         """Declare the values that the caller receives, each under its own name."""
         seen = set()
-        for name in self._outputs:
+        for info in self._proto.output:
+            name = info.name
             if name in seen:
                 raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
-            operand = self._main.scope.get(name)
+            operand = self._lookup(self._main, name) if name in self._main.scope else None
             if operand is None:
                 raise UndefinedValue(f"graph output {quoted(name)} is never produced")
             if operand.name != name:
@@ -169,68 +167,91 @@ class Walk:
         if names:
             graph.warnings.append(f"nothing reads {listed(names)}")
 
-    # -- nodes -----------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------
 
-    def _visit(self, frame: Frame, record: Record) -> Frame | None:
+    def _visit(self, frame: Frame, node: NodeProto) -> Frame | None:
         """Take in one node; return what is to be walked in its place, if anything is."""
-        proto = record.proto
-        scope = frame.scope
-        domain = domain_name(proto.domain)
-        name = frame.prefix + proto.name
-        inputs = [scope[known] if known else None for known in record.inputs]
+        kind, domain = node.op_type, domain_name(node.domain)
+        if kind == "ConstantOfShape" and frame is self._main:
+            operand = filled(node, self._stored)
+            if operand is not None:
+                self._define(frame, operand.name, operand, node)
+                return None
+        try:
+            inputs = [self._lookup(frame, name) if name else None for name in node.input]
+        except KeyError:
+            frame.sort(node)
+            return None
         if frame.place is not None:
-            self._budget.expand(f"node {record.label}")
-        if self._has_functions:
-            key = self._functions.key(record, domain)
+            self._budget.expand(node)
+        if self._functions is not None:
+            key = self._functions.key(node, domain)
             if key is not None:
-                prefix = self._prefix(frame, record)
-                return self._named(self._functions.open(key, frame, record, inputs, prefix))
+                prefix = self._prefix(frame, node)
+                return self._named(self._functions.open(key, frame, node, inputs, prefix))
         version = frame.versions.get(domain)
         if version is None:
-            version = version_of(domain, frame.versions, f"node {record.label}")
-        protos = proto.attribute
-        attributes = decode_attributes(protos, name, self._folder, frame.bound) if protos else {}
-        op = Op(
-            name, record.type, domain, version, inputs, record.outputs, attributes, self._budget
-        )
-        if domain or record.type in BRANCHING:
-            if record.type == "If" and not domain:
-                prefix = self._prefix(frame, record)
-                return self._named(open_branch(frame, op, record, prefix, self._folder))
-            if subgraphs(proto):
+            version = version_of(domain, frame.versions, f"node {label(node)}")
+        name = frame.prefix + node.name
+        attributes = decode_attributes(node.attribute, name, self._folder, frame.bound)
+        outputs = node.output[:]
+        op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
+        if domain or kind in BRANCHING:
+            if kind == "If" and not domain:
+                if any(outer not in frame.scope for outer in captured(node)):
+                    frame.sort(node)
+                    return None
+                prefix = self._prefix(frame, node)
+                return self._named(open_branch(frame, op, prefix, self._folder))
+            if subgraphs(node):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
-        results = self._infer(frame, record, op)
-        names = self._names(frame, record.outputs)
+        results = self._infer(frame, node, op)
+        names = outputs if frame.place is None else self._names(frame, outputs)
         operands = self._fold(op, results, names)
         if operands is None:
             operands = self._emit(op, results, names)
-        for output, operand in zip(record.outputs, operands, strict=True):
-            scope[output] = operand
+        for output, operand in zip(outputs, operands, strict=True):
+            if output:
+                self._define(frame, output, operand, node)
         return None
 
-    def _named(self, frame: Frame) -> Frame:
-        """Let the results of a body have the names that they have in its caller."""
-        assert frame.place is not None
-        caller, results, targets = frame.place
-        for inner, target in zip(results, self._names(caller, targets), strict=False):
-            if target:
-                frame.names[inner] = target
-        return frame
+    def _lookup(self, frame: Frame, name: str) -> Operand | None:
+        """Return what a name means."""
+        known = frame.scope[name]
+        if type(known) is TensorProto:
+            known = frame.scope[name] = stored_operand(name, known, self._folder)
+        return known
+
+    def _define(
+        self, frame: Frame, name: str, operand: Operand | None, node: NodeProto | None
+    ) -> None:
+        """Let a name mean a result."""
+        own = frame.own
+        if name in own:
+            maker = "a branch or function" if node is None else f"node {label(node)}"
+            raise DuplicateProducer(
+                f"value {quoted(name)}, an output of {maker}, is an input, an initializer "
+                "or another output, too"
+            )
+        own[name] = operand
 
     def _leave(self, frame: Frame) -> None:
         """Hand the results of a body to its caller."""
         if frame.place is None:
             return
-        self._functions.close(frame)
+        if self._functions is not None:
+            self._functions.close(frame)
         caller, results, targets = frame.place
         for inner, target in zip(results, targets, strict=False):
-            if target and frame.scope.get(inner) is None:
+            if not target:
+                continue
+            operand = self._lookup(frame, inner) if inner in frame.scope else None
+            if operand is None:
                 raise UndefinedValue(
                     f"{quoted(inner)}, a result of a function or branch that makes "
                     f"{quoted(target)}, is never produced"
                 )
-            if target:
-                caller.scope[target] = frame.scope[inner]
+            self._define(caller, target, operand, None)
 
     def _emit(
         self, op: Op, results: Sequence[Result], names: Sequence[str]
@@ -238,19 +259,23 @@ class Walk:
         """Add a node to the graph."""
         graph = self.graph
         operands: list[Operand | None] = []
+        indices: list[int | None] = []
         for name, (shape, dtype) in zip(names, results, strict=False):
             if name:
                 checked_bytes(name, shape, dtype)
-                operands.append(Operand(name, shape, dtype, index=graph.value(name, shape, dtype)))
+                index = graph.value(name, shape, dtype)
+                operands.append(Operand(name, shape, dtype, None, False, index))
+                indices.append(index)
             else:
                 operands.append(None)
+                indices.append(None)
         graph.append(
             op.type,
             tuple([None if known is None else self._index(known) for known in op.inputs]),
-            tuple([None if known is None else known.index for known in operands]),
+            tuple(indices),
             name=op.name,
             effects=effects_of(op, results),
-            attributes=_plain(op) or None,
+            attributes=_plain(op) if op.attributes else None,
             domain=op.domain,
             version=op.version,
         )
@@ -265,9 +290,9 @@ class Walk:
             )
         return index
 
-    # -- shapes --------------------------------------------------------------------
+    # -- shapes ------------------------------------------------------------------------
 
-    def _infer(self, frame: Frame, record: Record, op: Op) -> Sequence[Result]:
+    def _infer(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Result]:
         """Return shapes and types of all results, inferred or declared."""
         rule = None if op.domain else RULES.get(op.type)
         try:
@@ -276,10 +301,11 @@ class Walk:
             complete = ()
         found: Sequence[PartialResult] = complete
         if not complete:
-            attributes = resolved_attributes(record.proto.attribute, frame.bound)
-            found = infer(op, attributes, frame.versions)
+            found = infer(op, resolved_attributes(node.attribute, frame.bound), frame.versions)
         if len(found) < len(op.outputs):
-            raise op.error(InvalidOperand, f"has {len(op.outputs)} outputs instead of {len(found)}")
+            raise op.error(
+                InvalidOperand, f"it has {len(op.outputs)} outputs instead of {len(found)}"
+            )
         if complete and frame.infos.keys().isdisjoint(op.outputs):
             return complete
         return [self._complete(frame, op, *pair) for pair in zip(op.outputs, found, strict=False)]
@@ -325,7 +351,7 @@ class Walk:
             )
         return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
 
-    # -- constants -------------------------------------------------------------------
+    # -- constants -----------------------------------------------------------------------
 
     def _fold(
         self, op: Op, results: Sequence[Result], names: Sequence[str]
@@ -333,12 +359,12 @@ class Walk:
         """Return the results as constants, if that is what they are."""
         if op.domain:
             return None
-        if op.type == "Shape" or op.type == "Size":
+        if op.type in ("Shape", "Size"):
             dims = op.input(0).shape
             array = np.array(
                 prod(dims) if op.type == "Size" else [dims[i] for i in shape_range(op)], np.int64
             )
-            return [Operand(names[0], array.shape, "int64", array, True)]
+            return [Operand(name, array.shape, "int64", array, True) for name in names]
         inline = True
         for known in op.inputs:
             if known is not None:
@@ -348,19 +374,18 @@ class Walk:
         if op.type == "Constant":
             value = constant_value(op)
             inline = not (isinstance(value, StoredTensor) and value.is_external)
-            return [Operand(names[0], value.shape, str(value.dtype), value, inline)]
+            return [Operand(name, value.shape, str(value.dtype), value, inline) for name in names]
         evaluate = EVALUATORS.get(op.type)
+        # The old way to broadcast, aligned by attributes, is not worth a second evaluator.
         if evaluate is None or "broadcast" in op.attributes:
             return None
-        if inline and op.attributes:
-            inline = not any(
-                isinstance(value, StoredTensor) and value.is_external
-                for value in op.attributes.values()
-            )
+        for attribute in op.attributes.values():
+            if isinstance(attribute, StoredTensor) and attribute.is_external:
+                inline = False
         operands: list[Operand | None] = []
         for position, name in enumerate(names):
-            shape, dtype = results[position]
             if name:
+                shape, dtype = results[position]
                 self._budget.fold(name, checked_bytes(name, shape, dtype))
                 source = Folded(op, evaluate, results, position)
                 operands.append(Operand(name, shape, dtype, source, inline))
@@ -368,12 +393,21 @@ class Walk:
                 operands.append(None)
         return operands
 
-    # -- names -------------------------------------------------------------------------
+    # -- names ---------------------------------------------------------------------------
 
-    def _prefix(self, frame: Frame, record: Record) -> str:
+    def _prefix(self, frame: Frame, node: NodeProto) -> str:
         """Return what sets names in the place of a node apart."""
-        name = record.proto.name or next(filter(None, record.outputs), record.type)
+        name = node.name or next(filter(None, node.output), node.op_type)
         return f"{frame.prefix}{name}/"
+
+    def _named(self, frame: Frame) -> Frame:
+        """Let the results of a body have the names that they have in its caller."""
+        assert frame.place is not None
+        caller, results, targets = frame.place
+        for inner, target in zip(results, self._names(caller, targets), strict=False):
+            if target:
+                frame.names[inner] = target
+        return frame
 
     def _names(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
         """Return the names in the graph of values that ``frame`` produces."""
@@ -388,8 +422,8 @@ class Walk:
         """Return a name that no other value has."""
         if not self._taken:
             self._taken = dict.fromkeys(self._main.scope, 0)
-            for record in self._records:
-                self._taken.update(dict.fromkeys(record.outputs, 0))
+            for node in self._proto.node:
+                self._taken.update(dict.fromkeys(node.output, 0))
         free = name
         while free in self._taken:
             self._taken[name] += 1

@@ -1,0 +1,117 @@
+# Everything that is done to arenaplan, one short command each: `make help`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# maturin finds the environment by this name.
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export CARGO_TERM_COLOR ?= always
+LIGHT = $$($(BIN)/python -c "import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / 'backend/test/data/light')")
+STUB := python/arenaplan/_core.pyi
+
+.PHONY: help
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# -- set-up ------------------------------------------------------------------------
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("arenaplan needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -c 'import tomllib; print("\n".join(r for r in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"] if not r.startswith("arenaplan")))' > $(VENV)/dev.txt
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print("\n".join(p["dependencies"] + p["optional-dependencies"]["onnx"]))' >> $(VENV)/dev.txt
+	$(BIN)/python -m pip install --quiet --requirement $(VENV)/dev.txt
+	touch $@
+
+.PHONY: develop
+develop: $(VENV)/.ready ## build the extension into .venv
+	$(BIN)/maturin develop --release --quiet
+
+.PHONY: demo
+demo: develop ## plan ResNet-50 and run it inside its arena
+	$(BIN)/arenaplan plan "$(LIGHT)/light_resnet50.onnx"
+	$(BIN)/arenaplan run "$(LIGHT)/light_resnet50.onnx" --verify
+
+# -- tests -------------------------------------------------------------------------
+
+.PHONY: test
+test: test-rust test-python ## everything
+
+.PHONY: test-rust
+test-rust: ## the core: tests with all assertions on, and the examples of the docs
+	cargo test --profile checked --package arenaplan --lib --tests --examples
+	cargo test --profile checked --package arenaplan --doc
+
+.PHONY: test-python
+test-python: develop ## the package: tests, and the examples of the docs
+	$(BIN)/python -m pytest
+
+.PHONY: asan
+asan: ## the core under AddressSanitizer and LeakSanitizer
+	ASAN_OPTIONS=allocator_may_return_null=1 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
+	    cargo test --package arenaplan --lib --tests --target $$(rustc -vV | sed -n 's/host: //p')
+
+.PHONY: valgrind
+valgrind: ## the tests of the unsafe code under valgrind
+	binary=$$(cargo test --profile checked --package arenaplan --lib --no-run --message-format=json \
+	    | $(PYTHON) -c 'import json, sys; print([m["executable"] for m in map(json.loads, sys.stdin) if m.get("executable")][-1])'); \
+	valgrind --quiet --error-exitcode=1 --leak-check=full "$$binary" arena
+
+# -- checks ------------------------------------------------------------------------
+
+.PHONY: check
+check: check-rust check-python check-generated ## format, lint, types, docs, stubs, schema
+
+.PHONY: check-rust
+check-rust:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
+
+.PHONY: check-python
+check-python: develop
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest arenaplan._core --allowlist tests/stubtest.txt
+
+.PHONY: check-generated
+check-generated: develop
+	$(BIN)/python tools/readme.py --check
+	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
+	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
+
+.PHONY: stubs
+stubs: $(VENV)/.ready ## regenerate the types of the extension
+	$(BIN)/python tools/stubs.py $(STUB)
+
+.PHONY: readme
+readme: develop ## regenerate the table of arenas in README.md
+	$(BIN)/python tools/readme.py
+
+.PHONY: fmt
+fmt: $(VENV)/.ready ## format everything
+	cargo fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only --quiet .
+
+# -- the rest ----------------------------------------------------------------------
+
+.PHONY: bench
+bench: develop ## measure the core, and the executor against ONNX Runtime
+	cargo bench
+	$(BIN)/python benches/executor.py
+
+.PHONY: wheel
+wheel: $(VENV)/.ready ## build the wheel into dist/
+	$(BIN)/maturin build --release --out dist
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf target $(VENV) dist python/arenaplan/_core.*.so

@@ -1,0 +1,301 @@
+"""
+The Rust core of arenaplan.
+"""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Final, final
+
+__all__ = ["Arena", "Graph", "Lease", "Plan", "__version__", "plan", "plan_schema"]
+
+__version__: Final[str]
+"""
+Version of the Rust core.
+"""
+
+@final
+class Arena:
+    """
+    Memory that a plan was committed to.
+
+    It is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+    and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
+    may use it: see :meth:`lease`.
+    """
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """
+        Share the memory as a writable buffer of bytes.
+        """
+    def __dlpack__(self, /, **options: object) -> Any:
+        """
+        Share the memory as DLPack, by way of NumPy.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        DLPack's name of the device: main memory.
+        """
+    def __enter__(self, /) -> Arena: ...
+    def __exit__(self, /, *_exception: object) -> None:
+        """
+        Close the arena unless views of it are still alive: they keep the memory.
+        """
+    def __len__(self, /) -> int: ...
+    def __reduce__(self, /) -> tuple[str]: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def address(self, /) -> int:
+        """
+        Address of the first byte.
+        """
+    def close(self, /) -> None:
+        """
+        Free the memory.
+
+        Raises
+        ------
+        ArenaInUse
+            If buffers share it.
+        ArenaBusy
+            If a run has the arena.
+        """
+    @property
+    def closed(self, /) -> bool:
+        """
+        Whether the memory was freed.
+        """
+    def lease(self, /) -> Lease:
+        """
+        Reserve the arena for one run, until the returned lease is released.
+
+        Raises
+        ------
+        ArenaBusy
+            If another run has it.
+        ArenaState
+            If the arena is closed.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        Size in bytes.
+        """
+    @property
+    def process(self, /) -> int:
+        """
+        Process that the arena was made in.
+        """
+    @property
+    def views(self, /) -> int:
+        """
+        Number of buffers that share the memory now.
+        """
+
+@final
+class Graph:
+    """
+    A validated, immutable graph.
+    """
+
+    def __new__(
+        cls,
+        /,
+        name: str,
+        values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
+        nodes: Sequence[
+            tuple[str, str, Sequence[int | None], Sequence[int | None], Any, Sequence[int]]
+        ],
+        outputs: Sequence[int],
+    ) -> Graph:
+        """
+        Validate tables of values and nodes.
+        """
+    @property
+    def digest(self, /) -> str:
+        """
+        SHA-256, in hexadecimal, of all that a plan depends on.
+        """
+    @property
+    def order(self, /) -> list[int]:
+        """
+        Indices of the nodes in execution order.
+        """
+    @property
+    def was_sorted(self, /) -> bool:
+        """
+        Whether the nodes were not in a topological order and had to be sorted.
+        """
+    def with_workspaces(
+        self, /, workspaces: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]]]]
+    ) -> Graph:
+        """
+        Return a copy in which some nodes, by index, have other workspaces.
+        """
+
+@final
+class Lease:
+    """
+    The right of one run to use an arena; a context manager.
+    """
+
+    def __enter__(self, /) -> Lease: ...
+    def __exit__(self, /, *_exception: object) -> None: ...
+    def release(self, /) -> None:
+        """
+        Let others use the arena; more than once does no harm.
+        """
+
+@final
+class Plan:
+    """
+    Where every value of a graph lives in one arena.
+    """
+
+    def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def alignment(self, /) -> int:
+        """
+        What divides every offset, in bytes.
+        """
+    @property
+    def arena_bytes(self, /) -> int:
+        """
+        Bytes of all arenas together.
+        """
+    def check(self, /, graph: Any) -> None:
+        """
+        Raise unless the plan is valid for ``graph``.
+
+        Raises
+        ------
+        PlanMismatch
+            If it was made for another graph.
+        PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            If it would corrupt bytes, or contradicts itself.
+        """
+    def commit(self, /) -> Arena:
+        """
+        Allocate the arena of the plan's only space.
+        """
+    @property
+    def digest(self, /) -> str:
+        """
+        Digest of the graph that was planned.
+        """
+    def fits(self, /) -> None:
+        """
+        Raise unless every space holds what is planned in it.
+        """
+    @staticmethod
+    def from_json(text: bytes) -> Plan:
+        """
+        Return the plan that JSON text holds.
+        """
+    @property
+    def gap(self, /) -> float:
+        """
+        How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it.
+        """
+    @property
+    def live(self, /) -> list[tuple[int, int] | None]:
+        """
+        Per value of the graph ``(start, end)``, the steps in which it is live, or None if it
+        is a constant.
+        """
+    def live_at(self, /, step: int) -> list[int]:
+        """
+        Return the indices of the values that are live at ``step``, by offset.
+        """
+    @property
+    def live_bytes(self, /) -> list[int]:
+        """
+        How many bytes of the first space are live at every step; shared bytes count once.
+        """
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Plan:
+        """
+        Read a plan from a file.
+        """
+    @property
+    def lower_bound(self, /) -> int:
+        """
+        Bytes that no plan with this order and this sharing can go below.
+        """
+    @property
+    def model(self, /) -> str:
+        """
+        Name of the model.
+        """
+    @property
+    def naive_bytes(self, /) -> int | None:
+        """
+        Bytes if every value had memory of its own; None if no machine has as many.
+        """
+    @property
+    def options(self, /) -> dict[str, Any]:
+        """
+        The options that the plan was made with.
+        """
+    @property
+    def order(self, /) -> list[int]:
+        """
+        Indices of the nodes in execution order.
+        """
+    @property
+    def peak_step(self, /) -> int:
+        """
+        First step at which most bytes of the first space are live.
+        """
+    @property
+    def placements(self, /) -> list[tuple[int, int, int] | None]:
+        """
+        Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
+        """
+    def save(self, /, path: str | PathLike[str]) -> None:
+        """
+        Write the plan to a file, which becomes the new plan or stays what it was.
+        """
+    @property
+    def shares(self, /) -> list[tuple[int, int, int, str]]:
+        """
+        Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
+        ``"view"`` or ``"in-place"``.
+        """
+    @property
+    def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None]]:
+        """
+        Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity)``.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the plan as JSON text.
+        """
+    @property
+    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
+        """
+        Per workspace ``(node, slot, choice, space, offset, bytes)``.
+        """
+
+def plan(
+    graph: Graph,
+    *,
+    alignment: int,
+    in_place: bool,
+    preserve_inputs: bool,
+    workspace: str,
+    capacity: int | None,
+) -> Plan:
+    """
+    Plan ``graph`` with the given options.
+    """
+
+def plan_schema() -> str:
+    """
+    Return the JSON Schema of plan files.
+    """

@@ -1,0 +1,121 @@
+"""``arenaplan inspect``: values, nodes, live bytes per step, the peak and who makes it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import arenaplan
+from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
+from arenaplan.cli.plan import add_plan_options
+from arenaplan.graph import Graph
+
+if TYPE_CHECKING:
+    from arenaplan import Plan
+    from arenaplan.cli.common import Commands
+
+_BAR = 40
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    summary = "show values, nodes, live bytes per step, the peak and who makes it"
+    parser = add_command(commands, "inspect", summary, execute)
+    add_plan_options(parser)
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    graph = load_model(options)
+    plan = arenaplan.plan(
+        graph,
+        alignment=options.align,
+        in_place=not options.no_in_place,
+        preserve_inputs=options.preserve_inputs,
+        workspace=options.workspace,
+    )
+    if options.json:
+        print_json(_document(graph, plan))
+    else:
+        _print(graph, plan)
+
+
+def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
+    """Return everything as one JSON document."""
+    live, placements, live_bytes = plan.live, plan.placements, plan.live_bytes
+    values = []
+    for value in graph.values:
+        place, steps = placements[value.index], live[value.index]
+        values.append(
+            {
+                "name": value.name,
+                "kind": value.kind,
+                "dtype": value.dtype,
+                "shape": list(value.shape),
+                "bytes": place[2] if place else None,
+                "offset": place[1] if place else None,
+                "live": list(steps) if steps else None,
+            }
+        )
+    steps_ = [
+        {
+            "step": step,
+            "node": graph.nodes[index].name,
+            "op": graph.nodes[index].op,
+            "live_bytes": live_bytes[step],
+        }
+        for step, index in enumerate(plan.order)
+    ]
+    return {
+        "model": plan.model,
+        "arena_bytes": plan.arena_bytes,
+        "peak_step": plan.peak_step,
+        "peak_values": [graph.values[index].name for index in plan.live_at(plan.peak_step)],
+        "values": values,
+        "steps": steps_,
+        "shares": [
+            {
+                "node": graph.nodes[node].name,
+                "input": _operand(graph, graph.nodes[node].inputs[read]),
+                "output": _operand(graph, graph.nodes[node].outputs[written]),
+                "rule": rule,
+            }
+            for node, read, written, rule in plan.shares
+        ],
+    }
+
+
+def _operand(graph: Graph, index: int | None) -> str | None:
+    """Return the name of an operand."""
+    return None if index is None else graph.values[index].name
+
+
+def _print(graph: Graph, plan: Plan) -> None:
+    """Print everything as tables."""
+    placements, live = plan.placements, plan.live
+    print(f"values in the arena of {shown(plan.model) or 'the model'}")
+    print(f"  {'bytes':>14}  {'offset':>14}  {'steps':>13}  {'kind':<10}  name")
+    for index, place in enumerate(placements):
+        steps = live[index]
+        if place is None or steps is None:
+            continue
+        value = graph.values[index]
+        span = f"{steps[0]}..{steps[1]}"
+        print(
+            f"  {place[2]:>14,}  {place[1]:>14,}  {span:>13}  {value.kind:<10}  {shown(value.name)}"
+        )
+    print("steps")
+    live_bytes = plan.live_bytes
+    highest = max(live_bytes, default=0) or 1
+    for step, index in enumerate(plan.order):
+        node = graph.nodes[index]
+        bar = "#" * round(_BAR * live_bytes[step] / highest)
+        mark = " <- peak" if step == plan.peak_step else ""
+        label = f"{shown(node.op, 24)} {shown(node.name, 40)}"
+        print(f"  {step:>6}  {live_bytes[step]:>14,}  {bar:<{_BAR}}  {label}{mark}")
+    print(f"peak: {size(highest if live_bytes else 0)} live at step {plan.peak_step}, held by")
+    for index in plan.live_at(plan.peak_step):
+        place = placements[index]
+        if place is not None:
+            print(f"  {place[2]:>14,}  {shown(graph.values[index].name)}")

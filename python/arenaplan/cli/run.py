@@ -1,0 +1,153 @@
+"""``arenaplan run``: run a model inside its arena."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import arenaplan
+from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
+from arenaplan.errors import InputMismatch
+from arenaplan.graph import Graph, Value
+
+if TYPE_CHECKING:
+    from arenaplan import Executor
+    from arenaplan.cli.common import Commands
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(commands, "run", "run a model inside its arena, with NumPy", execute)
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one)"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        type=_named_file,
+        metavar="NAME=FILE.npy",
+        help="array for an input; inputs without one get random numbers; can be repeated",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the random inputs (default: 0)"
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="poison dead bytes, guard live ones, and compare with a run without an arena",
+    )
+    add_json(parser)
+    parser.add_argument(
+        "--save-outputs", type=Path, metavar="DIR", help="write each output as DIR/NAME.npy"
+    )
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    graph = load_model(options)
+    plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
+    inputs = _inputs(graph, dict(options.input), options.seed)
+    with arenaplan.Executor(graph, plan) as executor:
+        start = time.process_time()
+        outputs = executor.run(inputs, verify=options.verify)
+        seconds = time.process_time() - start
+        summary = _summarize(executor, outputs, seconds, verified=options.verify)
+    if options.save_outputs is not None:
+        options.save_outputs.mkdir(parents=True, exist_ok=True)
+        for name, array in outputs.items():
+            path = options.save_outputs / f"{_file_name(name)}.npy"
+            np.save(path, array)
+            say(f"wrote {path}")
+    if options.json:
+        print_json(summary)
+    else:
+        _print(summary)
+
+
+def random_input(value: Value, seed: int) -> np.ndarray:
+    """Return random numbers for an input: normal ones, or 0 and 1 where whole ones are asked."""
+    # The name is part of the seed so that an input does not change when another is added.
+    key = hashlib.sha256(f"{seed}/{value.name}".encode("utf-8", "surrogatepass")).digest()
+    numbers = np.random.default_rng(int.from_bytes(key[:8], "little"))
+    if np.issubdtype(np.dtype(value.dtype), np.inexact):
+        return numbers.standard_normal(value.shape).astype(value.dtype)
+    return numbers.integers(0, 2, value.shape).astype(value.dtype)
+
+
+def _inputs(graph: Graph, files: Mapping[str, Path], seed: int) -> dict[str, np.ndarray]:
+    """Return an array for every input, read or random."""
+    declared = {graph.values[index].name: graph.values[index] for index in graph.inputs}
+    unknown = sorted(set(files) - set(declared))
+    if unknown:
+        raise InputMismatch(f"the model has no input {unknown[0]!r}; it has {', '.join(declared)}")
+    return {
+        name: _read(files[name]) if name in files else random_input(value, seed)
+        for name, value in declared.items()
+    }
+
+
+def _read(path: Path) -> np.ndarray:
+    """Read an array, which must be plain numbers."""
+    try:
+        array: np.ndarray = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputMismatch(f"{path} holds no array of numbers: {error}") from None
+    return array
+
+
+def _summarize(
+    executor: Executor, outputs: Mapping[str, np.ndarray], seconds: float, *, verified: bool
+) -> dict[str, Any]:
+    """Return what ``run --json`` prints."""
+    return {
+        "model": executor.plan.model,
+        "arena_bytes": executor.plan.arena_bytes,
+        "scratch_bytes": executor.scratch_bytes,
+        "verified": verified,
+        "cpu_seconds": seconds,
+        "outputs": [
+            {
+                "name": name,
+                "shape": list(array.shape),
+                "dtype": str(array.dtype),
+                "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
+                "head": array.ravel()[:4].tolist(),
+            }
+            for name, array in outputs.items()
+        ],
+    }
+
+
+def _print(summary: Mapping[str, Any]) -> None:
+    """Print a summary for people."""
+    verified = ", verified step by step" if summary["verified"] else ""
+    print(
+        f"{shown(summary['model']) or 'model'}: ran in {summary['cpu_seconds']:.3f} s CPU{verified}"
+    )
+    print(f"  arena  {size(summary['arena_bytes'])}")
+    if summary["scratch_bytes"]:
+        print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")
+    for output in summary["outputs"]:
+        head = ", ".join(f"{number:.6g}" for number in output["head"])
+        print(f"  {shown(output['name'])}  {output['dtype']}{output['shape']}  [{head}, …]")
+
+
+def _named_file(text: str) -> tuple[str, Path]:
+    """Read ``NAME=FILE``."""
+    name, separator, path = text.partition("=")
+    if not (separator and name and path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE.npy")
+    return name, Path(path)
+
+
+def _file_name(name: str) -> str:
+    """Return a value's name as the name of a file in the same folder."""
+    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    return safe.lstrip(".")[:100] or "output"

@@ -1,0 +1,77 @@
+"""A warm run allocates nothing that was not planned: at most small change per step."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import allocation_probe
+import pytest
+
+ALLOWED = 256 << 10
+PROBE = Path(allocation_probe.__file__)
+
+
+def probe(how: str, **environment: str) -> list[dict]:
+    """Run the probe in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, PROBE, how],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def check(lines: list[dict]) -> None:
+    """Raise if a step allocated more than allowed."""
+    assert len(lines) > 1500, "the probe has covered every operator and model"
+    over = [line for line in lines if line["bytes"] > ALLOWED]
+    assert not over, "\n".join(map(str, over))
+
+
+def test_no_step_allocates_more_than_small_change_by_tracemalloc() -> None:
+    check(probe("tracemalloc"))
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a library that notes every request of the C heap."""
+    compiler = shutil.which("gcc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("the malloc shim needs gcc and glibc")
+    folder = tmp_path_factory.mktemp("shim")
+    source, library = folder / "shim.c", folder / "shim.so"
+    source.write_text(allocation_probe.SHIM)
+    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    return library
+
+
+def test_no_step_asks_malloc_for_more_than_small_change(shim: Path) -> None:
+    check(probe("malloc", LD_PRELOAD=str(shim)))
+
+
+def test_the_shim_sees_what_numpy_allocates(shim: Path) -> None:
+    code = (
+        "import ctypes, numpy as np\n"
+        "shim = ctypes.CDLL(None)\n"
+        "shim.probe_largest.restype = ctypes.c_size_t\n"
+        "a = np.ones((1000, 1000), np.float32)\n"
+        "out = np.empty((1000, 2000), np.float32)[:, ::2]\n"
+        "shim.probe_reset()\n"
+        "np.matmul(a, a, out)\n"  # Columns are not contiguous: NumPy copies behind our back.
+        "print(shim.probe_largest())\n"
+    )
+    environment = {**os.environ, "LD_PRELOAD": str(shim)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(result.stdout) >= 4_000_000

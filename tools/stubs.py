@@ -1,0 +1,36 @@
+"""
+Write the types of the extension module: what PyO3 knows of it, and the buffer protocol.
+
+Usage: python tools/stubs.py OUTPUT.pyi
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BUFFER = '''    def __buffer__(self, flags: int, /) -> memoryview:
+        """
+        Share the memory as a writable buffer of bytes.
+        """
+'''
+
+
+def main() -> None:
+    """Write the file named on the command line."""
+    output = Path(sys.argv[1])
+    here = Path(sys.executable).parent
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([here / "maturin", "generate-stubs", "--quiet", "--out", folder], check=True)
+        text = Path(folder, "arenaplan", "_core.pyi").read_text()
+    # PyO3 does not say that a class has the buffer protocol.
+    marker = "    def __dlpack__("
+    if text.count(marker) != 1:
+        sys.exit("the generated stubs have changed: where is Arena.__dlpack__?")
+    output.write_text(text.replace(marker, BUFFER + marker))
+    subprocess.run([here / "ruff", "format", "--quiet", output], check=True)
+    subprocess.run([here / "ruff", "check", "--quiet", "--fix-only", output], check=True)
+
+
+if __name__ == "__main__":
+    main()
