@@ -3,6 +3,7 @@
     clippy::as_conversions,
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     reason = "the one place that converts: each function says why it is right"
 )]
 
@@ -20,6 +21,21 @@ pub(super) const fn number(index: usize) -> u32 {
 /// Returns a size or count for a heuristic, which may round it.
 pub(super) const fn real(size: u64) -> f64 {
     size as f64
+}
+
+/// Returns the quotient of two counts.
+pub(super) const fn fraction(part: usize, whole: usize) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// Returns a positive real number without its fraction.
+pub(super) const fn whole(number: f64) -> u64 {
+    number as u64
+}
+
+/// Returns the low bits of a hash as a position.
+pub(super) const fn low_bits(hash: u64) -> usize {
+    hash as usize
 }
 
 /// Returns the smallest multiple of `mask + 1`, a power of two, that is not below `offset`.

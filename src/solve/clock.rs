@@ -6,6 +6,11 @@ use std::time::Instant;
 
 use super::{Budget, Progress};
 
+/// How often the time is read: every millisecond or so.
+const EFFORT_PER_LOOK: usize = 1 << 15;
+/// When to stop if the caller set no limit: after some seconds.
+const LARGEST_EFFORT: usize = 200_000_000;
+
 /// The running total of a solver's work, and the limits that its caller set.
 ///
 /// Once time is up it stays up. The count of nodes is all that a search without
@@ -14,13 +19,26 @@ use super::{Budget, Progress};
 pub(super) struct Clock<'a> {
     budget: &'a Budget<'a>,
     nodes: Cell<u64>,
+    limit: u64,
+    effort: Cell<usize>,
+    largest_effort: usize,
     up: Cell<bool>,
 }
 
 impl<'a> Clock<'a> {
     /// Starts counting.
     pub(super) fn new(budget: &'a Budget<'a>) -> Self {
-        Self { budget, nodes: Cell::new(0), up: Cell::new(false) }
+        let limit = budget.nodes.unwrap_or(u64::MAX);
+        let limited = budget.nodes.is_some() || budget.deadline.is_some();
+        let largest_effort = if limited { usize::MAX } else { LARGEST_EFFORT };
+        Self {
+            budget,
+            nodes: Cell::new(0),
+            limit,
+            effort: Cell::new(0),
+            largest_effort,
+            up: Cell::new(limit == 0),
+        }
     }
 
     /// Tells the caller how far the search is.
@@ -30,9 +48,31 @@ impl<'a> Clock<'a> {
         }
     }
 
+    /// Returns the seed of all random choices.
+    pub(super) const fn seed(&self) -> u64 {
+        self.budget.seed
+    }
+
     /// Returns the nodes counted so far.
     pub(super) fn nodes(&self) -> u64 {
         self.nodes.get()
+    }
+
+    /// Counts one node that took about `effort` memory accesses, and returns whether to stop.
+    pub(super) fn tick(&self, effort: usize) -> bool {
+        let nodes = self.nodes.get() + 1;
+        self.nodes.set(nodes);
+        let before = self.effort.get();
+        let effort = before.saturating_add(effort);
+        self.effort.set(effort);
+        if nodes >= self.limit || effort >= self.largest_effort {
+            self.up.set(true);
+        }
+        if before / EFFORT_PER_LOOK == effort / EFFORT_PER_LOOK {
+            self.up.get()
+        } else {
+            self.is_up()
+        }
     }
 
     /// Returns whether to stop, looking at the time.

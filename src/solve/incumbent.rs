@@ -43,6 +43,11 @@ impl<'a> Incumbent<'a> {
         self.offsets.as_deref()
     }
 
+    /// Returns the peak in bytes; nothing yet counts as more than anything.
+    pub(super) const fn peak(&self) -> u64 {
+        self.peak
+    }
+
     /// Returns what no answer can go below, in bytes.
     pub(super) const fn bound(&self) -> u64 {
         self.bound
@@ -62,6 +67,14 @@ impl<'a> Incumbent<'a> {
         if peak < self.peak && peak <= MAX_BYTES {
             self.peak = peak;
             self.offsets = Some(offsets);
+            self.report(stage);
+        }
+    }
+
+    /// Records the proof that no answer has a peak below `bytes`.
+    pub(super) fn raise_bound(&mut self, bytes: u64, stage: Stage) {
+        if bytes > self.bound {
+            self.bound = bytes;
             self.report(stage);
         }
     }

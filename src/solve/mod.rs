@@ -5,6 +5,7 @@
 
 mod arith;
 mod clock;
+mod exact;
 mod first_fit;
 mod incumbent;
 mod memory;
@@ -12,6 +13,7 @@ mod model;
 mod occupancy;
 mod peel;
 mod portfolio;
+mod random;
 mod sections;
 mod sweep;
 
@@ -81,6 +83,8 @@ pub enum Stage {
     FirstFit,
     /// Best fit in several orders.
     BestFit,
+    /// Exact search.
+    Exact,
     /// Putting back what was set aside because it always fits.
     PutBack,
 }
@@ -93,6 +97,7 @@ impl Stage {
             Self::Sweep => "sweep",
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
+            Self::Exact => "exact search",
             Self::PutBack => "put back",
         }
     }
@@ -155,7 +160,8 @@ fn pack(
         .iter()
         .map(|&id| problem.buffer(id).hint().map(|hint| hint / model.grain))
         .collect();
-    portfolio::run(&model, &hints, &mut best, clock)?;
+    let capacity = problem.spaces()[space.index()].capacity();
+    portfolio::run(&model, &hints, capacity, &mut best, clock)?;
     let Some(found) = best.offsets() else {
         return Err(Error::SizeOverflow { what: "the arena".into() });
     };
@@ -165,7 +171,6 @@ fn pack(
     // A pinned buffer without bytes ends somewhere, too.
     let ends = members.iter().map(|&id| offsets[id.index()] + problem.buffer(id).bytes());
     let peak = ends.max().unwrap_or(0);
-    let lower_bound = best.bound().max(model.bound);
-    let capacity = problem.spaces()[space.index()].capacity();
+    let lower_bound = best.bound();
     Ok(SpacePacking { peak, lower_bound, status: Status::of(peak, lower_bound, capacity) })
 }

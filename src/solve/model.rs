@@ -73,6 +73,8 @@ pub(super) struct Model {
     pub(super) ids: Vec<BufferId>,
     boxes: Vec<Boxed>,
     pub(super) loads: Vec<Load>,
+    /// The pads that there are.
+    pads: Vec<u64>,
     /// Bytes per grain.
     pub(super) grain: u64,
     /// Bytes that no packing can do without.
@@ -117,7 +119,8 @@ impl Model {
                 boxes: first..number(boxes.len()),
             });
         }
-        let mut model = Self { items, ids, boxes, loads: Vec::new(), grain, bound: tallest };
+        let mut model =
+            Self { items, ids, boxes, loads: Vec::new(), pads: Vec::new(), grain, bound: tallest };
         model.set_sections(&lives)?;
         let loads = model.loads.iter().map(|load| load.grains * grain - load.pad);
         model.bound = loads.fold(model.bound, u64::max);
@@ -144,7 +147,8 @@ impl Model {
             items.push(copy);
         }
         let (grain, bound) = (self.grain, self.bound);
-        let mut model = Self { items, ids, boxes, loads: Vec::new(), grain, bound };
+        let mut model =
+            Self { items, ids, boxes, loads: Vec::new(), pads: Vec::new(), grain, bound };
         model.set_sections(&lives)?;
         Ok(model)
     }
@@ -171,6 +175,10 @@ impl Model {
             item.span = start.zip(end).map(|(start, end)| start..end).expect("it has parts");
         }
         self.loads = self.add_up(count)?;
+        self.pads = with_capacity(self.items.len(), "pads")?;
+        self.pads.extend(self.items.iter().map(|item| item.pad));
+        self.pads.sort_unstable();
+        self.pads.dedup();
         Ok(())
     }
 
@@ -241,6 +249,12 @@ impl Model {
         let it = &self.items[item];
         let grains = (target + it.pad) / self.grain;
         Some(grains.checked_sub(it.size)? & !it.mask)
+    }
+
+    /// Returns the lowest peak from byte `bytes` on at which an item can end.
+    pub(super) fn peak_from(&self, bytes: u64) -> u64 {
+        let ends = self.pads.iter().map(|pad| (bytes + pad).next_multiple_of(self.grain) - pad);
+        ends.min().unwrap_or(bytes)
     }
 
     /// Returns the end of the highest item, in bytes.

@@ -170,7 +170,7 @@ fn c11_missing_extra_and_repeated_values_are_refused() {
         rows.push(row);
         json["values"] = rows.into();
     });
-    assert_eq!([missing, repeated, extra], ["PlanMismatch", "PlanCorrupt", "PlanMismatch"]);
+    assert_eq!([missing, repeated, extra], ["PlanMismatch", "PlanCorrupt", "PlanCorrupt"]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod graph;
 mod graphs;
 mod liveness;
 mod nnvm;
+mod oracle;
 mod plan_file;
 mod planner;
 mod shared;

@@ -92,7 +92,10 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
     x, y = _tensor(signature.inputs), _tensor(signature.outputs)
     rank = len(x.shape)
     named = signature.attributes.get("axes")
-    axes = [axis % rank for axis in named] if named is not None else list(range(rank))
+    axes = list(range(rank) if named is None else named)
+    if any(not -rank <= axis < rank for axis in axes):
+        raise _error(signature, f"axes are {axes} for {rank} dimensions")
+    axes = [axis % rank for axis in axes]
     old = signature.op == "Upsample" or signature.version < 11
     region, scales, sizes = (None, read(1), None) if old else (read(1), read(2), read(3))
     if old and scales is None:
@@ -300,7 +303,7 @@ def _axes_before_run(signature: Signature) -> list[_Axis]:
 
 def _declare(signature: Signature) -> list[list[Choice]]:
     x, y = _tensor(signature.inputs), _tensor(signature.outputs)
-    if 0 in (x.bytes, y.bytes):
+    if 0 in (x.bytes, y.bytes) or len(x.shape) != len(y.shape):
         return []
     plan = _plan(signature, _axes_before_run(signature))
     if not plan.buffers:

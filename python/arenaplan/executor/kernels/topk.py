@@ -35,9 +35,10 @@ _LOWEST = -(1 << 31)
 def _rows(signature: Signature) -> tuple[int, int]:
     """Return how many rows are sorted together, and the length of each."""
     x = signature.inputs[0]
-    if x is None or x.bytes == 0:
+    axis = signature.attributes.get("axis", -1)
+    if x is None or x.bytes == 0 or not -len(x.shape) <= axis < len(x.shape):
         return 0, 0
-    length = x.shape[signature.attributes.get("axis", -1)]
+    length = x.shape[axis]
     return min(prod(x.shape) // length, max(1, _BLOCK // length)), length
 
 

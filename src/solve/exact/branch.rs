@@ -1,0 +1,178 @@
+//! What to decide next: which point of the skyline, and in which order what covers it.
+
+use super::super::arith::{index, number, real};
+use super::state::{State, Stuck};
+
+/// One way to go on at a point just above the skyline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Child {
+    /// An item of the kind covers the point.
+    Cover(u32),
+    /// Nothing covers the point: the section is given up to the floor.
+    GiveUp { section: u32, floor: u64 },
+}
+
+/// How to choose a section; each is a score of which the least wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SectionRule {
+    /// Few children, often stuck, and much to place.
+    FewLoaded,
+    /// Few children, often stuck.
+    Few,
+    /// Few children, often stuck, little room to give up.
+    FewTight,
+    /// The lowest floor, then few children.
+    Lowest,
+    /// Little decided, often stuck.
+    Emptiest,
+    /// Little room to give up, often stuck.
+    Tight,
+}
+
+/// Candidates whose consequences are tried before one is chosen.
+const TRIED: usize = 8;
+
+/// Scratch space for choosing.
+#[derive(Debug, Default)]
+pub(super) struct Chooser {
+    tried: Vec<(f64, u32)>,
+}
+
+impl Chooser {
+    /// Appends the ways to go on in a component to `children`, the best ones first.
+    ///
+    /// The point is on a *local minimum* of the skyline: a run of equal floors between
+    /// higher ones. An item that covers it then lies on the run with all its sections,
+    /// so that nothing is buried under it. Hence if there is a packing from here, there
+    /// is one in which one of the children is taken: whoever covers the point starts
+    /// on the floor; and if nobody does, the lowest item of the section above the
+    /// floor starts at its low, or on top of an item that is not in the section.
+    pub(super) fn choose(
+        &mut self,
+        state: &mut State,
+        sections: std::ops::Range<usize>,
+        rule: SectionRule,
+        weights: &mut [f64],
+        ranks: &[f64],
+        children: &mut Vec<Child>,
+    ) {
+        let section = best_section(state, sections.clone(), rule, weights);
+        let floor = state.floor[section];
+        self.tried.clear();
+        for &kind in state.open_in(section) {
+            if state.low[index(kind)] == floor {
+                self.tried.push((ranks[index(kind)], kind));
+            }
+        }
+        let give_up = next_floor(state, sections, section);
+        self.tried.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        if self.tried.len() > 1 || give_up.is_some() {
+            self.look_ahead(state, weights);
+        }
+        children.extend(self.tried.iter().map(|&(_, kind)| Child::Cover(kind)));
+        children.extend(give_up.map(|floor| Child::GiveUp { section: number(section), floor }));
+    }
+
+    /// Tries the first candidates: drops those that fail at once, and sorts the others by
+    /// the room that is given up for them.
+    fn look_ahead(&mut self, state: &mut State, weights: &mut [f64]) {
+        let tried = self.tried.len().min(TRIED);
+        let mut kept = 0;
+        for position in 0..tried {
+            let (rank, kind) = self.tried[position];
+            let mark = state.mark();
+            match state.place(kind) {
+                Ok(loss) => {
+                    self.tried[kept] = (loss + 0.5 * rank, kind);
+                    kept += 1;
+                }
+                Err(Stuck { section }) => weights[index(section)] += 1.0,
+            }
+            state.undo(mark);
+        }
+        self.tried[..kept].sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.tried.drain(kept..tried);
+    }
+}
+
+/// Returns the section with the least score on a local minimum of the skyline.
+fn best_section(
+    state: &State,
+    sections: std::ops::Range<usize>,
+    rule: SectionRule,
+    weights: &[f64],
+) -> usize {
+    let mut best = (f64::INFINITY, f64::INFINITY, sections.start);
+    let mut start = sections.start;
+    while start < sections.end {
+        let floor = state.floor[start];
+        let mut end = start + 1;
+        while end < sections.end && state.floor[end] == floor {
+            end += 1;
+        }
+        let left_higher = start == sections.start || state.floor[start - 1] > floor;
+        let right_higher = end == sections.end || state.floor[end] > floor;
+        if left_higher && right_higher {
+            for (section, &weight) in weights.iter().enumerate().take(end).skip(start) {
+                let (first, second) = score(state, section, rule, weight);
+                if first < best.0 || (first <= best.0 && second < best.1) {
+                    best = (first, second, section);
+                }
+            }
+        }
+        start = end;
+    }
+    best.2
+}
+
+/// Returns how attractive a section is, and a second number to break ties.
+fn score(state: &State, section: usize, rule: SectionRule, weight: f64) -> (f64, f64) {
+    let slack = state.slack(section);
+    let children = f64::from(state.count[section] + u32::from(slack > 0));
+    let few = children - 0.9;
+    let total = real(state.total[section]);
+    match rule {
+        SectionRule::FewLoaded => (few / weight / total, 0.0),
+        SectionRule::Few => (few / weight, -total),
+        SectionRule::FewTight => (real(slack + 1) * children / weight, -total),
+        SectionRule::Lowest => (real(state.floor[section]), children / weight),
+        SectionRule::Emptiest => {
+            (real(state.roof[section] - state.total[section]) / weight, children)
+        }
+        SectionRule::Tight => (real(slack + 1) / weight, children),
+    }
+}
+
+/// Returns the lowest floor above the present one at which an item of the section can
+/// start if nobody covers the point on its floor, unless that leaves too little room.
+fn next_floor(state: &State, sections: std::ops::Range<usize>, section: usize) -> Option<u64> {
+    let (floor, slack) = (state.floor[section], state.slack(section));
+    if slack == 0 {
+        return None;
+    }
+    let mut next = u64::MAX;
+    let (mut from, mut to) = (section, section + 1);
+    for &kind in state.open_in(section) {
+        let low = state.low[index(kind)];
+        if low > floor {
+            next = next.min(low);
+        } else {
+            let it = &state.kinds[index(kind)];
+            from = from.min(index(it.left));
+            to = to.max(index(it.right));
+        }
+    }
+    // Those with their low on the floor must rest on somebody beside the section.
+    for beside in from.max(sections.start)..to.min(sections.end) {
+        for &kind in state.open_in(beside) {
+            let it = &state.kinds[index(kind)];
+            if !it.is_live(number(section)) {
+                let top = state.low[index(kind)] + it.size;
+                if top > floor {
+                    next = next.min(top);
+                }
+            }
+        }
+    }
+    (next - floor <= slack).then_some(next)
+}

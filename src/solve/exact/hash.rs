@@ -1,0 +1,64 @@
+//! Remembers states from which the search has failed.
+
+use super::super::arith::low_bits;
+use super::super::memory::filled;
+use crate::error::Result;
+
+/// Returns a hash of two numbers: every bit of them changes half of its bits.
+pub(super) const fn mix(key: usize, value: u64) -> u64 {
+    // Products of large odd numbers, folded; any such finisher would do.
+    #[allow(clippy::as_conversions, reason = "a position has at most 64 bits")]
+    let key = key as u64;
+    let mut hash = value
+        .wrapping_add(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(key.wrapping_mul(0xd6e8_feb8_6659_fd93));
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+/// A set of hashes that forgets.
+///
+/// Each hash has one place, in which it replaces whatever was there.
+#[derive(Debug)]
+pub(super) struct FailedStates {
+    places: Vec<u64>,
+    stored: usize,
+    largest: usize,
+}
+
+impl FailedStates {
+    /// Returns an empty set that grows to at most 2^`log2` places.
+    pub(super) fn new(log2: u32) -> Result<Self> {
+        let largest = 1 << log2;
+        Ok(Self { places: filled(0, largest.min(1 << 12), "failed states")?, stored: 0, largest })
+    }
+
+    /// Returns whether a state is known to have failed.
+    pub(super) fn contains(&self, hash: u64) -> bool {
+        self.places[low_bits(hash) & (self.places.len() - 1)] == hash
+    }
+
+    /// Remembers that a state has failed.
+    pub(super) fn insert(&mut self, hash: u64) {
+        if self.stored > self.places.len() / 2 && self.places.len() < self.largest {
+            self.grow();
+        }
+        let place = low_bits(hash) & (self.places.len() - 1);
+        self.stored += usize::from(self.places[place] == 0);
+        self.places[place] = hash;
+    }
+
+    /// Moves to four times as many places; stays as it is if there is no memory.
+    fn grow(&mut self) {
+        let Ok(mut places) = filled(0, self.places.len() * 4, "failed states") else {
+            self.largest = self.places.len();
+            return;
+        };
+        for &hash in &self.places {
+            places[low_bits(hash) & (self.places.len() * 4 - 1)] = hash;
+        }
+        self.places = places;
+        self.stored = self.places.iter().filter(|&&hash| hash != 0).count();
+    }
+}

@@ -1,0 +1,529 @@
+//! Where the search stands: a skyline of what is decided, and how low the rest can go.
+
+use super::super::arith::{align_up, index, number, real};
+use super::super::memory::{filled, with_capacity};
+use super::super::model::Model;
+use super::hash::mix;
+use crate::error::Result;
+
+/// Interchangeable items: of the same size, alignment, sections and pin.
+#[derive(Clone, Debug)]
+pub(super) struct Kind {
+    pub(super) left: u32,
+    pub(super) right: u32,
+    pub(super) size: u64,
+    mask: u64,
+    /// The highest offset, and for pinned items the lowest one, too.
+    ceiling: u64,
+    pinned: bool,
+    pad: u64,
+    /// The items.
+    pub(super) copies: Vec<u32>,
+    /// Where its positions start in [`State::positions`].
+    first_position: usize,
+}
+
+impl Kind {
+    /// Returns the sections, as positions.
+    pub(super) fn sections(&self) -> std::ops::Range<usize> {
+        index(self.left)..index(self.right)
+    }
+
+    /// Returns the number of sections.
+    pub(super) const fn length(&self) -> u32 {
+        self.right - self.left
+    }
+
+    /// Returns grains × sections.
+    pub(super) fn area(&self) -> u128 {
+        u128::from(self.size) * u128::from(self.length())
+    }
+
+    /// Returns whether its items are live in a section.
+    pub(super) const fn is_live(&self, section: u32) -> bool {
+        self.left <= section && section < self.right
+    }
+}
+
+/// A change to undo.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Section {
+        section: u32,
+        count: u32,
+        floor: u64,
+    },
+    Low {
+        kind: u32,
+        low: u64,
+    },
+    /// An item was placed, from the ceiling down or on the floor.
+    Placed {
+        kind: u32,
+        lidded: bool,
+    },
+}
+
+/// That no packing below the target exists from here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stuck {
+    /// A section in which there is not enough room.
+    pub(super) section: u32,
+}
+
+/// The skyline of a partial packing.
+///
+/// All grains of a section below its *floor* are decided: taken, or given up. Items
+/// that are not placed have a *low*, the lowest offset that they can still have. At
+/// all times
+///
+/// - the low of an item is at least the floor of each of its sections;
+/// - a floor is at least the least low of the open items of its section, for what is
+///   below can no longer be used;
+/// - `count` is the number of open kinds whose low is the floor;
+/// - floor and total, the sizes of the open items, do not exceed the roof.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) kinds: Vec<Kind>,
+    /// Copies of each kind that are not placed yet.
+    pub(super) left_over: Vec<u32>,
+    pub(super) low: Vec<u64>,
+    pub(super) floor: Vec<u64>,
+    pub(super) total: Vec<u64>,
+    /// The grain at which items of the section must end.
+    pub(super) roof: Vec<u64>,
+    /// How many open kinds have the floor as their low.
+    pub(super) count: Vec<u32>,
+    /// How many open kinds are live in the section and in the next one.
+    pub(super) crossing: Vec<u32>,
+    /// Open kinds of each section, followed by its closed ones.
+    members: Vec<u32>,
+    first_member: Vec<usize>,
+    open: Vec<u32>,
+    /// Where in its sections' members each kind is.
+    positions: Vec<u32>,
+    /// Hash of all floors, roofs and open items.
+    pub(super) hash: u64,
+    /// Items placed so far, with their offsets.
+    placed: Vec<(u32, u64)>,
+    trail: Vec<Change>,
+    uncovered: Vec<u32>,
+    raised: Vec<(u32, u64)>,
+    /// Whether sizes alone matter: no alignments, pins or pads.
+    pub(super) plain: bool,
+}
+
+impl State {
+    /// Returns the state in which nothing is placed, or nothing if it would have more
+    /// than `largest` entries.
+    pub(super) fn new(model: &Model, largest: usize) -> Result<Option<Self>> {
+        let sections = model.loads.len();
+        let mut kinds = kinds(model)?;
+        let mut entries = 0;
+        for kind in &mut kinds {
+            kind.first_position = entries;
+            entries += kind.sections().len();
+            if entries > largest {
+                return Ok(None);
+            }
+        }
+        let plain =
+            model.items.iter().all(|item| item.mask == 0 && item.pad == 0 && item.pin.is_none());
+        let mut first_member = filled(0_usize, sections + 1, "sections")?;
+        for section in kinds.iter().flat_map(Kind::sections) {
+            first_member[section + 1] += 1;
+        }
+        for section in 0..sections {
+            first_member[section + 1] += first_member[section];
+        }
+        let mut open = filled(0_u32, sections, "sections")?;
+        let mut crossing = filled(0_u32, sections, "sections")?;
+        let mut members = filled(0_u32, entries, "open items")?;
+        let mut positions = filled(0_u32, entries, "open items")?;
+        for (number_of, kind) in kinds.iter().enumerate() {
+            for (step, section) in kind.sections().enumerate() {
+                members[first_member[section] + index(open[section])] = number(number_of);
+                positions[kind.first_position + step] = open[section];
+                open[section] += 1;
+                crossing[section] += u32::from(section + 1 < index(kind.right));
+            }
+        }
+        let mut left_over = with_capacity(kinds.len(), "open items")?;
+        left_over.extend(kinds.iter().map(|kind| number(kind.copies.len())));
+        let state = Self {
+            low: filled(0, kinds.len(), "open items")?,
+            floor: filled(0, sections, "sections")?,
+            total: model.loads.iter().map(|load| load.grains).collect(),
+            roof: filled(0, sections, "sections")?,
+            count: filled(0, sections, "sections")?,
+            hash: 0,
+            placed: with_capacity(model.items.len(), "open items")?,
+            trail: Vec::new(),
+            uncovered: Vec::new(),
+            raised: Vec::new(),
+            kinds,
+            left_over,
+            crossing,
+            members,
+            first_member,
+            open,
+            positions,
+            plain,
+        };
+        Ok(Some(state))
+    }
+
+    /// Starts over, with all items to end at byte `target` or before.
+    pub(super) fn restart(&mut self, model: &Model, target: u64) -> Result<(), Stuck> {
+        self.undo(Mark { trail: 0, placed: 0, hash: 0 });
+        self.hash = 0;
+        for kind in 0..self.kinds.len() {
+            let item = index(self.kinds[kind].copies[0]);
+            let section = self.kinds[kind].left;
+            let ceiling = model.ceiling(item, target).ok_or(Stuck { section })?;
+            let pin = model.items[item].pin;
+            if pin.is_some_and(|pin| pin > ceiling) {
+                return Err(Stuck { section });
+            }
+            self.kinds[kind].ceiling = pin.unwrap_or(ceiling);
+            self.low[kind] = pin.unwrap_or(0);
+            self.hash ^= self.kind_hash(kind, self.left_over[kind]);
+        }
+        for section in 0..self.floor.len() {
+            self.floor[section] = 0;
+            self.roof[section] = (target + model.loads[section].pad) / model.grain;
+            self.hash ^= self.section_hash(section);
+            if self.total[section] > self.roof[section] {
+                return Err(Stuck { section: number(section) });
+            }
+            self.count_again(section)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the open kinds of a section.
+    pub(super) fn open_in(&self, section: usize) -> &[u32] {
+        let first = self.first_member[section];
+        &self.members[first..first + index(self.open[section])]
+    }
+
+    /// Returns whether a section has open kinds.
+    pub(super) fn is_open(&self, section: usize) -> bool {
+        self.open[section] > 0
+    }
+
+    /// Returns the grains of a section that may still be given up.
+    pub(super) fn slack(&self, section: usize) -> u64 {
+        self.roof[section] - self.floor[section] - self.total[section]
+    }
+
+    /// Places an item of `kind` at its low, which must be the floor of all its sections.
+    ///
+    /// Returns how much room was given up: for each section, the part of its slack.
+    pub(super) fn place(&mut self, kind: u32) -> Result<f64, Stuck> {
+        let it = &self.kinds[index(kind)];
+        let (sections, size) = (it.sections(), it.size);
+        let end = self.low[index(kind)] + size;
+        self.close(kind, false);
+        for section in sections.clone() {
+            self.total[section] -= size;
+            self.set_floor(section, end);
+        }
+        self.settle(sections, end)
+    }
+
+    /// Gives up the room of `section` below `floor`.
+    pub(super) fn give_up(&mut self, section: u32, floor: u64) -> Result<f64, Stuck> {
+        let at = index(section);
+        if floor + self.total[at] > self.roof[at] {
+            return Err(Stuck { section });
+        }
+        self.set_floor(at, floor);
+        self.settle(at..at + 1, floor)
+    }
+
+    /// Places all items of a kind that is live in all of a component's sections
+    /// directly below the roof. Whatever the others do, they can do it below.
+    pub(super) fn lid(&mut self, kind: u32) -> Result<(), Stuck> {
+        let it = &self.kinds[index(kind)];
+        let (sections, size, low) = (it.sections(), it.size, self.low[index(kind)]);
+        while self.left_over[index(kind)] > 0 {
+            self.close(kind, true);
+            for section in sections.clone() {
+                self.hash ^= self.section_hash(section);
+                self.total[section] -= size;
+                self.roof[section] -= size;
+                self.hash ^= self.section_hash(section);
+            }
+        }
+        self.uncovered.clear();
+        for section in sections {
+            if self.floor[section] == low {
+                self.drop_count(section);
+            }
+        }
+        self.cover().map(|_| ())
+    }
+
+    /// Returns where the search stands, to come back to it.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { trail: self.trail.len(), placed: self.placed.len(), hash: self.hash }
+    }
+
+    /// Goes back to a mark.
+    pub(super) fn undo(&mut self, mark: Mark) {
+        while self.trail.len() > mark.trail {
+            match self.trail.pop().expect("the trail is longer than the mark") {
+                Change::Section { section, count, floor } => {
+                    self.count[index(section)] = count;
+                    self.floor[index(section)] = floor;
+                }
+                Change::Low { kind, low } => self.low[index(kind)] = low,
+                Change::Placed { kind, lidded } => self.reopen(kind, lidded),
+            }
+        }
+        self.placed.truncate(mark.placed);
+        self.hash = mark.hash;
+    }
+
+    /// Returns the offset of every item once all are placed.
+    pub(super) fn offsets(&self, items: usize) -> Result<Vec<u64>> {
+        let mut offsets = filled(0, items, "offsets")?;
+        let mut used = filled(0_usize, self.kinds.len(), "open items")?;
+        for &(kind, offset) in &self.placed {
+            let kind = index(kind);
+            offsets[index(self.kinds[kind].copies[used[kind]])] = offset;
+            used[kind] += 1;
+        }
+        Ok(offsets)
+    }
+
+    /// Takes one copy of a kind out of those left.
+    fn close(&mut self, kind: u32, lidded: bool) {
+        let at = index(kind);
+        let it = &self.kinds[at];
+        let offset = if lidded { self.roof[index(it.left)] - it.size } else { self.low[at] };
+        self.placed.push((kind, offset));
+        self.trail.push(Change::Placed { kind, lidded });
+        let copies = self.left_over[at];
+        self.hash ^= self.kind_hash(at, copies) ^ self.kind_hash(at, copies - 1);
+        self.left_over[at] = copies - 1;
+        if copies > 1 {
+            return;
+        }
+        for (step, section) in it.sections().enumerate() {
+            // Swap it with the last open one: undoing just counts it in again.
+            let first = self.first_member[section];
+            let last = self.open[section] - 1;
+            self.open[section] = last;
+            let position = self.positions[it.first_position + step];
+            let moved = self.members[first + index(last)];
+            self.members.swap(first + index(position), first + index(last));
+            let other = &self.kinds[index(moved)];
+            self.positions[other.first_position + section - index(other.left)] = position;
+            self.positions[it.first_position + step] = last;
+        }
+        for section in index(it.left)..index(it.right) - 1 {
+            self.crossing[section] -= 1;
+        }
+    }
+
+    /// Undoes [`State::close`].
+    fn reopen(&mut self, kind: u32, lidded: bool) {
+        let at = index(kind);
+        let it = &self.kinds[at];
+        for section in it.sections() {
+            self.total[section] += it.size;
+            if lidded {
+                self.roof[section] += it.size;
+            }
+        }
+        if self.left_over[at] == 0 {
+            for section in it.sections() {
+                self.open[section] += 1;
+            }
+            for section in index(it.left)..index(it.right) - 1 {
+                self.crossing[section] += 1;
+            }
+        }
+        self.left_over[at] += 1;
+    }
+
+    /// Changes a floor, for [`State::settle`] to follow.
+    fn set_floor(&mut self, section: usize, floor: u64) {
+        self.trail.push(Change::Section {
+            section: number(section),
+            count: self.count[section],
+            floor: self.floor[section],
+        });
+        self.hash ^= self.section_hash(section);
+        self.floor[section] = floor;
+        self.hash ^= self.section_hash(section);
+    }
+
+    /// Restores the invariants after the floors of `sections` were raised to `floor`.
+    fn settle(&mut self, sections: std::ops::Range<usize>, floor: u64) -> Result<f64, Stuck> {
+        self.uncovered.clear();
+        self.raised.clear();
+        for section in sections.clone() {
+            let first = self.first_member[section];
+            let (mut least, mut count) = (u64::MAX, 0);
+            for member in first..first + index(self.open[section]) {
+                let kind = self.members[member];
+                let mut low = self.low[index(kind)];
+                if low < floor {
+                    self.trail.push(Change::Low { kind, low });
+                    self.raised.push((kind, low));
+                    low = align_up(floor, self.kinds[index(kind)].mask);
+                    self.low[index(kind)] = low;
+                }
+                if low < least {
+                    (least, count) = (low, 0);
+                }
+                count += u32::from(low == least);
+            }
+            self.count[section] = if least == floor { count } else { 0 };
+            if least > floor && count > 0 {
+                self.uncovered.push(number(section));
+            }
+        }
+        // Where a raised item could have been on the floor, it no longer can.
+        for position in 0..self.raised.len() {
+            let (kind, low) = self.raised[position];
+            let it = &self.kinds[index(kind)];
+            let own = it.sections();
+            if self.low[index(kind)] > self.ceiling(it) {
+                return Err(Stuck { section: number(own.start.max(sections.start)) });
+            }
+            for section in (own.start..sections.start).chain(sections.end..own.end) {
+                if self.floor[section] == low {
+                    self.drop_count(section);
+                }
+            }
+        }
+        self.cover()
+    }
+
+    /// Returns the highest offset of an item.
+    fn ceiling(&self, kind: &Kind) -> u64 {
+        if self.plain {
+            // All its sections have the same roof, which lids have lowered.
+            self.roof[index(kind.left)].saturating_sub(kind.size)
+        } else {
+            kind.ceiling
+        }
+    }
+
+    /// Counts one kind less on the floor of a section.
+    fn drop_count(&mut self, section: usize) {
+        let (count, floor) = (self.count[section], self.floor[section]);
+        if count == 0 {
+            return; // It is waiting to be covered already.
+        }
+        self.trail.push(Change::Section { section: number(section), count, floor });
+        self.count[section] = count - 1;
+        if count == 1 {
+            self.uncovered.push(number(section));
+        }
+    }
+
+    /// Lifts the floors on which no open item can stand.
+    fn cover(&mut self) -> Result<f64, Stuck> {
+        let mut loss = 0.0;
+        for position in 0..self.uncovered.len() {
+            let section = index(self.uncovered[position]);
+            let (floor, slack) = (self.floor[section], self.slack(section));
+            self.count_again(section)?;
+            let given_up = self.floor[section] - floor;
+            if given_up > 0 {
+                loss += real(given_up) / real(slack);
+            }
+        }
+        Ok(loss)
+    }
+
+    /// Lifts the floor of a section to the least low, and counts the kinds that have it.
+    fn count_again(&mut self, section: usize) -> Result<(), Stuck> {
+        let (mut least, mut count) = (u64::MAX, 0);
+        for &kind in self.open_in(section) {
+            let low = self.low[index(kind)];
+            if low < least {
+                (least, count) = (low, 0);
+            }
+            count += u32::from(low == least);
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        if least > self.roof[section] || least + self.total[section] > self.roof[section] {
+            return Err(Stuck { section: number(section) });
+        }
+        self.set_floor(section, least);
+        self.count[section] = count;
+        Ok(())
+    }
+
+    /// Returns what a section adds to the hash: what lies between floor and roof.
+    fn section_hash(&self, section: usize) -> u64 {
+        // A roof is below its floor only while an item is placed below it.
+        mix(section, self.roof[section].wrapping_sub(self.floor[section]))
+    }
+
+    /// Returns what the open items of a kind add to the hash.
+    fn kind_hash(&self, kind: usize, copies: u32) -> u64 {
+        if copies == 0 { 0 } else { mix(self.floor.len() + kind, copies.into()) }
+    }
+
+    /// Returns the hash of the sections and open items of a component.
+    pub(super) fn component_hash(&self, sections: std::ops::Range<usize>) -> u64 {
+        let mut hash = 0;
+        for section in sections {
+            hash ^= self.section_hash(section);
+            for &kind in self.open_in(section) {
+                if index(self.kinds[index(kind)].left) == section {
+                    hash ^= self.kind_hash(index(kind), self.left_over[index(kind)]);
+                }
+            }
+        }
+        hash
+    }
+}
+
+/// How long the trail was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    trail: usize,
+    placed: usize,
+    hash: u64,
+}
+
+/// Returns the kinds of the items of a model.
+fn kinds(model: &Model) -> Result<Vec<Kind>> {
+    let mut kinds: Vec<Kind> = with_capacity(model.items.len(), "open items")?;
+    for (item, it) in model.items.iter().enumerate() {
+        kinds.push(Kind {
+            left: it.span.start,
+            right: it.span.end,
+            size: it.size,
+            mask: it.mask,
+            ceiling: it.pin.unwrap_or(u64::MAX),
+            pinned: it.pin.is_some(),
+            pad: it.pad,
+            copies: vec![number(item)],
+            first_position: 0,
+        });
+    }
+    kinds.sort_by_key(|kind| {
+        (kind.left, kind.right, kind.size, kind.mask, kind.pad, kind.pinned, kind.copies[0])
+    });
+    kinds.dedup_by(|kind, other| {
+        let same = (kind.left, kind.right, kind.size, kind.mask, kind.pad)
+            == (other.left, other.right, other.size, other.mask, other.pad);
+        let twins = same && !kind.pinned && !other.pinned;
+        if twins {
+            other.copies.append(&mut kind.copies);
+        }
+        twins
+    });
+    Ok(kinds)
+}

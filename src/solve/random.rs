@@ -1,0 +1,28 @@
+//! Random numbers that are the same everywhere.
+
+use super::arith::real;
+
+/// A generator of 64-bit numbers (`SplitMix64`, Steele, Lea and Flood, OOPSLA 2014).
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// Returns the generator that starts with `seed`.
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Returns the next number.
+    pub(super) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut number = self.0;
+        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        number ^ (number >> 31)
+    }
+
+    /// Returns a number from 0 up to, and without, 1.
+    pub(super) fn unit(&mut self) -> f64 {
+        real(self.next() >> 11) / real(1 << 53)
+    }
+}
