@@ -77,7 +77,8 @@ pub use graph::{
 };
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use liveness::{
-    AliasClass, AliasClasses, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions, Merge,
+    AliasClass, AliasClasses, AliasRules, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions,
+    Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
 pub use plan::{
