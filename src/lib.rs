@@ -49,6 +49,7 @@
 mod arena;
 mod bound;
 mod check;
+mod coloring;
 mod error;
 mod format;
 mod graph;
@@ -61,11 +62,13 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod sharing;
 mod solve;
 mod units;
 
 pub use arena::{Arena, Input, NodeMemory, Output};
 pub use bound::max_load;
+pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
@@ -74,7 +77,8 @@ pub use graph::{
 };
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use liveness::{
-    AliasClass, AliasClasses, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions, Merge,
+    AliasClass, AliasClasses, AliasRules, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions,
+    Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
 pub use plan::{
@@ -84,6 +88,10 @@ pub use plan::{
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use sharing::{
+    Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
+    TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
+};
 pub use solve::{Budget, Progress, Stage, solve};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
 

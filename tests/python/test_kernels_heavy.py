@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import arenaplan as ap
 from arenaplan.errors import (
@@ -73,6 +75,31 @@ def test_conv_agrees_for_every_attribute_and_workspace(case: str, bias: bool) ->
     attributes = {"kernel_shape": list(weights[2:]), **attributes}
     constants = range(1, len(inputs))
     check_node("Conv", inputs, attributes, constants=constants)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_conv_and_pools_agree_for_any_geometry(data: st.DataObject) -> None:
+    rank = data.draw(st.integers(1, 3), label="rank")
+
+    def numbers(low: int, high: int, count: int = rank) -> list[int]:
+        return data.draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
+
+    kernel, strides, dilations = numbers(1, 3), numbers(1, 3), numbers(1, 2)
+    # ONNX Runtime refuses padding as large as the kernel in pools.
+    pads = [data.draw(st.integers(0, k - 1)) for k in kernel * 2]
+    extra = numbers(0, 5)
+    shape = [
+        max(1, (k - 1) * d + 1 - pads[axis] - pads[rank + axis]) + extra[axis]
+        for axis, (k, d) in enumerate(zip(kernel, dilations, strict=True))
+    ]
+    groups, fan_in, fan_out, batch = numbers(1, 3, 4)
+    attributes = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    image = random(batch, groups * fan_in, *shape)
+    weights = random(groups * fan_out, fan_in, *kernel)
+    check_node("Conv", [image, weights], {**attributes, "group": groups}, constants=[1])
+    check_node("MaxPool", [image], attributes, tolerance=0)
+    check_node("AveragePool", [image], attributes, opset=19)
 
 
 def test_conv_takes_weights_and_bias_that_are_computed() -> None:

@@ -47,16 +47,12 @@ def elementwise(op: Op, results: Sequence[Result]) -> Effects:
     """Output 0 may take over each operand of its shape and at least its width."""
     shape, dtype = results[0]
     bits = BITS[dtype]
-    return _in_place(
-        tuple(
-            position
-            for position, known in enumerate(op.inputs)
-            if known is not None
-            and known.source is None
-            and known.shape == shape
-            and BITS[known.dtype] >= bits
-        )
-    )
+    positions = []
+    for position, known in enumerate(op.inputs):
+        if known is not None and known.source is None and known.shape == shape:
+            if BITS[known.dtype] >= bits:
+                positions.append(position)
+    return _in_place(tuple(positions))
 
 
 def first_operand(op: Op, results: Sequence[Result]) -> Effects:

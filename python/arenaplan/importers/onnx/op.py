@@ -31,7 +31,7 @@ MAX_LIST = 4096
 """Most numbers that an operand which says a shape, axes or sizes can have."""
 
 
-class DataDependent(Exception):  # noqa: N818  (not an error but an answer)
+class DataDependent(Exception):
     """A result's shape depends on data that is only known when the model runs."""
 
 
@@ -169,7 +169,8 @@ class Op:
         value = self.attributes.get(name)
         if value is None:
             return None
-        if not isinstance(value, tuple) or not all(type(item) is int for item in value):
+        # A list in a model holds elements of one type.
+        if not isinstance(value, tuple) or (value and type(value[0]) is not int):
             raise self.error(InvalidAttribute, f"attribute {name!r} is not a list of whole numbers")
         return value
 
@@ -197,7 +198,7 @@ class Op:
 
     def axes(self, axes: Iterable[int], rank: int) -> tuple[int, ...]:
         """Return distinct axes counted from the front, in the given order."""
-        result = tuple(self.axis(axis, rank) for axis in axes)
+        result = tuple([self.axis(axis, rank) for axis in axes])
         if len(set(result)) != len(result):
             raise self.error(InvalidAttribute, f"an axis is repeated in {tuple(axes)}")
         return result

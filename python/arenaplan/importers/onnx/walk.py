@@ -179,11 +179,16 @@ class Walk:
             if operand is not None:
                 self._define(frame, operand.name, operand, node)
                 return None
+        scope = frame.scope
+        names = node.input[:]
         try:
-            inputs = [self._lookup(frame, name) if name else None for name in node.input[:]]
+            inputs = [scope[name] if name else None for name in names]
         except KeyError:
             frame.sort(node)
             return None
+        for position, known in enumerate(inputs):
+            if type(known) is TensorProto:
+                inputs[position] = self._lookup(frame, names[position])
         if frame.place is not None:
             self._budget.expand(node)
         if self._functions is not None:
@@ -200,7 +205,7 @@ class Walk:
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         if domain or kind in BRANCHING:
             if kind == "If" and not domain:
-                if any(outer not in frame.scope for outer in captured(node)):
+                if any(outer not in scope for outer in captured(node)):
                     frame.sort(node)
                     return None
                 prefix = self._prefix(frame, node)
