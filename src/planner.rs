@@ -9,6 +9,7 @@ use crate::plan::{
     Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, WorkspacePolicy,
     index_steps,
 };
+use crate::problem::Buffer;
 use crate::solve::{Budget, solve};
 use crate::units::{Alignment, Step};
 
@@ -129,7 +130,7 @@ impl<'a> Planner<'a> {
     /// compared with what taking over inputs of the same size alone gives.
     fn pack(&self, graph: &Graph, order: &[NodeId]) -> Result<(Liveness, Packing)> {
         let first = self.pack_with(graph, order, false)?;
-        let solid = |buffer: &crate::problem::Buffer| buffer.solid().is_some();
+        let solid = |buffer: &Buffer| buffer.solid().is_some();
         if first.1.status() == Status::Optimal || first.0.problem.buffers().iter().all(solid) {
             return Ok(first);
         }

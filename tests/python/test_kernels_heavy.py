@@ -244,15 +244,19 @@ def test_max_pool_agrees_for_every_attribute_and_workspace(case: str) -> None:
     check_node("MaxPool", [random(*shape)], attributes, tolerance=0)
 
 
-@pytest.mark.parametrize("storage_order", [0, 1])
-@pytest.mark.parametrize("case", WINDOWS)
+@pytest.mark.parametrize(
+    ("case", "storage_order"),
+    [
+        (case, order)
+        for case, (shape, _) in WINDOWS.items()
+        for order in (0, 1)
+        if order == 0 or len(shape) == 4  # ONNX Runtime's columns are those of images.
+    ],
+)
 def test_max_pool_tells_where_the_largest_element_is(case: str, storage_order: int) -> None:
     shape, attributes = WINDOWS[case]
     attributes = {**attributes, "storage_order": storage_order}
-    oracle = "onnxruntime"
-    if storage_order and len(shape) != 4:
-        pytest.skip("ONNX Runtime knows column-major order for images only")
-    check_node("MaxPool", [random(*shape)], attributes, outputs=2, tolerance=0, oracle=oracle)
+    check_node("MaxPool", [random(*shape)], attributes, outputs=2, tolerance=0)
 
 
 @pytest.mark.parametrize("include", [0, 1], ids=["", "count_include_pad"])
