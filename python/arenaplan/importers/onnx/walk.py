@@ -140,7 +140,7 @@ class Walk:
             if name in seen:
                 raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
-            operand = self._lookup(self._main, name) if name in self._main.scope else None
+            operand = self._lookup(self._main.scope, name)
             if operand is None:
                 raise UndefinedValue(f"graph output {quoted(name)} is never produced")
             if operand.name != name:
@@ -188,7 +188,7 @@ class Walk:
             return None
         for position, known in enumerate(inputs):
             if type(known) is TensorProto:
-                inputs[position] = self._lookup(frame, names[position])
+                inputs[position] = self._lookup(scope, names[position])
         if frame.place is not None:
             self._budget.expand(node)
         if self._functions is not None:
@@ -202,14 +202,19 @@ class Walk:
         name = frame.prefix + node.name
         attributes = decode_attributes(node.attribute, name, self._folder, frame.bound)
         outputs = node.output[:]
+        if not outputs:
+            raise InvalidOperand(f"node {label(node)} ({kind}) has no outputs")
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         if domain or kind in BRANCHING:
             if kind == "If" and not domain:
                 if any(outer not in scope for outer in captured(node)):
                     frame.sort(node)
                     return None
-                prefix = self._prefix(frame, node)
-                return self._named(open_branch(frame, op, prefix, self._folder))
+                branch, stored = open_branch(frame, op, self._prefix(frame, node), self._folder)
+                for inner, proto in stored.items():
+                    (shown,) = self._names(branch, [inner])
+                    branch.own[inner] = stored_operand(shown, proto, self._folder)
+                return self._named(branch)
             if subgraphs(node):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
         results = self._infer(frame, node, op)
@@ -222,11 +227,12 @@ class Walk:
                 self._define(frame, output, operand, node)
         return None
 
-    def _lookup(self, frame: Frame, name: str) -> Operand | None:
-        """Return what a name means."""
-        known = frame.scope[name]
+    def _lookup(self, scope: Scope, name: str) -> Operand | None:
+        """Return what a name means, if anything."""
+        known = scope.get(name)
         if type(known) is TensorProto:
-            known = frame.scope[name] = stored_operand(name, known, self._folder)
+            # Only the graph itself has such; all other scopes see it through this one.
+            known = self._main.own[name] = stored_operand(name, known, self._folder)
         return known
 
     def _define(
@@ -252,7 +258,7 @@ class Walk:
         for inner, target in zip(results, targets, strict=False):
             if not target:
                 continue
-            operand = self._lookup(frame, inner) if inner in frame.scope else None
+            operand = self._lookup(frame.scope, inner)
             if operand is None:
                 raise UndefinedValue(
                     f"{quoted(inner)}, a result of a function or branch that makes "
@@ -331,7 +337,9 @@ class Walk:
                 f"the shape of output {quoted(name)} is neither declared nor follows from "
                 "the shapes of the inputs",
             )
-        return self._dims.complete(name, shape), dtype
+        what = f"output {quoted(name)} of {op.label}"
+        hint = "it depends on data that is only known when the model runs"
+        return self._dims.complete(what, shape, hint), dtype
 
     def _merged(
         self, op: Op, name: str, found: PartialResult, stated: Declared

@@ -118,7 +118,7 @@ def split(op: Op) -> Sequence[Result]:
     """Pieces along one axis."""
     x = op.input(0)
     axis = op.axis(op.integer("axis", 0), len(x.shape))
-    dim, count = x.shape[axis], max(len(op.outputs), 1)
+    dim, count = x.shape[axis], len(op.outputs)
     sizes = op.either("split", 1)
     if sizes is None:
         parts = op.integer("num_outputs", count)

@@ -11,6 +11,7 @@ from onnx import (
     NodeProto,
     OperatorSetIdProto,
     TypeProto,
+    checker,
     defs,
     numpy_helper,
     shape_inference,
@@ -27,6 +28,16 @@ PartialResult: TypeAlias = "tuple[tuple[Dim, ...] | None, str | None]"
 """Shape and element type of an output, as far as they are known."""
 
 UNKNOWN: PartialResult = (None, None)
+
+_REFUSALS = (
+    shape_inference.InferenceError,
+    checker.ValidationError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the inference raises for nodes that it does not like."""
 
 _KNOWN_ELEMENTS = 4096
 """Constants up to this size are shown to the inference."""
@@ -74,7 +85,7 @@ def infer(
                 for domain, version in versions.items()
             ],
         )
-    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+    except _REFUSALS as error:
         raise op.error(ShapeMismatch, str(error)[:300]) from error
     return [
         _result(op, name, inferred.get(f"o{slot}")) if name else UNKNOWN
@@ -130,7 +141,7 @@ def _result(op: Op, name: str, inferred: TypeProto | None) -> PartialResult:
     if kind is None:
         return UNKNOWN
     if kind != "tensor_type":
-        raise op.error(UnsupportedDtype, f"output {quoted(name)} is no array but a {kind[:-5]}")
+        raise op.error(UnsupportedDtype, f"output {quoted(name)} is no array but of {kind}")
     tensor = inferred.tensor_type
     dtype = dtype_of(tensor.elem_type, f"value {quoted(name)}") if tensor.elem_type else None
     if not tensor.HasField("shape"):
