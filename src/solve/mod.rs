@@ -53,6 +53,9 @@ pub struct Budget<'a> {
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     /// Seed of every random choice.
     pub seed: u64,
+    /// Threads of a search with a deadline; 0 counts as 1. Others use one thread, so that
+    /// their result depends on the problem and the budget alone.
+    pub threads: usize,
 }
 
 impl Budget<'_> {

@@ -100,13 +100,15 @@ fn improve(
     let mut round = 0_u32;
     while !decided(best) && !clock.is_up() {
         round += 1;
-        let searches = match &exact {
-            None => false,
-            Some(exact) if small => !exact.is_stuck() || !round.is_multiple_of(4),
-            Some(_) => round.is_multiple_of(16),
-        };
-        if let Some(exact) = exact.as_mut().filter(|_| searches) {
+        if let Some(exact) = &mut exact
+            && (if small {
+                !exact.is_stuck() || !round.is_multiple_of(4)
+            } else {
+                repair.is_stuck()
+            })
+        {
             exact.step(core, capacity.unwrap_or(0), best, clock)?;
+            repair.encourage();
             continue;
         }
         let goal = best.bound().max(capacity.unwrap_or(0));

@@ -3,7 +3,7 @@
 use super::arith::{align_up, index, number, real, whole};
 use super::clock::Clock;
 use super::memory::{filled, with_capacity};
-use super::model::Model;
+use super::model::{Item, Model};
 use super::neighbors::Neighbors;
 use super::random::Random;
 use crate::error::Result;
@@ -18,18 +18,18 @@ pub(super) struct Repair {
     neighbors: Neighbors,
     offsets: Vec<u64>,
     placed: Vec<bool>,
-    /// How often each item was thrown out.
-    history: Vec<f64>,
+    /// What throwing out each item costs; more each time that it happens.
+    weight: Vec<f64>,
     waiting: Vec<u32>,
     /// Offsets that an item would throw somebody out from, and what that would cost.
     blocks: Vec<Block>,
-    starts: Vec<Edge>,
-    ends: Vec<Edge>,
-    candidates: Vec<u64>,
+    /// Where blocks start (even) and end (odd), to be sorted.
+    edges: Vec<(u64, u32)>,
     random: Random,
     /// Part of the distance to the bound to go for.
     ambition: f64,
     steps: usize,
+    failures: u32,
 }
 
 /// Offsets at which an item meets a part of a neighbor.
@@ -40,11 +40,10 @@ struct Block {
     neighbor: u32,
 }
 
-/// An end of a block: offset, weight, and whether it cannot be thrown out.
-type Edge = (u64, f64, u32);
-
 /// Steps of the first attempt.
 const FIRST_STEPS: usize = 2_000;
+/// Failures after which something else may be tried.
+const PATIENCE: u32 = 8;
 /// Steps of the longest attempt.
 const MOST_STEPS: usize = 200_000;
 
@@ -56,16 +55,25 @@ impl Repair {
             neighbors: Neighbors::new(model)?,
             offsets: filled(0, count, "offsets")?,
             placed: filled(true, count, "offsets")?,
-            history: filled(1.0, count, "offsets")?,
+            weight: filled(0.0, count, "offsets")?,
             waiting: with_capacity(count, "offsets")?,
             blocks: Vec::new(),
-            starts: Vec::new(),
-            ends: Vec::new(),
-            candidates: Vec::new(),
+            edges: Vec::new(),
             random: Random::new(seed),
-            ambition: 0.5,
+            ambition: 0.15,
             steps: FIRST_STEPS,
+            failures: 0,
         })
+    }
+
+    /// Returns whether it has failed some times in a row.
+    pub(super) const fn is_stuck(&self) -> bool {
+        self.failures >= PATIENCE
+    }
+
+    /// Lets it try again.
+    pub(super) const fn encourage(&mut self) {
+        self.failures = 0;
     }
 
     /// Tries to lower the peak of a packing towards `bound`, and returns a better one.
@@ -81,12 +89,15 @@ impl Repair {
         let target = peak - distance;
         self.offsets.copy_from_slice(offsets);
         self.placed.fill(true);
-        self.history.fill(1.0);
+        for (weight, item) in self.weight.iter_mut().zip(&model.items) {
+            *weight = base_weight(item);
+        }
         if self.attempt(model, target, clock) {
             self.ambition = (self.ambition * 1.5).min(1.0);
-            self.steps = FIRST_STEPS;
+            self.failures = 0;
             return Some(self.offsets.clone());
         }
+        self.failures += 1;
         self.ambition = (self.ambition * 0.6).max(0.001);
         self.steps = (self.steps * 2).min(MOST_STEPS);
         None
@@ -113,7 +124,7 @@ impl Repair {
                 return false;
             }
             let Some(offset) = self.cheapest_offset(model, item, ceiling) else { return false };
-            self.eject(offset);
+            self.eject(model, offset);
             self.offsets[item] = offset;
             self.placed[item] = true;
         }
@@ -162,66 +173,62 @@ impl Repair {
     /// Returns the offset up to `ceiling` that throws out what matters least, the lowest
     /// of those.
     ///
-    /// The best offsets touch somebody, so those at the ends of blocks are tried. What an
-    /// offset costs is the weight of the blocks that have started less that of those
-    /// that have ended.
+    /// What an offset costs, the weight of the blocks that hold it, changes only where a
+    /// block starts or ends, so these offsets are tried, in ascending order.
     fn cheapest_offset(&mut self, model: &Model, item: usize, ceiling: u64) -> Option<u64> {
         let mask = model.items[item].mask;
-        self.starts.clear();
-        self.ends.clear();
-        self.candidates.clear();
-        self.candidates.extend([0, ceiling]);
-        for block in &self.blocks {
-            let other = index(block.neighbor);
-            let it = &model.items[other];
-            let fixed = u32::from(it.pin.is_some());
-            let area = real(it.size) * f64::from(it.length());
-            let weight = area.sqrt() * self.history[other];
-            self.starts.push((block.start, weight, fixed));
-            self.ends.push((block.end, weight, fixed));
-            self.candidates.push(align_up(block.end, mask));
-            if block.start > 0 {
-                self.candidates.push((block.start - 1) & !mask);
-            }
+        self.edges.clear();
+        for (block, it) in self.blocks.iter().enumerate() {
+            self.edges.push((it.start, number(2 * block)));
+            self.edges.push((it.end, number(2 * block + 1)));
         }
-        self.candidates.retain(|&offset| offset <= ceiling);
-        self.candidates.sort_unstable();
-        self.candidates.dedup();
-        self.starts.sort_unstable_by_key(|edge| edge.0);
-        self.ends.sort_unstable_by_key(|edge| edge.0);
-        let (mut started, mut ended) = (0, 0);
-        let (mut cost, mut fixed) = (0.0, 0);
+        self.edges.sort_unstable();
+        let (mut cost, mut open, mut fixed) = (0.0, 0, 0);
         let mut best: Option<(f64, u64)> = None;
-        for &offset in &self.candidates {
-            while let Some(&(at, weight, pinned)) = self.starts.get(started)
+        let mut next = 0;
+        let mut offset = 0;
+        loop {
+            while let Some(&(at, edge)) = self.edges.get(next)
                 && at <= offset
             {
-                (cost, fixed, started) = (cost + weight, fixed + pinned, started + 1);
+                let neighbor = index(self.blocks[index(edge / 2)].neighbor);
+                let sign = if edge.is_multiple_of(2) { 1 } else { -1 };
+                cost += f64::from(sign) * self.weight[neighbor];
+                open += sign;
+                fixed += if model.items[neighbor].pin.is_some() { sign } else { 0 };
+                next += 1;
             }
-            while let Some(&(at, weight, pinned)) = self.ends.get(ended)
-                && at <= offset
-            {
-                (cost, fixed, ended) = (cost - weight, fixed - pinned, ended + 1);
+            if offset > ceiling {
+                break;
             }
-            if started == ended {
-                return Some(offset); // free: rounding errors aside, nothing is cheaper
+            if open == 0 {
+                return Some(offset); // it is free
             }
             if fixed == 0 && best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, offset));
+            }
+            match self.edges.get(next) {
+                Some(&(at, _)) => offset = align_up(at, mask),
+                None => break,
             }
         }
         best.map(|(_, offset)| offset)
     }
 
     /// Throws out everybody whose blocks hold `offset`.
-    fn eject(&mut self, offset: u64) {
+    fn eject(&mut self, model: &Model, offset: u64) {
         for block in &self.blocks {
             let other = index(block.neighbor);
             if block.start <= offset && offset < block.end && self.placed[other] {
                 self.placed[other] = false;
-                self.history[other] += 1.0;
+                self.weight[other] += base_weight(&model.items[other]);
                 self.waiting.push(block.neighbor);
             }
         }
     }
+}
+
+/// Returns what throwing out an item costs the first time.
+fn base_weight(item: &Item) -> f64 {
+    (real(item.size) * f64::from(item.length())).sqrt()
 }
