@@ -416,3 +416,12 @@ def test_workspaces_are_declared_for_heavy_nodes_only() -> None:
     graph = small_network()
     declared = {graph.nodes[index].op for index in workspace_choices(graph)}
     assert declared == {"Conv", "Softmax"}
+
+
+def test_a_kernel_that_cannot_be_prepared_is_named() -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (3,))
+    nodes = graph.node("MatMul", [x, x], [("y", (5, 7), "float32")], name="contradiction")
+    graph.output(nodes[0])  # type: ignore[arg-type]
+    with pytest.raises(ap.PlannerError, match="'contradiction'"):
+        ap.Executor(graph).run({"x": np.ones(3, np.float32)})
