@@ -53,6 +53,7 @@ mod coloring;
 mod error;
 mod format;
 mod graph;
+mod incremental;
 mod index;
 mod liveness;
 mod overlap;
@@ -66,7 +67,10 @@ mod sharing;
 mod solve;
 mod units;
 
-pub use arena::{Arena, Input, NodeMemory, Output};
+pub use arena::{
+    Allocation, Arena, ArenaAllocator, ArenaBlock, GapRule, IncrementalArena, Input, NodeMemory,
+    Output, SimpleArena, Span, SystemAllocator,
+};
 pub use bound::max_load;
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
@@ -74,6 +78,10 @@ pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
     Choice, DType, Effects, Graph, GraphBuilder, InPlace, Node, Value, ValueKind, View, Whole,
     Workspace,
+};
+pub use incremental::{
+    AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
+    IncrementalPlanner, IncrementalValue, Place, SharePair,
 };
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use liveness::{

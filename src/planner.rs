@@ -9,7 +9,6 @@ use crate::plan::{
     Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, WorkspacePolicy,
     index_steps,
 };
-use crate::problem::Buffer;
 use crate::solve::{Budget, solve};
 use crate::units::{Alignment, Step};
 
@@ -130,8 +129,8 @@ impl<'a> Planner<'a> {
     /// compared with what taking over inputs of the same size alone gives.
     fn pack(&self, graph: &Graph, order: &[NodeId]) -> Result<(Liveness, Packing)> {
         let first = self.pack_with(graph, order, false)?;
-        let solid = |buffer: &Buffer| buffer.solid().is_some();
-        if first.1.status() == Status::Optimal || first.0.problem.buffers().iter().all(solid) {
+        let mut buffers = first.0.problem.buffers().iter();
+        if first.1.status() == Status::Optimal || buffers.all(|buffer| buffer.solid().is_some()) {
             return Ok(first);
         }
         let second = self.pack_with(graph, order, true)?;

@@ -17,6 +17,7 @@ mod csv;
 mod floors;
 mod graph;
 mod graphs;
+mod litert;
 mod liveness;
 mod nnvm;
 mod oracle;

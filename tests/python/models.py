@@ -97,7 +97,9 @@ def model(
     """Return a model."""
     return helper.make_model(
         graph(nodes, inputs, outputs, weights, declared),
-        opset_imports=[helper.make_opsetid(d, v) for d, v in {"": opset, **(domains or {})}.items()],
+        opset_imports=[
+            helper.make_opsetid(d, v) for d, v in {"": opset, **(domains or {})}.items()
+        ],
         functions=functions,
         ir_version=10,
     )
@@ -144,8 +146,9 @@ def load_one(
 ) -> ap.Graph:
     """Import a model of one node. ``weights=`` holds its constants; the rest are attributes."""
     weights = rest.pop("weights", None)
+    results = " ".join(name for name in outputs.split() if name != "_")
     return load_onnx(
-        model([node(op, inputs, outputs, **rest)], given, outputs, weights, opset=opset)
+        model([node(op, inputs, outputs, **rest)], given, results, weights, opset=opset)
     )
 
 

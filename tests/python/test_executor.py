@@ -418,10 +418,17 @@ def test_workspaces_are_declared_for_heavy_nodes_only() -> None:
     assert declared == {"Conv", "Softmax"}
 
 
-def test_a_kernel_that_cannot_be_prepared_is_named() -> None:
+def test_a_kernel_that_cannot_be_prepared_is_named(custom: Any) -> None:
+    cause = ValueError("boom")
+
+    @custom("Broken")
+    def broken(step: Step) -> None:
+        raise cause
+
     graph = ap.Graph()
     x = graph.input("x", (3,))
-    nodes = graph.node("MatMul", [x, x], [("y", (5, 7), "float32")], name="contradiction")
-    graph.output(nodes[0])  # type: ignore[arg-type]
-    with pytest.raises(ap.PlannerError, match="'contradiction'"):
-        ap.Executor(graph).run({"x": np.ones(3, np.float32)})
+    (y,) = graph.node("Broken", [x], [("y", (3,), F32)], name="weak spot", domain="test")
+    graph.output(y)
+    with pytest.raises(KernelError, match=r"'weak spot' \(Broken\).*boom") as caught:
+        ap.Executor(graph)
+    assert caught.value.__cause__ is cause
