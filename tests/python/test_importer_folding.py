@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from models import model, node, ops, shapes
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
@@ -18,6 +17,7 @@ from arenaplan import errors
 from arenaplan.importers.onnx import load_onnx
 from arenaplan.importers.onnx.constants import MAX_COMPUTED
 from arenaplan.importers.onnx.evaluate import EVALUATORS
+from models import model, node, ops, shapes
 
 # What onnx's node tests need that no plan can have, or that only a run can tell.
 _EXCUSED = (
@@ -77,9 +77,8 @@ def test_folding_computes_what_node_tests_expect(node_cases: list[Any]) -> None:
         proto.graph.initializer.extend(stored)
         try:
             imported = load_onnx(proto)
-        except errors.PlannerError as error:
-            assert isinstance(error, (*_EXCUSED, errors.ShapeMismatch)), case.name
-            continue
+        except (*_EXCUSED, errors.ShapeMismatch):
+            continue  # a sequence that is fed as an array is a mismatch
         if imported.nodes:
             continue
         for index, array in zip(imported.outputs, expected, strict=True):
@@ -190,7 +189,7 @@ def test_constants_that_say_shapes_are_computed_within_a_budget() -> None:
         {"x": [1]},
         weights={"zero": np.array(0), "many": np.array(size), "one": np.array(1)},
     )
-    with pytest.raises(errors.BudgetExceeded, match="'r'|'m'"):
+    with pytest.raises(errors.BudgetExceeded, match="constant 'r'"):
         load_onnx(proto)
 
 

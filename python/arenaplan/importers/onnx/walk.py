@@ -200,10 +200,11 @@ class Walk:
         if version is None:
             version = version_of(domain, frame.versions, f"node {label(node)}")
         name = frame.prefix + node.name
-        attributes = decode_attributes(node.attribute, name, self._folder, frame.bound)
         outputs = node.output[:]
         if not outputs:
             raise InvalidOperand(f"node {label(node)} ({kind}) has no outputs")
+        owner = name or outputs[0]
+        attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         if domain or kind in BRANCHING:
             if kind == "If" and not domain:

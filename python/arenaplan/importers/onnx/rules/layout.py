@@ -298,10 +298,8 @@ def _scaled(op: Op, position: int, shape: Shape, axes: Shape) -> list[int]:
     if not (np.isfinite(factors).all() and (factors > 0).all()):
         raise op.error(InvalidAttribute, "a scale is not positive and finite")
     # The specification scales in single precision.
-    sizes = [
-        float(np.float32(shape[axis]) * np.float32(factor))
-        for axis, factor in zip(axes, factors, strict=True)
-    ]
+    with np.errstate(over="ignore"):
+        sizes = (np.array([shape[axis] for axis in axes], np.float32) * factors).tolist()
     if any(size > MAX_BYTES for size in sizes):
         raise op.error(SizeOverflow, f"scales make an axis of {max(sizes):.0f} elements")
     return [floor(size) for size in sizes]

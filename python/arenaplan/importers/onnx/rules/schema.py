@@ -22,6 +22,7 @@ from arenaplan.importers.common import quoted
 from arenaplan.importers.onnx.constants import peek
 from arenaplan.importers.onnx.dims import Dim
 from arenaplan.importers.onnx.op import Op, Operand
+from arenaplan.importers.onnx.rules.windows import check_auto_pad
 from arenaplan.importers.onnx.tensors import DTYPE_CODES, dtype_of
 
 PartialResult: TypeAlias = "tuple[tuple[Dim, ...] | None, str | None]"
@@ -112,6 +113,7 @@ def _check_ranges(op: Op) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(type(item) is int and not least <= item < 1 << 31 for item in numbers):
             raise op.error(InvalidAttribute, f"{name} {value} is out of range")
+    check_auto_pad(op)
 
 
 def _type(operand: Operand) -> TypeProto:
