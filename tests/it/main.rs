@@ -22,3 +22,4 @@ mod oracle;
 mod plan_file;
 mod planner;
 mod solve;
+mod solve_laws;

@@ -59,6 +59,11 @@ impl Turns {
         Self { turn: 0, nodes: FIRST_NODES.max(all.into()) }
     }
 
+    /// Counts a search that has no rules to take turns with.
+    pub(crate) const fn count(&mut self) {
+        self.turn += 1;
+    }
+
     /// Returns whether every pair of rules has had a turn.
     pub(crate) const fn all_tried(self) -> bool {
         self.turn >= TURNS.len()
