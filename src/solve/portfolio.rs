@@ -1,5 +1,8 @@
 //! Which solver runs when: cheap ones first, until one meets the bound.
 
+use std::time::Duration;
+
+use super::arith::number;
 use super::clock::Clock;
 use super::exact::{Outcome, Restarts, Turns};
 use super::first_fit::{self, Fit, ORDERS, Order};
@@ -10,6 +13,9 @@ use super::repair::Repair;
 use super::rigid::Rigid;
 use super::{Stage, peel, sweep};
 use crate::error::Result;
+
+/// What putting back takes for each item, generously.
+const PUT_BACK_TIME: Duration = Duration::from_nanos(1_200);
 
 /// Packs one space as well as the clock allows, into `best`.
 ///
@@ -27,6 +33,7 @@ pub(super) fn run(
         return Ok(());
     }
     let peeled = peel::peel(model, model.bound)?;
+    clock.reserve(PUT_BACK_TIME.saturating_mul(number(model.items.len())));
     let core = model.restricted_to(&peeled.core)?;
     let mut core_best = best.for_core(&core);
     let mut repair = Repair::new(&core, clock.seed())?;
@@ -193,7 +200,7 @@ impl Exact {
 
     /// Returns whether the lowest peak has proven to be hard to reach.
     fn is_stuck(&self) -> bool {
-        self.lowest.all_tried()
+        self.lowest.all_tried_often()
     }
 
     /// Searches once, for a peak of at least `goal`.
@@ -207,7 +214,11 @@ impl Exact {
         let low = best.bound().max(goal);
         let middle = core.peak_from(low + (best.peak() - low) / 2);
         self.count += 1;
-        let to_middle = self.is_stuck() && self.count.is_multiple_of(2);
+        let to_middle = if goal == 0 {
+            self.lowest.all_tried() && self.count.is_multiple_of(2)
+        } else {
+            self.is_stuck() && self.count.is_multiple_of(4)
+        };
         let (target, turns) = if to_middle && low < middle && middle < best.peak() {
             (middle, &mut self.halfway)
         } else {
