@@ -16,6 +16,7 @@ mod peel;
 mod portfolio;
 mod random;
 mod repair;
+mod rigid;
 mod sections;
 mod sweep;
 

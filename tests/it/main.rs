@@ -26,3 +26,4 @@ mod planner;
 mod problem;
 mod shared;
 mod solve;
+mod solve_laws;
