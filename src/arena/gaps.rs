@@ -10,7 +10,7 @@ pub enum GapRule {
     /// The shortest gap in which it fits, the lowest of several.
     #[default]
     Shortest,
-    /// As LiteRT: gaps in order of address, a gap replacing the best one so far if what it
+    /// As `LiteRT`: gaps in order of address, a gap replacing the best one so far if what it
     /// has *behind the aligned start* is less than the best one has *in all*.
     AlignedAgainstUnaligned,
 }

@@ -12,11 +12,13 @@
 )]
 
 mod arena;
+mod arena_simple;
 mod check;
 mod csv;
 mod floors;
 mod graph;
 mod graphs;
+mod incremental;
 mod litert;
 mod liveness;
 mod nnvm;
@@ -24,4 +26,5 @@ mod oracle;
 mod plan_file;
 mod planner;
 mod shared;
+mod sharing;
 mod solve;
