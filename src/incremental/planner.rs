@@ -68,7 +68,7 @@ impl IncrementalPlanner {
     ///   operands that are not there.
     /// - [`Error::DuplicateProducer`] in our mode, if two nodes write one value.
     pub fn new(graph: IncrementalGraph, options: IncrementalOptions) -> Result<Self> {
-        let system = || Box::new(SystemAllocator) as Box<dyn ArenaAllocator>;
+        let system = || Box::new(SystemAllocator);
         Self::with_allocators(graph, options, system(), system())
     }
 
