@@ -221,6 +221,10 @@ class ExternalDataMissing(ModelError):
     """The file with the model's weights is not there."""
 
 
+class FlatbufferCorrupt(ModelError):
+    """An offset or a length in a FlatBuffer points outside the file, or at the wrong thing."""
+
+
 class BudgetExceeded(ModelError):
     """Reading the model would need more work or memory than its size justifies."""
 
@@ -292,8 +296,8 @@ class InputMismatch(ExecutionError):
     """An input is missing, unknown, or of the wrong shape or type."""
 
 
-class IndexOutOfRange(ExecutionError):
-    """An operand of indices points outside the axis it selects from."""
+class IndexOutOfRange(ExecutionError, ModelError):
+    """An index, in a model file or in an operand of indices, is not one of what it selects from."""
 
 
 class KernelError(ExecutionError):
