@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -74,7 +74,7 @@ class Operator:
     """Tensors read; ``None`` for an optional operand left out."""
     outputs: tuple[int | None, ...]
     intermediates: tuple[int, ...]
-    options: Table | None
+    options: Table | None = field(compare=False)
     """Options of the few operators whose options are read."""
     has_far_options: bool
     """Whether it names bytes of the file by their position."""
@@ -123,8 +123,8 @@ class Signature:
 class Model:
     """A whole file."""
 
-    data: bytes
-    root: Table
+    data: bytes = field(compare=False, repr=False)
+    root: Table = field(compare=False)
     description: str
     subgraphs: tuple[Subgraph, ...]
     buffers: tuple[Buffer, ...]
