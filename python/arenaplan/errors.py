@@ -174,6 +174,10 @@ class PlanMisaligned(PlanError):
     """An offset is not a multiple of its alignment."""
 
 
+class ArenaGrew(PlanError):
+    """An arena needs more bytes than the one it is compared with."""
+
+
 class PlanWriteError(PlanError):
     """The plan could not be written; an older file is untouched."""
 

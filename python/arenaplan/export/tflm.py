@@ -61,6 +61,8 @@ class TflmPlan:
     """What is proven of ``head_after``: ``"optimal"`` or ``"feasible"``."""
     pinned: bool
     """Whether the plan decides; otherwise the runtime's own planner does as well."""
+    offsets_of_boxes: tuple[int, ...]
+    """Offset of every tensor that needs memory, decided in any case."""
 
     @property
     def already_optimal(self) -> bool:
@@ -103,7 +105,7 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
     check_offsets(timeline, every)
     _check_variables(timeline, every)
     status = "optimal" if after == best.lower_bound else "feasible"
-    return TflmPlan(tuple(every), before, after, best.lower_bound, status, pinned)
+    return TflmPlan(tuple(every), before, after, best.lower_bound, status, pinned, tuple(offsets))
 
 
 def obey(model: Model, given: Plan) -> TflmPlan:
@@ -132,10 +134,11 @@ def obey(model: Model, given: Plan) -> TflmPlan:
         every[box.tensor] = places[names[box.tensor]]
     check_offsets(timeline, every)
     before = head_bytes(timeline.boxes, greedy_offsets(timeline.boxes))
-    after = head_bytes(timeline.boxes, [every[box.tensor] for box in timeline.boxes])
+    boxes = tuple(every[box.tensor] for box in timeline.boxes)
+    after = head_bytes(timeline.boxes, boxes)
     bound = plan(_as_graph(timeline), alignment=ALIGNMENT, in_place=False).lower_bound
     status = "optimal" if after == bound else "feasible"
-    return TflmPlan(tuple(every), before, after, bound, status, pinned=True)
+    return TflmPlan(tuple(every), before, after, bound, status, True, boxes)
 
 
 def embed(model: Model, offsets: Sequence[int]) -> bytes:
