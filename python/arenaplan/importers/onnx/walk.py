@@ -88,7 +88,7 @@ class Walk:
         if not versions and model.ir_version < 3:
             versions = {"": 1}
         self._stored = stored_tensors(graph, folder)
-        self._budget = Budget(graph)
+        self._budget = Budget(model)
         scope: Scope = dict(self._stored)
         self._dims = self._add_inputs(scope, bind)
         infos = declared_types(graph.value_info, graph.output)
@@ -195,16 +195,18 @@ class Walk:
             key = self._functions.key(node, domain)
             if key is not None:
                 prefix = self._prefix(frame, node)
-                return self._named(self._functions.open(key, frame, node, inputs, prefix))
+                body = self._functions.open(key, frame, node, inputs, prefix, self._budget)
+                return self._named(body)
         version = frame.versions.get(domain)
         if version is None:
             version = version_of(domain, frame.versions, f"node {label(node)}")
-        name = frame.prefix + node.name
+        name = node.name
         outputs = node.output[:]
         if not outputs:
             raise InvalidOperand(f"node {label(node)} ({kind}) has no outputs")
-        owner = name or outputs[0]
+        owner = frame.prefix + (name or outputs[0])
         attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
+        name = name and frame.prefix + name
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         if domain or kind in BRANCHING:
             if kind == "If" and not domain:
@@ -414,7 +416,7 @@ class Walk:
     def _prefix(self, frame: Frame, node: NodeProto) -> str:
         """Return what sets names in the place of a node apart."""
         name = node.name or next(filter(None, node.output), node.op_type)
-        return f"{frame.prefix}{name}/"
+        return f"{frame.prefix}{name[:64]}/"
 
     def _named(self, frame: Frame) -> Frame:
         """Let the results of a body have the names that they have in its caller."""
