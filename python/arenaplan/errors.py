@@ -178,6 +178,10 @@ class PlanMisaligned(PlanError):
     """An offset is not a multiple of its alignment."""
 
 
+class ArenaGrew(PlanError):
+    """An arena needs more bytes than the one it is compared with."""
+
+
 class PlanWriteError(PlanError):
     """The plan could not be written; an older file is untouched."""
 
@@ -223,6 +227,10 @@ class ExternalDataRange(ModelError):
 
 class ExternalDataMissing(ModelError):
     """The file with the model's weights is not there."""
+
+
+class FlatbufferCorrupt(ModelError):
+    """An offset or a length in a FlatBuffer points outside the file, or at the wrong thing."""
 
 
 class BudgetExceeded(ModelError):
@@ -296,8 +304,8 @@ class InputMismatch(ExecutionError):
     """An input is missing, unknown, or of the wrong shape or type."""
 
 
-class IndexOutOfRange(ExecutionError):
-    """An operand of indices points outside the axis it selects from."""
+class IndexOutOfRange(ExecutionError, ModelError):
+    """An index, in a model file or in an operand of indices, is not one of what it selects from."""
 
 
 class KernelError(ExecutionError):
