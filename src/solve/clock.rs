@@ -10,7 +10,7 @@ use super::{Budget, Progress};
 /// How often the time is read: every millisecond or so.
 const EFFORT_PER_LOOK: usize = 1 << 15;
 /// When to stop if the caller set no limit: after some tenths of a second.
-const LARGEST_EFFORT: usize = 30_000_000;
+const LARGEST_EFFORT: usize = 10_000_000;
 
 /// The running total of a solver's work, and the limits that its caller set.
 ///
