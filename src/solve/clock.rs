@@ -1,15 +1,16 @@
 //! Counts work and knows when to stop.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::random::mix;
 use super::{Budget, Progress};
 
 /// How often the time is read: every millisecond or so.
 const EFFORT_PER_LOOK: usize = 1 << 15;
-/// When to stop if the caller set no limit: after some seconds.
-const LARGEST_EFFORT: usize = 200_000_000;
+/// When to stop if the caller set no limit: after some tenths of a second.
+const LARGEST_EFFORT: usize = 10_000_000;
 
 /// The running total of a solver's work, and the limits that its caller set.
 ///
@@ -58,6 +59,23 @@ impl<'a> Clock<'a> {
     /// Returns the seed of all random choices.
     pub(super) const fn seed(&self) -> u64 {
         self.budget.seed
+    }
+
+    /// Returns how many threads may work: several only if a deadline ends the search.
+    pub(super) fn threads(&self) -> usize {
+        let timed = self.budget.deadline.is_some() && self.budget.nodes.is_none();
+        if timed { self.budget.threads.max(1) } else { 1 }
+    }
+
+    /// Returns the budget of another thread, which `stop` ends.
+    pub(super) fn budget_of<'b>(&self, worker: usize, stop: &'b AtomicBool) -> Budget<'b> {
+        let early = |deadline: Instant| deadline.checked_sub(self.reserved.get());
+        Budget {
+            deadline: self.budget.deadline.map(|deadline| early(deadline).unwrap_or(deadline)),
+            cancel: Some(stop),
+            seed: mix(worker, self.budget.seed),
+            ..Budget::default()
+        }
     }
 
     /// Returns the nodes counted so far.

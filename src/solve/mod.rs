@@ -18,6 +18,7 @@ mod random;
 mod repair;
 mod rigid;
 mod sections;
+mod shared;
 mod sweep;
 
 use std::fmt;
@@ -93,6 +94,8 @@ pub enum Stage {
     Exact,
     /// Ejection chains.
     Repair,
+    /// Another thread.
+    Threads,
     /// Putting back what was set aside because it always fits.
     PutBack,
 }
@@ -107,6 +110,7 @@ impl Stage {
             Self::BestFit => "best fit",
             Self::Exact => "exact search",
             Self::Repair => "repair",
+            Self::Threads => "another thread",
             Self::PutBack => "put back",
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::arith::number;
+use super::arith::{index, number};
 use super::clock::Clock;
 use super::exact::{Outcome, Restarts, Turns};
 use super::first_fit::{self, Fit, ORDERS, Order};
@@ -11,6 +11,7 @@ use super::model::Model;
 use super::occupancy::Occupancy;
 use super::repair::Repair;
 use super::rigid::Rigid;
+use super::shared::{Shared, improve_together};
 use super::{Stage, peel, sweep};
 use crate::error::Result;
 
@@ -32,13 +33,18 @@ pub(super) fn run(
     if best.is_proven() {
         return Ok(());
     }
-    let peeled = peel::peel(model, model.bound)?;
+    let mut peeled = peel::peel(model, model.bound)?;
+    // From here on nothing depends on the order in which the caller named the buffers.
+    peeled.core.sort_unstable_by_key(|&item| {
+        let it = &model.items[index(item)];
+        (it.span.start, it.span.end, it.size, it.mask, it.pad, it.pin, item)
+    });
     clock.reserve(PUT_BACK_TIME.saturating_mul(number(model.items.len())));
     let core = model.restricted_to(&peeled.core)?;
     let mut core_best = best.for_core(&core);
     let mut repair = Repair::new(&core, clock.seed())?;
     greedy(&core, &mut repair, &mut core_best, clock)?;
-    improve(&core, capacity, &mut repair, &mut core_best, clock)?;
+    improve_together(&core, capacity, &mut repair, &mut core_best, clock)?;
     best.raise_bound(core_best.bound(), Stage::Exact);
     if let Some(core_offsets) = core_best.offsets() {
         let mut space = Occupancy::new(model.loads.len())?;
@@ -115,12 +121,16 @@ const SMALL: usize = 2_000;
 
 /// Improves the packing of a core until its peak is at most `capacity`, or proven to be
 /// the least one, or until that is proven to be impossible.
-fn improve(
+///
+/// `worker` is the number of the thread; what others know is `shared`.
+pub(super) fn improve(
     core: &Model,
     capacity: Option<u64>,
     repair: &mut Repair,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
+    worker: usize,
+    shared: Option<&Shared>,
 ) -> Result<()> {
     let decided = |best: &Incumbent<'_>| {
         best.is_proven()
@@ -130,13 +140,20 @@ fn improve(
         return Ok(());
     }
     let small = core.items.len() <= SMALL;
-    let mut exact = Exact::new(core, clock.seed())?;
+    let mut exact = Exact::new(core, clock.seed(), worker)?;
     let mut round = 0_u32;
     while !decided(best) && !clock.is_up() {
         round += 1;
+        if let Some(shared) = shared {
+            shared.exchange(best);
+            if decided(best) {
+                break;
+            }
+        }
         if let Some(exact) = &mut exact
             && (if small {
-                !exact.is_stuck() || !round.is_multiple_of(4)
+                !exact.is_stuck(capacity.unwrap_or(0))
+                    || !round.is_multiple_of(if capacity.is_none() { 4 } else { 16 })
             } else {
                 repair.is_stuck()
             })
@@ -188,8 +205,8 @@ enum Method {
 
 impl Exact {
     /// Returns searches of a core, or nothing if it is too large.
-    fn new(core: &Model, seed: u64) -> Result<Option<Self>> {
-        let (lowest, halfway) = (Turns::new(core), Turns::new(core));
+    fn new(core: &Model, seed: u64, worker: usize) -> Result<Option<Self>> {
+        let (lowest, halfway) = (Turns::from(core, worker), Turns::new(core));
         let method = if core.all_solid() {
             Restarts::new(core, seed)?.map(|search| Method::Solid(Box::new(search)))
         } else {
@@ -199,8 +216,10 @@ impl Exact {
     }
 
     /// Returns whether the lowest peak has proven to be hard to reach.
-    fn is_stuck(&self) -> bool {
-        self.lowest.all_tried_often()
+    ///
+    /// With a capacity to reach, lower peaks than the best one are worth less.
+    fn is_stuck(&self, goal: u64) -> bool {
+        if goal == 0 { self.lowest.all_tried() } else { self.lowest.all_tried_often() }
     }
 
     /// Searches once, for a peak of at least `goal`.
@@ -214,11 +233,8 @@ impl Exact {
         let low = best.bound().max(goal);
         let middle = core.peak_from(low + (best.peak() - low) / 2);
         self.count += 1;
-        let to_middle = if goal == 0 {
-            self.lowest.all_tried() && self.count.is_multiple_of(2)
-        } else {
-            self.is_stuck() && self.count.is_multiple_of(4)
-        };
+        let to_middle =
+            self.is_stuck(goal) && self.count.is_multiple_of(if goal == 0 { 2 } else { 4 });
         let (target, turns) = if to_middle && low < middle && middle < best.peak() {
             (middle, &mut self.halfway)
         } else {

@@ -44,6 +44,8 @@ struct Block {
 const FIRST_STEPS: usize = 2_000;
 /// Failures after which something else may be tried.
 const PATIENCE: u32 = 8;
+/// Steps of the longest attempt, for each item.
+const STEPS_PER_ITEM: usize = 50;
 /// Steps of the longest attempt.
 const MOST_STEPS: usize = 200_000;
 
@@ -99,7 +101,7 @@ impl Repair {
         }
         self.failures += 1;
         self.ambition = (self.ambition * 0.6).max(0.001);
-        self.steps = (self.steps * 2).min(MOST_STEPS);
+        self.steps = (self.steps * 2).min(STEPS_PER_ITEM * offsets.len()).min(MOST_STEPS);
         None
     }
 

@@ -54,10 +54,15 @@ pub(crate) struct Turns {
 impl Turns {
     /// Returns that there were none.
     pub(crate) fn new(model: &Model) -> Self {
+        Self::from(model, 0)
+    }
+
+    /// Returns that other threads are having the first few.
+    pub(crate) fn from(model: &Model, turn: usize) -> Self {
         // Many items take many nodes, even if the search hardly ever goes back.
         let items = number(model.items.len());
         let nodes = if items > MANY { 2.0 * f64::from(items) } else { FIRST_NODES };
-        Self { turn: 0, nodes }
+        Self { turn, nodes }
     }
 
     /// Counts a search that has no rules to take turns with.

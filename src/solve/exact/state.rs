@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::arith::{align_up, index, number, real};
 use super::super::memory::{filled, with_capacity};
 use super::super::model::Model;
-use super::hash::mix;
+use super::super::random::mix;
 use crate::error::Result;
 
 /// Interchangeable items: of the same size, alignment, sections and pin.
