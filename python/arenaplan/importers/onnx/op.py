@@ -31,7 +31,7 @@ MAX_LIST = 4096
 """Most numbers that an operand which says a shape, axes or sizes can have."""
 
 
-class DataDependent(Exception):  # noqa: N818  (not an error but an answer)
+class DataDependent(Exception):
     """A result's shape depends on data that is only known when the model runs."""
 
 
