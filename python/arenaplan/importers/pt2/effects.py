@@ -217,20 +217,14 @@ EFFECTS: Mapping[str, Rule] = {
 }
 """Effects by operator of the namespace ``aten``, without its overload."""
 
-ALIASES = frozenset(
-    {
-        *_VIEWS.split(),
-        "chunk",
-        "permute",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "to",
-        "transpose",
-        "unbind",
-    }
-)
+_OTHER_ALIASES = """
+    as_strided chunk diagonal expand_as imag mT movedim moveaxis narrow numpy_T permute real
+    reshape_as select slice split split_with_sizes squeeze_ swapaxes swapdims t to transpose
+    type_as unbind unfold unsqueeze_ unsafe_chunk unsafe_split view_as view_as_complex
+    view_as_real
+"""
+
+ALIASES = frozenset([*_VIEWS.split(), *_OTHER_ALIASES.split()])
 """Operators whose results may be views in PyTorch: writing to one shows in the other."""
 
 RANDOM = frozenset(

@@ -14,7 +14,7 @@ from arenaplan.errors import (
     UnsupportedOp,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import NO_EFFECTS, Effects, Graph
+from arenaplan.graph import NO_EFFECTS, Graph
 from arenaplan.importers.common import Bind, checked_bytes, quoted
 from arenaplan.importers.pt2.dims import Dims
 from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, RANDOM, Op, Operand
@@ -62,7 +62,7 @@ class Walk:
         graph = _object(module, "graph", "the graph module")
         signature = _object(module, "signature", "the graph module")
         self._tensors = _object(graph, "tensor_values", "the graph")
-        self._nodes = _list(graph, "nodes", "the graph")
+        self._nodes = _objects(graph, "nodes", "the graph")
         self._inputs = list(_specs(signature, "input_specs"))
         self._outputs = list(_specs(signature, "output_specs"))
         self._dims = Dims(bind, dict(self._declared_inputs()))
@@ -73,6 +73,9 @@ class Walk:
         self._fixed: set[str] = set()
         """Tensors that belong to the caller or the model."""
         self._roots: dict[str, str] = {}
+        """What a tensor is a view of, or was made by writing to."""
+        self._latest: dict[str, list[tuple[float, str]]] = {}
+        """By root, the two tensors of its family that are read last, and where."""
         self._last_use = self._last_uses()
 
     def run(self) -> Graph:
@@ -105,11 +108,8 @@ class Walk:
         """Return the position of the last node that reads each tensor."""
         last: dict[str, float] = {}
         for position, node in enumerate(self._nodes):
-            for argument in _list(node, "inputs", f"node {position}"):
-                for name in _tensors_in(
-                    argument.get("arg") if isinstance(argument, dict) else None
-                ):
-                    last[name] = position
+            for argument in _objects(node, "inputs", f"node {position}"):
+                last.update(dict.fromkeys(_tensors_in(argument.get("arg")), position))
         for _, spec in self._outputs:
             last.update(dict.fromkeys(_tensors_in(spec.get("arg")), inf))
         return last
@@ -123,8 +123,9 @@ class Walk:
         reads, arguments = self._arguments(node, f"node {position} ({quoted(op, 40)})")
         writes = [
             name
-            for output in _list(node, "outputs", f"node {position}")
+            for output in _objects(node, "outputs", f"node {position}")
             for name in _tensors_in(output)
+            if name is not None
         ]
         if not writes and space == "aten":
             return  # It asks for a size or asserts something; no bytes are written.
@@ -138,26 +139,21 @@ class Walk:
         if is_constant and all(operand is None or operand.is_constant for operand in known):
             for name in writes:
                 self._declare(name, "folded")
+            self._follow(base, reads, writes, is_mutation=False)
             return
         outputs = tuple(self._declare(name, "activation") for name in writes)
         effects = NO_EFFECTS
         rule = EFFECTS.get(base.rstrip("_") if is_mutation else base) if space == "aten" else None
         if rule is not None:
             effects = rule(Op(known, [self._operands[name] for name in writes], arguments))
-        self._follow(base, reads, writes, effects, is_mutation=is_mutation)
+        self._follow(base, reads, writes, is_mutation=is_mutation)
         name = node.get("name")
         self._graph.append(
             op, inputs, outputs, name=f"{name or what}", effects=effects, domain=space
         )
 
     def _follow(
-        self,
-        base: str,
-        reads: list[str | None],
-        writes: list[str],
-        effects: Effects,
-        *,
-        is_mutation: bool,
+        self, base: str, reads: list[str | None], writes: list[str], *, is_mutation: bool
     ) -> None:
         """Note which tensors are one in PyTorch."""
         source = reads[0] if reads else None
@@ -166,10 +162,20 @@ class Walk:
         if is_mutation and writes:
             # Whoever reads the tensor from now on reads what was written.
             self._values[source] = self._values[writes[0]]
-            self._roots[writes[0]] = self._roots.get(source, source)
-        elif base in ALIASES or effects.views:
+            self._join(writes[0], source)
+        elif base in ALIASES:
             for name in writes:
-                self._roots[name] = self._roots.get(source, source)
+                self._join(name, source)
+
+    def _join(self, name: str, source: str) -> None:
+        """Note that a tensor may have the bytes of another."""
+        root = self._roots.setdefault(source, source)
+        self._roots[name] = root
+        family = {other: use for use, other in self._latest.get(root, [])}
+        for member in (root, name):
+            family[member] = self._last_use.get(member, -1)
+        # Of all but one, whichever that is, the latest is among the latest two.
+        self._latest[root] = sorted(((use, key) for key, use in family.items()), reverse=True)[:2]
 
     def _check_mutation(self, name: str | None, position: int, what: str) -> None:
         """Refuse to write to what somebody else sees: it has one value here, not two."""
@@ -178,9 +184,8 @@ class Walk:
                 f"node {quoted(what)} writes to an input, parameter or buffer in place; export "
                 "with run_decompositions(), which makes that explicit"
             )
-        root = self._roots.get(name, name)
-        for other, use in self._last_use.items():
-            if other != name and use > position and self._roots.get(other, other) == root:
+        for use, other in self._latest.get(self._roots.get(name, name), []):
+            if other != name and use > position:
                 raise UnsupportedOp(
                     f"node {quoted(what)} writes to {quoted(name)} in place, and {quoted(other)}, "
                     "which may show the same bytes, is read later; export with run_decompositions()"
@@ -190,7 +195,7 @@ class Walk:
         """Return the tensors that a node reads, and its other arguments by name."""
         reads: list[str | None] = []
         others: dict[str, Any] = {}
-        for argument in _list(node, "inputs", what):
+        for argument in _objects(node, "inputs", what):
             name, arg = (argument.get(key) for key in ("name", "arg"))
             if not isinstance(name, str) or not isinstance(arg, dict):
                 raise NotAModel(f"{what}: an argument has no name or no value")
@@ -285,6 +290,14 @@ def _object(parent: Any, key: str, what: str) -> Mapping[str, Any]:
     found = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(found, dict):
         raise NotAModel(f"{what} has no {quoted(key)}")
+    return found
+
+
+def _objects(parent: Any, key: str, what: str) -> list[dict[str, Any]]:
+    """Return a member that is a list of objects."""
+    found = _list(parent, key, what)
+    if not all(isinstance(item, dict) for item in found):
+        raise NotAModel(f"{what} lists {key} that are no objects")
     return found
 
 
