@@ -102,6 +102,13 @@ pub enum Error {
     #[error("the plan has {spaces} spaces, and {given} buffers were given")]
     SpaceCount { spaces: usize, given: usize },
 
+    /// An option contradicts another one, or the graph it is used with.
+    #[error("option {option}: {reason}")]
+    InvalidOption { option: &'static str, reason: String },
+    /// An arena is not in the state that a call needs.
+    #[error("{reason}")]
+    ArenaState { reason: String },
+
     /// The work was interrupted by the caller.
     #[error("interrupted")]
     Interrupted,
@@ -148,6 +155,8 @@ impl Error {
             Self::BufferTooSmall { .. } => "CapacityExceeded",
             Self::MisalignedBuffer { .. } => "MisalignedBuffer",
             Self::SpaceCount { .. } => "InvalidBuffer",
+            Self::InvalidOption { .. } => "InvalidOption",
+            Self::ArenaState { .. } => "ArenaState",
             Self::Interrupted => "Interrupted",
             Self::OutOfMemory { .. } => "OutOfMemory",
         }

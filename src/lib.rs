@@ -49,9 +49,11 @@
 mod arena;
 mod bound;
 mod check;
+mod coloring;
 mod error;
 mod format;
 mod graph;
+mod incremental;
 mod index;
 mod liveness;
 mod overlap;
@@ -61,20 +63,30 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod sharing;
 mod solve;
 mod units;
 
-pub use arena::{Arena, Input, NodeMemory, Output};
+pub use arena::{
+    Allocation, Arena, ArenaAllocator, ArenaBlock, GapRule, IncrementalArena, Input, NodeMemory,
+    Output, SimpleArena, Span, SystemAllocator,
+};
 pub use bound::max_load;
+pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
     Choice, DType, Effects, Graph, GraphBuilder, InPlace, Node, Value, ValueKind, View, Whole,
     Workspace,
 };
+pub use incremental::{
+    AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
+    IncrementalPlanner, IncrementalValue, Place, SharePair,
+};
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use liveness::{
-    AliasClass, AliasClasses, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions, Merge,
+    AliasClass, AliasClasses, AliasRules, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions,
+    Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
 pub use plan::{
@@ -84,5 +96,14 @@ pub use plan::{
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use sharing::{
+    Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
+    TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
+};
 pub use solve::{Budget, Progress, Stage, solve};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
+
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

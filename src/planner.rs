@@ -123,10 +123,32 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the buffers of `graph` and their offsets.
+    ///
+    /// An output that takes over a larger input ties its place to that of the input, which
+    /// can cost more than it saves: unless the result is proven to be the least, it is
+    /// compared with what taking over inputs of the same size alone gives.
     fn pack(&self, graph: &Graph, order: &[NodeId]) -> Result<(Liveness, Packing)> {
+        let first = self.pack_with(graph, order, false)?;
+        let mut buffers = first.0.problem.buffers().iter();
+        if first.1.status() == Status::Optimal || buffers.all(|buffer| buffer.solid().is_some()) {
+            return Ok(first);
+        }
+        let second = self.pack_with(graph, order, true)?;
+        Ok(if second.1.peak() < first.1.peak() { second } else { first })
+    }
+
+    /// Returns the buffers of `graph` and their offsets, where outputs take over inputs of
+    /// any size, or of the same size only.
+    fn pack_with(
+        &self,
+        graph: &Graph,
+        order: &[NodeId],
+        same_size: bool,
+    ) -> Result<(Liveness, Packing)> {
         let options = LivenessOptions {
             alignment: Alignment::new(self.options.alignment)?,
             in_place: self.options.in_place,
+            same_size,
             preserve_inputs: self.options.preserve_inputs,
             capacity: self.capacity,
         };

@@ -12,11 +12,12 @@ Where every tensor of a neural network lives in one arena, and how small it can 
 from __future__ import annotations
 
 from arenaplan import errors
-from arenaplan._core import Arena, Lease, Plan, __version__, plan_schema
+from arenaplan._core import Arena, Lease, Packing, Plan, __version__, plan_schema
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
+from arenaplan.packing import pack
 from arenaplan.planning import plan
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "InPlace",
     "Lease",
     "Node",
+    "Packing",
     "Plan",
     "PlannerError",
     "Value",
@@ -35,6 +37,7 @@ __all__ = [
     "__version__",
     "errors",
     "load",
+    "pack",
     "plan",
     "plan_schema",
 ]

@@ -128,6 +128,10 @@ class PackingError(PlannerError):
     """The buffers do not fit as asked."""
 
 
+class InvalidCsv(PackingError):
+    """A line of a CSV file is not what it should be."""
+
+
 class CapacityExceeded(PackingError):
     """The arena needs more bytes than its space has."""
 

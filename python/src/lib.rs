@@ -10,6 +10,7 @@
 mod arena;
 mod error;
 mod graph;
+mod pack;
 mod plan;
 
 /// The Rust core of arenaplan.
@@ -19,6 +20,8 @@ mod _core {
     use crate::arena::{Arena, Lease};
     #[pymodule_export]
     use crate::graph::Graph;
+    #[pymodule_export]
+    use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
     use crate::plan::{Plan, plan, plan_schema};
 

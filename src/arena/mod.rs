@@ -1,11 +1,20 @@
 //! Committed arenas: the bytes that a plan speaks of, lent node by node.
 
+mod backing;
+mod gaps;
+mod incremental;
 mod lend;
+mod overlaps;
 mod raw;
+mod simple;
 
 use std::ptr::NonNull;
 
+pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
+pub use gaps::GapRule;
+pub use incremental::{Allocation, IncrementalArena};
 pub use lend::{Input, NodeMemory, Output};
+pub use simple::{SimpleArena, Span};
 
 use crate::error::{Error, Result};
 use crate::index::{NodeId, SpaceId, ValueId};

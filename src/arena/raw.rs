@@ -78,6 +78,18 @@ impl AlignedBytes {
     }
 }
 
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.as_mut_slice()
+    }
+}
+
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
         if self.layout.size() > 0 {

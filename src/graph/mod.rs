@@ -88,6 +88,12 @@ impl Graph {
         self.producers[value.index()]
     }
 
+    /// Iterates over what `node` must run after: the producers of its operands, then its
+    /// control dependencies; a node may come twice.
+    pub fn dependencies(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        order::dependencies(self.node(node), &self.producers)
+    }
+
     /// Returns the execution order: the nodes as they were added if that is a
     /// topological order, else a stable topological sort of them.
     pub fn order(&self) -> &[NodeId] {

@@ -9,7 +9,7 @@ use crate::index::NodeId;
 
 /// Returns what `node` must run after: the producers of its operands, and its control
 /// dependencies.
-fn dependencies<'a>(
+pub(super) fn dependencies<'a>(
     node: &'a Node,
     producers: &'a [Option<NodeId>],
 ) -> impl Iterator<Item = NodeId> + 'a {

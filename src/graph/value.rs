@@ -231,6 +231,14 @@ impl Value {
         &self.shape
     }
 
+    /// Returns the number of elements, or `None` if 64 bits cannot hold it.
+    pub fn elements(&self) -> Option<u64> {
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        self.shape.iter().try_fold(1_u64, |elements, &dim| elements.checked_mul(dim))
+    }
+
     /// Returns the size in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes

@@ -25,6 +25,15 @@ pub struct AliasClass {
     kept: bool,
 }
 
+/// When an output may take over the bytes of a dying input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AliasRules {
+    /// Whether it may at all.
+    pub in_place: bool,
+    /// Whether only if both have the same size.
+    pub same_size: bool,
+}
+
 /// One decision to let an output share the bytes of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
@@ -43,17 +52,18 @@ pub struct AliasClasses {
 }
 
 impl AliasClasses {
-    /// Returns the classes that views make, and, if `in_place`, those that taking over
-    /// dying inputs makes.
+    /// Returns the classes that views make, and, if the rules have it, those that taking
+    /// over dying inputs makes.
     ///
     /// An output takes over an input where the node permits it and the input, with all
     /// that shares its bytes, is read by nobody later and belongs to no caller. Of
     /// several such inputs it takes the one closest in size, then the one born last.
     #[must_use]
-    pub fn new(graph: &Graph, order: &[NodeId], lifetimes: &Lifetimes, in_place: bool) -> Self {
+    pub fn new(graph: &Graph, order: &[NodeId], lifetimes: &Lifetimes, rules: AliasRules) -> Self {
         let mut builder = Builder {
             graph,
             lifetimes,
+            rules,
             is_output: vec![false; graph.values().len()],
             result: Self {
                 classes: Vec::new(),
@@ -70,7 +80,7 @@ impl AliasClasses {
             }
         }
         for (step, &id) in order.iter().enumerate() {
-            builder.add_node(Step::at(step), id, in_place);
+            builder.add_node(Step::at(step), id);
         }
         builder.result
     }
@@ -104,6 +114,7 @@ fn whole_views(node: &Node) -> impl Iterator<Item = View> + '_ {
 struct Builder<'a> {
     graph: &'a Graph,
     lifetimes: &'a Lifetimes,
+    rules: AliasRules,
     is_output: Vec<bool>,
     result: AliasClasses,
 }
@@ -143,7 +154,7 @@ impl Builder<'_> {
     }
 
     /// Gives every output of a node a class.
-    fn add_node(&mut self, step: Step, id: NodeId, in_place: bool) {
+    fn add_node(&mut self, step: Step, id: NodeId) {
         let node = self.graph.node(id);
         for (position, output) in node.produces() {
             let view = whole_views(node)
@@ -151,7 +162,7 @@ impl Builder<'_> {
                 .find(|&view| self.can_show(id, view, output));
             let found = match view {
                 Some(view) => Some((view.input, ShareRule::View)),
-                None if in_place => {
+                None if self.rules.in_place => {
                     let input = self.taken_over(step, node, position, output);
                     input.map(|input| (input, ShareRule::InPlace))
                 }
@@ -229,6 +240,7 @@ impl Builder<'_> {
         let Some(class_index) = self.result.class_of(input) else { return false };
         let class = &self.result.classes[class_index];
         let (taken, value) = (self.graph.value(input), self.graph.value(output));
+        let fits = value.bytes() < taken.bytes();
         // Another output of this node may have joined the class already: then its live
         // range goes on, or its last member was born at this step.
         let dies_here = class.live.end() == step.next()
@@ -248,7 +260,7 @@ impl Builder<'_> {
         dies_here
             && others_agree
             && !class.kept
-            && value.bytes() <= taken.bytes()
+            && (value.bytes() == taken.bytes() || (fits && !self.rules.same_size))
             && class.space == value.space()
             && value.pin().is_none()
     }

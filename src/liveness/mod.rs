@@ -7,7 +7,7 @@
 mod alias;
 mod lifetime;
 
-pub use alias::{AliasClass, AliasClasses, Merge};
+pub use alias::{AliasClass, AliasClasses, AliasRules, Merge};
 pub use lifetime::Lifetimes;
 
 use crate::error::{Error, Result, quoted};
@@ -24,6 +24,8 @@ pub struct LivenessOptions {
     pub alignment: Alignment,
     /// Whether an output may take over the bytes of a dying input.
     pub in_place: bool,
+    /// Whether it may only if both have the same size.
+    pub same_size: bool,
     /// Whether graph inputs keep their bytes until the end.
     pub preserve_inputs: bool,
     /// Bytes that the default space holds, where the graph does not say.
@@ -35,9 +37,16 @@ impl Default for LivenessOptions {
         Self {
             alignment: Alignment::new(64).expect("64 is a power of two"),
             in_place: true,
+            same_size: false,
             preserve_inputs: false,
             capacity: None,
         }
+    }
+}
+
+impl LivenessOptions {
+    const fn alias_rules(&self) -> AliasRules {
+        AliasRules { in_place: self.in_place, same_size: self.same_size }
     }
 }
 
@@ -84,7 +93,7 @@ impl Liveness {
         workspaces: Vec<ChosenWorkspace>,
     ) -> Result<Self> {
         let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
-        let classes = AliasClasses::new(graph, order, &lifetimes, options.in_place);
+        let classes = AliasClasses::new(graph, order, &lifetimes, options.alias_rules());
         Self::from_classes(graph, options, lifetimes, classes, workspaces)
     }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Budget, Progress};
 
@@ -22,6 +22,7 @@ pub(super) struct Clock<'a> {
     limit: u64,
     effort: Cell<usize>,
     largest_effort: usize,
+    reserved: Cell<Duration>,
     up: Cell<bool>,
 }
 
@@ -37,8 +38,14 @@ impl<'a> Clock<'a> {
             limit,
             effort: Cell::new(0),
             largest_effort,
+            reserved: Cell::new(Duration::ZERO),
             up: Cell::new(limit == 0),
         }
+    }
+
+    /// Sets time aside for what is left to do once time is up.
+    pub(super) fn reserve(&self, time: Duration) {
+        self.reserved.set(time);
     }
 
     /// Tells the caller how far the search is.
@@ -79,7 +86,10 @@ impl<'a> Clock<'a> {
     pub(super) fn is_up(&self) -> bool {
         if !self.up.get() {
             let cancelled = self.budget.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed));
-            let late = self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let late = self
+                .budget
+                .deadline
+                .is_some_and(|deadline| Instant::now() + self.reserved.get() >= deadline);
             self.up.set(cancelled || late);
         }
         self.up.get()

@@ -10,10 +10,13 @@ mod first_fit;
 mod incumbent;
 mod memory;
 mod model;
+mod neighbors;
 mod occupancy;
 mod peel;
 mod portfolio;
 mod random;
+mod repair;
+mod rigid;
 mod sections;
 mod sweep;
 
@@ -51,6 +54,9 @@ pub struct Budget<'a> {
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     /// Seed of every random choice.
     pub seed: u64,
+    /// Threads of a search with a deadline; 0 counts as 1. Others use one thread, so that
+    /// their result depends on the problem and the budget alone.
+    pub threads: usize,
 }
 
 impl Budget<'_> {
@@ -85,6 +91,8 @@ pub enum Stage {
     BestFit,
     /// Exact search.
     Exact,
+    /// Ejection chains.
+    Repair,
     /// Putting back what was set aside because it always fits.
     PutBack,
 }
@@ -98,6 +106,7 @@ impl Stage {
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
             Self::Exact => "exact search",
+            Self::Repair => "repair",
             Self::PutBack => "put back",
         }
     }

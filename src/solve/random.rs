@@ -1,6 +1,6 @@
 //! Random numbers that are the same everywhere.
 
-use super::arith::real;
+use super::arith::{low_bits, real};
 
 /// A generator of 64-bit numbers (`SplitMix64`, Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
@@ -19,6 +19,11 @@ impl Random {
         number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         number ^ (number >> 31)
+    }
+
+    /// Returns a position below `count`, which is not 0.
+    pub(super) fn below(&mut self, count: usize) -> usize {
+        low_bits(self.next() >> 16) % count
     }
 
     /// Returns a number from 0 up to, and without, 1.

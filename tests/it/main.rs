@@ -12,13 +12,21 @@
 )]
 
 mod arena;
+mod arena_simple;
 mod check;
 mod csv;
 mod floors;
 mod graph;
 mod graphs;
+mod incremental;
+mod litert;
 mod liveness;
+mod nnvm;
 mod oracle;
 mod plan_file;
 mod planner;
+mod problem;
+mod shared;
+mod sharing;
 mod solve;
+mod solve_laws;

@@ -303,3 +303,9 @@ fn pins_are_solved_and_refused_as_by_trying_all_offsets() {
     statuses_agree(Shape { pins: true, ..Shape::default() }, 3, rounds(30_000));
     statuses_agree(Shape { pins: true, alignments: true, parts: false }, 4, rounds(30_000));
 }
+
+#[test]
+fn gaps_and_windows_are_solved_and_refused_as_by_trying_all_offsets() {
+    statuses_agree(Shape { parts: true, ..Shape::default() }, 5, rounds(20_000));
+    statuses_agree(Shape { parts: true, alignments: true, pins: true }, 6, rounds(20_000));
+}

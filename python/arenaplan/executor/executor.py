@@ -20,6 +20,7 @@ from arenaplan.errors import (
     InputMismatch,
     InvalidBuffer,
     MisalignedBuffer,
+    UnsupportedModel,
 )
 from arenaplan.executor.epilogue import find_epilogues
 from arenaplan.executor.steps import (
@@ -65,6 +66,8 @@ class Executor:
     ------
     UnsupportedOp, UnsupportedDtype, RankTooLarge
         If a node cannot be run, named in the message.
+    UnsupportedModel
+        If the plan has several memory spaces.
     PlanMismatch
         If the plan was made for another graph.
     CapacityExceeded, InvalidBuffer, MisalignedBuffer
@@ -94,6 +97,8 @@ class Executor:
             plan.check(graph)
         self.graph = graph
         self.plan = plan
+        if len({placement[0] for placement in plan.placements if placement is not None}) > 1:
+            raise UnsupportedModel("an executor works in one memory space, and the plan has more")
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
         memory = _bytes_of(self.arena, plan)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -151,8 +150,3 @@ def windows(image: np.ndarray, axes: Sequence[Axis], positions: Sequence[int]) -
             *(step * axis.stride for step, axis in zip(steps, axes, strict=True)),
         ),
     )
-
-
-def element_count(shape: Sequence[int]) -> int:
-    """Return the number of elements of a shape."""
-    return prod(shape)

@@ -89,7 +89,7 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     UnsupportedDtype
         If one is sparse.
     """
-    stored = {proto.name: proto for proto in graph.initializer}
+    stored = {proto.name: proto for proto in graph.initializer[:]}
     if len(stored) < len(graph.initializer):
         names = Counter(proto.name for proto in graph.initializer)
         ((name, _),) = names.most_common(1)
@@ -114,9 +114,11 @@ def declared_types(*lists: Iterable[ValueInfoProto]) -> dict[str, ValueInfoProto
     return {info.name: info for infos in lists for info in infos}
 
 
-def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
+def open_branch(
+    frame: Frame, op: Op, prefix: str, folder: Folder
+) -> tuple[Frame, Mapping[str, TensorProto]]:
     """
-    Return the frame of the branch that an If node is certain to take.
+    Return the frame of the branch that an If node is certain to take, and its initializers.
 
     Raises
     ------
@@ -137,9 +139,10 @@ def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
     results = [info.name for info in graph.output]
     if len(results) < len(op.outputs):
         raise op.error(InvalidOperand, f"{name} has {len(results)} outputs")
-    own: Scope = dict(stored_tensors(graph, folder))
+    stored = stored_tensors(graph, folder)
+    own: Scope = {}
     outer = frame.scope
-    return Frame(
+    branch = Frame(
         iter(graph.node),
         own,
         outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
@@ -149,6 +152,7 @@ def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
         bound=frame.bound,
         place=Place(frame, results, op.outputs),
     )
+    return branch, stored
 
 
 class Functions:

@@ -1,0 +1,147 @@
+//! NNVM's planner: what the original answered on random graphs.
+
+use std::collections::HashMap;
+
+use arenaplan::{
+    DType, Effects, Graph, InPlace, Node, Planner, SharingOptions, Space, SpaceId, Storage, Value,
+    ValueId, ValueKind, color_nodes, share_storage,
+};
+use serde_json::Value as Json;
+
+use crate::shared::shared_json;
+
+fn positions(json: &Json) -> Vec<usize> {
+    let list = json.as_array().into_iter().flatten();
+    list.map(|position| position.as_u64().unwrap() as usize).collect()
+}
+
+fn effects(attributes: &Json) -> Effects {
+    let pairs = attributes["inplace"].as_array().into_iter().flatten();
+    let in_place = pairs
+        .enumerate()
+        .map(|(index, pair)| {
+            let pair = positions(pair);
+            let identity = attributes["identity"][index].as_bool().unwrap_or(false);
+            InPlace { input: pair[0], output: pair[1], identity }
+        })
+        .collect();
+    Effects { in_place, ignores: positions(&attributes["ignore"]), ..Effects::default() }
+}
+
+/// A graph of the golden file, its values by `node:output`, and what the caller supplies.
+struct Case {
+    graph: Graph,
+    values: HashMap<String, ValueId>,
+    assigned: Vec<Storage>,
+    nodes: Vec<String>,
+}
+
+fn build(case: &Json) -> Case {
+    let mut builder = Graph::builder("golden");
+    let second = builder.add_space(Space::new("device 1"));
+    let by_name: HashMap<&str, &Json> = case["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| (n["name"].as_str().unwrap(), n))
+        .collect();
+    let mut values = HashMap::new();
+    let mut assigned = Vec::new();
+    let mut nodes = Vec::new();
+    for name in case["expect"]["node_order"].as_array().unwrap() {
+        let name = name.as_str().unwrap();
+        let node = by_name[name];
+        let is_variable = node["op"].is_null();
+        let kind = if is_variable { ValueKind::Input } else { ValueKind::Activation };
+        let space = if node["device"] == 1 { second } else { SpaceId::new(0) };
+        let dtype: DType = node["dtype"].as_str().unwrap().parse().unwrap();
+        let mut outputs = Vec::new();
+        for (slot, shape) in node["output_shapes"].as_array().unwrap().iter().enumerate() {
+            let shape: Vec<u64> = positions(shape).into_iter().map(|dim| dim as u64).collect();
+            let key = format!("{name}:{slot}");
+            let value = Value::new(&*key, kind, dtype, shape).unwrap().with_space(space);
+            let id = builder.add_value(value);
+            let external = node["external"] == true;
+            assigned.push(if external { Storage::External } else { Storage::Unassigned });
+            values.insert(key, id);
+            outputs.push(id);
+        }
+        if !is_variable {
+            let read = |input: &Json| {
+                values[&format!("{}:{}", input[0].as_str().unwrap(), input[1].as_u64().unwrap())]
+            };
+            let inputs: Vec<_> = node["inputs"].as_array().unwrap().iter().map(read).collect();
+            let node = Node::new(name, "Op").reads(inputs).writes(outputs);
+            builder.add_node(node.with_effects(effects(&by_name[name]["attrs"])));
+            nodes.push(name.to_owned());
+        }
+    }
+    for output in case["outputs"].as_array().unwrap() {
+        let key = format!("{}:{}", output[0].as_str().unwrap(), output[1].as_u64().unwrap());
+        builder.add_output(values[&key]);
+    }
+    let graph = builder.build().unwrap();
+    assert!(!graph.was_sorted(), "the order is the original's");
+    Case { graph, values, assigned, nodes }
+}
+
+#[test]
+fn golden_nnvm_plans_and_colors_are_reproduced() {
+    let Some(golden) = shared_json("golden/nnvm_plan_memory.json") else { return };
+    let cases = golden["cases"].as_array().unwrap();
+    for (index, json) in cases.iter().enumerate() {
+        let case = build(json);
+        let mut options = SharingOptions::nnvm();
+        options.match_range = json["match_range"].as_u64().unwrap();
+        options.auto_search = json["auto_search"].as_bool().unwrap();
+        options.num_temp = json["num_temp"].as_u64().unwrap() as u32;
+        options.assigned = Some(case.assigned);
+        let plan = share_storage(&case.graph, &options).unwrap();
+        let expect = &json["expect"];
+        for (key, &value) in &case.values {
+            let storage = plan.storage(value).code();
+            assert_eq!(Some(storage), expect["storage_id"][key].as_i64(), "case {index}, {key}");
+            let taken = plan.taken_from()[value.index()].code();
+            assert_eq!(Some(taken), expect["inplace_index"][key].as_i64(), "case {index}, {key}");
+        }
+        assert_eq!(Some(plan.allocated_bytes()), expect["allocated_bytes"].as_u64(), "{index}");
+        let not_allocated = expect["num_not_allocated"].as_u64().unwrap() as usize;
+        assert_eq!(plan.not_allocated(), not_allocated, "case {index}");
+
+        let coloring = color_nodes(&case.graph, options.num_temp).unwrap();
+        assert_eq!(Some(u64::from(coloring.count())), expect["num_colors"].as_u64(), "{index}");
+        for (name, &color) in case.nodes.iter().zip(coloring.colors()) {
+            assert_eq!(Some(u64::from(color)), expect["colors"][name].as_u64(), "{index}, {name}");
+        }
+        for (name, color) in expect["colors"].as_object().unwrap() {
+            if !case.nodes.contains(name) {
+                assert_eq!(Some(u64::from(coloring.rest())), color.as_u64(), "{index}, {name}");
+            }
+        }
+    }
+    assert_eq!(cases.len(), 300);
+}
+
+#[test]
+fn row_50_the_default_planner_is_never_worse_on_golden_graphs() {
+    let Some(golden) = shared_json("golden/nnvm_plan_memory.json") else { return };
+    for (index, json) in golden["cases"].as_array().unwrap().iter().enumerate() {
+        let case = build(json);
+        let plan = Planner::new().alignment(1).plan(&case.graph).unwrap();
+        plan.check(&case.graph).unwrap();
+        assert!(plan.lower_bound() <= plan.arena_bytes());
+        let mut least = u64::MAX;
+        for match_range in [1, 2, 4, 8, 16, 64] {
+            let options = SharingOptions { match_range, ..SharingOptions::default() };
+            let shared = share_storage(&case.graph, &options).unwrap();
+            least = least.min(shared.to_plan(&case.graph, 1).unwrap().arena_bytes());
+            let options = SharingOptions { match_range, ..SharingOptions::nnvm() };
+            // The original lets devices share, which no arena plan can be made of.
+            if let Ok(plan) = share_storage(&case.graph, &options).unwrap().to_plan(&case.graph, 1)
+            {
+                least = least.min(plan.arena_bytes());
+            }
+        }
+        assert!(plan.arena_bytes() <= least, "case {index}: {} > {least}", plan.arena_bytes());
+    }
+}
