@@ -3,11 +3,11 @@
 import struct
 from pathlib import Path
 
-import flat
 import numpy as np
 import pytest
 
 import arenaplan as ap
+import flat
 from arenaplan import errors
 from arenaplan.cli import main
 from arenaplan.importers.tflite import load_tflite
@@ -131,7 +131,8 @@ def test_parts_of_a_split_are_pieces_of_its_operand() -> None:
 def test_a_slice_is_a_piece_if_its_elements_are_neighbors(
     begin: tuple[int, ...], size: tuple[int, ...], offset: int | None
 ) -> None:
-    x = np.zeros((4, 4))[tuple(slice(b, None if s == -1 else b + s) for b, s in zip(begin, size))]
+    ends = [None if s == -1 else b + s for b, s in zip(begin, size, strict=True)]
+    x = np.zeros((4, 4))[tuple(slice(b, e) for b, e in zip(begin, ends, strict=True))]
     graph = single(
         "SLICE",
         [
@@ -245,7 +246,7 @@ def test_constants_are_not_in_the_arena_and_have_their_data() -> None:
 
 
 def test_a_constant_of_another_size_than_its_shape_is_refused() -> None:
-    with pytest.raises(errors.TensorPayloadMismatch, match="'c' needs 16 bytes.*12"):
+    with pytest.raises(errors.TensorPayloadMismatch, match=r"'c' needs 16 bytes.*12"):
         single(
             "ADD",
             [flat.tensor("x", (4,)), flat.tensor("c", (4,), buffer=1)],
@@ -281,7 +282,7 @@ def test_an_open_dimension_without_a_number_must_be_bound() -> None:
     ]
     graph = flat.subgraph(tensors, [flat.operator(0, [0], [1])], [0], [1])
     root = flat.model([flat.code("NEG")], [graph])
-    with pytest.raises(errors.UnboundDim, match="dimension 0 of tensor 'x'"):
+    with pytest.raises(errors.UnboundDim, match=r"dimension 0 of tensor 'x'"):
         load(root)
     with pytest.raises(errors.UnboundDim, match="'y'"):
         load(root, bind={"x": (2, 16)})

@@ -104,6 +104,8 @@ def _export_tflm(options: argparse.Namespace) -> None:
     """Write a plan for TensorFlow Lite Micro."""
     if options.model.suffix.lower() != ".tflite":
         raise NotAModel(f"{str(options.model)!r} is no .tflite model, which is all that TFLM runs")
+    if options.align != 64 or options.no_in_place or options.preserve_inputs:
+        say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     data, path = read_bytes(options.model)
     model = parse(data)
     result = _tflm_plan(model, options)

@@ -161,8 +161,10 @@ def _arena(
     yield f"#define {arena}_SECTION{attribute}"
     yield "#endif"
     # No array has zero elements, but an arena may have zero bytes.
-    yield f"#define {arena}_DEFINE(name) \\"
-    yield f"  {prefix}_ALIGNAS({arena}_ALIGNMENT) uint8_t name[{max(1, size)}] {arena}_SECTION"
+    yield f"/* For example: {arena}_DEFINE(static, memory); */"
+    yield f"#define {arena}_DEFINE(storage, name) \\"
+    yield f"  {prefix}_ALIGNAS({arena}_ALIGNMENT) storage uint8_t name[{max(1, size)}] \\"
+    yield f"      {arena}_SECTION"
 
 
 def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
@@ -189,11 +191,14 @@ def _assertions(
     """Yield what must hold of the numbers, whoever edits them."""
     check = f"{prefix}_STATIC_ASSERT"
     for arena, space in zip(arenas, plan.spaces, strict=True):
-        yield f'{check}({arena}_BYTES <= SIZE_MAX, "the arena can be addressed");'
+        if space[1]:  # Compilers warn of comparisons that hold for every number.
+            yield f'{check}({arena}_BYTES <= SIZE_MAX, "the arena can be addressed");'
         yield (f'{check}(({arena}_ALIGNMENT & ({arena}_ALIGNMENT - 1)) == 0, "a power of two");')
         if space[5] is not None:
             yield f'{check}({arena}_BYTES <= {arena}_CAPACITY, "the arena fits its space");'
     for name, row in zip(names, rows, strict=True):
+        if not row.size:
+            continue
         offset, size = f"{prefix}_OFFSET_{name}", f"{prefix}_BYTES_{name}"
         yield (
             f"{check}((uint64_t){offset} + (uint64_t){size} <= {arenas[row.space]}_BYTES, "

@@ -208,9 +208,9 @@ class _Clock:
             if tensor is not None:
                 self._use(index, tensor)
         if not operator.is_custom and operator.name in _COPY_FREE:
-            source, result = operator.inputs[0], operator.outputs[0]
-            if source is not None and result is not None:
-                self._same.append((self._step, index, source, result))
+            for source, result in zip(operator.inputs[:1], operator.outputs[:1], strict=False):
+                if source is not None and result is not None:
+                    self._same.append((self._step, index, source, result))
 
     def _create(self, subgraph: int, tensor: int) -> None:
         """Note that a tensor exists, unless it did before."""
