@@ -8,7 +8,7 @@ cost; for everything unusual, and all that is wrong, that machinery is asked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from struct import pack, unpack
 
 import numpy as np
@@ -16,7 +16,7 @@ from onnx import NodeProto, TensorProto
 
 from arenaplan.importers.common import BITS, MAX_RANK, Shape, array_bytes
 from arenaplan.importers.onnx.constants import MAX_FOLDED
-from arenaplan.importers.onnx.op import Operand
+from arenaplan.importers.onnx.op import Operand, Scope
 from arenaplan.importers.onnx.tensors import DTYPES, Loadable, from_bytes
 
 _INT64 = int(TensorProto.INT64)
@@ -38,13 +38,25 @@ class Filled(Loadable):
         return np.broadcast_to(from_bytes(self._element, self.dtype, ()), self._shape)
 
 
-def filled(node: NodeProto, stored: Mapping[str, TensorProto]) -> Operand | None:
+def fill(nodes: Iterable[NodeProto], scope: Scope) -> list[NodeProto]:
+    """Put the results of usual ConstantOfShape nodes into ``scope``; return the other nodes."""
+    rest = []
+    for node in nodes:
+        operand = _filled(node, scope) if node.op_type == "ConstantOfShape" else None
+        if operand is None or operand.name in scope:
+            rest.append(node)
+        else:
+            scope[operand.name] = operand
+    return rest
+
+
+def _filled(node: NodeProto, scope: Scope) -> Operand | None:
     """Return the result of a ConstantOfShape node, or ``None`` if it is not a usual one."""
     names, attributes, outputs = node.input[:], node.attribute[:], node.output[:]
-    if not len(names) == len(attributes) == len(outputs) == 1:
+    if node.domain or not len(names) == len(attributes) == len(outputs) == 1:
         return None
-    target, attribute, name = stored.get(names[0]), attributes[0], outputs[0]
-    if target is None or target.data_type != _INT64 or attribute.name != "value" or not name:
+    target, attribute, name = scope.get(names[0]), attributes[0], outputs[0]
+    if type(target) is not TensorProto or attribute.name != "value" or not name:
         return None
     shape = _integers(target)
     value = attribute.t
@@ -64,6 +76,8 @@ def filled(node: NodeProto, stored: Mapping[str, TensorProto]) -> Operand | None
 
 def _integers(proto: TensorProto) -> Shape | None:
     """Return a stored list of numbers, none of which is negative."""
+    if proto.data_type != _INT64:
+        return None
     data = proto.raw_data
     count, rest = divmod(len(data), 8)
     if rest or not 0 < count <= MAX_RANK or proto.dims[:] != [count]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -30,12 +30,9 @@ from arenaplan.importers.common import listed, quoted
 from arenaplan.importers.onnx.constants import Budget
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions
-from arenaplan.importers.onnx.op import Op, Operand, resolved_attributes
+from arenaplan.importers.onnx.op import Op, Operand, Scope, resolved_attributes
 from arenaplan.importers.onnx.order import label, ordered
 from arenaplan.importers.onnx.tensors import StoredTensor
-
-Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
-"""What names mean; a stored tensor is itself until it is used."""
 
 FunctionKey: TypeAlias = tuple[str, str, str]
 """Domain, name and overload."""

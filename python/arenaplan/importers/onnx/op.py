@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from onnx import AttributeProto
+from onnx import AttributeProto, TensorProto
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, PlannerError
 from arenaplan.importers.common import Shape, quoted
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
 
 Source: TypeAlias = "np.ndarray | Loadable | Folded | None"
+Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
+"""What names mean; a stored tensor is itself until it is used."""
+
 Result: TypeAlias = tuple[Shape, str]
 """Shape and element type of an output."""
 

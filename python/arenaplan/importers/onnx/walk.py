@@ -36,11 +36,10 @@ from arenaplan.importers.onnx.effects import effects_of
 from arenaplan.importers.onnx.evaluate import EVALUATORS
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
-from arenaplan.importers.onnx.fill import filled
+from arenaplan.importers.onnx.fill import fill
 from arenaplan.importers.onnx.frames import (
     Frame,
     Functions,
-    Scope,
     declared_types,
     open_branch,
     stored_operand,
@@ -51,6 +50,7 @@ from arenaplan.importers.onnx.op import (
     Op,
     Operand,
     Result,
+    Scope,
     decode_attributes,
     resolved_attributes,
 )
@@ -87,12 +87,11 @@ class Walk:
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
-        self._stored = stored_tensors(graph, folder)
         self._budget = Budget(model)
-        scope: Scope = dict(self._stored)
+        scope: Scope = {**stored_tensors(graph, folder)}
         self._dims = self._add_inputs(scope, bind)
         infos = declared_types(graph.value_info, graph.output)
-        self._main = Frame(iter(graph.node), scope, scope, versions, infos)
+        self._main = Frame(iter(fill(graph.node, scope)), scope, scope, versions, infos)
 
     def run(self) -> Graph:
         """Return the graph of the whole model."""
@@ -174,11 +173,6 @@ class Walk:
         kind, domain = node.op_type, node.domain
         if domain:
             domain = domain_name(domain)
-        if kind == "ConstantOfShape" and frame is self._main:
-            operand = filled(node, self._stored)
-            if operand is not None:
-                self._define(frame, operand.name, operand, node)
-                return None
         scope = frame.scope
         names = node.input[:]
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from arenaplan.errors import InvalidAttribute, ShapeMismatch
@@ -41,21 +42,38 @@ def window(op: Op, rank: int, kernel: Shape | None = None) -> Window:
         given = kernel
     elif kernel is not None and given != kernel:
         raise op.error(ShapeMismatch, f"kernel_shape {given} contradicts the weight's {kernel}")
-    ones = (1,) * rank
-    strides = op.integers("strides") or ones
-    dilations = op.integers("dilations") or ones
-    pads = op.integers("pads") or (0,) * (2 * rank)
+    strides, dilations, pads = map(op.integers, ("strides", "dilations", "pads"))
+    try:
+        return _checked(rank, given, strides, dilations, pads, check_auto_pad(op))
+    except InvalidAttribute as error:
+        raise op.error(InvalidAttribute, str(error)) from None
+
+
+# Networks repeat few windows many times.
+@lru_cache(1024)
+def _checked(
+    rank: int,
+    kernel: Shape,
+    strides: Shape | None,
+    dilations: Shape | None,
+    pads: Shape | None,
+    auto_pad: str,
+) -> Window:
+    """Return a window whose attributes are in range."""
+    strides = strides or (1,) * rank
+    dilations = dilations or (1,) * rank
+    pads = pads or (0,) * (2 * rank)
     for name, values, count, least in (
-        ("kernel_shape", given, rank, 1),
+        ("kernel_shape", kernel, rank, 1),
         ("strides", strides, rank, 1),
         ("dilations", dilations, rank, 1),
         ("pads", pads, 2 * rank, 0),
     ):
         if len(values) != count:
-            raise op.error(InvalidAttribute, f"{name} {values} for {rank} axes of space")
+            raise InvalidAttribute(f"{name} {values} for {rank} axes of space")
         if values and (min(values) < least or max(values) >= _LIMIT):
-            raise op.error(InvalidAttribute, f"{name} {values} is out of range")
-    return Window(given, strides, dilations, pads[:rank], pads[rank:], check_auto_pad(op))
+            raise InvalidAttribute(f"{name} {values} is out of range")
+    return Window(kernel, strides, dilations, pads[:rank], pads[rank:], auto_pad)
 
 
 def check_auto_pad(op: Op) -> str:
@@ -66,8 +84,17 @@ def check_auto_pad(op: Op) -> str:
     return auto_pad
 
 
-def _slide(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Shape:
+def _positions(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Shape:
     """Return how many positions the window has on each axis."""
+    dims = _slide(space, sliding, ceil)
+    if dims and min(dims) < 0:
+        raise op.error(ShapeMismatch, f"a window {sliding.kernel} does not fit into {space}")
+    return dims
+
+
+@lru_cache(1024)
+def _slide(space: Shape, sliding: Window, ceil: bool) -> Shape:
+    """Return how many positions a window has on each axis; -1 if it does not fit."""
     if sliding.auto_pad.startswith("SAME"):
         return tuple(-(-dim // step) for dim, step in zip(space, sliding.strides, strict=True))
     dims = []
@@ -76,11 +103,9 @@ def _slide(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Shape:
         if sliding.auto_pad == "VALID":
             before = after = 0
         free = dim + before + after - (sliding.dilations[axis] * (sliding.kernel[axis] - 1) + 1)
-        if free < 0:
-            raise op.error(ShapeMismatch, f"a window {sliding.kernel} does not fit into {space}")
-        count = free // step + 1
+        count = free // step + 1 if free >= 0 else -1
         # A last, partial window counts only if it starts before the padding that follows.
-        if ceil and free % step and count * step < dim + before:
+        if ceil and free > 0 and free % step and count * step < dim + before:
             count += 1
         dims.append(count)
     return tuple(dims)
@@ -111,7 +136,7 @@ def conv(op: Op) -> Sequence[Result]:
             ShapeMismatch, f"a bias of shape {bias.shape} for weights of shape {w.shape}"
         )
     sliding = window(op, len(space), w.shape[2:])
-    return (((x.shape[0], w.shape[0], *_slide(op, space, sliding)), x.dtype),)
+    return (((x.shape[0], w.shape[0], *_positions(op, space, sliding)), x.dtype),)
 
 
 def conv_transpose(op: Op) -> Sequence[Result]:
@@ -163,7 +188,7 @@ def pool(op: Op) -> Sequence[Result]:
     x = op.input(0)
     space = _space(op, x.shape)
     sliding = window(op, len(space))
-    shape = (*x.shape[:2], *_slide(op, space, sliding, bool(op.integer("ceil_mode", 0))))
+    shape = (*x.shape[:2], *_positions(op, space, sliding, bool(op.integer("ceil_mode", 0))))
     return ((shape, x.dtype), (shape, "int64"))
 
 
