@@ -12,12 +12,22 @@ Where every tensor of a neural network lives in one arena, and how small it can 
 from __future__ import annotations
 
 from arenaplan import errors
-from arenaplan._core import Arena, Lease, Plan, __version__, plan_schema
+from arenaplan._core import (
+    Arena,
+    IncrementalPlanner,
+    Lease,
+    Plan,
+    StoragePlan,
+    __version__,
+    plan_schema,
+)
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.planning import plan
+from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
     "Arena",
@@ -26,15 +36,23 @@ __all__ = [
     "Executor",
     "Graph",
     "InPlace",
+    "IncrementalPlanner",
     "Lease",
     "Node",
     "Plan",
     "PlannerError",
+    "StorageEntry",
+    "StoragePlan",
+    "StoragePool",
     "Value",
     "View",
     "__version__",
+    "color_nodes",
     "errors",
     "load",
+    "load_params",
     "plan",
     "plan_schema",
+    "save_params",
+    "share_storage",
 ]

@@ -135,6 +135,10 @@ class CapacityExceeded(PackingError):
     """The best plan that was found, where there is one."""
 
 
+class InvalidOption(PlannerError):
+    """An option contradicts another one, or the graph it is used with."""
+
+
 class PinConflict(PackingError):
     """A pinned offset is outside its space, misaligned, or on top of another."""
 
@@ -172,6 +176,10 @@ class PlanOverlap(PlanError):
 
 class PlanMisaligned(PlanError):
     """An offset is not a multiple of its alignment."""
+
+
+class StorageError(PlannerError):
+    """Storage ids, arrays or parameters do not fit together."""
 
 
 class PlanWriteError(PlanError):

@@ -10,7 +10,9 @@
 mod arena;
 mod error;
 mod graph;
+mod incremental;
 mod plan;
+mod sharing;
 
 /// The Rust core of arenaplan.
 #[pyo3::pymodule]
@@ -20,7 +22,11 @@ mod _core {
     #[pymodule_export]
     use crate::graph::Graph;
     #[pymodule_export]
+    use crate::incremental::IncrementalPlanner;
+    #[pymodule_export]
     use crate::plan::{Plan, plan, plan_schema};
+    #[pymodule_export]
+    use crate::sharing::{StoragePlan, color_nodes, share_storage};
 
     /// Version of the Rust core.
     #[pymodule_export]

@@ -23,7 +23,7 @@ const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Plan {
-    inner: arenaplan::Plan,
+    pub(crate) inner: arenaplan::Plan,
 }
 
 /// Plan ``graph`` with the given options.
