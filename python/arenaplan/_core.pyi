@@ -449,6 +449,7 @@ def plan(
     preserve_inputs: bool,
     workspace: str,
     capacity: int | None,
+    parallel_safe: bool = False,
 ) -> Plan:
     """
     Plan ``graph`` with the given options.
