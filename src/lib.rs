@@ -69,7 +69,7 @@ mod units;
 
 pub use arena::{
     Allocation, Arena, ArenaAllocator, ArenaBlock, GapRule, IncrementalArena, Input, NodeMemory,
-    Output, SimpleArena, Span, SystemAllocator,
+    Output, SimpleArena, Span, StorageBlocks, StorageEntry, SystemAllocator,
 };
 pub use bound::max_load;
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};

@@ -60,6 +60,9 @@ pub struct PlanOptions {
     pub in_place: bool,
     /// Whether graph inputs keep their bytes until the end of a run.
     pub preserve_inputs: bool,
+    /// Whether the plan is safe in every order that the graph permits, not only in its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parallel_safe: bool,
     /// How the sizes of workspaces are chosen.
     pub workspace: WorkspacePolicy,
 }
@@ -70,6 +73,7 @@ impl Default for PlanOptions {
             alignment: 64,
             in_place: true,
             preserve_inputs: false,
+            parallel_safe: false,
             workspace: WorkspacePolicy::None,
         }
     }

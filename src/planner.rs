@@ -69,6 +69,14 @@ impl<'a> Planner<'a> {
         self
     }
 
+    /// Sets whether the plan must be safe in every order that the graph permits, so that
+    /// nodes that do not wait for each other may run at the same time.
+    #[must_use]
+    pub fn parallel_safe(mut self, safe: bool) -> Self {
+        self.options.parallel_safe = safe;
+        self
+    }
+
     /// Sets how the sizes of workspaces are chosen.
     #[must_use]
     pub fn workspace(mut self, policy: WorkspacePolicy) -> Self {
@@ -149,6 +157,7 @@ impl<'a> Planner<'a> {
             alignment: Alignment::new(self.options.alignment)?,
             in_place: self.options.in_place,
             same_size,
+            parallel_safe: self.options.parallel_safe,
             preserve_inputs: self.options.preserve_inputs,
             capacity: self.capacity,
         };

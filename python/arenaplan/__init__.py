@@ -12,13 +12,24 @@ Where every tensor of a neural network lives in one arena, and how small it can 
 from __future__ import annotations
 
 from arenaplan import errors
-from arenaplan._core import Arena, Lease, Packing, Plan, __version__, plan_schema
+from arenaplan._core import (
+    Arena,
+    IncrementalPlanner,
+    Lease,
+    Packing,
+    Plan,
+    StoragePlan,
+    __version__,
+    plan_schema,
+)
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.packing import pack
 from arenaplan.planning import plan
+from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
     "Arena",
@@ -27,17 +38,25 @@ __all__ = [
     "Executor",
     "Graph",
     "InPlace",
+    "IncrementalPlanner",
     "Lease",
     "Node",
     "Packing",
     "Plan",
     "PlannerError",
+    "StorageEntry",
+    "StoragePlan",
+    "StoragePool",
     "Value",
     "View",
     "__version__",
+    "color_nodes",
     "errors",
     "load",
+    "load_params",
     "pack",
     "plan",
     "plan_schema",
+    "save_params",
+    "share_storage",
 ]

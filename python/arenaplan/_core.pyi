@@ -9,14 +9,18 @@ from typing import Any, Final, final
 __all__ = [
     "Arena",
     "Graph",
+    "IncrementalPlanner",
     "Lease",
     "Packing",
     "Plan",
+    "StoragePlan",
     "__version__",
+    "color_nodes",
     "pack",
     "pack_csv",
     "plan",
     "plan_schema",
+    "share_storage",
 ]
 
 __version__: Final[str]
@@ -141,6 +145,96 @@ class Graph:
     ) -> Graph:
         """
         Return a copy in which some nodes, by index, have other workspaces.
+        """
+
+@final
+class IncrementalPlanner:
+    """
+    Places the values of a graph whose sizes become known while it runs.
+    """
+
+    def __new__(
+        cls,
+        /,
+        values: Sequence[tuple[int, str]],
+        nodes: Sequence[
+            tuple[
+                Sequence[int | None],
+                Sequence[int | None],
+                Sequence[int],
+                Sequence[tuple[int, int, bool]],
+            ]
+        ],
+        inputs: Sequence[int | None],
+        outputs: Sequence[int | None],
+        variables: Sequence[int] = ...,
+        *,
+        mode: str = "default",
+        alignment: int = 64,
+        preserve_inputs: bool = True,
+        preserve_all: bool = False,
+    ) -> IncrementalPlanner:
+        """
+        Plan lifetimes; nothing is placed yet.
+        """
+    def acquire_temporary(self, /) -> None:
+        """
+        Get the temporary arena's memory back.
+        """
+    @property
+    def arena_bytes(self, /) -> tuple[int, int]:
+        """
+        High-water marks of the temporary and of the persistent arena.
+        """
+    @property
+    def buffer_bytes(self, /) -> tuple[int, int]:
+        """
+        Memory of the temporary and of the persistent arena.
+        """
+    def execute(self, /, start: int, stop: int) -> None:
+        """
+        Place the values that begin with nodes ``start`` up to, and without, ``stop``.
+        """
+    def place(self, /, value: int) -> tuple[bool, int, int] | None:
+        """
+        Return ``(persistent, offset, nbytes)`` of a value, or None if it has no bytes in an
+        arena, or its node was not reached yet.
+        """
+    def plan(self, /) -> None:
+        """
+        Work lifetimes out again, after sizes or types have changed.
+        """
+    def read(self, /, value: int) -> bytes | None:
+        """
+        Return a copy of a value's bytes, or None where :meth:`place` does.
+        """
+    def release_temporary(self, /) -> None:
+        """
+        Free the temporary arena's memory, and remember what was where.
+        """
+    def reset(self, /) -> None:
+        """
+        Forget where everything is.
+        """
+    def reset_after(self, /, node: int) -> None:
+        """
+        Forget where values are that begin after ``node``.
+        """
+    def root(self, /, value: int) -> int:
+        """
+        Return the value whose bytes ``value`` has: itself, unless it shares.
+        """
+    def set_bytes(self, /, value: int, nbytes: int) -> None:
+        """
+        Change the size of a value.
+        """
+    def set_kind(self, /, value: int, kind: str) -> None:
+        """
+        Change who owns a value's bytes.
+        """
+    def write(self, /, value: int, data: bytes) -> None:
+        """
+        Overwrite the first bytes of a value.
         """
 
 @final
@@ -346,6 +440,63 @@ class Plan:
         Per workspace ``(node, slot, choice, space, offset, bytes)``.
         """
 
+@final
+class StoragePlan:
+    """
+    Which values share blocks of memory.
+    """
+
+    def __repr__(self, /) -> str: ...
+    @property
+    def allocated_bytes(self, /) -> int:
+        """
+        Bytes of all blocks that are not the caller's.
+        """
+    @property
+    def blocks(self, /) -> list[tuple[int, str]]:
+        """
+        Size of every block in bytes, and the name of its space.
+        """
+    @property
+    def colors(self, /) -> list[int] | None:
+        """
+        Color of every node, by index; None with one color.
+        """
+    def decorate(self, /, graph: Graph, direct: Sequence[int]) -> StoragePlan:
+        """
+        Return the plan with blocks for inputs, constants and states, assignments tied to
+        their states; ``direct`` are nodes that may write an assignment's state themselves.
+        """
+    @property
+    def in_place_index(self, /) -> list[int]:
+        """
+        Input whose block each value took over, by position; -1 none, -2 nobody reads it.
+        """
+    @property
+    def match_range(self, /) -> int:
+        """
+        Match range of the pass that was kept.
+        """
+    @property
+    def not_allocated(self, /) -> int:
+        """
+        Number of results that got no storage.
+        """
+    @property
+    def storage_ids(self, /) -> list[int]:
+        """
+        Block of every value, by index; -1 unassigned, -2 external, -3 dynamic.
+        """
+    def to_plan(self, /, graph: Graph, *, alignment: int) -> Plan:
+        """
+        Return the arena plan that has the blocks one behind the other, checked.
+        """
+
+def color_nodes(graph: Graph, num_temp: int) -> list[int]:
+    """
+    Return the color of every node, at most ``num_temp`` colors.
+    """
+
 def pack(
     sizes: Sequence[int],
     live: Sequence[tuple[int, int]],
@@ -385,6 +536,7 @@ def plan(
     preserve_inputs: bool,
     workspace: str,
     capacity: int | None,
+    parallel_safe: bool = False,
 ) -> Plan:
     """
     Plan ``graph`` with the given options.
@@ -393,4 +545,21 @@ def plan(
 def plan_schema() -> str:
     """
     Return the JSON Schema of plan files.
+    """
+
+def share_storage(
+    graph: Graph,
+    *,
+    match_range: int,
+    auto_search: bool,
+    num_temp: int,
+    size_rule: str,
+    mode: str,
+    parallel_safe: bool,
+    nodes: tuple[int, int] | None,
+    counts: Sequence[int] | None,
+    assigned: Sequence[int] | None,
+) -> StoragePlan:
+    """
+    Return which values of ``graph`` can share blocks.
     """

@@ -139,6 +139,10 @@ class CapacityExceeded(PackingError):
     """The best plan that was found, where there is one."""
 
 
+class InvalidOption(PlannerError):
+    """An option contradicts another one, or the graph it is used with."""
+
+
 class PinConflict(PackingError):
     """A pinned offset is outside its space, misaligned, or on top of another."""
 
@@ -180,6 +184,10 @@ class PlanMisaligned(PlanError):
 
 class ArenaGrew(PlanError):
     """An arena needs more bytes than the one it is compared with."""
+
+
+class StorageError(PlannerError):
+    """Storage ids, arrays or parameters do not fit together."""
 
 
 class PlanWriteError(PlanError):

@@ -21,6 +21,7 @@ def plan(
     preserve_inputs: bool = False,
     workspace: WorkspacePolicy = "none",
     capacity: int | None = None,
+    parallel_safe: bool = False,
 ) -> Plan:
     """
     Decide where every value of ``graph`` lives in one arena.
@@ -41,6 +42,9 @@ def plan(
         kernels, each in the cheapest size that does not raise the peak.
     capacity : int, optional
         Bytes that the arena may have at most.
+    parallel_safe : bool, default False
+        Whether the plan must be safe in every order that the graph permits, so that nodes
+        that do not wait for each other may run at the same time.
 
     Returns
     -------
@@ -80,6 +84,7 @@ def plan(
         preserve_inputs=preserve_inputs,
         workspace=workspace,
         capacity=capacity,
+        parallel_safe=parallel_safe,
     )
     try:
         result.fits()

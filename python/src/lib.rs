@@ -10,8 +10,10 @@
 mod arena;
 mod error;
 mod graph;
+mod incremental;
 mod pack;
 mod plan;
+mod sharing;
 
 /// The Rust core of arenaplan.
 #[pyo3::pymodule]
@@ -21,9 +23,13 @@ mod _core {
     #[pymodule_export]
     use crate::graph::Graph;
     #[pymodule_export]
+    use crate::incremental::IncrementalPlanner;
+    #[pymodule_export]
     use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
     use crate::plan::{Plan, plan, plan_schema};
+    #[pymodule_export]
+    use crate::sharing::{StoragePlan, color_nodes, share_storage};
 
     /// Version of the Rust core.
     #[pymodule_export]

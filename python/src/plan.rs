@@ -23,12 +23,13 @@ const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Plan {
-    inner: arenaplan::Plan,
+    pub(crate) inner: arenaplan::Plan,
 }
 
 /// Plan ``graph`` with the given options.
 #[pyfunction]
-#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity))]
+#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false))]
+#[allow(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
 pub(crate) fn plan(
     py: Python<'_>,
     graph: &Graph,
@@ -37,6 +38,7 @@ pub(crate) fn plan(
     preserve_inputs: bool,
     workspace: &str,
     capacity: Option<u64>,
+    parallel_safe: bool,
 ) -> PyResult<Plan> {
     let policy: WorkspacePolicy = workspace.parse().or_raise(py)?;
     let inner = interruptible(py, |cancel| {
@@ -46,6 +48,7 @@ pub(crate) fn plan(
             .alignment(alignment)
             .in_place(in_place)
             .preserve_inputs(preserve_inputs)
+            .parallel_safe(parallel_safe)
             .workspace(policy)
             .budget(budget);
         if let Some(capacity) = capacity {
@@ -149,13 +152,14 @@ impl Plan {
     /// The options that the plan was made with.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<&'static str, Bound<'py, PyAny>>> {
-        let PlanOptions { alignment, in_place, preserve_inputs, workspace, .. } =
+        let PlanOptions { alignment, in_place, preserve_inputs, workspace, parallel_safe, .. } =
             self.inner.options();
         let flag = |value: bool| PyBool::new(py, value).to_owned().into_any();
         Ok(BTreeMap::from([
             ("alignment", alignment.into_pyobject(py)?.into_any()),
             ("in_place", flag(in_place)),
             ("preserve_inputs", flag(preserve_inputs)),
+            ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
         ]))
     }

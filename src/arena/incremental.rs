@@ -44,6 +44,7 @@ pub struct IncrementalArena {
     rule: GapRule,
     backing: Backing,
     committed: bool,
+    amortized: bool,
     high_water: u64,
     next_id: u32,
     active: BTreeMap<u32, Allocation>,
@@ -78,6 +79,7 @@ impl IncrementalArena {
             rule: GapRule::default(),
             backing: Backing::new(allocator, alignment),
             committed: false,
+            amortized: false,
             high_water: 0,
             next_id: 0,
             active: BTreeMap::new(),
@@ -92,6 +94,14 @@ impl IncrementalArena {
     #[must_use]
     pub fn with_rule(mut self, rule: GapRule) -> Self {
         self.rule = rule;
+        self
+    }
+
+    /// Makes memory that has to grow grow by half at least, so that growing in many small
+    /// steps does not copy everything each time.
+    #[must_use]
+    pub fn with_amortized_growth(mut self) -> Self {
+        self.amortized = true;
         self
     }
 
@@ -203,7 +213,15 @@ impl IncrementalArena {
     /// the arena is not committed.
     pub fn commit(&mut self) -> Result<bool> {
         self.committed = false;
-        let moved = self.backing.grow(self.high_water)?;
+        let present = self.buffer_bytes();
+        let ample = present.saturating_add(present / 2);
+        let grows =
+            self.amortized && present > 0 && (present + 1..ample).contains(&self.high_water);
+        let moved = match self.backing.grow(if grows { ample } else { self.high_water }) {
+            // Where there is no room for more than is needed, that has to do.
+            Err(_) if grows => self.backing.grow(self.high_water)?,
+            result => result?,
+        };
         self.committed = true;
         Ok(moved)
     }

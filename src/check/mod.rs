@@ -9,6 +9,7 @@
 //! Runs in `O(n log n)` for `n` operands.
 
 mod memory;
+mod races;
 mod replay;
 
 use crate::error::{Error, Result, quoted};

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::races::Races;
 use crate::check::is_at;
 use crate::check::memory::{Memory, Owner};
 use crate::error::{Error, Result, quoted};
@@ -54,6 +55,8 @@ pub(super) struct Replay<'a> {
     contents: Vec<Option<Rc<[Piece]>>>,
     memories: Vec<Memory>,
     step: Step,
+    /// Who used which bytes, if the plan must be safe in every order.
+    races: Option<Races>,
 }
 
 impl<'a> Replay<'a> {
@@ -65,7 +68,8 @@ impl<'a> Replay<'a> {
         }
         let memories = plan.spaces.iter().map(|_| Memory::default()).collect();
         let contents = vec![None; graph.values().len()];
-        Self { plan, graph, places, contents, memories, step: Step::new(0) }
+        let races = plan.options.parallel_safe.then(Races::default);
+        Self { plan, graph, places, contents, memories, step: Step::new(0), races }
     }
 
     pub(super) fn run(mut self, order: &[NodeId]) -> Result<()> {
@@ -96,7 +100,7 @@ impl<'a> Replay<'a> {
         for value in kinds(kept).iter().chain(self.graph.outputs()) {
             self.read(*value)?;
         }
-        Ok(())
+        self.races.take().map_or(Ok(()), |races| races.check(self.graph, order))
     }
 
     /// Checks what one node reads and writes, and writes it.
@@ -132,6 +136,7 @@ impl<'a> Replay<'a> {
         }
         writes.retain(|write| write.start < write.end);
         self.check_writes(node, shares, &mut writes)?;
+        self.note_uses(id, &writes);
         for write in writes {
             let owner = match write.by {
                 Writer::Output(_, value) | Writer::State(value) => self.owner(value),
@@ -143,6 +148,28 @@ impl<'a> Replay<'a> {
             self.contents[output.index()] = content;
         }
         Ok(())
+    }
+
+    /// Notes which bytes a node uses, if that matters.
+    fn note_uses(&mut self, id: NodeId, writes: &[Write]) {
+        let Some(races) = &mut self.races else { return };
+        let node = self.graph.node(id);
+        let read = node.reads_bytes_of().map(|(_, value)| value);
+        // An output that is there already is used as well, if not written.
+        let shown = node.produces().map(|(_, value)| value);
+        for place in read.chain(shown).filter_map(|value| self.places[value.index()]) {
+            let written = |write: &&Write| {
+                write.space == place.space
+                    && write.start <= place.offset
+                    && place.offset + place.bytes <= write.end
+            };
+            if !writes.iter().any(|write| written(&write)) {
+                races.read(place.space, place.offset..place.offset + place.bytes, id);
+            }
+        }
+        for write in writes {
+            races.write(write.space, write.start..write.end, id);
+        }
     }
 
     /// Checks that a node writes no byte twice, and none that it still reads unless its

@@ -48,7 +48,12 @@ impl Ranges {
             IncrementalMode::Default | IncrementalMode::TfLite2019 => GapRule::Shortest,
         };
         let arena = |allocator| {
-            IncrementalArena::with_allocator(options.arena_alignment, allocator).with_rule(rule)
+            let arena = IncrementalArena::with_allocator(options.arena_alignment, allocator)
+                .with_rule(rule);
+            match options.mode {
+                IncrementalMode::Default => arena.with_amortized_growth(),
+                IncrementalMode::LiteRt | IncrementalMode::TfLite2019 => arena,
+            }
         };
         Self {
             options,

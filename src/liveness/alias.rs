@@ -1,5 +1,6 @@
 //! Which values share their bytes: whole views, and outputs in place of dying inputs.
 
+use crate::coloring::Reachability;
 use crate::graph::{Graph, Node, ValueKind, View, Whole};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Lifetimes;
@@ -23,6 +24,8 @@ pub struct AliasClass {
     pub pin: Option<u64>,
     /// Whether a member belongs to the caller, so that nothing may overwrite it.
     kept: bool,
+    /// The member that overwrote the bytes last: whoever used those before it ran before it.
+    since: usize,
 }
 
 /// When an output may take over the bytes of a dying input.
@@ -58,12 +61,21 @@ impl AliasClasses {
     /// An output takes over an input where the node permits it and the input, with all
     /// that shares its bytes, is read by nobody later and belongs to no caller. Of
     /// several such inputs it takes the one closest in size, then the one born last.
+    ///
+    /// With `reach`, "later" means in any order that the graph permits.
     #[must_use]
-    pub fn new(graph: &Graph, order: &[NodeId], lifetimes: &Lifetimes, rules: AliasRules) -> Self {
+    pub fn new(
+        graph: &Graph,
+        order: &[NodeId],
+        lifetimes: &Lifetimes,
+        rules: AliasRules,
+        reach: Option<&Reachability>,
+    ) -> Self {
         let mut builder = Builder {
             graph,
             lifetimes,
             rules,
+            reach: reach.map(|reach| (reach, readers(graph))),
             is_output: vec![false; graph.values().len()],
             result: Self {
                 classes: Vec::new(),
@@ -115,6 +127,9 @@ struct Builder<'a> {
     graph: &'a Graph,
     lifetimes: &'a Lifetimes,
     rules: AliasRules,
+    /// What runs before what in every order, and who reads each value; `None` if only the
+    /// given order counts.
+    reach: Option<(&'a Reachability, Vec<Vec<NodeId>>)>,
     is_output: Vec<bool>,
     result: AliasClasses,
 }
@@ -132,6 +147,7 @@ impl Builder<'_> {
             space: value.space(),
             pin: value.pin(),
             kept: value.kind() != ValueKind::Activation || self.is_output[id.index()],
+            since: 0,
         });
     }
 
@@ -145,6 +161,9 @@ impl Builder<'_> {
         let class_of = &mut self.result.class_of[id.index()];
         *class_of = Some(class);
         let class = &mut self.result.classes[class];
+        if merge.share.rule == ShareRule::InPlace {
+            class.since = class.members.len();
+        }
         class.members.push(id);
         class.live = class.live.hull(live);
         class.bytes = class.bytes.max(value.bytes());
@@ -163,7 +182,7 @@ impl Builder<'_> {
             let found = match view {
                 Some(view) => Some((view.input, ShareRule::View)),
                 None if self.rules.in_place => {
-                    let input = self.taken_over(step, node, position, output);
+                    let input = self.taken_over(step, id, position, output);
                     input.map(|input| (input, ShareRule::InPlace))
                 }
                 None => None,
@@ -211,14 +230,15 @@ impl Builder<'_> {
     fn taken_over(
         &self,
         step: Step,
-        node: &Node,
+        id: NodeId,
         position: usize,
         output: ValueId,
     ) -> Option<usize> {
+        let node = self.graph.node(id);
         let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
         pairs
             .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
-            .filter(|&(_, input)| self.may_take_over(step, node, position, input, output))
+            .filter(|&(_, input)| self.may_take_over(step, id, position, input, output))
             .min_by_key(|&(_, input)| {
                 let value = self.graph.value(input);
                 let surplus = value.bytes() - self.graph.value(output).bytes();
@@ -232,11 +252,12 @@ impl Builder<'_> {
     fn may_take_over(
         &self,
         step: Step,
-        node: &Node,
+        id: NodeId,
         position: usize,
         input: ValueId,
         output: ValueId,
     ) -> bool {
+        let node = self.graph.node(id);
         let Some(class_index) = self.result.class_of(input) else { return false };
         let class = &self.result.classes[class_index];
         let (taken, value) = (self.graph.value(input), self.graph.value(output));
@@ -263,5 +284,27 @@ impl Builder<'_> {
             && (value.bytes() == taken.bytes() || (fits && !self.rules.same_size))
             && class.space == value.space()
             && value.pin().is_none()
+            && self.runs_last(id, class)
     }
+
+    /// Returns whether everybody else who uses the bytes of `class` runs before `id`, in
+    /// every order that counts.
+    fn runs_last(&self, id: NodeId, class: &AliasClass) -> bool {
+        let Some((reach, readers)) = &self.reach else { return true };
+        class.members[class.since..].iter().all(|&member| {
+            let users = readers[member.index()].iter().copied().chain(self.graph.producer(member));
+            users.filter(|&user| user != id).all(|user| reach.is_before(user, id))
+        })
+    }
+}
+
+/// Returns the nodes that read the bytes of each value.
+fn readers(graph: &Graph) -> Vec<Vec<NodeId>> {
+    let mut readers = vec![Vec::new(); graph.values().len()];
+    for &id in graph.order() {
+        for (_, value) in graph.node(id).reads_bytes_of() {
+            readers[value.index()].push(id);
+        }
+    }
+    readers
 }

@@ -9,7 +9,9 @@ mod lifetime;
 
 pub use alias::{AliasClass, AliasClasses, AliasRules, Merge};
 pub use lifetime::Lifetimes;
+use lifetime::node_window;
 
+use crate::coloring::Reachability;
 use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::index::{BufferId, NodeId, SpaceId, ValueId};
@@ -19,6 +21,7 @@ use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
 /// Which rules [`Liveness`] applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct LivenessOptions {
     /// What divides every offset, and every size after rounding up.
     pub alignment: Alignment,
@@ -28,6 +31,9 @@ pub struct LivenessOptions {
     pub same_size: bool,
     /// Whether graph inputs keep their bytes until the end.
     pub preserve_inputs: bool,
+    /// Whether the buffers must be apart in every order that the graph permits, not only in
+    /// the given one.
+    pub parallel_safe: bool,
     /// Bytes that the default space holds, where the graph does not say.
     pub capacity: Option<u64>,
 }
@@ -39,6 +45,7 @@ impl Default for LivenessOptions {
             in_place: true,
             same_size: false,
             preserve_inputs: false,
+            parallel_safe: false,
             capacity: None,
         }
     }
@@ -77,6 +84,8 @@ pub struct Liveness {
     pub problem: Problem,
     /// The workspaces behind the last buffers of the problem.
     pub workspaces: Vec<ChosenWorkspace>,
+    /// What runs before what in every order, if that is what counts.
+    reach: Option<Reachability>,
 }
 
 impl Liveness {
@@ -93,8 +102,10 @@ impl Liveness {
         workspaces: Vec<ChosenWorkspace>,
     ) -> Result<Self> {
         let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
-        let classes = AliasClasses::new(graph, order, &lifetimes, options.alias_rules());
-        Self::from_classes(graph, options, lifetimes, classes, workspaces)
+        let reach = options.parallel_safe.then(|| Reachability::new(graph));
+        let rules = options.alias_rules();
+        let classes = AliasClasses::new(graph, order, &lifetimes, rules, reach.as_ref());
+        Self::from_classes(graph, options, lifetimes, classes, reach, workspaces)
     }
 
     /// Returns the same buffers with other workspaces.
@@ -108,7 +119,7 @@ impl Liveness {
         options: LivenessOptions,
         workspaces: Vec<ChosenWorkspace>,
     ) -> Result<Self> {
-        Self::from_classes(graph, options, self.lifetimes, self.classes, workspaces)
+        Self::from_classes(graph, options, self.lifetimes, self.classes, self.reach, workspaces)
     }
 
     fn from_classes(
@@ -116,14 +127,19 @@ impl Liveness {
         options: LivenessOptions,
         lifetimes: Lifetimes,
         classes: AliasClasses,
+        reach: Option<Reachability>,
         workspaces: Vec<ChosenWorkspace>,
     ) -> Result<Self> {
+        let in_every_order = reach
+            .as_ref()
+            .map(|reach| Lifetimes::in_every_order(graph, reach, options.preserve_inputs));
+        let needed = in_every_order.as_ref().unwrap_or(&lifetimes);
         let mut buffers = Vec::new();
         buffers
             .try_reserve_exact(classes.classes().len() + workspaces.len())
             .map_err(|_| Error::OutOfMemory { what: "the problem's buffers" })?;
         for class in classes.classes() {
-            let mut buffer = class_buffer(graph, &lifetimes, class, options.alignment)?
+            let mut buffer = class_buffer(graph, needed, class, options.alignment)?
                 .with_alignment(class.alignment.max(options.alignment))
                 .with_space(class.space);
             if let Some(pin) = class.pin {
@@ -136,17 +152,18 @@ impl Liveness {
             let what = || format!("a workspace of node {}", quoted(node.name()));
             let bytes = round_size(workspace.bytes, options.alignment, what)?;
             let alignment = node.effects().workspaces[workspace.slot].alignment;
-            buffers.push(
-                Buffer::new(bytes, LiveRange::single(workspace.step))
-                    .with_alignment(alignment.max(options.alignment)),
-            );
+            let live = match &reach {
+                Some(reach) => node_window(reach, workspace.node, lifetimes.horizon()),
+                None => LiveRange::single(workspace.step),
+            };
+            buffers.push(Buffer::new(bytes, live).with_alignment(alignment.max(options.alignment)));
         }
         let mut spaces = graph.spaces().to_vec();
         if let (Some(capacity), Some(first)) = (options.capacity, spaces.first_mut()) {
             *first = first.clone().with_capacity(capacity);
         }
         let problem = Problem::new(buffers, spaces)?;
-        Ok(Self { lifetimes, classes, problem, workspaces })
+        Ok(Self { lifetimes, classes, problem, workspaces, reach })
     }
 
     /// Returns the buffer that `value` is in, or `None` if it is not in the arena.
@@ -190,26 +207,30 @@ fn class_buffer(
     alignment: Alignment,
 ) -> Result<Buffer> {
     let mut ends: Vec<(u64, Step)> = Vec::new();
+    let lives = class.members.iter().filter_map(|&member| lifetimes.of(member));
+    let live = lives.reduce(LiveRange::hull).unwrap_or(class.live);
+    let mut last_end = live.start();
     for &member in &class.members {
         let value = graph.value(member);
         let bytes =
             round_size(value.bytes(), alignment, || format!("value {}", quoted(value.name())))?;
-        let end = lifetimes.of(member).map_or(class.live.end(), LiveRange::end);
+        // Whoever uses the larger value uses the bytes of the smaller ones, too.
+        last_end = lifetimes.of(member).map_or(live.end(), LiveRange::end).max(last_end);
         match ends.last_mut() {
             // Members are in order of birth, and none is larger than the one it followed.
-            Some((last, last_end)) if *last == bytes => *last_end = end.max(*last_end),
-            _ => ends.push((bytes, end)),
+            Some((last, end)) if *last == bytes => *end = last_end,
+            _ => ends.push((bytes, last_end)),
         }
     }
     let (bytes, _) = ends[0];
     if ends.len() == 1 {
-        return Ok(Buffer::new(bytes, class.live));
+        return Ok(Buffer::new(bytes, live));
     }
     let mut parts = Vec::with_capacity(ends.len());
     let mut start = 0;
     for &(end_byte, end) in ends.iter().rev() {
         if start < end_byte {
-            let live = LiveRange::new(class.live.start().get(), end.get())?;
+            let live = LiveRange::new(live.start().get(), end.get())?;
             parts.push(Part { bytes: start..end_byte, live: vec![live] });
         }
         start = end_byte;

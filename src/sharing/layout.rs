@@ -74,7 +74,11 @@ impl StoragePlan {
         let plan = Plan {
             model: graph.name().to_owned(),
             digest: graph.digest(),
-            options: PlanOptions { alignment, ..PlanOptions::default() },
+            options: PlanOptions {
+                alignment,
+                parallel_safe: self.parallel_safe,
+                ..PlanOptions::default()
+            },
             step_of: index_steps(&steps).expect("the order runs every node once"),
             steps,
             spaces,

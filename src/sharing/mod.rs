@@ -224,6 +224,7 @@ pub struct StoragePlan {
     pub(crate) not_allocated: usize,
     pub(crate) match_range: u64,
     pub(crate) coloring: Option<Coloring>,
+    pub(crate) parallel_safe: bool,
 }
 
 impl StoragePlan {
@@ -338,6 +339,7 @@ pub fn share_storage(graph: &Graph, options: &SharingOptions) -> Result<StorageP
     }
     let (_, mut plan) = best.expect("there is a range to try");
     plan.coloring = coloring;
+    plan.parallel_safe = options.parallel_safe;
     Ok(plan)
 }
 

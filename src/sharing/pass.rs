@@ -98,6 +98,7 @@ impl<'a> Pass<'a> {
             not_allocated: self.not_allocated,
             match_range: self.match_range,
             coloring: None,
+            parallel_safe: false,
         }
     }
 

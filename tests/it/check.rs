@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::graphs::{Sketch, graphs, in_place, reshape};
 
 /// Returns the plan with a field changed and the checksum made to fit.
-fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
+pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
     let mut json: Json = serde_json::from_str(&plan.to_json()).unwrap();
     change(&mut json);
     // The checksum is over the fields in the order of the file, without itself.
@@ -40,8 +40,9 @@ fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
 
 /// Writes an object with its fields in the order in which the program writes them.
 fn ordered(json: &Json, order: &[&str]) -> String {
-    const INNER: [&[&str]; 6] = [
+    const INNER: [&[&str]; 7] = [
         &["alignment", "in_place", "preserve_inputs", "workspace"],
+        &["alignment", "in_place", "preserve_inputs", "parallel_safe", "workspace"],
         &["name", "arena_bytes", "lower_bound", "status", "alignment", "capacity"],
         &["node", "name", "inputs", "outputs", "shares"],
         &["input", "output", "rule"],

@@ -14,6 +14,7 @@
 mod arena;
 mod arena_simple;
 mod check;
+mod coloring;
 mod csv;
 mod floors;
 mod graph;

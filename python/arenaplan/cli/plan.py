@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
-from arenaplan.errors import CapacityExceeded
+from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
+from arenaplan.sharing import report_storage_sharing
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -22,6 +23,23 @@ def add_to(commands: Commands) -> None:
     add_plan_options(parser)
     parser.add_argument(
         "--capacity", type=int, metavar="BYTES", help="most bytes the arena may have"
+    )
+    parser.add_argument(
+        "--strategy",
+        choices=("arena", "storage-sharing"),
+        default="arena",
+        help="offsets in one arena, or blocks that values share (default: arena)",
+    )
+    for flag, name, default in (("--match-range", "N", 16), ("--num-temp", "N", 1)):
+        parser.add_argument(
+            flag, type=int, metavar=name, default=default, help=f"storage sharing ({default})"
+        )
+    parser.add_argument("--auto-search", action="store_true", help="storage sharing: try ranges")
+    parser.add_argument(
+        "--size-rule", choices=("bytes", "elements_x4"), default="bytes", help="storage sharing"
+    )
+    parser.add_argument(
+        "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
     )
     add_json(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
@@ -49,6 +67,9 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
+    if options.strategy == "storage-sharing":
+        share_blocks(graph, options)
+        return
     try:
         plan = arenaplan.plan(
             graph,
@@ -57,6 +78,7 @@ def execute(options: argparse.Namespace) -> None:
             preserve_inputs=options.preserve_inputs,
             workspace=options.workspace,
             capacity=options.capacity,
+            parallel_safe=options.parallel_safe,
         )
     except CapacityExceeded as error:
         if error.plan is not None:
@@ -66,6 +88,26 @@ def execute(options: argparse.Namespace) -> None:
         plan.save(options.output)
         say(f"wrote {options.output}")
     report(graph, plan, as_json=options.json)
+
+
+def share_blocks(graph: Graph, options: argparse.Namespace) -> None:
+    """Plan and report blocks that values share."""
+    if options.output is not None:
+        raise InvalidOption("option output: storage sharing writes its report with --json")
+    summary = report_storage_sharing(
+        graph,
+        match_range=options.match_range,
+        auto_search=options.auto_search,
+        num_temp=options.num_temp,
+        size_rule=options.size_rule,
+        parallel_safe=options.parallel_safe,
+    )
+    if options.json:
+        print_json(summary)
+        return
+    print(f"{shown(graph.name) or 'model'}: {len(graph.nodes):,} nodes")
+    print(f"  blocks       {len(summary['blocks'])}, {size(summary['allocated_bytes'])} in all")
+    print(f"  match range  {summary['match_range']}")
 
 
 def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:

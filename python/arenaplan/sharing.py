@@ -1,0 +1,136 @@
+"""Storage sharing: values share whole blocks, as NNVM and MXNet plan memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from arenaplan import _core
+from arenaplan._core import StoragePlan
+from arenaplan.errors import InvalidOption
+from arenaplan.graph import Graph
+
+SizeRule: TypeAlias = Literal["bytes", "elements_x4"]
+SharingMode: TypeAlias = Literal["default", "nnvm"]
+Assignment: TypeAlias = Literal["external", "dynamic"] | int
+
+_CODES = {"external": -2, "dynamic": -3}
+
+
+def share_storage(
+    graph: Graph,
+    *,
+    match_range: int = 16,
+    auto_search: bool = False,
+    num_temp: int = 1,
+    size_rule: SizeRule = "bytes",
+    mode: SharingMode = "default",
+    parallel_safe: bool = False,
+    nodes: range | None = None,
+    counts: Sequence[int] | None = None,
+    assigned: Mapping[int, Assignment] | None = None,
+) -> StoragePlan:
+    """
+    Decide which values of ``graph`` share blocks of memory.
+
+    A block serves one value after another and grows to the largest of them; there are no
+    offsets. :func:`plan` needs fewer bytes; this is for runtimes that work with blocks.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to plan.
+    match_range : int, default 16
+        How many times larger or smaller than a value its block may be; 0 for a block of its
+        own for every value. NNVM reads it from ``NNVM_EXEC_MATCH_RANGE``.
+    auto_search : bool, default False
+        Whether to try the powers of two up to ``match_range`` and keep the smallest result.
+    num_temp : int, default 1
+        Number of colors; above 1, a block only moves on to a node of the color that freed it.
+    size_rule : {"bytes", "elements_x4"}, default "bytes"
+        How many bytes a value counts for; NNVM counts four per element whatever the type.
+    mode : {"default", "nnvm"}, default "default"
+        Whose rules decide; ``"nnvm"`` reproduces the original to the byte, with its defects.
+    parallel_safe : bool, default False
+        Whether the result must be safe in every order that the graph permits.
+    nodes : range, optional
+        Positions in the execution order of the nodes to plan.
+    counts : sequence of int, optional
+        How often each value is read.
+    assigned : mapping, optional
+        Storage that is decided, by value: ``"external"``, ``"dynamic"`` or a block number.
+
+    Returns
+    -------
+    StoragePlan
+        ``storage_ids``, ``in_place_index``, ``blocks``, ``allocated_bytes``, ``colors``.
+
+    Raises
+    ------
+    InvalidOption
+        If the options contradict each other or the graph.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> last = graph.input("x", (10,))
+    >>> for name in "abc":
+    ...     (last,) = graph.node("Conv", [last], [(name, (10,), "float32")])
+    >>> graph.output(last)
+    >>> plan = ap.share_storage(graph)
+    >>> plan.storage_ids, plan.allocated_bytes
+    ([-1, 0, 1, 0], 80)
+    """
+    if nodes is not None and nodes.step != 1:
+        raise InvalidOption(f"option nodes: {nodes!r} leaves nodes out")
+    codes = None
+    if assigned is not None:
+        codes = [-1] * len(graph.values)
+        for value, storage in assigned.items():
+            if not 0 <= value < len(codes):
+                raise InvalidOption(f"option assigned: there is no value {value}")
+            codes[value] = _CODES[storage] if isinstance(storage, str) else storage
+    return _core.share_storage(
+        graph.core,
+        match_range=match_range,
+        auto_search=auto_search,
+        num_temp=num_temp,
+        size_rule=size_rule,
+        mode=mode,
+        parallel_safe=parallel_safe,
+        nodes=None if nodes is None else (nodes.start, nodes.stop),
+        counts=None if counts is None else list(counts),
+        assigned=codes,
+    )
+
+
+def color_nodes(graph: Graph, num_temp: int) -> list[int]:
+    """
+    Return a color for every node: long paths first, at most ``num_temp`` colors.
+
+    Nodes of one color, but the last, are on one path and can never run at the same time.
+    """
+    return _core.color_nodes(graph.core, num_temp)
+
+
+def report_storage_sharing(graph: Graph, **options: Any) -> dict[str, Any]:
+    """Return what ``arenaplan plan --strategy storage-sharing --json`` prints."""
+    result = share_storage(graph, **options)
+    return {
+        "model": graph.name,
+        "strategy": "storage-sharing",
+        "values": len(graph.values),
+        "nodes": len(graph.nodes),
+        "blocks": [{"bytes": nbytes, "space": space} for nbytes, space in result.blocks],
+        "allocated_bytes": result.allocated_bytes,
+        "not_allocated": result.not_allocated,
+        "match_range": result.match_range,
+        "storage_ids": {
+            value.name: code
+            for value, code in zip(graph.values, result.storage_ids, strict=True)
+            if code >= 0
+        },
+        "colors": result.colors,
+        "digest": graph.digest,
+    }

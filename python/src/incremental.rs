@@ -1,0 +1,189 @@
+//! Planning while a model runs.
+
+use std::sync::Mutex;
+
+use arenaplan::{
+    Alignment, AllocationType, IncrementalGraph, IncrementalNode, IncrementalOptions,
+    IncrementalValue, SharePair,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::{OrRaise, raise_named};
+
+/// `(inputs, outputs, temporaries, shares)`, shares as `(input, output, unmodified)`.
+type NodeRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize, bool)>);
+
+/// Places the values of a graph whose sizes become known while it runs.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct IncrementalPlanner {
+    inner: Mutex<arenaplan::IncrementalPlanner>,
+}
+
+/// Returns the allocation type called `name`.
+fn kind_called(name: &str) -> PyResult<AllocationType> {
+    Ok(match name {
+        "none" => AllocationType::None,
+        "read_only" => AllocationType::ReadOnly,
+        "arena" => AllocationType::Arena,
+        "persistent_arena" => AllocationType::PersistentArena,
+        "dynamic" => AllocationType::Dynamic,
+        "persistent_read_only" => AllocationType::PersistentReadOnly,
+        "custom" => AllocationType::Custom,
+        "variant" => AllocationType::Variant,
+        "non_cpu" => AllocationType::NonCpu,
+        _ => return Err(PyValueError::new_err(format!("{name:?} is no allocation type"))),
+    })
+}
+
+impl IncrementalPlanner {
+    /// Calls `work` with the planner.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut arenaplan::IncrementalPlanner) -> arenaplan::Result<T>,
+    ) -> PyResult<T> {
+        let mut planner = self.inner.lock().map_err(|_| {
+            raise_named(py, "InternalError", "the planner's lock is poisoned".into())
+        })?;
+        work(&mut planner).or_raise(py)
+    }
+}
+
+#[pymethods]
+impl IncrementalPlanner {
+    /// Plan lifetimes; nothing is placed yet.
+    #[new]
+    #[pyo3(signature = (values, nodes, inputs, outputs, variables=Vec::new(), *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
+    #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python class")]
+    fn new(
+        py: Python<'_>,
+        values: Vec<(u64, String)>,
+        nodes: Vec<NodeRow>,
+        inputs: Vec<Option<u32>>,
+        outputs: Vec<Option<u32>>,
+        variables: Vec<u32>,
+        mode: &str,
+        alignment: u64,
+        preserve_inputs: bool,
+        preserve_all: bool,
+    ) -> PyResult<Self> {
+        let value = |(bytes, kind): (u64, String)| {
+            Ok(IncrementalValue { bytes, kind: kind_called(&kind)? })
+        };
+        let share = |(input, output, unmodified)| SharePair { input, output, unmodified };
+        let node = |(inputs, outputs, temporaries, shares): NodeRow| IncrementalNode {
+            inputs,
+            outputs,
+            temporaries,
+            shares: shares.into_iter().map(share).collect(),
+        };
+        let graph = IncrementalGraph {
+            values: values.into_iter().map(value).collect::<PyResult<_>>()?,
+            nodes: nodes.into_iter().map(node).collect(),
+            inputs,
+            outputs,
+            variables,
+        };
+        let alignment = Alignment::new(alignment).or_raise(py)?;
+        let default = IncrementalOptions::default();
+        let options = IncrementalOptions {
+            mode: mode.parse().or_raise(py)?,
+            alignment,
+            arena_alignment: default.arena_alignment.max(alignment),
+            preserve_inputs,
+            preserve_all,
+        };
+        let inner =
+            py.detach(|| arenaplan::IncrementalPlanner::new(graph, options)).or_raise(py)?;
+        Ok(Self { inner: Mutex::new(inner) })
+    }
+
+    /// Place the values that begin with nodes ``start`` up to, and without, ``stop``.
+    fn execute(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<()> {
+        self.with(py, |planner| planner.execute(start..stop))
+    }
+
+    /// Work lifetimes out again, after sizes or types have changed.
+    fn plan(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, arenaplan::IncrementalPlanner::plan)
+    }
+
+    /// Forget where everything is.
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |planner| {
+            planner.reset();
+            Ok(())
+        })
+    }
+
+    /// Forget where values are that begin after ``node``.
+    fn reset_after(&self, py: Python<'_>, node: usize) -> PyResult<()> {
+        self.with(py, |planner| planner.reset_after(node))
+    }
+
+    /// Free the temporary arena's memory, and remember what was where.
+    fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, arenaplan::IncrementalPlanner::release_temporary)
+    }
+
+    /// Get the temporary arena's memory back.
+    fn acquire_temporary(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, arenaplan::IncrementalPlanner::acquire_temporary)
+    }
+
+    /// Change the size of a value.
+    fn set_bytes(&self, py: Python<'_>, value: u32, nbytes: u64) -> PyResult<()> {
+        self.with(py, |planner| planner.set_bytes(value, nbytes))
+    }
+
+    /// Change who owns a value's bytes.
+    fn set_kind(&self, py: Python<'_>, value: u32, kind: &str) -> PyResult<()> {
+        let kind = kind_called(kind)?;
+        self.with(py, |planner| planner.set_kind(value, kind))
+    }
+
+    /// Return ``(persistent, offset, nbytes)`` of a value, or None if it has no bytes in an
+    /// arena, or its node was not reached yet.
+    fn place(&self, py: Python<'_>, value: u32) -> PyResult<Option<(bool, u64, u64)>> {
+        let place = self.with(py, |planner| Ok(planner.place(value)))?;
+        Ok(place.map(|place| (place.persistent, place.span.offset, place.span.bytes)))
+    }
+
+    /// Return the value whose bytes ``value`` has: itself, unless it shares.
+    fn root(&self, py: Python<'_>, value: u32) -> PyResult<u32> {
+        self.with(py, |planner| planner.root(value))
+    }
+
+    /// Return a copy of a value's bytes, or None where :meth:`place` does.
+    fn read<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.with(py, |planner| Ok(planner.bytes(value)?.map(|bytes| PyBytes::new(py, bytes))))
+    }
+
+    /// Overwrite the first bytes of a value.
+    fn write(&self, py: Python<'_>, value: u32, data: &[u8]) -> PyResult<()> {
+        let fits = self.with(py, |planner| {
+            let bytes = planner.bytes_mut(value)?.and_then(|bytes| bytes.get_mut(..data.len()));
+            Ok(bytes.map(|bytes| bytes.copy_from_slice(data)).is_some())
+        })?;
+        if fits {
+            return Ok(());
+        }
+        let message = format!("value {value} has no {} bytes in an arena", data.len());
+        Err(raise_named(py, "ArenaState", message))
+    }
+
+    /// High-water marks of the temporary and of the persistent arena.
+    #[getter]
+    fn arena_bytes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        self.with(py, |planner| Ok(planner.arena_bytes()))
+    }
+
+    /// Memory of the temporary and of the persistent arena.
+    #[getter]
+    fn buffer_bytes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        self.with(py, |planner| Ok(planner.buffer_bytes()))
+    }
+}

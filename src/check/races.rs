@@ -1,0 +1,120 @@
+//! What a plan that is safe in every order must not have: bytes that two nodes use, one of
+//! them to write, although either may run first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::error::{Error, Result, quoted};
+use crate::graph::Graph;
+use crate::index::NodeId;
+
+/// Who used a stretch of memory since it was last written.
+#[derive(Clone, Debug)]
+struct Stretch {
+    end: u64,
+    /// `None` for the caller, who is done before the run.
+    writer: Option<NodeId>,
+    readers: Vec<NodeId>,
+}
+
+/// Memory that remembers who used it, and what must therefore run before what.
+#[derive(Debug, Default)]
+pub(super) struct Races {
+    spaces: BTreeMap<u32, BTreeMap<u64, Stretch>>,
+    /// The first must run before the second; with a byte that both use.
+    pairs: BTreeMap<(NodeId, NodeId), u64>,
+}
+
+impl Races {
+    /// Notes that `node` reads `span`.
+    pub(super) fn read(&mut self, space: u32, span: Range<u64>, node: NodeId) {
+        self.use_bytes(space, span, node, false);
+    }
+
+    /// Notes that `node` writes `span`.
+    pub(super) fn write(&mut self, space: u32, span: Range<u64>, node: NodeId) {
+        self.use_bytes(space, span, node, true);
+    }
+
+    fn use_bytes(&mut self, space: u32, span: Range<u64>, node: NodeId, is_write: bool) {
+        if span.is_empty() {
+            return;
+        }
+        let stretches = self.spaces.entry(space).or_default();
+        split(stretches, span.start);
+        split(stretches, span.end);
+        let mut covered = span.start;
+        let mut gaps = Vec::new();
+        for (&start, stretch) in stretches.range_mut(span.clone()) {
+            if covered < start {
+                gaps.push(covered..start);
+            }
+            covered = stretch.end;
+            let others = stretch.writer.iter().chain(stretch.readers.iter().filter(|_| is_write));
+            for &other in others.filter(|&&other| other != node) {
+                self.pairs.entry((other, node)).or_insert(start);
+            }
+            if is_write {
+                stretch.writer = Some(node);
+                stretch.readers.clear();
+            } else if stretch.readers.last() != Some(&node) {
+                stretch.readers.push(node);
+            }
+        }
+        if covered < span.end {
+            gaps.push(covered..span.end);
+        }
+        for Range { start, end } in gaps {
+            let (writer, readers) =
+                if is_write { (Some(node), Vec::new()) } else { (None, vec![node]) };
+            stretches.insert(start, Stretch { end, writer, readers });
+        }
+    }
+
+    /// Refuses a pair whose second node can run before the first.
+    ///
+    /// Looks at 64 first nodes at a time: `O(first nodes / 64 · edges)`.
+    pub(super) fn check(self, graph: &Graph, order: &[NodeId]) -> Result<()> {
+        let direct = |first, second| graph.dependencies(second).any(|id| id == first);
+        let open: Vec<_> =
+            self.pairs.into_iter().filter(|&((first, second), _)| !direct(first, second)).collect();
+        let firsts: BTreeSet<NodeId> = open.iter().map(|&((first, _), _)| first).collect();
+        let firsts: Vec<NodeId> = firsts.into_iter().collect();
+        let mut open = open.into_iter().peekable();
+        for batch in firsts.chunks(64) {
+            let mut mask = vec![0_u64; graph.nodes().len()];
+            let mut behind = mask.clone();
+            batch.iter().enumerate().for_each(|(bit, first)| mask[first.index()] = 1 << bit);
+            for &id in order {
+                let before = graph.dependencies(id).map(|it| behind[it.index()] | mask[it.index()]);
+                behind[id.index()] = before.fold(0, |all, some| all | some);
+            }
+            let last = *batch.last().expect("chunks are not empty");
+            while let Some(((first, second), byte)) = open.next_if(|((first, _), _)| *first <= last)
+            {
+                if behind[second.index()] & mask[first.index()] == 0 {
+                    let name = |id| format!("what node {} uses", quoted(graph.node(id).name()));
+                    let step = order.iter().position(|&id| id == second).unwrap_or_default();
+                    return Err(Error::PlanOverlap {
+                        first: name(first),
+                        second: name(second),
+                        step: u32::try_from(step).unwrap_or(u32::MAX),
+                        byte,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts the stretch that contains `address` in two there.
+fn split(stretches: &mut BTreeMap<u64, Stretch>, address: u64) {
+    if let Some((_, stretch)) = stretches.range_mut(..address).next_back()
+        && stretch.end > address
+    {
+        let rest = stretch.clone();
+        stretch.end = address;
+        stretches.insert(address, rest);
+    }
+}
