@@ -35,7 +35,7 @@ def main() -> int:
         "--keep-pins", action="store_true", help=f"leave {' and '.join(PINS)} as they are"
     )
     options = parser.parse_args()
-    wanted = {name: "1" for name in THREADS}
+    wanted = dict.fromkeys(THREADS, "1")
     drop = [] if options.keep_pins else [name for name in PINS if name in os.environ]
     if drop or any(os.environ.get(name) != "1" for name in THREADS):
         # BLAS reads these when it is loaded.
@@ -64,10 +64,10 @@ def report(models: list[str], rounds: int) -> int:
 
 def measure(name: str, rounds: int) -> float:
     """Print the line of one model, and return its ratio."""
-    import light_models
     import onnx
 
     import arenaplan as ap
+    import light_models
 
     if name in light_models.NAMES:
         model = light_models.randomized(name)

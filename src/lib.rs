@@ -102,3 +102,8 @@ pub use sharing::{
 };
 pub use solve::{Budget, Progress, Stage, solve};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
+
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -16,6 +16,7 @@ from arenaplan._core import (
     Arena,
     IncrementalPlanner,
     Lease,
+    Packing,
     Plan,
     StoragePlan,
     __version__,
@@ -25,6 +26,7 @@ from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
+from arenaplan.packing import pack
 from arenaplan.planning import plan
 from arenaplan.sharing import color_nodes, share_storage
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
@@ -39,6 +41,7 @@ __all__ = [
     "IncrementalPlanner",
     "Lease",
     "Node",
+    "Packing",
     "Plan",
     "PlannerError",
     "StorageEntry",
@@ -51,6 +54,7 @@ __all__ = [
     "errors",
     "load",
     "load_params",
+    "pack",
     "plan",
     "plan_schema",
     "save_params",

@@ -11,10 +11,13 @@ __all__ = [
     "Graph",
     "IncrementalPlanner",
     "Lease",
+    "Packing",
     "Plan",
     "StoragePlan",
     "__version__",
     "color_nodes",
+    "pack",
+    "pack_csv",
     "plan",
     "plan_schema",
     "share_storage",
@@ -248,6 +251,59 @@ class Lease:
         """
 
 @final
+class Packing:
+    """
+    Offsets of buffers, and what is proven of their peak.
+    """
+
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def interrupted(self, /) -> bool:
+        """
+        Whether the search was ended by Ctrl-C.
+        """
+    @property
+    def lower_bound(self, /) -> int:
+        """
+        Bytes that they need at any offsets: proven.
+        """
+    @property
+    def offsets(self, /) -> list[int]:
+        """
+        First byte of every buffer.
+        """
+    @property
+    def peak(self, /) -> int:
+        """
+        Bytes that the buffers need together at these offsets.
+        """
+    @property
+    def seconds(self, /) -> float:
+        """
+        How long the search took.
+        """
+    @property
+    def stages(self, /) -> list[dict[str, Any]]:
+        """
+        Every improvement: ``stage``, ``seconds``, ``peak``, ``lower_bound`` and ``nodes``.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        What is proven of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+    def to_csv(self, /) -> str:
+        """
+        Return the buffers and their offsets as CSV.
+
+        Raises
+        ------
+        ValueError
+            If the buffers did not come from CSV, and have no names.
+        """
+
+@final
 class Plan:
     """
     Where every value of a graph lives in one arena.
@@ -439,6 +495,37 @@ class StoragePlan:
 def color_nodes(graph: Graph, num_temp: int) -> list[int]:
     """
     Return the color of every node, at most ``num_temp`` colors.
+    """
+
+def pack(
+    sizes: Sequence[int],
+    live: Sequence[tuple[int, int]],
+    alignments: Sequence[int],
+    pins: Sequence[int | None],
+    hints: Sequence[int | None],
+    capacity: int | None,
+    time_limit: float | None,
+    node_limit: int | None,
+    seed: int,
+    threads: int,
+    on_progress: Any | None,
+) -> Packing:
+    """
+    Pack buffers of ``sizes`` bytes that are live during ``live``.
+    """
+
+def pack_csv(
+    text: str,
+    alignment: int,
+    capacity: int | None,
+    time_limit: float | None,
+    node_limit: int | None,
+    seed: int,
+    threads: int,
+    on_progress: Any | None,
+) -> Packing:
+    """
+    Pack the buffers of a CSV document.
     """
 
 def plan(

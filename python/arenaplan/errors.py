@@ -128,6 +128,10 @@ class PackingError(PlannerError):
     """The buffers do not fit as asked."""
 
 
+class InvalidCsv(PackingError):
+    """A line of a CSV file is not what it should be."""
+
+
 class CapacityExceeded(PackingError):
     """The arena needs more bytes than its space has."""
 
@@ -182,6 +186,10 @@ class StorageError(PlannerError):
     """Storage ids, arrays or parameters do not fit together."""
 
 
+class ArenaGrew(PlanError):
+    """An arena needs more bytes than the one it is compared with."""
+
+
 class PlanWriteError(PlanError):
     """The plan could not be written; an older file is untouched."""
 
@@ -227,6 +235,10 @@ class ExternalDataRange(ModelError):
 
 class ExternalDataMissing(ModelError):
     """The file with the model's weights is not there."""
+
+
+class FlatbufferCorrupt(ModelError):
+    """An offset or a length in a FlatBuffer points outside the file, or at the wrong thing."""
 
 
 class BudgetExceeded(ModelError):
@@ -300,8 +312,8 @@ class InputMismatch(ExecutionError):
     """An input is missing, unknown, or of the wrong shape or type."""
 
 
-class IndexOutOfRange(ExecutionError):
-    """An operand of indices points outside the axis it selects from."""
+class IndexOutOfRange(ExecutionError, ModelError):
+    """An index, in a model file or in an operand of indices, is not one of what it selects from."""
 
 
 class KernelError(ExecutionError):

@@ -24,6 +24,7 @@ ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
 
+_TOO_LARGE = 1 << 64
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -70,8 +71,7 @@ class Choice(NamedTuple):
     """Relative cost of running with this size; lower is better."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(NamedTuple):
     """What a node does to memory."""
 
     in_place: tuple[InPlace, ...] = ()
@@ -89,9 +89,13 @@ class Effects:
 NO_EFFECTS = Effects()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Value:
-    """What one node produces and others read."""
+    """
+    What one node produces and others read.
+
+    To be read only: the planner works on a copy that the graph has made.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -106,9 +110,13 @@ class Value:
     """Name of the memory space, where it is not the default one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Node:
-    """One operator of the graph."""
+    """
+    One operator of the graph.
+
+    To be read only: the planner works on a copy that the graph has made.
+    """
 
     name: str
     op: str
@@ -326,7 +334,12 @@ class Graph:
     ) -> int:
         self._core = None
         index = len(self.values)
-        dims = tuple(_checked_dim(dim, name) for dim in shape)
+        dims = tuple(shape)
+        # Nearly every dimension is a plain int; importers declare values by the thousand.
+        for dim in dims:
+            if type(dim) is not int or not 0 <= dim < _TOO_LARGE:
+                dims = tuple(_checked_dim(dim, name) for dim in dims)
+                break
         self.values.append(Value(name, dims, dtype, kind, index, alignment, space))
         return index
 
@@ -398,6 +411,6 @@ def _checked_dim(dim: object, name: str) -> int:
         raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number") from None
     if number < 0:
         raise InvalidDim(f"value {name!r} has the negative dimension {number}")
-    if number >= 1 << 64:
+    if number >= _TOO_LARGE:
         raise InvalidSize(f"value {name!r} has dimension {number}, more than 64 bits hold")
     return number

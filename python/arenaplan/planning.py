@@ -70,11 +70,11 @@ def plan(
     >>> ap.plan(graph)
     Plan('', 8064 bytes, optimal)
     """
-    alignment = _whole_number(alignment, "alignment")
+    alignment = whole_number(alignment, "alignment")
     if alignment <= 0 or alignment >= 1 << 64:
         raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
     if capacity is not None:
-        capacity = _whole_number(capacity, "capacity")
+        capacity = whole_number(capacity, "capacity")
         if not 0 <= capacity < 1 << 64:
             raise InvalidSize(f"capacity {capacity} is no number of bytes")
     result = _core.plan(
@@ -105,7 +105,7 @@ def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:
     return graph.core.with_workspaces(list(workspace_choices(graph).items()))
 
 
-def _whole_number(number: object, what: str) -> int:
+def whole_number(number: object, what: str) -> int:
     """Return ``number`` as an int, refusing booleans and fractions."""
     if isinstance(number, bool):
         raise TypeError(f"{what} is {number!r}, not a whole number")

@@ -11,6 +11,7 @@ mod arena;
 mod error;
 mod graph;
 mod incremental;
+mod pack;
 mod plan;
 mod sharing;
 
@@ -23,6 +24,8 @@ mod _core {
     use crate::graph::Graph;
     #[pymodule_export]
     use crate::incremental::IncrementalPlanner;
+    #[pymodule_export]
+    use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
     use crate::plan::{Plan, plan, plan_schema};
     #[pymodule_export]

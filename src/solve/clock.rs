@@ -1,15 +1,16 @@
 //! Counts work and knows when to stop.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use super::random::mix;
 use super::{Budget, Progress};
 
 /// How often the time is read: every millisecond or so.
 const EFFORT_PER_LOOK: usize = 1 << 15;
-/// When to stop if the caller set no limit: after some seconds.
-const LARGEST_EFFORT: usize = 200_000_000;
+/// When to stop if the caller set no limit: after some tenths of a second.
+const LARGEST_EFFORT: usize = 10_000_000;
 
 /// The running total of a solver's work, and the limits that its caller set.
 ///
@@ -22,6 +23,7 @@ pub(super) struct Clock<'a> {
     limit: u64,
     effort: Cell<usize>,
     largest_effort: usize,
+    reserved: Cell<Duration>,
     up: Cell<bool>,
 }
 
@@ -37,8 +39,14 @@ impl<'a> Clock<'a> {
             limit,
             effort: Cell::new(0),
             largest_effort,
+            reserved: Cell::new(Duration::ZERO),
             up: Cell::new(limit == 0),
         }
+    }
+
+    /// Sets time aside for what is left to do once time is up.
+    pub(super) fn reserve(&self, time: Duration) {
+        self.reserved.set(time);
     }
 
     /// Tells the caller how far the search is.
@@ -51,6 +59,23 @@ impl<'a> Clock<'a> {
     /// Returns the seed of all random choices.
     pub(super) const fn seed(&self) -> u64 {
         self.budget.seed
+    }
+
+    /// Returns how many threads may work: several only if a deadline ends the search.
+    pub(super) fn threads(&self) -> usize {
+        let timed = self.budget.deadline.is_some() && self.budget.nodes.is_none();
+        if timed { self.budget.threads.max(1) } else { 1 }
+    }
+
+    /// Returns the budget of another thread, which `stop` ends.
+    pub(super) fn budget_of<'b>(&self, worker: usize, stop: &'b AtomicBool) -> Budget<'b> {
+        let early = |deadline: Instant| deadline.checked_sub(self.reserved.get());
+        Budget {
+            deadline: self.budget.deadline.map(|deadline| early(deadline).unwrap_or(deadline)),
+            cancel: Some(stop),
+            seed: mix(worker, self.budget.seed),
+            ..Budget::default()
+        }
     }
 
     /// Returns the nodes counted so far.
@@ -79,7 +104,10 @@ impl<'a> Clock<'a> {
     pub(super) fn is_up(&self) -> bool {
         if !self.up.get() {
             let cancelled = self.budget.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed));
-            let late = self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let late = self
+                .budget
+                .deadline
+                .is_some_and(|deadline| Instant::now() + self.reserved.get() >= deadline);
             self.up.set(cancelled || late);
         }
         self.up.get()

@@ -33,6 +33,11 @@ impl<'a> Incumbent<'a> {
         Incumbent { model: core, offsets: None, ..*self }
     }
 
+    /// Returns the space that is packed.
+    pub(super) const fn space(&self) -> SpaceId {
+        self.space
+    }
+
     /// Returns whether no answer can be better.
     pub(super) const fn is_proven(&self) -> bool {
         self.peak <= self.bound

@@ -10,11 +10,15 @@ mod first_fit;
 mod incumbent;
 mod memory;
 mod model;
+mod neighbors;
 mod occupancy;
 mod peel;
 mod portfolio;
 mod random;
+mod repair;
+mod rigid;
 mod sections;
+mod shared;
 mod sweep;
 
 use std::fmt;
@@ -51,6 +55,9 @@ pub struct Budget<'a> {
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     /// Seed of every random choice.
     pub seed: u64,
+    /// Threads of a search with a deadline; 0 counts as 1. Others use one thread, so that
+    /// their result depends on the problem and the budget alone.
+    pub threads: usize,
 }
 
 impl Budget<'_> {
@@ -85,6 +92,10 @@ pub enum Stage {
     BestFit,
     /// Exact search.
     Exact,
+    /// Ejection chains.
+    Repair,
+    /// Another thread.
+    Threads,
     /// Putting back what was set aside because it always fits.
     PutBack,
 }
@@ -98,6 +109,8 @@ impl Stage {
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
             Self::Exact => "exact search",
+            Self::Repair => "repair",
+            Self::Threads => "another thread",
             Self::PutBack => "put back",
         }
     }

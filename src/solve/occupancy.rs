@@ -198,6 +198,9 @@ fn merge(list: &mut Spans, (start, end): (u64, u64)) {
     let first = list.partition_point(|&(_, other)| other < start);
     let behind = first + list[first..].partition_point(|&(other, _)| other <= end);
     if first == behind {
+        if list.is_empty() {
+            list.reserve_exact(1); // most lists never hold more
+        }
         list.insert(first, (start, end));
     } else {
         list[first] = (list[first].0.min(start), list[behind - 1].1.max(end));

@@ -26,6 +26,8 @@ mod nnvm;
 mod oracle;
 mod plan_file;
 mod planner;
+mod problem;
 mod shared;
 mod sharing;
 mod solve;
+mod solve_laws;

@@ -231,6 +231,13 @@ fn shown(problem: &Problem) -> String {
     CsvProblem { names, problem: problem.clone() }.to_csv(None).unwrap_or_default()
 }
 
+/// A limit that no small problem comes near: by default, proofs are given up sooner.
+fn patient() -> Budget<'static> {
+    let mut budget = Budget::default();
+    budget.nodes = Some(10_000_000);
+    budget
+}
+
 /// Compares statuses with and without capacity on random problems.
 fn statuses_agree(shape: Shape, seed: u64, rounds: u64) {
     let mut random = Random(seed);
@@ -255,7 +262,7 @@ fn statuses_agree(shape: Shape, seed: u64, rounds: u64) {
         let load = load(&problem);
         above_load += u64::from(least > load);
 
-        let packing = solve(&problem, &Budget::default()).unwrap();
+        let packing = solve(&problem, &patient()).unwrap();
         packing.check(&problem).unwrap();
         let found = (packing.peak(), packing.lower_bound(), packing.status());
         assert_eq!(found, (least, least, Status::Optimal), "{}", shown(&problem));
@@ -266,7 +273,7 @@ fn statuses_agree(shape: Shape, seed: u64, rounds: u64) {
         match Problem::new(buffers.clone(), vec![space]) {
             Err(_) => assert!(capacity < least, "the pins fit"),
             Ok(problem) => {
-                let packing = solve(&problem, &Budget::default()).unwrap();
+                let packing = solve(&problem, &patient()).unwrap();
                 packing.check(&problem).unwrap();
                 let fits = matches!(packing.status(), Status::Optimal | Status::Feasible);
                 assert_eq!(fits, least <= capacity, "{capacity}: {}", shown(&problem));
@@ -302,4 +309,10 @@ fn alignments_are_solved_and_refused_as_by_trying_all_offsets() {
 fn pins_are_solved_and_refused_as_by_trying_all_offsets() {
     statuses_agree(Shape { pins: true, ..Shape::default() }, 3, rounds(30_000));
     statuses_agree(Shape { pins: true, alignments: true, parts: false }, 4, rounds(30_000));
+}
+
+#[test]
+fn gaps_and_windows_are_solved_and_refused_as_by_trying_all_offsets() {
+    statuses_agree(Shape { parts: true, ..Shape::default() }, 5, rounds(20_000));
+    statuses_agree(Shape { parts: true, alignments: true, pins: true }, 6, rounds(20_000));
 }

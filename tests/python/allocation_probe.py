@@ -14,10 +14,10 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 
-import light_models
 import numpy as np
 
 import arenaplan as ap
+import light_models
 from arenaplan.executor.executor import quiet_arithmetic
 
 SHIM = r"""
@@ -124,9 +124,7 @@ def single_nodes() -> Iterator[tuple[str, ap.Graph]]:
         yield graph("LogSoftmax", matrix, in_place=in_place)
         yield graph("BatchNormalization", image, *channels, constants=4, in_place=in_place)
         yield graph("LayerNormalization", matrix, (768,), (768,), constants=2, in_place=in_place)
-        yield graph(
-            "RMSNormalization", matrix, (768,), constants=1, version=23, in_place=in_place
-        )
+        yield graph("RMSNormalization", matrix, (768,), constants=1, version=23, in_place=in_place)
         yield graph("InstanceNormalization", image, *channels[:2], constants=2, in_place=in_place)
         yield graph(
             "GroupNormalization",
@@ -151,9 +149,7 @@ def single_nodes() -> Iterator[tuple[str, ap.Graph]]:
     yield graph("BatchNormalization", image, *channels)
     yield graph("LRN", image, size=5)
     yield graph("Attention", *[(1, 12, 256, 64)] * 3, version=23, is_causal=1)
-    yield graph(
-        "Attention", *[(1, 256, 768)] * 3, version=23, q_num_heads=12, kv_num_heads=12
-    )
+    yield graph("Attention", *[(1, 256, 768)] * 3, version=23, q_num_heads=12, kv_num_heads=12)
     yield graph("Transpose", image, shape=(1, 80, 80, 64), perm=[0, 2, 3, 1])
     yield graph("Transpose", matrix, shape=(768, 512), perm=[1, 0])
     yield graph("Concat", image, image, shape=(1, 128, 80, 80), axis=1)

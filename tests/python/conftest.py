@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,3 +18,14 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no folder {folder}; set ARENAPLAN_SHARED")
     return folder
+
+
+@pytest.fixture
+def custom() -> Iterator[Any]:
+    """Return a decorator that registers kernels of the domain "test" for one test."""
+    from arenaplan.executor import kernel
+    from arenaplan.executor.registry import _KERNELS
+
+    yield lambda op, **options: kernel(op, domain="test", **options)
+    for key in [key for key in _KERNELS if key[0] == "test"]:
+        del _KERNELS[key]

@@ -7,8 +7,9 @@ import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import arenaplan.executor.kernels  # noqa: F401  (registers them)
 import numpy as np
+
+import arenaplan.executor.kernels  # noqa: F401  (registers them)
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, find_kernel
 
 Array: TypeAlias = np.ndarray

@@ -47,9 +47,7 @@ def node_model(
     graph = helper.make_graph(
         [node], op, given, [onnx.ValueInfoProto(name=name) for name in results], stored
     )
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10
-    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
 def expected(model: onnx.ModelProto, inputs: Arrays, oracle: str) -> list[np.ndarray]:
@@ -107,7 +105,7 @@ def run_with_choice(graph: ap.Graph, inputs: Arrays, choice: int) -> list[np.nda
     for index in graph.inputs:
         np.copyto(arrays[index], inputs[int(graph.values[index].name[2:])])
     order = [node.index for node in graph.nodes]
-    program = prepare(graph, order, arrays, own_workspaces(sizes), {})
+    program = prepare(graph, order, arrays, own_workspaces(sizes)[0], {})
     with quiet_arithmetic():
         for _ in range(2):  # The second run must not depend on what the first one left.
             for run in program.runs:
@@ -128,9 +126,7 @@ def check_node(
 ) -> ap.Graph:
     """Compare a node's results, planned and with each size of workspace, with an oracle's."""
     attributes = attributes or {}
-    model = node_model(
-        op, inputs, attributes, opset=opset, outputs=outputs, constants=constants
-    )
+    model = node_model(op, inputs, attributes, opset=opset, outputs=outputs, constants=constants)
     wanted = expected(model, inputs, oracle)
     graph = node_graph(op, inputs, wanted, attributes, opset=opset, constants=constants)
     feed = {
@@ -145,12 +141,10 @@ def check_node(
     return graph
 
 
-def compare(
-    results: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float
-) -> None:
+def compare(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float) -> None:
     """Raise unless results agree, relative to their largest element."""
     for result, want in zip(results, wanted, strict=True):
-        assert result.dtype == want.dtype and result.shape == want.shape
+        assert (result.dtype, result.shape) == (want.dtype, want.shape)
         if want.dtype.kind != "f":
             np.testing.assert_array_equal(result, want)
             continue

@@ -9,18 +9,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-import allocation_probe
 import pytest
+
+import allocation_probe
 
 ALLOWED = 256 << 10
 PROBE = Path(allocation_probe.__file__)
+
+
+# With several threads OpenBLAS asks for half a megabyte of work lists per product, whatever
+# its size. That is memory of BLAS, as its packing buffers are, and known beforehand.
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 def probe(how: str, **environment: str) -> list[dict]:
     """Run the probe in a process of its own."""
     result = subprocess.run(
         [sys.executable, PROBE, how],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment},
+        env={**os.environ, **ONE_THREAD, **environment},
         capture_output=True,
         text=True,
         timeout=600,

@@ -1,17 +1,13 @@
-"""The executor: what goes in and comes out, what fails and how, what verification finds."""
+"""The executor: what goes in and comes out, what fails and how, one run at a time."""
 
 from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import light_models
 import numpy as np
-import onnx
 import pytest
 
 import arenaplan as ap
@@ -25,14 +21,13 @@ from arenaplan.errors import (
     PlanMismatch,
     RankTooLarge,
     UnsupportedDtype,
+    UnsupportedModel,
     UnsupportedOp,
-    VerificationError,
     WorkspaceOverrun,
 )
-from arenaplan.executor import kernel, workspace_choices
-from arenaplan.executor.registry import _KERNELS, Step
-
-F32 = "float32"
+from arenaplan.executor import workspace_choices
+from arenaplan.executor.registry import Step
+from networks import F32, noise, small_network
 
 
 def chain(length: int = 3, shape: tuple[int, ...] = (4, 5)) -> ap.Graph:
@@ -43,51 +38,6 @@ def chain(length: int = 3, shape: tuple[int, ...] = (4, 5)) -> ap.Graph:
         (value,) = graph.node("Neg", [value], [(f"v{k}", shape, F32)], name=f"n{k}")
     graph.output(value)
     return graph
-
-
-def small_network(*, relu_in_place: bool = True) -> ap.Graph:
-    """Return Conv, BatchNormalization, Add of a shortcut, Relu, Softmax, with weights."""
-    rng = np.random.default_rng(3)
-    graph = ap.Graph("small")
-    shape = (1, 8, 12, 12)
-    x = graph.input("x", shape)
-
-    def weight(name: str, *dims: int, low: float = -0.3, high: float = 0.3) -> int:
-        data = rng.uniform(low, high, dims).astype(np.float32)
-        return graph.constant(name, dims, F32, data)
-
-    place = [(0, 0)] if relu_in_place else []
-    (stem,) = graph.node("Conv", [x, weight("w0", 8, 8, 3, 3)], [("stem", shape, F32)],
-                         attributes={"pads": [1] * 4}, version=17)
-    (main,) = graph.node(
-        "Conv",
-        [stem, weight("w1", 8, 8, 3, 3), weight("b1", 8)],
-        [("main", shape, F32)],
-        attributes={"pads": [1] * 4},
-        version=17,
-        name="conv",
-    )
-    statistics = [weight("s", 8), weight("t", 8), weight("m", 8), weight("v", 8, low=0.5, high=2)]
-    (normal,) = graph.node("BatchNormalization", [main, *statistics], [("normal", shape, F32)],
-                           version=15, in_place=place)
-    (total,) = graph.node("Add", [normal, stem], [("total", shape, F32)], version=14,
-                          in_place=place)
-    (active,) = graph.node("Relu", [total], [("active", shape, F32)], version=14, in_place=place)
-    (result,) = graph.node("Softmax", [active], [("y", shape, F32)], version=13, in_place=place)
-    graph.output(result)
-    return graph
-
-
-def noise(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-@pytest.fixture
-def custom() -> Iterator[Any]:
-    """Register kernels of the domain "test" for one test."""
-    yield lambda op, **options: kernel(op, domain="test", **options)
-    for key in [key for key in _KERNELS if key[0] == "test"]:
-        del _KERNELS[key]
 
 
 # -- results -----------------------------------------------------------------------------
@@ -181,59 +131,6 @@ def test_nan_and_infinity_everywhere_give_the_same_bits_planned_or_not() -> None
         ap.Executor(small_network()).run({"x": x}, verify=True)
 
 
-# -- epilogues ---------------------------------------------------------------------------
-
-
-def steps(graph: ap.Graph, **options: Any) -> list[str]:
-    """Return the operators that a planned run has steps for."""
-    executor = ap.Executor(graph, ap.plan(graph, workspace="auto", **options))
-    return [node.op for node in executor._setup.program.nodes]
-
-
-def test_a_convolution_performs_what_follows_it_in_place() -> None:
-    assert steps(small_network()) == ["Conv", "Conv", "Softmax"]
-
-
-def test_nothing_is_performed_early_that_the_plan_did_not_put_in_place() -> None:
-    every = ["Conv", "Conv", "BatchNormalization", "Add", "Relu", "Softmax"]
-    assert steps(small_network(), in_place=False) == every
-
-
-def test_a_value_with_two_readers_ends_an_epilogue() -> None:
-    graph = ap.Graph()
-    x = graph.input("x", (1, 2, 4, 4))
-    w = graph.constant("w", (2, 2, 1, 1), F32, noise(2, 2, 1, 1))
-    (y,) = graph.node("Conv", [x, w], [("y", (1, 2, 4, 4), F32)], version=13)
-    (r,) = graph.node("Relu", [y], [("r", (1, 2, 4, 4), F32)], version=13)
-    (s,) = graph.node("Add", [r, y], [("s", (1, 2, 4, 4), F32)], version=13, in_place=[(0, 0)])
-    graph.output(s)
-    assert steps(graph) == ["Conv", "Relu", "Add"]
-
-
-def test_an_output_of_the_graph_ends_an_epilogue() -> None:
-    graph = ap.Graph()
-    x = graph.input("x", (1, 2, 4, 4))
-    w = graph.constant("w", (2, 2, 1, 1), F32, noise(2, 2, 1, 1))
-    (y,) = graph.node("Conv", [x, w], [("y", (1, 2, 4, 4), F32)], version=13)
-    (r,) = graph.node("Relu", [y], [("r", (1, 2, 4, 4), F32)], version=13, in_place=[(0, 0)])
-    graph.output(y)
-    graph.output(r)
-    result = ap.Executor(graph).run({"x": noise(1, 2, 4, 4)}, verify=True)
-    np.testing.assert_array_equal(np.maximum(result["y"], 0), result["r"])
-
-
-def test_an_addend_that_is_not_there_yet_ends_an_epilogue() -> None:
-    graph = ap.Graph()
-    shape = (1, 2, 4, 4)
-    x = graph.input("x", shape)
-    w = graph.constant("w", (2, 2, 1, 1), F32, noise(2, 2, 1, 1))
-    (y,) = graph.node("Conv", [x, w], [("y", shape, F32)], version=13)
-    (late,) = graph.node("Neg", [x], [("late", shape, F32)], version=13)
-    (s,) = graph.node("Add", [y, late], [("s", shape, F32)], version=13, in_place=[(0, 0)])
-    graph.output(s)
-    assert steps(graph) == ["Conv", "Neg", "Add"]
-
-
 # -- bad inputs --------------------------------------------------------------------------
 
 
@@ -308,6 +205,17 @@ def test_an_unknown_operator_is_named() -> None:
     ap.plan(graph, workspace="auto")
     with pytest.raises(UnsupportedOp, match=r"'here'.*Frobnicate"):
         ap.Executor(graph)
+
+
+def test_values_in_several_memory_spaces_are_refused() -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (4,), space="fast")
+    y = graph.value("y", (4,), space="slow")
+    graph.node("Neg", [x], [y])
+    graph.output(y)
+    plan = ap.plan(graph)
+    with pytest.raises(UnsupportedModel, match="one memory space"):
+        ap.Executor(graph, plan)
 
 
 def test_the_plan_of_another_graph_is_refused() -> None:
@@ -504,207 +412,23 @@ def test_two_threads_on_one_arena_never_get_a_wrong_result() -> None:
     assert not wrong
 
 
-# -- verification ------------------------------------------------------------------------------
-
-
-def custom_graph(shape: tuple[int, ...] = (32,)) -> ap.Graph:
-    """Return a graph whose middle node is of a kernel that a test registers."""
-    graph = ap.Graph()
-    x = graph.input("x", shape)
-    (a,) = graph.node("Neg", [x], [("a", shape, F32)])
-    (b,) = graph.node("Rogue", [a], [("b", shape, F32)], name="rogue", domain="test")
-    (c,) = graph.node("Add", [b, x], [("c", shape, F32)], version=14)
-    graph.output(c)
-    return graph
-
-
-def run_verified(graph: ap.Graph) -> None:
-    with ap.Executor(graph) as executor:
-        (x,) = (graph.values[index] for index in graph.inputs)
-        executor.run({x.name: noise(*x.shape)}, verify=True)
-
-
-def beyond(array: np.ndarray, elements: int) -> np.ndarray:
-    """Return an array of the same arena that starts some elements after this one's first."""
-    memory = array
-    while memory.base is not None and isinstance(memory.base, np.ndarray):
-        memory = memory.base
-    flat = memory.view(np.uint8)
-    start = array.ctypes.data - flat.ctypes.data + elements * array.itemsize
-    return flat[start : start + array.itemsize].view(array.dtype)
-
-
-def test_verification_finds_a_kernel_that_writes_into_another_value(custom: Any) -> None:
-    @custom("Rogue")
-    def rogue(step: Step) -> Any:
-        source, target = step.inputs[0], step.outputs[0]
-
-        def run() -> None:
-            np.negative(source, target)
-            beyond(source, 3)[...] = 1  # Of its own input, which it must not write.
-
-        return run
-
-    with pytest.raises(VerificationError, match=r"'rogue'.*wrote byte \d+.*of value 'a'"):
-        run_verified(custom_graph())
-
-
-def test_verification_finds_a_kernel_that_writes_where_nothing_is(custom: Any) -> None:
-    @custom("Rogue")
-    def rogue(step: Step) -> Any:
-        source, target = step.inputs[0], step.outputs[0]
-        gap = beyond(target, target.size)  # Between the end of the value and the next 64 bytes.
-
-        def run() -> None:
-            np.negative(source, target)
-            gap[...] = 1
-
-        return run
-
-    with pytest.raises(VerificationError, match=r"'rogue'.*that nothing owns"):
-        run_verified(custom_graph((33,)))
-
-
-def test_verification_finds_a_kernel_that_leaves_bytes_unwritten(custom: Any) -> None:
-    @custom("Rogue")
-    def rogue(step: Step) -> Any:
-        source, target = step.inputs[0], step.outputs[0]
-
-        def run() -> None:
-            np.negative(source[:-1], target[:-1])
-
-        return run
-
-    with pytest.raises(VerificationError, match=r"'b' differs after node 'rogue'.*byte 124"):
-        run_verified(custom_graph())
-
-
-def test_verification_finds_a_kernel_that_remembers(custom: Any) -> None:
-    @custom("Rogue")
-    def rogue(step: Step) -> Any:
-        source, target = step.inputs[0], step.outputs[0]
-        calls = [0]
-
-        def run() -> None:
-            calls[0] += 1
-            np.multiply(source, np.float32(calls[0]), target)
-
-        return run
-
-    graph = custom_graph()
-    executor = ap.Executor(graph)
-    executor.run({"x": noise(32)})
-    with pytest.raises(VerificationError, match="'b' differs"):
-        executor.run({"x": noise(32)}, verify=True)
-
-
-class TamperedPlan:
-    """A plan with some of its placements changed, that claims to be valid."""
-
-    def __init__(self, plan: ap.Plan, changes: dict[int, tuple[int, int, int]]) -> None:
-        self._plan = plan
-        self.placements = list(plan.placements)
-        for index, placement in changes.items():
-            self.placements[index] = placement
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plan, name)
-
-    def check(self, graph: ap.Graph) -> None:
-        pass
-
-
-def test_verification_finds_a_value_whose_memory_is_given_away_too_early() -> None:
-    graph = ap.Graph()
-    x = graph.input("x", (32,))
-    (a,) = graph.node("Neg", [x], [("a", (32,), F32)])
-    (b,) = graph.node("Sqrt", [a], [("b", (32,), F32)])
-    (c,) = graph.node("Add", [a, b], [("c", (32,), F32)], version=14)
-    graph.output(c)
-    plan = ap.plan(graph)
-    executor = ap.Executor(graph, TamperedPlan(plan, {b: plan.placements[a]}))  # type: ignore[arg-type]
-    executor.run({"x": -np.ones(32, np.float32)})
-    with pytest.raises(VerificationError, match=r"'c' differs after node .*Add"):
-        executor.run({"x": -np.full(32, 4, np.float32)}, verify=True)
-
-
-def test_verification_finds_an_output_that_is_overwritten_after_its_step() -> None:
-    graph = ap.Graph()
-    x = graph.input("x", (32,))
-    (a,) = graph.node("Neg", [x], [("a", (32,), F32)])
-    (b,) = graph.node("Exp", [x], [("b", (32,), F32)])
-    graph.output(a)
-    graph.output(b)
-    plan = ap.plan(graph)
-    executor = ap.Executor(graph, TamperedPlan(plan, {b: plan.placements[a]}))  # type: ignore[arg-type]
-    with pytest.raises(VerificationError, match="'a' differs at the end of the run"):
-        executor.run({"x": noise(32)}, verify=True)
-
-
-def test_a_verified_run_returns_what_a_plain_one_does() -> None:
-    executor = ap.Executor(small_network())
-    x = noise(1, 8, 12, 12)
-    plain, verified = executor.run({"x": x}), executor.run({"x": x}, verify=True)
-    np.testing.assert_array_equal(plain["y"], verified["y"])
-    np.testing.assert_array_equal(executor.run({"x": x})["y"], plain["y"])
-
-
-# -- whole models ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", light_models.NAMES)
-def test_light_models_give_the_stored_output(name: str, tmp_path: Path) -> None:
-    inputs, wanted = light_models.stored_case(name)
-    with ap.Executor(ap.load(light_models.path(name))) as executor:
-        (result,) = executor.run(inputs).values()
-    if np.allclose(result, wanted, rtol=1e-4, atol=1e-6):
-        return
-    # All weights of these models are equal, and so should all scores be: the stored output
-    # is 1/1000 everywhere. But scores are so large (1e10 and more) that the spacing of
-    # numbers there exceeds 1, and Softmax tells apart what BLAS rounded differently, as
-    # OpenBLAS's AVX2 kernels do from one matrix row to the next. That is all it may be.
-    assert name == "squeezenet", np.abs(result - wanted).max()
-    assert (wanted == wanted.flat[0]).all()
-    path = tmp_path / "scores.onnx"
-    path.write_bytes(
-        light_models.softmax_input(onnx.load(light_models.path(name))).SerializeToString()
-    )
-    with ap.Executor(ap.load(path)) as executor:
-        (scores,) = executor.run(inputs).values()
-    assert np.spacing(scores.min()) > 1
-    np.testing.assert_allclose(scores, scores.flat[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", light_models.NAMES)
-def test_light_models_with_random_weights_agree_with_onnx_runtime(
-    name: str, tmp_path: Path
-) -> None:
-    model = light_models.softmax_input(light_models.randomized(name))
-    inputs = light_models.random_input(model)
-    (wanted,) = light_models.onnx_runtime(model).run(None, inputs)
-    path = tmp_path / f"{name}.onnx"
-    path.write_bytes(model.SerializeToString())
-    del model
-    with ap.Executor(ap.load(path)) as executor:
-        (result,) = executor.run(inputs, verify=True).values()
-    assert wanted.std() > 1e-2, "a constant output would prove nothing"
-    assert np.abs(result - wanted).max() <= 1e-5 * np.abs(wanted).max()
-
-
-@pytest.mark.parametrize("name", ["bert", "gpt2", "mobilenet_v2", "resnet", "unet", "vit"])
-def test_exported_models_give_the_stored_output(name: str, shared: Path) -> None:
-    folder = shared / "models" / "onnx"
-    stored = np.load(folder / f"{name}.npz")
-    graph = ap.load(folder / f"{name}.onnx")
-    with ap.Executor(graph) as executor:
-        inputs = {
-            graph.values[index].name: stored[f"in{k}"] for k, index in enumerate(graph.inputs)
-        }
-        (result,) = executor.run(inputs, verify=True).values()
-    assert np.abs(result - stored["out0"]).max() <= 1e-5 * np.abs(stored["out0"]).max()
-
-
 def test_workspaces_are_declared_for_heavy_nodes_only() -> None:
     graph = small_network()
     declared = {graph.nodes[index].op for index in workspace_choices(graph)}
     assert declared == {"Conv", "Softmax"}
+
+
+def test_a_kernel_that_cannot_be_prepared_is_named(custom: Any) -> None:
+    cause = ValueError("boom")
+
+    @custom("Broken")
+    def broken(step: Step) -> None:
+        raise cause
+
+    graph = ap.Graph()
+    x = graph.input("x", (3,))
+    (y,) = graph.node("Broken", [x], [("y", (3,), F32)], name="weak spot", domain="test")
+    graph.output(y)
+    with pytest.raises(KernelError, match=r"'weak spot' \(Broken\).*boom") as caught:
+        ap.Executor(graph)
+    assert caught.value.__cause__ is cause

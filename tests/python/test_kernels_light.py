@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arenaplan.errors import InvalidAttribute, InvalidOperand
-from arenaplan.executor.kernels.pieces import boxes
 from hypothesis import given
 from hypothesis import strategies as st
+
+from arenaplan.errors import InvalidAttribute, InvalidOperand
+from arenaplan.executor.kernels.pieces import boxes
 from light_node import (
     BINARY,
     FLOATS,
@@ -262,6 +263,16 @@ def test_wrong_attributes_are_named() -> None:
         ("Pad", {"mode": "mirror"}, "mode"),
         ("DepthToSpace", {"blocksize": 0}, "blocksize"),
         ("Constant", {}, "value"),
+        ("ArgMax", {"axis": 5}, "axis 5"),
+        ("TopK", {"axis": 5}, "axis 5"),
+        ("Resize", {"axes": [2]}, "axes"),
     ):
         with pytest.raises(InvalidAttribute, match=problem):
-            compute(op, [x, x], (2, 3), **attributes)
+            Node(op, [x, x], [blank((2, 3)), blank((2, 3))], **attributes).run()
+
+
+def test_heads_that_cannot_be_rotated_are_refused() -> None:
+    table = blank((2, 1, 3))
+    for shape, attributes in (((2, 1, 7), {"num_heads": 2}), ((2, 1, 4), {}), ((2, 4), {})):
+        with pytest.raises(InvalidOperand, match="RotaryEmbedding"):
+            compute("RotaryEmbedding", [blank(shape), table, table], shape, **attributes)

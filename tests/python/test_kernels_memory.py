@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+
 from light_node import BINARY, RNG, UNARY, Array, Node, blank, ints, peak_of, result_type, values
 
 ALLOWED = 256 << 10

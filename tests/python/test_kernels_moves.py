@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from arenaplan.errors import (
     IndexOutOfRange,
     InvalidAttribute,
@@ -15,8 +18,6 @@ from arenaplan.errors import (
     UnsupportedDtype,
     UnsupportedOp,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from light_node import RNG, Node, blank, compute, ints, values
 
 # -- moves -----------------------------------------------------------------------------

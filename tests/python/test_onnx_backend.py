@@ -18,9 +18,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import arenaplan as ap
 import numpy as np
 import pytest
+
+import arenaplan as ap
 from arenaplan.errors import (
     KernelError,
     PlannerError,

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, size
+from arenaplan.errors import PlanMismatch
+from arenaplan.export.greedy import head_bytes
+from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
+from arenaplan.export.timeline import timeline_of
+from arenaplan.importers.tflite.model import parse, read_bytes
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -16,12 +21,21 @@ if TYPE_CHECKING:
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "check", "check a plan file against its model", execute)
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="plan file, such as plan.json")
+    parser.add_argument(
+        "plan",
+        type=Path,
+        nargs="?",
+        metavar="PLAN",
+        help="plan file, such as plan.json (default: the plan inside a .tflite model)",
+    )
     add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if options.plan is None:
+        _check_inside(options)
+        return
     graph = load_model(options)
     plan = arenaplan.Plan.load(options.plan)
     plan.check(graph)
@@ -37,3 +51,24 @@ def execute(options: argparse.Namespace) -> None:
         )
     else:
         print(f"valid: {size(plan.arena_bytes)}, {plan.status}")
+
+
+def _check_inside(options: argparse.Namespace) -> None:
+    """Check the plan that a TFLite model brings along for TensorFlow Lite Micro."""
+    if options.model.suffix.lower() != ".tflite":
+        raise PlanMismatch(f"{str(options.model)!r} brings no plan; pass a plan file")
+    data, _ = read_bytes(options.model)
+    model = parse(data)
+    offsets = read_offsets(model)
+    if offsets is None:
+        raise PlanMismatch(f"{str(options.model)!r} brings no plan; pass a plan file")
+    timeline = timeline_of(model)
+    check_offsets(timeline, offsets)
+    planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
+    pinned = [(box, offset) for box, offset in planned if offset != ONLINE]
+    head = head_bytes([box for box, _ in pinned], [offset for _, offset in pinned])
+    if options.json:
+        document = {"valid": True, "planned": len(pinned), "tensors": len(planned), "head": head}
+        print_json({"model": options.model.stem, **document})
+    else:
+        print(f"valid: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")

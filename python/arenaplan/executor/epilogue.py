@@ -120,6 +120,7 @@ class Affine:
     shift: np.ndarray | None
 
     def on(self, tile: np.ndarray, cut: Callable[[np.ndarray], np.ndarray]) -> list[Run]:
+        """Return what applies this to a tile; ``cut`` takes the same part of an operand."""
         runs: list[Run] = []
         if self.scale is not None:
             runs.append(partial(np.multiply, tile, cut(self.scale), tile))
@@ -144,6 +145,7 @@ class Clamp:
     high: np.generic
 
     def on(self, tile: np.ndarray, cut: Callable[[np.ndarray], np.ndarray]) -> list[Run]:
+        """Return what applies this to a tile; ``cut`` takes the same part of an operand."""
         return [partial(tile.clip, self.low, self.high, tile)]
 
 
@@ -155,6 +157,7 @@ class Combine:
     other: np.ndarray
 
     def on(self, tile: np.ndarray, cut: Callable[[np.ndarray], np.ndarray]) -> list[Run]:
+        """Return what applies this to a tile; ``cut`` takes the same part of an operand."""
         return [partial(self.function, tile, cut(self.other), tile)]
 
 
@@ -271,10 +274,10 @@ def _batch_normalization(step: Step, value: np.ndarray) -> Affine:
 
 def _other(step: Step, value: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return the operand that is not ``value``, and whether it never changes."""
-    first, second = step.inputs
-    assert first is not None and second is not None, "checked by find_epilogues"
-    position = 1 if _is_same(first, value) else 0
-    other = (first, second)[position]
+    first = step.inputs[0]
+    position = 1 if first is not None and _is_same(first, value) else 0
+    other = step.inputs[position]
+    assert other is not None, "find_epilogues has checked that both are there"
     return other, step.signature.constant[position] is not None
 
 
@@ -300,7 +303,8 @@ def _clip(step: Step, value: np.ndarray) -> Clamp:
     def bound(position: int, name: str, default: float) -> np.generic:
         array = step.input(position)
         number = step.attributes.get(name, default) if array is None else array.reshape(-1)[0]
-        return value.dtype.type(number)
+        limit: np.generic = value.dtype.type(number)
+        return limit
 
     return Clamp(bound(1, "min", -np.inf), bound(2, "max", np.inf))
 

@@ -20,6 +20,7 @@ from arenaplan.errors import (
     InputMismatch,
     InvalidBuffer,
     MisalignedBuffer,
+    UnsupportedModel,
 )
 from arenaplan.executor.epilogue import find_epilogues
 from arenaplan.executor.steps import (
@@ -65,6 +66,8 @@ class Executor:
     ------
     UnsupportedOp, UnsupportedDtype, RankTooLarge
         If a node cannot be run, named in the message.
+    UnsupportedModel
+        If the plan has several memory spaces.
     PlanMismatch
         If the plan was made for another graph.
     CapacityExceeded, InvalidBuffer, MisalignedBuffer
@@ -94,12 +97,13 @@ class Executor:
             plan.check(graph)
         self.graph = graph
         self.plan = plan
+        if len({placement[0] for placement in plan.placements if placement is not None}) > 1:
+            raise UnsupportedModel("an executor works in one memory space, and the plan has more")
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
         memory = _bytes_of(self.arena, plan)
         workspaces = arena_workspaces(plan, memory)
-        missing = own_workspaces(missing_workspaces(graph, workspaces))
-        self.scratch_bytes = sum(slots[0].base.nbytes for slots in missing.values() if slots)
+        missing, self.scratch_bytes = own_workspaces(missing_workspaces(graph, workspaces))
         """Bytes of scratch memory outside the arena, because the plan has none."""
         workspaces.update(missing)
         arrays = arena_arrays(graph, plan, memory)
@@ -255,17 +259,16 @@ def _checked_input(value: Value, inputs: Mapping[str, ArrayLike]) -> np.ndarray:
 
 def _bytes_of(arena: Arena, plan: Plan) -> np.ndarray:
     """Return the arena's bytes, which must be able to hold the plan."""
-    with memoryview(arena) as view:
-        if view.readonly or not view.c_contiguous:
-            raise InvalidBuffer("the arena's memory is read-only or not contiguous")
-        if view.nbytes < plan.arena_bytes:
-            raise CapacityExceeded(
-                f"the arena has {view.nbytes} bytes, and the plan needs {plan.arena_bytes}"
-            )
-        if view.nbytes == 0:
-            return np.empty(0, np.uint8)
-    memory = np.frombuffer(arena, np.uint8, plan.arena_bytes)
-    if plan.arena_bytes and memory.ctypes.data % plan.alignment:
+    view = memoryview(arena)
+    if view.readonly or not view.c_contiguous:
+        raise InvalidBuffer("the arena's memory is read-only or not contiguous")
+    if view.nbytes < plan.arena_bytes:
+        raise CapacityExceeded(
+            f"the arena has {view.nbytes} bytes, and the plan needs {plan.arena_bytes}"
+        )
+    memory: np.ndarray = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    memory = memory[: plan.arena_bytes]
+    if memory.nbytes and memory.ctypes.data % plan.alignment:
         raise MisalignedBuffer(
             f"the arena does not start at a multiple of {plan.alignment} bytes, as the plan asks"
         )

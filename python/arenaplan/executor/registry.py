@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ import numpy as np
 from arenaplan.errors import UnsupportedOp, WorkspaceOverrun
 from arenaplan.graph import Choice
 
-Run: TypeAlias = Callable[[], None]
+Run: TypeAlias = Callable[[], object]
 Prepare: TypeAlias = "Callable[[Step], Run | None]"
 Declare: TypeAlias = "Callable[[Signature], Sequence[Sequence[Choice]]]"
 
@@ -39,10 +40,7 @@ class Tensor(NamedTuple):
     @property
     def bytes(self) -> int:
         """Size in bytes."""
-        size = self.dtype.itemsize
-        for dim in self.shape:
-            size *= dim
-        return size
+        return prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +123,20 @@ class Scratch:
         dtype = np.dtype(dtype)
         size = scratch_bytes(shape, dtype)
         start, self._used = self._used, self._used + size
-        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        count = prod(shape) * dtype.itemsize
         if start + count > self._memory.nbytes:
             raise WorkspaceOverrun(
                 f"node {self._node!r} needs {start + count} bytes of workspace, "
                 f"and the plan gives it {self._memory.nbytes}"
             )
-        return self._memory[start : start + count].view(dtype).reshape(shape)
+        piece: np.ndarray = self._memory[start : start + count].view(dtype)
+        return piece.reshape(shape)
 
 
 def scratch_bytes(shape: Sequence[int], dtype: Any = np.float32) -> int:
     """Return how many bytes :meth:`Scratch.array` takes for such an array."""
-    count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    return -(-count // 64) * 64
+    item: int = np.dtype(dtype).itemsize
+    return -(-prod(shape) * item // 64) * 64
 
 
 @dataclass(frozen=True, slots=True)

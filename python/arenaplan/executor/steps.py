@@ -10,16 +10,25 @@ from functools import partial
 from itertools import accumulate
 from math import prod
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from arenaplan.errors import KernelError, RankTooLarge, UnsupportedDtype, UnsupportedOp
+from arenaplan.errors import (
+    KernelError,
+    PlannerError,
+    RankTooLarge,
+    UnsupportedDtype,
+    UnsupportedOp,
+)
 from arenaplan.executor.registry import Kernel, Run, Signature, Step, Tensor, find_kernel
 from arenaplan.graph import Choice, Graph, Node, Value
 
 if TYPE_CHECKING:
     from arenaplan import Plan
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 _ALIGNMENT = 64
 _MAX_RANK = 64
@@ -137,7 +146,19 @@ def _declared(kernel: Kernel, signature: Signature) -> tuple[tuple[Choice, ...],
     """Return the workspaces that a kernel declares for a node."""
     if kernel.workspace is None:
         return ()
-    return tuple(tuple(Choice(*each) for each in slot) for slot in kernel.workspace(signature))
+    slots = _attributed(kernel.workspace, signature, signature)
+    return tuple(tuple(Choice(*each) for each in slot) for slot in slots)
+
+
+def _attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:
+    """Call a part of a kernel, so that an error of NumPy's names the node it arose in."""
+    try:
+        return function(argument)
+    except (PlannerError, MemoryError):
+        raise
+    except Exception as error:
+        where = f"node {signature.name!r} ({signature.op})"
+        raise KernelError(f"{where} cannot be prepared: {error}") from error
 
 
 # -- memory -----------------------------------------------------------------------
@@ -192,9 +213,11 @@ def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarra
     return workspaces
 
 
-def own_workspaces(sizes: Mapping[int, Sequence[int]]) -> dict[int, list[np.ndarray]]:
+def own_workspaces(
+    sizes: Mapping[int, Sequence[int]],
+) -> tuple[dict[int, list[np.ndarray]], int]:
     """
-    Return new scratch memory of the given sizes per node.
+    Return new scratch memory of the given sizes per node, and how much that is together.
 
     Steps run one at a time, so that all of them share one block.
     """
@@ -203,13 +226,14 @@ def own_workspaces(sizes: Mapping[int, Sequence[int]]) -> dict[int, list[np.ndar
         for node, slots in sizes.items()
     }
     block = aligned_bytes(max((end[-1] for end in ends.values()), default=0))
-    return {
+    arrays = {
         node: [
             block[start : start + size]
             for start, size in zip([0, *ends[node]], slots, strict=False)
         ]
         for node, slots in sizes.items()
     }
+    return arrays, block.nbytes
 
 
 def missing_workspaces(graph: Graph, planned: Workspaces) -> dict[int, list[int]]:
@@ -267,7 +291,7 @@ def prepare(
         if index in absorbed:
             continue
         step = step_of(index, tuple(map(step_of, epilogues.get(index, ()))))
-        run = find_kernel(step.signature).prepare(step)
+        run = _attributed(find_kernel(step.signature).prepare, step, step.signature)
         if run is not None:
             program.runs.append(run)
             program.nodes.append(graph.nodes[index])

@@ -210,7 +210,7 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
             if shared is not None and result is not None:
                 arrays[result] = arrays[shared]
     sizes = {node: [slot.nbytes for slot in slots] for node, slots in setup.workspaces.items()}
-    workspaces = own_workspaces(sizes)
+    workspaces, _ = own_workspaces(sizes)
     program = prepare(graph, setup.plan.order, arrays, workspaces, setup.epilogues)
     apart = Setup(graph, setup.plan, setup.memory, arrays, workspaces, setup.epilogues, program)
     load(apart, inputs)

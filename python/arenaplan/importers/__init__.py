@@ -32,6 +32,8 @@ class _Importer(NamedTuple):
 
 _IMPORTERS: Mapping[str, _Importer] = {
     ".onnx": _Importer("arenaplan.importers.onnx", "load_onnx"),
+    ".pt2": _Importer("arenaplan.importers.pt2", "load_pt2"),
+    ".tflite": _Importer("arenaplan.importers.tflite", "load_tflite"),
 }
 
 
@@ -42,7 +44,7 @@ def load(source: str | os.PathLike[str], *, bind: Bind | None = None) -> Graph:
     Parameters
     ----------
     source : path
-        The file; its suffix says which format it has (``.onnx``).
+        The file; its suffix says which format it has (``.onnx``, ``.pt2``, ``.tflite``).
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
         inputs by name, ``{"image": (1, 3, 224, 224)}``.

@@ -4,19 +4,6 @@ use super::super::arith::low_bits;
 use super::super::memory::filled;
 use crate::error::Result;
 
-/// Returns a hash of two numbers: every bit of them changes half of its bits.
-pub(super) const fn mix(key: usize, value: u64) -> u64 {
-    // Products of large odd numbers, folded; any such finisher would do.
-    #[allow(clippy::as_conversions, reason = "a position has at most 64 bits")]
-    let key = key as u64;
-    let mut hash = value
-        .wrapping_add(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add(key.wrapping_mul(0xd6e8_feb8_6659_fd93));
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
-}
-
 /// A set of hashes that forgets.
 ///
 /// Each hash has one place, in which it replaces whatever was there.

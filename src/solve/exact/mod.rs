@@ -9,9 +9,10 @@ use super::arith::index;
 use super::clock::Clock;
 use super::memory::with_capacity;
 use super::model::Model;
+use super::random::mix;
 use crate::error::Result;
 use branch::{Child, Chooser, SectionRule};
-use hash::{FailedStates, mix};
+use hash::FailedStates;
 use state::{Mark, State, Stuck};
 
 pub(super) use restarts::{Restarts, Turns};

@@ -54,17 +54,35 @@ pub(crate) struct Turns {
 impl Turns {
     /// Returns that there were none.
     pub(crate) fn new(model: &Model) -> Self {
-        // Enough to come to the end of a search that hardly ever goes back.
-        let all = number(model.items.len()).saturating_mul(2);
-        Self { turn: 0, nodes: FIRST_NODES.max(all.into()) }
+        Self::from(model, 0)
+    }
+
+    /// Returns that other threads are having the first few.
+    pub(crate) fn from(model: &Model, turn: usize) -> Self {
+        // Many items take many nodes, even if the search hardly ever goes back.
+        let items = number(model.items.len());
+        let nodes = if items > MANY { 2.0 * f64::from(items) } else { FIRST_NODES };
+        Self { turn, nodes }
+    }
+
+    /// Counts a search that has no rules to take turns with.
+    pub(crate) const fn count(&mut self) {
+        self.turn += 1;
     }
 
     /// Returns whether every pair of rules has had a turn.
     pub(crate) const fn all_tried(self) -> bool {
         self.turn >= TURNS.len()
     }
+
+    /// Returns whether every pair of rules has had several turns.
+    pub(crate) const fn all_tried_often(self) -> bool {
+        self.turn >= 4 * TURNS.len()
+    }
 }
 
+/// Items above which the first search needs more than [`FIRST_NODES`].
+const MANY: u32 = 600;
 /// Decisions of the first search.
 const FIRST_NODES: f64 = 400.0;
 /// By how much later searches are longer.

@@ -1,9 +1,12 @@
 //! Where the search stands: a skyline of what is decided, and how low the rest can go.
 
+use std::cmp::Ordering;
+use std::ops::Range;
+
 use super::super::arith::{align_up, index, number, real};
 use super::super::memory::{filled, with_capacity};
 use super::super::model::Model;
-use super::hash::mix;
+use super::super::random::mix;
 use crate::error::Result;
 
 /// Interchangeable items: of the same size, alignment, sections and pin.
@@ -25,7 +28,7 @@ pub(super) struct Kind {
 
 impl Kind {
     /// Returns the sections, as positions.
-    pub(super) fn sections(&self) -> std::ops::Range<usize> {
+    pub(super) fn sections(&self) -> Range<usize> {
         index(self.left)..index(self.right)
     }
 
@@ -102,8 +105,8 @@ pub(super) struct State {
     open: Vec<u32>,
     /// Where in its sections' members each kind is.
     positions: Vec<u32>,
-    /// Hash of all floors, roofs and open items.
-    pub(super) hash: u64,
+    /// Hash of the open items that are born in each section.
+    born_hash: Vec<u64>,
     /// Items placed so far, with their offsets.
     placed: Vec<(u32, u64)>,
     trail: Vec<Change>,
@@ -150,13 +153,19 @@ impl State {
         }
         let mut left_over = with_capacity(kinds.len(), "open items")?;
         left_over.extend(kinds.iter().map(|kind| number(kind.copies.len())));
+        let mut born_hash = filled(0, sections, "sections")?;
+        for (position, kind) in kinds.iter().enumerate() {
+            for copy in 1..=number(kind.copies.len()) {
+                born_hash[index(kind.left)] ^= copy_hash(number(position), copy);
+            }
+        }
         let state = Self {
             low: filled(0, kinds.len(), "open items")?,
             floor: filled(0, sections, "sections")?,
             total: model.loads.iter().map(|load| load.grains).collect(),
             roof: filled(0, sections, "sections")?,
             count: filled(0, sections, "sections")?,
-            hash: 0,
+            born_hash,
             placed: with_capacity(model.items.len(), "open items")?,
             trail: Vec::new(),
             uncovered: Vec::new(),
@@ -175,8 +184,7 @@ impl State {
 
     /// Starts over, with all items to end at byte `target` or before.
     pub(super) fn restart(&mut self, model: &Model, target: u64) -> Result<(), Stuck> {
-        self.undo(Mark { trail: 0, placed: 0, hash: 0 });
-        self.hash = 0;
+        self.undo(Mark { trail: 0, placed: 0 });
         for kind in 0..self.kinds.len() {
             let item = index(self.kinds[kind].copies[0]);
             let section = self.kinds[kind].left;
@@ -187,12 +195,10 @@ impl State {
             }
             self.kinds[kind].ceiling = pin.unwrap_or(ceiling);
             self.low[kind] = pin.unwrap_or(0);
-            self.hash ^= self.kind_hash(kind, self.left_over[kind]);
         }
         for section in 0..self.floor.len() {
             self.floor[section] = 0;
             self.roof[section] = (target + model.loads[section].pad) / model.grain;
-            self.hash ^= self.section_hash(section);
             if self.total[section] > self.roof[section] {
                 return Err(Stuck { section: number(section) });
             }
@@ -250,10 +256,8 @@ impl State {
         while self.left_over[index(kind)] > 0 {
             self.close(kind, true);
             for section in sections.clone() {
-                self.hash ^= self.section_hash(section);
                 self.total[section] -= size;
                 self.roof[section] -= size;
-                self.hash ^= self.section_hash(section);
             }
         }
         self.uncovered.clear();
@@ -267,7 +271,7 @@ impl State {
 
     /// Returns where the search stands, to come back to it.
     pub(super) fn mark(&self) -> Mark {
-        Mark { trail: self.trail.len(), placed: self.placed.len(), hash: self.hash }
+        Mark { trail: self.trail.len(), placed: self.placed.len() }
     }
 
     /// Goes back to a mark.
@@ -283,7 +287,6 @@ impl State {
             }
         }
         self.placed.truncate(mark.placed);
-        self.hash = mark.hash;
     }
 
     /// Returns the offset of every item once all are placed.
@@ -306,7 +309,7 @@ impl State {
         self.placed.push((kind, offset));
         self.trail.push(Change::Placed { kind, lidded });
         let copies = self.left_over[at];
-        self.hash ^= self.kind_hash(at, copies) ^ self.kind_hash(at, copies - 1);
+        self.born_hash[index(it.left)] ^= copy_hash(kind, copies);
         self.left_over[at] = copies - 1;
         if copies > 1 {
             return;
@@ -347,6 +350,7 @@ impl State {
             }
         }
         self.left_over[at] += 1;
+        self.born_hash[index(it.left)] ^= copy_hash(kind, self.left_over[at]);
     }
 
     /// Changes a floor, for [`State::settle`] to follow.
@@ -356,31 +360,29 @@ impl State {
             count: self.count[section],
             floor: self.floor[section],
         });
-        self.hash ^= self.section_hash(section);
         self.floor[section] = floor;
-        self.hash ^= self.section_hash(section);
     }
 
     /// Restores the invariants after the floors of `sections` were raised to `floor`.
-    fn settle(&mut self, sections: std::ops::Range<usize>, floor: u64) -> Result<f64, Stuck> {
+    fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Stuck> {
         self.uncovered.clear();
         self.raised.clear();
         for section in sections.clone() {
             let first = self.first_member[section];
+            let open = &self.members[first..first + index(self.open[section])];
             let (mut least, mut count) = (u64::MAX, 0);
-            for member in first..first + index(self.open[section]) {
-                let kind = self.members[member];
-                let mut low = self.low[index(kind)];
-                if low < floor {
-                    self.trail.push(Change::Low { kind, low });
-                    self.raised.push((kind, low));
-                    low = align_up(floor, self.kinds[index(kind)].mask);
-                    self.low[index(kind)] = low;
+            for &kind in open {
+                let low = &mut self.low[index(kind)];
+                if *low < floor {
+                    self.trail.push(Change::Low { kind, low: *low });
+                    self.raised.push((kind, *low));
+                    *low = align_up(floor, self.kinds[index(kind)].mask);
                 }
-                if low < least {
-                    (least, count) = (low, 0);
+                match (*low).cmp(&least) {
+                    Ordering::Less => (least, count) = (*low, 1),
+                    Ordering::Equal => count += 1,
+                    Ordering::Greater => {}
                 }
-                count += u32::from(low == least);
             }
             self.count[section] = if least == floor { count } else { 0 };
             if least > floor && count > 0 {
@@ -463,30 +465,22 @@ impl State {
         Ok(())
     }
 
-    /// Returns what a section adds to the hash: what lies between floor and roof.
-    fn section_hash(&self, section: usize) -> u64 {
-        // A roof is below its floor only while an item is placed below it.
-        mix(section, self.roof[section].wrapping_sub(self.floor[section]))
-    }
-
-    /// Returns what the open items of a kind add to the hash.
-    fn kind_hash(&self, kind: usize, copies: u32) -> u64 {
-        if copies == 0 { 0 } else { mix(self.floor.len() + kind, copies.into()) }
-    }
-
     /// Returns the hash of the sections and open items of a component.
-    pub(super) fn component_hash(&self, sections: std::ops::Range<usize>) -> u64 {
+    ///
+    /// Of a section it is what lies between floor and roof that matters.
+    pub(super) fn component_hash(&self, sections: Range<usize>) -> u64 {
         let mut hash = 0;
         for section in sections {
-            hash ^= self.section_hash(section);
-            for &kind in self.open_in(section) {
-                if index(self.kinds[index(kind)].left) == section {
-                    hash ^= self.kind_hash(index(kind), self.left_over[index(kind)]);
-                }
-            }
+            hash ^= mix(section, self.roof[section] - self.floor[section]);
+            hash ^= self.born_hash[section];
         }
         hash
     }
+}
+
+/// Returns the hash of one open item of a kind: all together are the hash of how many.
+fn copy_hash(kind: u32, copy: u32) -> u64 {
+    mix(!index(kind), copy.into())
 }
 
 /// How long the trail was.
@@ -494,7 +488,6 @@ impl State {
 pub(super) struct Mark {
     trail: usize,
     placed: usize,
-    hash: u64,
 }
 
 /// Returns the kinds of the items of a model.

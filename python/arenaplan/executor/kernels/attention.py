@@ -8,7 +8,7 @@ that number is the choice of workspace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
@@ -145,7 +145,7 @@ def _four(signature: Signature, tensor: Tensor, heads: str) -> tuple[int, int, i
     """Return batch, heads, length and width of a query, key or value."""
     shape = tensor.shape
     if len(shape) == 4:
-        return shape  # type: ignore[return-value]
+        return shape[0], shape[1], shape[2], shape[3]
     count = signature.attributes.get(heads) or 0
     if len(shape) != 3 or count < 1 or shape[2] % count:
         raise InvalidAttribute(
@@ -188,7 +188,8 @@ def _heads_first(array: np.ndarray, heads: int) -> np.ndarray:
 def _with_past(step: Step, sizes: _Geometry) -> tuple[np.ndarray, np.ndarray, list[Run]]:
     """Return all keys and all values, and what puts them together."""
     cache = step.scratch(1) if sizes.keeps_keys else None
-    arrays, work = [], []
+    arrays: list[np.ndarray] = []
+    work: list[Run] = []
     for position, width in ((1, sizes.width), (2, sizes.value_width)):
         fresh = _heads_first(operand(step, position), sizes.kv_heads)
         past, present = step.input(position + 3), step.output(position)
@@ -368,8 +369,9 @@ class _Tile:
         """Yield the passes over one tile."""
 
         def show(mode: int) -> list[Run]:
-            wanted = shown is not None and mode == self.mode
-            return [partial(np.copyto, shown, scores)] if wanted else []
+            if shown is None or mode != self.mode:
+                return []
+            return [partial(np.copyto, shown, scores)]
 
         yield partial(np.multiply, query, self.scale, scaled)
         yield partial(np.matmul, scaled, keys, scores)

@@ -8,20 +8,21 @@ of about a megabyte stays in cache and is as fast as one for the whole image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from arenaplan.errors import ShapeMismatch
 from arenaplan.executor.epilogue import Stages, finish
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.windows import Axis, window_axes, windows
-from arenaplan.executor.registry import Run, Signature, Step, Tensor, scratch_bytes
+from arenaplan.executor.registry import Run, Signature, Step, Tensor
 from arenaplan.graph import Choice
 
 _TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22)
@@ -89,6 +90,37 @@ class Geometry:
         single = all(axis.extent == axis.kernel == axis.size for axis in self.axes)
         return (pointwise or single) and not self.is_padded
 
+    @property
+    def is_flat(self) -> bool:
+        """
+        Whether positions across the ends of rows are computed as well, and left out later.
+
+        The elements of all windows at one tap then are one contiguous piece of the padded
+        image, and copying them is several times faster. That decides where there is next
+        to nothing to multiply, as in depthwise convolution.
+        """
+        return self.fan_in == 1 and self.fan_out <= 4 and all(a.stride == 1 for a in self.axes)
+
+    @property
+    def pitch(self) -> int:
+        """Elements of the padded image from one row to the next."""
+        return prod(axis.padded for axis in self.axes[1:])
+
+    def columns(self, rows: int) -> int:
+        """Return how many windows some rows have, with those across the ends of rows if flat."""
+        if not self.is_flat:
+            return rows * self.row
+        last, pitch = 0, 1
+        for axis, out in reversed([*zip(self.axes, [rows, *self.outs[1:]], strict=True)]):
+            last += (out - 1) * pitch
+            pitch *= axis.padded
+        return last + 1
+
+    @property
+    def outs(self) -> list[int]:
+        """Spatial dimensions of the output."""
+        return [axis.out for axis in self.axes]
+
     def padded_shape(self, tile: Tile) -> tuple[int, ...]:
         """Return the shape of the padded input of one tile."""
         first = self.axes[0]
@@ -97,14 +129,21 @@ class Geometry:
 
     def matrix_shape(self, tile: Tile) -> tuple[int, int, int]:
         """Return the shape of the unrolled matrices of one tile, with a row for the bias."""
-        return (tile.groups, self.depth + 1, tile.rows * self.row)
+        return (tile.groups, self.depth + 1, self.columns(tile.rows))
+
+    def result_shape(self, tile: Tile) -> tuple[int, ...]:
+        """Return the shape of a flat tile's result."""
+        inner = (axis.padded for axis in self.axes[1:])
+        return (tile.groups, self.fan_out, tile.rows, *inner)
 
     def bytes(self, tile: Tile) -> int:
         """Return the workspace that a tile takes."""
-        padded = self.padded_shape(tile) if self.is_padded else (0,)
-        return sum(
-            -(-prod(shape) * self.item // 64) * 64 for shape in (padded, self.matrix_shape(tile))
-        )
+        shapes: list[tuple[int, ...]] = [self.matrix_shape(tile)]
+        if self.is_padded:
+            shapes.append(self.padded_shape(tile))
+        if self.is_flat:
+            shapes.append(self.result_shape(tile))
+        return sum(-(-prod(shape) * self.item // 64) * 64 for shape in shapes)
 
     def tile(self, limit: int) -> Tile:
         """
@@ -124,9 +163,9 @@ class Geometry:
         tiles = self.batch * -(-self.groups // tile.groups) * -(-self.rows // tile.rows)
         weights = self.groups * self.fan_out * self.depth
         packings = self.batch * -(-self.rows // tile.rows)
-        columns = self.batch * self.rows * self.row
+        columns = self.batch * self.columns(self.rows)
         flops = 2 * weights * (columns + _PACKING * packings)
-        copied = self.groups * self.depth * columns
+        copied = self.groups * self.depth * columns / (4 if self.is_flat else 1)
         return flops / _FLOPS + copied / _COPIED + tiles * _TILE_CALLS
 
 
@@ -225,9 +264,9 @@ def conv(step: Step) -> Run | None:
                 column = shift.reshape(sizes.groups, sizes.fan_out, 1)
                 matrix = np.concatenate([matrix, column], axis=2)
     if sizes.is_direct:
-        work = _direct(sizes, image, matrix, output)
+        work = [_direct(sizes, image, matrix, output)]
     else:
-        work = _unrolled(step, sizes, image, matrix, output)
+        work = [*_unrolled(step, sizes, image, matrix, output)]
     return in_sequence(*work, *finish(output, stages))
 
 
@@ -245,17 +284,14 @@ def _folded(
     return matrix, bias
 
 
-def _direct(
-    sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray
-) -> Iterator[Run]:
-    """Yield the step where the image needs no unrolling."""
+def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray) -> Run:
+    """Return the product where the image needs no unrolling."""
     shape = (sizes.batch, sizes.groups)
     columns = image.reshape(*shape, sizes.depth, -1)
     target = output.reshape(*shape, sizes.fan_out, -1)
     if shape == (1, 1):
-        yield partial(np.matmul, matrix[0], columns[0, 0], target[0, 0])
-    else:
-        yield partial(np.matmul, matrix, columns, target)
+        return partial(np.matmul, matrix[0], columns[0, 0], target[0, 0])
+    return partial(np.matmul, matrix, columns, target)
 
 
 def _unrolled(
@@ -265,69 +301,81 @@ def _unrolled(
     tile = sizes.tile(step.workspaces[0].nbytes)
     scratch = step.scratch()
     has_bias = matrix.shape[2] > sizes.depth
-    padded = None
+    padded = flat = None
     if sizes.is_padded:
         padded = scratch.array(sizes.padded_shape(tile), image.dtype)
         yield partial(padded.fill, 0)
+    if sizes.is_flat:
+        flat = scratch.array(sizes.result_shape(tile), image.dtype)
     memory = scratch.array((prod(sizes.matrix_shape(tile)),), image.dtype)
-    target = output.reshape(sizes.batch, sizes.groups, sizes.fan_out, -1)
+    target = output.reshape(sizes.batch, sizes.groups, sizes.fan_out, *sizes.outs)
     for n in range(sizes.batch):
         for group in range(0, sizes.groups, tile.groups):
-            groups = min(tile.groups, sizes.groups - group)
-            channels = image[n, group * sizes.fan_in : (group + groups) * sizes.fan_in]
+            some = slice(group, min(group + tile.groups, sizes.groups))
+            groups = some.stop - group
+            channels = image[n, group * sizes.fan_in : some.stop * sizes.fan_in]
             for row in range(0, sizes.rows, tile.rows):
                 rows = min(tile.rows, sizes.rows - row)
-                count = rows * sizes.row
-                shape = (groups, sizes.depth + has_bias, count)
+                shape = (groups, sizes.depth + has_bias, sizes.columns(rows))
                 unrolled = memory[: prod(shape)].reshape(shape)
-                yield from _unroll(sizes, channels, padded, row, rows, unrolled)
+                source = yield from _padded_rows(sizes, channels, padded, row, rows)
+                yield _unroll(sizes, source, rows, unrolled)
                 if has_bias:
                     yield partial(unrolled[:, -1].fill, 1)
-                operands = (
-                    matrix[group : group + groups],
-                    unrolled,
-                    target[n, group : group + groups, :, row * sizes.row :][..., :count],
-                )
-                if groups == 1:
-                    yield partial(np.matmul, *(each[0] for each in operands))
-                else:
-                    yield partial(np.matmul, *operands)
+                part = target[n, some, :, row : row + rows]
+                into = part if flat is None else flat[:groups, :, :rows]
+                products = _matrices(into, shape[2])
+                yield _multiply(matrix[some], unrolled, products)
+                if flat is not None:
+                    wanted = tuple(slice(0, out) for out in (rows, *sizes.outs[1:]))
+                    yield partial(np.copyto, part, into[(slice(None), slice(None), *wanted)])
 
 
-def _unroll(
-    sizes: Geometry,
-    channels: np.ndarray,
-    padded: np.ndarray | None,
-    row: int,
-    rows: int,
-    unrolled: np.ndarray,
-) -> Iterator[Run]:
-    """Yield what copies the windows of some output rows into the columns of a matrix."""
+def _matrices(images: np.ndarray, columns: int) -> np.ndarray:
+    """Return the first elements of each channel as the rows of matrices, one per group."""
+    groups, channels = images.shape[:2]
+    return as_strided(images, (groups, channels, columns), (*images.strides[:2], images.itemsize))
+
+
+def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
+    """Return what multiplies matrices, or stacks of them."""
+    if len(out) == 1:
+        return partial(np.matmul, a[0], b[0], out[0])
+    return partial(np.matmul, a, b, out)
+
+
+def _padded_rows(
+    sizes: Geometry, channels: np.ndarray, padded: np.ndarray | None, row: int, rows: int
+) -> Generator[Run, None, np.ndarray]:
+    """Yield what pads the input of some output rows, and return it."""
     first, others = sizes.axes[0], sizes.axes[1:]
     start = row * first.stride - first.before
     stop = start + (rows - 1) * first.stride + first.extent
     if padded is None:
-        source = channels[:, start:stop]
-    else:
-        source = padded[: channels.shape[0], : stop - start]
-        low, high = max(start, 0), max(min(stop, first.size), 0)
-        low = min(low, high)
+        return channels[:, start:stop]
+    source = padded[: len(channels), : stop - start]
+    low, high = max(start, 0), max(min(stop, first.size), 0)
+    low = min(low, high)
+    if low > start:
+        yield partial(source[:, : low - start].fill, 0)
+    if high > low:
         inside = tuple(slice(axis.before, axis.before + axis.size) for axis in others)
-        if low > start:
-            yield partial(source[:, : low - start].fill, 0)
-        if high > low:
-            rows_inside = source[:, low - start : high - start]
-            yield partial(
-                np.copyto, rows_inside[(slice(None), slice(None), *inside)], channels[:, low:high]
-            )
-        if stop > high:
-            yield partial(source[:, max(high - start, 0) :].fill, 0)
-    view = windows(source, sizes.axes, [rows, *(axis.out for axis in others)])
-    groups = unrolled.shape[0]
+        interior = source[(slice(None), slice(low - start, high - start), *inside)]
+        yield partial(np.copyto, interior, channels[:, low:high])
+    if stop > high:
+        yield partial(source[:, max(high - start, 0) :].fill, 0)
+    return source
+
+
+def _unroll(sizes: Geometry, source: np.ndarray, rows: int, unrolled: np.ndarray) -> Run:
+    """Return what copies the windows of some output rows into the columns of a matrix."""
+    view = windows(source, sizes.axes, [rows, *sizes.outs[1:]])
+    if sizes.is_flat:
+        kernel = 1 + len(sizes.axes)
+        shape = (*view.shape[:kernel], unrolled.shape[2])
+        view = as_strided(view, shape, (*view.strides[:kernel], view.itemsize))
+    groups = len(unrolled)
     shape = (groups, sizes.fan_in, *view.shape[1:])
     steps = (view.strides[0] * sizes.fan_in, *view.strides)
-    yield partial(
-        np.copyto,
-        unrolled[:, : sizes.depth].reshape(shape),
-        np.lib.stride_tricks.as_strided(view, shape, steps),
-    )
+    target = unrolled[:, : sizes.depth].reshape(shape)
+    return partial(np.copyto, target, as_strided(view, shape, steps))

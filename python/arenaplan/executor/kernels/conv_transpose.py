@@ -188,4 +188,10 @@ def _add_up(sizes: _Geometry, row: int, products: np.ndarray, target: np.ndarray
         origin = [row, *(0 for _ in sizes.axes[1:])]
         what = [slice(lo - at, hi - at) for (lo, hi), at in zip(spans, origin, strict=True)]
         into = target[(slice(None), *to)]
-        yield partial(np.add, into, products[(slice(None), *tap, *what)], into)
+        addend = products.transpose(_taps_first(len(tap)))[tap]
+        yield partial(np.add, into, addend[(slice(None), *what)], into)
+
+
+def _taps_first(rank: int) -> list[int]:
+    """Return the order of dimensions (taps, channels, positions) of (channels, taps, positions)."""
+    return [*range(1, rank + 1), 0, *range(rank + 1, 2 * rank + 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,17 +115,14 @@ class _Heads(NamedTuple):
             heads = signature.attributes["num_heads"]
             width = hidden // heads
         else:
+            batch = heads = length = width = 0
+        rotated = signature.attributes.get("rotary_embedding_dim", 0) or width
+        if not width or rotated % 2 or not 0 < rotated <= width or prod(shape) % (heads * width):
             raise InvalidOperand(
-                f"node {signature.name!r} (RotaryEmbedding) has neither four dimensions nor "
-                f"three and num_heads: shape {shape}"
+                f"node {signature.name!r} (RotaryEmbedding) cannot turn {rotated} elements of "
+                f"each head of an operand of shape {shape}"
             )
-        return cls(
-            batch,
-            length,
-            heads,
-            width,
-            signature.attributes.get("rotary_embedding_dim", 0) or width,
-        )
+        return cls(batch, length, heads, width, rotated)
 
     def view(self, array: np.ndarray) -> np.ndarray:
         """Return ``array`` with axes batch, position, head, element."""

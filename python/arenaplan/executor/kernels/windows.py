@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -93,7 +92,7 @@ def window_axes(signature: Signature, kernel_shape: Sequence[int]) -> list[Axis]
         axis = Axis(size, out, kernel_shape[k], strides[k], dilations[k], before, after)
         room = size + before + after - extent
         fitting = max(room // strides[k] + 1, 0)
-        if not (out == fitting or out == fitting + 1 and _rounds_up(signature)):
+        if not (out == fitting or (out == fitting + 1 and _rounds_up(signature))):
             raise _invalid(
                 signature, f"spatial dimension {k} has {out} windows where {fitting} fit"
             )
@@ -151,8 +150,3 @@ def windows(image: np.ndarray, axes: Sequence[Axis], positions: Sequence[int]) -
             *(step * axis.stride for step, axis in zip(steps, axes, strict=True)),
         ),
     )
-
-
-def element_count(shape: Sequence[int]) -> int:
-    """Return the number of elements of a shape."""
-    return prod(shape)

@@ -26,7 +26,7 @@ except ImportError as error:
     ) from error
 
 from arenaplan.importers.onnx.external import Folder
-from arenaplan.importers.onnx.file import Source, read_model
+from arenaplan.importers.onnx.file import Source, is_text, read_model
 from arenaplan.importers.onnx.walk import Walk
 
 if TYPE_CHECKING:
@@ -72,10 +72,22 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
     >>> graph.find("y").shape
     (4, 8)
     """
+    model, path = read_model(source)
+    name = model.graph.name or (path.stem if path is not None else "")
+    folder = Folder(None if path is None else path.parent)
     try:
-        model, path = read_model(source)
-        name = model.graph.name or (path.stem if path is not None else "")
-        folder = Folder(None if path is None else path.parent)
-        return Walk(model, name, folder, bind).run()
-    except UnicodeDecodeError as error:
+        graph = Walk(model, name, folder, bind).run()
+        _check_text(graph)
+    except (AttributeError, TypeError, UnicodeDecodeError) as error:
+        # protobuf hands out bytes for text that is not UTF-8, or refuses to.
+        if is_text(model):
+            raise
         raise NotAModel(f"a name in the model is not UTF-8: {error}") from error
+    return graph
+
+
+def _check_text(graph: Graph) -> None:
+    """Raise TypeError if a name is not text."""
+    "".join([value.name for value in graph.values])
+    "".join([text for node in graph.nodes for text in (node.name, node.op, node.domain)])
+    "".join([graph.name])

@@ -8,19 +8,19 @@ planned without reading its weights, and a constant of any size costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand, OutOfMemory
-from arenaplan.importers.common import array_bytes, quoted
-from arenaplan.importers.onnx.order import label
+from arenaplan.importers.common import MAX_RANK, array_bytes, quoted
+from arenaplan.importers.onnx.order import label, subgraphs
 from arenaplan.importers.onnx.tensors import Loadable, numpy_dtype
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import ModelProto, NodeProto
 
     from arenaplan.importers.onnx.op import Op, Operand, Result
 
@@ -46,29 +46,32 @@ class Budget:
 
     Parameters
     ----------
-    graph : GraphProto
-        The graph.
+    model : ModelProto
+        The model.
     """
 
-    def __init__(self, graph: GraphProto) -> None:
-        self._initializers = graph.initializer
+    def __init__(self, model: ModelProto) -> None:
+        self._model = model
         self._largest: int | None = None
-        self.computed = MAX_COMPUTED
-        self.expanded = MAX_EXPANDED + 64 * len(graph.node)
+        self._expanded: int | None = None
+        self._computed = MAX_COMPUTED
 
     @property
     def largest(self) -> int:
         """Most bytes that a folded constant may have."""
         if self._largest is None:
             # What the file itself holds is smaller than the limit for all models.
-            stored = sum(prod(proto.dims) for proto in self._initializers if proto.external_data)
-            self._largest = max(MAX_FOLDED, 16 * stored)
+            stored = [
+                tensor.dims for tensor in self._model.graph.initializer if tensor.external_data
+            ]
+            elements = sum(prod(dims) for dims in stored if len(dims) <= MAX_RANK)
+            self._largest = max(MAX_FOLDED, 16 * elements)
         return self._largest
 
     def compute(self, name: str, size: int) -> None:
         """Account for ``size`` computed bytes of constant ``name``."""
-        self.computed -= size
-        if self.computed < 0:
+        self._computed -= size
+        if self._computed < 0:
             raise BudgetExceeded(
                 f"constant {quoted(name)}: reading the model would compute more than "
                 f"{MAX_COMPUTED} bytes of constants"
@@ -82,13 +85,26 @@ class Budget:
                 f"out of proportion to the model; the limit is {self.largest}"
             )
 
-    def expand(self, node: NodeProto) -> None:
-        """Account for one node of a function or branch that is walked in its caller's place."""
-        self.expanded -= 1
-        if self.expanded < 0:
+    def expand(self, node: NodeProto, size: int = 1) -> None:
+        """Account for a node, or a call, that is walked in the place of another."""
+        if self._expanded is None:
+            self._expanded = MAX_EXPANDED + 64 * _count_nodes(self._model)
+        self._expanded -= size
+        if self._expanded < 0:
             raise BudgetExceeded(
                 f"node {label(node)}: the functions of the model expand to too many nodes"
             )
+
+
+def _count_nodes(model: ModelProto) -> int:
+    """Return how many nodes a model has, in all its graphs and functions."""
+    count = 0
+    pending: list[Iterable[NodeProto]] = [model.graph.node, *(f.node for f in model.functions)]
+    while pending:
+        for node in pending.pop():
+            count += 1
+            pending.extend(graph.node for graph in subgraphs(node))
+    return count
 
 
 class Folded:

@@ -47,7 +47,7 @@ def declared(info: ValueInfoProto) -> Declared:
         return Declared(None, None)
     what = f"value {quoted(info.name)}"
     if kind != "tensor_type":
-        raise UnsupportedDtype(f"{what} is no array but a {kind.removesuffix('_type')}")
+        raise UnsupportedDtype(f"{what} is no array but of {kind}")
     tensor = info.type.tensor_type
     dtype = dtype_of(tensor.elem_type, what) if tensor.elem_type else None
     if not tensor.HasField("shape"):
@@ -143,25 +143,30 @@ class Dims:
         if known.dims is None:
             raise UnknownShape(
                 f"the model does not say what shape input {quoted(name)} has; "
-                f"pass bind={{{name!r}: (…)}}"
+                f"pass bind={{{quoted(name)}: (…)}}"
             )
-        return self.complete(name, known.dims), known.dtype
+        hint = f"pass its shape: bind={{{quoted(name)}: (…)}}"
+        return self.complete(f"input {quoted(name)}", known.dims, hint), known.dtype
 
-    def complete(self, name: str, dims: tuple[Dim, ...]) -> Shape:
-        """Return dimensions as numbers only."""
+    def complete(self, what: str, dims: tuple[Dim, ...], hint: str) -> Shape:
+        """
+        Return dimensions as numbers only.
+
+        Raises
+        ------
+        UnboundDim
+            If one has none; ``hint`` says what to do about one without a name.
+        """
         result = []
         for axis, dim in enumerate(dims):
             number = self._numbers.get(dim) if isinstance(dim, str) else dim
             if number is None and dim is not None:
                 raise UnboundDim(
-                    f"dimension {quoted(str(dim))} of value {quoted(name)} has no number; "
-                    f"pass bind={{{dim!r}: …}}"
+                    f"dimension {quoted(str(dim))} of {what} has no number; "
+                    f"pass bind={{{quoted(str(dim))}: …}}"
                 )
             if number is None:
-                raise UnboundDim(
-                    f"dimension {axis} of value {quoted(name)} has neither number nor name; "
-                    f"if it is an input, pass its shape: bind={{{name!r}: (…)}}"
-                )
+                raise UnboundDim(f"dimension {axis} of {what} has neither number nor name; {hint}")
             result.append(number)
         return tuple(result)
 

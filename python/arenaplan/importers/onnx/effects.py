@@ -14,6 +14,7 @@ from functools import cache
 from math import prod
 from typing import TypeAlias
 
+from arenaplan.errors import ShapeMismatch
 from arenaplan.graph import NO_EFFECTS, Effects, InPlace, View
 from arenaplan.importers.common import BITS, Shape, array_bytes
 from arenaplan.importers.onnx.op import DataDependent, Op, Result
@@ -46,15 +47,16 @@ def _ignores(position: int) -> Effects:
 def elementwise(op: Op, results: Sequence[Result]) -> Effects:
     """Output 0 may take over each operand of its shape and at least its width."""
     shape, dtype = results[0]
-    bits = BITS[dtype]
     return _in_place(
         tuple(
-            position
-            for position, known in enumerate(op.inputs)
-            if known is not None
-            and known.source is None
-            and known.shape == shape
-            and BITS[known.dtype] >= bits
+            [
+                position
+                for position, known in enumerate(op.inputs)
+                if known is not None
+                and known.source is None
+                and known.shape == shape
+                and BITS[known.dtype] >= BITS[dtype]
+            ]
         )
     )
 
@@ -80,7 +82,11 @@ def normalization(op: Op, results: Sequence[Result]) -> Effects:
 
 def view(op: Op, results: Sequence[Result]) -> Effects:
     """Output 0 shows the bytes of operand 0."""
-    return _VIEW if op.input(0).source is None else NO_EFFECTS
+    x = op.input(0)
+    if prod(x.shape) != prod(results[0][0]):
+        # The result's shape was only declared.
+        raise op.error(ShapeMismatch, f"data of shape {x.shape} cannot take shape {results[0][0]}")
+    return _VIEW if x.source is None else NO_EFFECTS
 
 
 def dropout(op: Op, results: Sequence[Result]) -> Effects:
@@ -169,7 +175,7 @@ def slice_(op: Op, results: Sequence[Result]) -> Effects:
 
 def _contiguous(shape: Shape, axis: int) -> bool:
     """Whether a range along ``axis`` is one range of bytes."""
-    return prod(shape[:axis]) <= 1
+    return prod(shape[:axis]) == 1
 
 
 def ignores_first(op: Op, results: Sequence[Result]) -> Effects:

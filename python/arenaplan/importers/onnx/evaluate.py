@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -198,17 +198,32 @@ def _pad(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
     return (np.pad(x[cut], grown, constant_values=np.asarray(value, x.dtype)),)
 
 
-def _reduce(function: Callable[..., Any]) -> Evaluate:
-    """Return an evaluator of a reduction."""
+def _reduce(function: Callable[..., Any], empty: Literal["min", "max"] | None = None) -> Evaluate:
+    """
+    Return an evaluator of a reduction.
+
+    If it is ``empty``, the result is the least or the greatest number; NumPy refuses that.
+    """
 
     def evaluate(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
         x = _present(arrays)[0]
-        axes = reduced_axes(op, x.ndim)
         shape, dtype = results[0]
+        if empty and not x.size:
+            return (np.full(shape, _extreme(x.dtype, empty)),)
         # An empty tuple of axes means none to NumPy, which returns a copy.
-        return (np.asarray(function(x, axis=axes)).astype(numpy_dtype(dtype)).reshape(shape),)
+        reduced = function(x, axis=reduced_axes(op, x.ndim))
+        return (np.asarray(reduced).astype(numpy_dtype(dtype)).reshape(shape),)
 
     return evaluate
+
+
+def _extreme(dtype: np.dtype[Any], which: Literal["min", "max"]) -> Any:
+    """Return the least or greatest number of a type."""
+    if dtype == np.bool_:
+        return which == "max"
+    if np.issubdtype(dtype, np.integer):
+        return getattr(np.iinfo(dtype), which)
+    return dtype.type(np.inf if which == "max" else -np.inf)
 
 
 def _nonzero(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
@@ -283,9 +298,9 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Pow": _power,
     "Range": _range,
     "Reciprocal": _plain(np.reciprocal),
-    "ReduceMax": _reduce(np.max),
+    "ReduceMax": _reduce(np.max, "min"),
     "ReduceMean": _reduce(np.mean),
-    "ReduceMin": _reduce(np.min),
+    "ReduceMin": _reduce(np.min, "max"),
     "ReduceProd": _reduce(np.prod),
     "ReduceSum": _reduce(np.sum),
     "Relu": _plain(lambda x: np.maximum(x, x.dtype.type(0))),

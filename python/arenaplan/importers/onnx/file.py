@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, OperatorSetIdProto, defs
@@ -75,6 +75,25 @@ def _checked(model: ModelProto, what: str) -> ModelProto:
     if not model.HasField("graph") or not (model.ir_version or model.opset_import):
         raise NotAModel(f"{what} is no ONNX model: it has no graph or no version")
     return model
+
+
+def is_text(model: ModelProto) -> bool:
+    """Return whether all text in a model is UTF-8; slow."""
+    pending: list[Any] = [model]
+    while pending:
+        message = pending.pop()
+        try:
+            fields = message.ListFields()
+        except UnicodeDecodeError:
+            return False
+        for field, value in fields:
+            if field.type == field.TYPE_MESSAGE:
+                pending.extend([value] if hasattr(value, "ListFields") else value)
+            elif field.type == field.TYPE_STRING:
+                texts = [value] if isinstance(value, (str, bytes)) else value
+                if not all(isinstance(text, str) for text in texts):
+                    return False
+    return True
 
 
 def domain_name(domain: str) -> str:

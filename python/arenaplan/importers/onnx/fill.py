@@ -40,18 +40,18 @@ class Filled(Loadable):
 
 def filled(node: NodeProto, stored: Mapping[str, TensorProto]) -> Operand | None:
     """Return the result of a ConstantOfShape node, or ``None`` if it is not a usual one."""
-    names, attributes, outputs = node.input, node.attribute, node.output
-    if len(names) != 1 or len(attributes) != 1 or len(outputs) != 1:
+    names, attributes, outputs = node.input[:], node.attribute[:], node.output[:]
+    if not len(names) == len(attributes) == len(outputs) == 1:
         return None
-    target, (attribute,), (name,) = stored.get(names[0]), attributes, outputs
+    target, attribute, name = stored.get(names[0]), attributes[0], outputs[0]
     if target is None or target.data_type != _INT64 or attribute.name != "value" or not name:
         return None
     shape = _integers(target)
     value = attribute.t
     dtype = DTYPES.get(value.data_type)
-    if shape is None or dtype is None or value.dims != [1]:
+    if shape is None or dtype is None or value.dims[:] != [1]:
         return None
-    listed = value.float_data
+    listed = value.float_data[:]
     if listed:
         element = pack("<f", listed[0]) if len(listed) == 1 and dtype == "float32" else b""
     else:
@@ -66,7 +66,7 @@ def _integers(proto: TensorProto) -> Shape | None:
     """Return a stored list of numbers, none of which is negative."""
     data = proto.raw_data
     count, rest = divmod(len(data), 8)
-    if rest or not 0 < count <= MAX_RANK or proto.dims != [count]:
+    if rest or not 0 < count <= MAX_RANK or proto.dims[:] != [count]:
         return None
     numbers: Shape = unpack(f"<{count}q", data)
     return numbers if min(numbers) >= 0 else None

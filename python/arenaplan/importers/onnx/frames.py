@@ -19,12 +19,15 @@ from onnx import (
 from arenaplan.errors import (
     DuplicateName,
     FunctionCycle,
+    InternalError,
     InvalidAttribute,
     InvalidOperand,
+    NestingTooDeep,
     UnsupportedDtype,
     UnsupportedSubgraph,
 )
 from arenaplan.importers.common import listed, quoted
+from arenaplan.importers.onnx.constants import Budget
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions
 from arenaplan.importers.onnx.op import Op, Operand, resolved_attributes
@@ -36,6 +39,9 @@ Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
 
 FunctionKey: TypeAlias = tuple[str, str, str]
 """Domain, name and overload."""
+
+MAX_CALLS = 64
+"""Deepest nesting of function calls; names grow with every level."""
 
 
 class Place(NamedTuple):
@@ -72,10 +78,22 @@ class Frame:
     """The function whose body this is."""
     place: Place | None = None
     """``None`` for the graph itself."""
+    is_sorted: bool = False
+    """Whether the nodes still to come were put in order."""
 
     def sort(self, first: NodeProto) -> None:
-        """Put the nodes still to come in order; ``first`` turned out not to be the next."""
+        """
+        Put the nodes still to come in order; ``first`` turned out not to be the next.
+
+        Raises
+        ------
+        UndefinedValue, GraphCycle
+            If there is no order.
+        """
+        if self.is_sorted:
+            raise InternalError(f"node {label(first)} comes too early after sorting")
         self.nodes = iter(ordered([first, *self.nodes], self.scope))
+        self.is_sorted = True
 
 
 def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
@@ -89,7 +107,7 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     UnsupportedDtype
         If one is sparse.
     """
-    stored = {proto.name: proto for proto in graph.initializer}
+    stored = {proto.name: proto for proto in graph.initializer[:]}
     if len(stored) < len(graph.initializer):
         names = Counter(proto.name for proto in graph.initializer)
         ((name, _),) = names.most_common(1)
@@ -114,9 +132,11 @@ def declared_types(*lists: Iterable[ValueInfoProto]) -> dict[str, ValueInfoProto
     return {info.name: info for infos in lists for info in infos}
 
 
-def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
+def open_branch(
+    frame: Frame, op: Op, prefix: str, folder: Folder
+) -> tuple[Frame, Mapping[str, TensorProto]]:
     """
-    Return the frame of the branch that an If node is certain to take.
+    Return the frame of the branch that an If node is certain to take, and its initializers.
 
     Raises
     ------
@@ -137,9 +157,10 @@ def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
     results = [info.name for info in graph.output]
     if len(results) < len(op.outputs):
         raise op.error(InvalidOperand, f"{name} has {len(results)} outputs")
-    own: Scope = dict(stored_tensors(graph, folder))
+    stored = stored_tensors(graph, folder)
+    own: Scope = {}
     outer = frame.scope
-    return Frame(
+    branch = Frame(
         iter(graph.node),
         own,
         outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
@@ -149,27 +170,53 @@ def open_branch(frame: Frame, op: Op, prefix: str, folder: Folder) -> Frame:
         bound=frame.bound,
         place=Place(frame, results, op.outputs),
     )
+    return branch, stored
+
+
+class _Function(NamedTuple):
+    """What all calls of a function share."""
+
+    nodes: Sequence[NodeProto]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    defaults: Mapping[str, AttributeProto]
+    versions: Mapping[str, int]
+    infos: Mapping[str, ValueInfoProto]
+
+    @classmethod
+    def read(cls, key: FunctionKey, proto: FunctionProto) -> _Function:
+        """Return a function of a model."""
+        return cls(
+            proto.node,
+            proto.input[:],
+            proto.output[:],
+            {default.name: default for default in proto.attribute_proto},
+            read_versions(proto.opset_import, f"function {_shown(key)}"),
+            declared_types(getattr(proto, "value_info", ())),
+        )
+
+    @property
+    def size(self) -> int:
+        """What a call costs besides its nodes."""
+        return 1 + len(self.inputs) + len(self.outputs) + len(self.defaults)
 
 
 class Functions:
-    """The local functions of a model."""
+    """The local functions of a model, and which of them are being walked."""
 
     def __init__(self, protos: Iterable[FunctionProto]) -> None:
-        self._protos: dict[FunctionKey, FunctionProto] = {}
-        self._versions: dict[FunctionKey, Mapping[str, int]] = {}
+        self._functions: dict[FunctionKey, _Function] = {}
         self._active: dict[FunctionKey, None] = {}
         for proto in protos:
             key = (domain_name(proto.domain), proto.name, getattr(proto, "overload", ""))
-            if key in self._protos:
+            if key in self._functions:
                 raise DuplicateName(f"two functions have the name {_shown(key)}")
-            self._protos[key] = proto
-            what = f"function {_shown(key)}"
-            self._versions[key] = read_versions(proto.opset_import, what)
+            self._functions[key] = _Function.read(key, proto)
 
     def key(self, node: NodeProto, domain: str) -> FunctionKey | None:
         """Return which function a node calls, if it calls one."""
         key = (domain, node.op_type, getattr(node, "overload", ""))
-        return key if key in self._protos else None
+        return key if key in self._functions else None
 
     def open(
         self,
@@ -178,6 +225,7 @@ class Functions:
         node: NodeProto,
         inputs: Sequence[Operand | None],
         prefix: str,
+        budget: Budget,
     ) -> Frame:
         """
         Return the frame of a call.
@@ -190,28 +238,29 @@ class Functions:
         if key in self._active:
             calls = listed("::".join(filter(None, active)) for active in self._active)
             raise FunctionCycle(f"function {_shown(key)} calls itself: {calls}")
+        if len(self._active) >= MAX_CALLS:
+            raise NestingTooDeep(f"node {label(node)}: calls are nested {MAX_CALLS} deep")
         self._active[key] = None
-        proto = self._protos[key]
+        called = self._functions[key]
         outputs = node.output[:]
-        if len(inputs) > len(proto.input) or len(outputs) > len(proto.output):
+        if len(inputs) > len(called.inputs) or len(outputs) > len(called.outputs):
             raise InvalidOperand(
                 f"node {label(node)} has {len(inputs)} inputs and {len(outputs)} outputs; "
-                f"function {_shown(key)} has {len(proto.input)} and {len(proto.output)}"
+                f"function {_shown(key)} has {len(called.inputs)} and {len(called.outputs)}"
             )
-        own: Scope = dict.fromkeys(proto.input)
-        own.update(zip(proto.input, inputs, strict=False))
-        bound = {default.name: default for default in proto.attribute_proto}
-        bound.update(resolved_attributes(node.attribute, frame.bound))
+        budget.expand(node, called.size)
+        own: Scope = dict.fromkeys(called.inputs)
+        own.update(zip(called.inputs, inputs, strict=False))
         return Frame(
-            iter(proto.node),
+            iter(called.nodes),
             own,
             own,
-            self._versions[key],
-            declared_types(getattr(proto, "value_info", ())),
+            called.versions,
+            called.infos,
             prefix,
-            bound=bound,
+            bound={**called.defaults, **dict(resolved_attributes(node.attribute, frame.bound))},
             function=key,
-            place=Place(frame, proto.output, outputs),
+            place=Place(frame, called.outputs, outputs),
         )
 
     def close(self, frame: Frame) -> None:

@@ -119,7 +119,8 @@ def captured(node: NodeProto) -> list[str]:
         for inside in graph.node:
             names.extend(name for name in inside.input if name and name not in inner)
             pending.extend((below, depth + 1, inner) for below in subgraphs(inside))
-        names.extend(info.name for info in graph.output if info.name not in inner)
+        results = (info.name for info in graph.output)
+        names.extend(name for name in results if name and name not in inner)
     return names
 
 

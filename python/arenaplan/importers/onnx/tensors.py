@@ -119,7 +119,7 @@ class StoredTensor(Loadable):
         dtype = DTYPES.get(proto.data_type)
         if dtype is None:
             dtype = dtype_of(proto.data_type, f"tensor {quoted(name)}")
-        shape: Shape = tuple(proto.dims)
+        shape: Shape = tuple(proto.dims[:])
         if shape and min(shape) < 0:
             raise InvalidDim(f"tensor {quoted(name)} has the negative dimension {min(shape)}")
         self.name = name

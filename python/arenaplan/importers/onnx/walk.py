@@ -88,7 +88,7 @@ class Walk:
         if not versions and model.ir_version < 3:
             versions = {"": 1}
         self._stored = stored_tensors(graph, folder)
-        self._budget = Budget(graph)
+        self._budget = Budget(model)
         scope: Scope = dict(self._stored)
         self._dims = self._add_inputs(scope, bind)
         infos = declared_types(graph.value_info, graph.output)
@@ -140,7 +140,7 @@ class Walk:
             if name in seen:
                 raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
-            operand = self._lookup(self._main, name) if name in self._main.scope else None
+            operand = self._lookup(self._main.scope, name)
             if operand is None:
                 raise UndefinedValue(f"graph output {quoted(name)} is never produced")
             if operand.name != name:
@@ -171,38 +171,53 @@ class Walk:
 
     def _visit(self, frame: Frame, node: NodeProto) -> Frame | None:
         """Take in one node; return what is to be walked in its place, if anything is."""
-        kind, domain = node.op_type, domain_name(node.domain)
+        kind, domain = node.op_type, node.domain
+        if domain:
+            domain = domain_name(domain)
         if kind == "ConstantOfShape" and frame is self._main:
             operand = filled(node, self._stored)
             if operand is not None:
                 self._define(frame, operand.name, operand, node)
                 return None
+        scope = frame.scope
+        names = node.input[:]
         try:
-            inputs = [self._lookup(frame, name) if name else None for name in node.input]
+            inputs = [scope[name] if name else None for name in names]
         except KeyError:
             frame.sort(node)
             return None
+        for position, known in enumerate(inputs):
+            if type(known) is TensorProto:
+                inputs[position] = self._lookup(scope, names[position])
         if frame.place is not None:
             self._budget.expand(node)
         if self._functions is not None:
             key = self._functions.key(node, domain)
             if key is not None:
                 prefix = self._prefix(frame, node)
-                return self._named(self._functions.open(key, frame, node, inputs, prefix))
+                body = self._functions.open(key, frame, node, inputs, prefix, self._budget)
+                return self._named(body)
         version = frame.versions.get(domain)
         if version is None:
             version = version_of(domain, frame.versions, f"node {label(node)}")
-        name = frame.prefix + node.name
-        attributes = decode_attributes(node.attribute, name, self._folder, frame.bound)
+        name = node.name
         outputs = node.output[:]
+        if not outputs:
+            raise InvalidOperand(f"node {label(node)} ({kind}) has no outputs")
+        owner = frame.prefix + (name or outputs[0])
+        attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
+        name = name and frame.prefix + name
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         if domain or kind in BRANCHING:
             if kind == "If" and not domain:
-                if any(outer not in frame.scope for outer in captured(node)):
+                if any(outer not in scope for outer in captured(node)):
                     frame.sort(node)
                     return None
-                prefix = self._prefix(frame, node)
-                return self._named(open_branch(frame, op, prefix, self._folder))
+                branch, stored = open_branch(frame, op, self._prefix(frame, node), self._folder)
+                for inner, proto in stored.items():
+                    (shown,) = self._names(branch, [inner])
+                    branch.own[inner] = stored_operand(shown, proto, self._folder)
+                return self._named(branch)
             if subgraphs(node):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
         results = self._infer(frame, node, op)
@@ -215,11 +230,12 @@ class Walk:
                 self._define(frame, output, operand, node)
         return None
 
-    def _lookup(self, frame: Frame, name: str) -> Operand | None:
-        """Return what a name means."""
-        known = frame.scope[name]
+    def _lookup(self, scope: Scope, name: str) -> Operand | None:
+        """Return what a name means, if anything."""
+        known = scope.get(name)
         if type(known) is TensorProto:
-            known = frame.scope[name] = stored_operand(name, known, self._folder)
+            # Only the graph itself has such; all other scopes see it through this one.
+            known = self._main.own[name] = stored_operand(name, known, self._folder)
         return known
 
     def _define(
@@ -245,7 +261,7 @@ class Walk:
         for inner, target in zip(results, targets, strict=False):
             if not target:
                 continue
-            operand = self._lookup(frame, inner) if inner in frame.scope else None
+            operand = self._lookup(frame.scope, inner)
             if operand is None:
                 raise UndefinedValue(
                     f"{quoted(inner)}, a result of a function or branch that makes "
@@ -324,7 +340,9 @@ class Walk:
                 f"the shape of output {quoted(name)} is neither declared nor follows from "
                 "the shapes of the inputs",
             )
-        return self._dims.complete(name, shape), dtype
+        what = f"output {quoted(name)} of {op.label}"
+        hint = "it depends on data that is only known when the model runs"
+        return self._dims.complete(what, shape, hint), dtype
 
     def _merged(
         self, op: Op, name: str, found: PartialResult, stated: Declared
@@ -398,7 +416,7 @@ class Walk:
     def _prefix(self, frame: Frame, node: NodeProto) -> str:
         """Return what sets names in the place of a node apart."""
         name = node.name or next(filter(None, node.output), node.op_type)
-        return f"{frame.prefix}{name}/"
+        return f"{frame.prefix}{name[:64]}/"
 
     def _named(self, frame: Frame) -> Frame:
         """Let the results of a body have the names that they have in its caller."""

@@ -118,7 +118,7 @@ def split(op: Op) -> Sequence[Result]:
     """Pieces along one axis."""
     x = op.input(0)
     axis = op.axis(op.integer("axis", 0), len(x.shape))
-    dim, count = x.shape[axis], max(len(op.outputs), 1)
+    dim, count = x.shape[axis], len(op.outputs)
     sizes = op.either("split", 1)
     if sizes is None:
         parts = op.integer("num_outputs", count)
@@ -298,10 +298,8 @@ def _scaled(op: Op, position: int, shape: Shape, axes: Shape) -> list[int]:
     if not (np.isfinite(factors).all() and (factors > 0).all()):
         raise op.error(InvalidAttribute, "a scale is not positive and finite")
     # The specification scales in single precision.
-    sizes = [
-        float(np.float32(shape[axis]) * np.float32(factor))
-        for axis, factor in zip(axes, factors, strict=True)
-    ]
+    with np.errstate(over="ignore"):
+        sizes = (np.array([shape[axis] for axis in axes], np.float32) * factors).tolist()
     if any(size > MAX_BYTES for size in sizes):
         raise op.error(SizeOverflow, f"scales make an axis of {max(sizes):.0f} elements")
     return [floor(size) for size in sizes]

@@ -11,6 +11,7 @@ from onnx import (
     NodeProto,
     OperatorSetIdProto,
     TypeProto,
+    checker,
     defs,
     numpy_helper,
     shape_inference,
@@ -21,12 +22,23 @@ from arenaplan.importers.common import quoted
 from arenaplan.importers.onnx.constants import peek
 from arenaplan.importers.onnx.dims import Dim
 from arenaplan.importers.onnx.op import Op, Operand
+from arenaplan.importers.onnx.rules.windows import check_auto_pad
 from arenaplan.importers.onnx.tensors import DTYPE_CODES, dtype_of
 
 PartialResult: TypeAlias = "tuple[tuple[Dim, ...] | None, str | None]"
 """Shape and element type of an output, as far as they are known."""
 
 UNKNOWN: PartialResult = (None, None)
+
+_REFUSALS = (
+    shape_inference.InferenceError,
+    checker.ValidationError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the inference raises for nodes that it does not like."""
 
 _KNOWN_ELEMENTS = 4096
 """Constants up to this size are shown to the inference."""
@@ -74,7 +86,7 @@ def infer(
                 for domain, version in versions.items()
             ],
         )
-    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+    except _REFUSALS as error:
         raise op.error(ShapeMismatch, str(error)[:300]) from error
     return [
         _result(op, name, inferred.get(f"o{slot}")) if name else UNKNOWN
@@ -101,6 +113,7 @@ def _check_ranges(op: Op) -> None:
         numbers = value if isinstance(value, tuple) else (value,)
         if any(type(item) is int and not least <= item < 1 << 31 for item in numbers):
             raise op.error(InvalidAttribute, f"{name} {value} is out of range")
+    check_auto_pad(op)
 
 
 def _type(operand: Operand) -> TypeProto:
@@ -130,7 +143,7 @@ def _result(op: Op, name: str, inferred: TypeProto | None) -> PartialResult:
     if kind is None:
         return UNKNOWN
     if kind != "tensor_type":
-        raise op.error(UnsupportedDtype, f"output {quoted(name)} is no array but a {kind[:-5]}")
+        raise op.error(UnsupportedDtype, f"output {quoted(name)} is no array but of {kind}")
     tensor = inferred.tensor_type
     dtype = dtype_of(tensor.elem_type, f"value {quoted(name)}") if tensor.elem_type else None
     if not tensor.HasField("shape"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from arenaplan.errors import InvalidAttribute, ShapeMismatch
-from arenaplan.importers.common import Shape
+from arenaplan.importers.common import Shape, quoted
 from arenaplan.importers.onnx.op import Op, Result
 
 _LIMIT = 1 << 31
@@ -55,10 +55,15 @@ def window(op: Op, rank: int, kernel: Shape | None = None) -> Window:
             raise op.error(InvalidAttribute, f"{name} {values} for {rank} axes of space")
         if values and (min(values) < least or max(values) >= _LIMIT):
             raise op.error(InvalidAttribute, f"{name} {values} is out of range")
+    return Window(given, strides, dilations, pads[:rank], pads[rank:], check_auto_pad(op))
+
+
+def check_auto_pad(op: Op) -> str:
+    """Return how an operator wants to be padded."""
     auto_pad = op.text("auto_pad", "NOTSET")
     if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
-        raise op.error(InvalidAttribute, f"auto_pad is {auto_pad[:20]!r}")
-    return Window(given, strides, dilations, pads[:rank], pads[rank:], auto_pad)
+        raise op.error(InvalidAttribute, f"auto_pad is {quoted(auto_pad)}")
+    return auto_pad
 
 
 def _slide(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Shape:

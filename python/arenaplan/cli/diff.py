@@ -1,0 +1,92 @@
+"""``arenaplan diff``: what changed between two plan files."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arenaplan import Plan
+from arenaplan.cli.common import add_json, print_json, shown
+from arenaplan.diff import Diff, Place, diff
+from arenaplan.errors import ArenaGrew
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
+
+_MOST_LINES = 40
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    summary = "compare two plan files, value by value"
+    parser = commands.add_parser("diff", help=summary, description=summary)
+    parser.set_defaults(execute=execute)
+    parser.add_argument("before", type=Path, metavar="BEFORE", help="plan file, such as old.json")
+    parser.add_argument("after", type=Path, metavar="AFTER", help="plan file, such as new.json")
+    parser.add_argument(
+        "--fail-on-growth", action="store_true", help="exit with 1 if an arena needs more bytes"
+    )
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    before, after = Plan.load(options.before), Plan.load(options.after)
+    found = diff(before, after)
+    if options.json:
+        print_json(_document(before, after, found))
+    else:
+        _print(before, after, found)
+    if options.fail_on_growth and found.grew:
+        grown = ", ".join(f"{s.name!r} from {s.before:,} to {s.after:,} bytes" for s in found.grew)
+        raise ArenaGrew(f"the arena grew: {grown}")
+
+
+def _document(before: Plan, after: Plan, found: Diff) -> dict[str, Any]:
+    """Return what ``diff --json`` prints."""
+    return {
+        "before": _summary(before),
+        "after": _summary(after),
+        "grew": bool(found.grew),
+        "spaces": [asdict(space) for space in found.spaces],
+        "changes": [{"kind": change.kind, **asdict(change)} for change in found.changes],
+    }
+
+
+def _summary(plan: Plan) -> dict[str, Any]:
+    """Return what the two plans are compared by."""
+    return {
+        "model": plan.model,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound": plan.lower_bound,
+        "status": plan.status,
+        "digest": plan.digest,
+    }
+
+
+def _print(before: Plan, after: Plan, found: Diff) -> None:
+    """Print the differences for people."""
+    if before.model != after.model:
+        print(f"models {shown(before.model)} and {shown(after.model)}")
+    for space in found.spaces:
+        growth = space.after - space.before
+        print(f"{shown(space.name)}: {space.before:,} -> {space.after:,} bytes ({growth:+,})")
+    if before.status != after.status:
+        print(f"status: {before.status} -> {after.status}")
+    if not found.changes:
+        print("no value changed its place")
+    for change in found.changes[:_MOST_LINES]:
+        sides = f"{_side(change.before)} -> {_side(change.after)}"
+        print(f"  {change.kind:<11}  {sides}  {shown(change.name)}")
+    hidden = len(found.changes) - _MOST_LINES
+    if hidden > 0:
+        print(f"  and {hidden:,} more; --json lists all")
+
+
+def _side(place: Place | None) -> str:
+    """Return a place for people."""
+    if place is None:
+        return "nowhere"
+    return f"{place.size:,} bytes at {place.offset:,} in steps {place.live[0]}..{place.live[1]}"

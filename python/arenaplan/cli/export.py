@@ -1,0 +1,179 @@
+"""``arenaplan export``: a plan in the form that a runtime or another tool reads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import arenaplan
+from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
+from arenaplan.cli.plan import add_plan_options
+from arenaplan.errors import NotAModel
+from arenaplan.export.c import header_of, shim_of
+from arenaplan.export.files import replace_file
+from arenaplan.export.table import csv_of
+from arenaplan.export.tflm import TflmPlan, embed, obey, plan_tflm
+from arenaplan.graph import Graph
+from arenaplan.importers.tflite.model import Model, parse, read_bytes
+
+if TYPE_CHECKING:
+    from arenaplan import Plan
+    from arenaplan.cli.common import Commands
+
+_FORMS = {
+    "tflm": "the same .tflite model with the plan in it, for TensorFlow Lite Micro",
+    "tflm-shim": "a C table for TensorFlow Lite Micro's NonPersistentMemoryPlannerShim",
+    "c": "a C header",
+    "csv": "CSV in minimalloc's columns",
+    "json": "the plan file",
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(commands, "export", "write a plan in another form", execute)
+    forms = "; ".join(f"{form}: {what}" for form, what in _FORMS.items())
+    parser.add_argument("--to", required=True, choices=_FORMS, help=forms)
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="file to write; - is stdout",
+    )
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
+    )
+    add_plan_options(parser)
+    parser.add_argument(
+        "--always",
+        action="store_true",
+        help="tflm: decide offsets even if the runtime's own planner needs no more bytes",
+    )
+    parser.add_argument(
+        "--section",
+        action="append",
+        default=[],
+        type=_section,
+        metavar="SPACE=SECTION",
+        help="c: linker section for the arena of a space, such as arena=.sram; can be repeated",
+    )
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    if options.to in ("tflm", "tflm-shim"):
+        _export_tflm(options)
+        return
+    graph = load_model(options)
+    plan = _plan(graph, options)
+    if options.to == "c":
+        text = header_of(graph, plan, sections=dict(options.section))
+    elif options.to == "csv":
+        text = csv_of(graph, plan)
+    else:
+        text = plan.to_json() + "\n"
+    _write(options, text.encode())
+    _report(
+        options,
+        {"model": plan.model, "arena_bytes": plan.arena_bytes, "status": plan.status},
+        f"{shown(plan.model) or 'model'}: {size(plan.arena_bytes)}, {plan.status}",
+    )
+
+
+def _plan(graph: Graph, options: argparse.Namespace) -> Plan:
+    """Return the plan that was given, checked, or a new one."""
+    if options.plan is not None:
+        plan = arenaplan.Plan.load(options.plan)
+        plan.check(graph)
+        return plan
+    return arenaplan.plan(
+        graph,
+        alignment=options.align,
+        in_place=not options.no_in_place,
+        preserve_inputs=options.preserve_inputs,
+        workspace=options.workspace,
+    )
+
+
+def _export_tflm(options: argparse.Namespace) -> None:
+    """Write a plan for TensorFlow Lite Micro."""
+    if options.model.suffix.lower() != ".tflite":
+        raise NotAModel(f"{str(options.model)!r} is no .tflite model, which is all that TFLM runs")
+    if options.align != 64 or options.no_in_place or options.preserve_inputs:
+        say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
+    data, path = read_bytes(options.model)
+    model = parse(data)
+    result = _tflm_plan(model, options)
+    name = path.stem if path is not None else "model"
+    if options.to == "tflm":
+        _write(options, embed(model, result.offsets))
+    else:
+        _write(options, shim_of(result, name=name).encode())
+    document = {
+        "model": name,
+        "head_before": result.head_before,
+        "head_after": result.head_after,
+        "lower_bound": result.lower_bound,
+        "status": result.status,
+        "already_optimal": result.already_optimal,
+        "pinned": result.pinned,
+        "tensors": len(result.offsets),
+    }
+    _report(options, document, _verdict(name, result))
+
+
+def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:
+    """Return the plan that was given, checked by the runtime's rules, or a new one."""
+    if options.plan is None:
+        return plan_tflm(model, always=options.always)
+    plan = arenaplan.Plan.load(options.plan)
+    plan.check(load_model(options))
+    return obey(model, plan)
+
+
+def _verdict(name: str, result: TflmPlan) -> str:
+    """Say what a plan gains over the runtime's own planner."""
+    proof = "proven minimal for this order" if result.status == "optimal" else result.status
+    if result.already_optimal and not result.pinned:
+        return (
+            f"{shown(name)}: already optimal: TensorFlow Lite Micro's own planner needs "
+            f"{size(result.head_before)} for tensors, {proof}; it stays in charge"
+        )
+    change = result.head_after / result.head_before - 1 if result.head_before else 0.0
+    return (
+        f"{shown(name)}: arena head {result.head_before:,} -> {result.head_after:,} bytes "
+        f"({change:+.1%}), {proof}\n"
+        "  counted are tensors; scratch memory that kernels ask for, the runtime places around them"
+    )
+
+
+def _write(options: argparse.Namespace, data: bytes) -> None:
+    """Write the result to a file at once, or to stdout."""
+    if str(options.output) == "-":
+        sys.stdout.buffer.write(data)
+        return
+    replace_file(options.output, data)
+    say(f"wrote {options.output}")
+
+
+def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str) -> None:
+    """Print what was exported, unless stdout has the export itself."""
+    if str(options.output) == "-":
+        say(verdict)
+    elif options.json:
+        print_json({**document, "to": options.to, "output": str(options.output)})
+    else:
+        print(verdict)
+
+
+def _section(text: str) -> tuple[str, str]:
+    """Read ``SPACE=SECTION``."""
+    space, separator, section = text.partition("=")
+    if not (separator and space and section):
+        raise argparse.ArgumentTypeError(f"{text!r} is not SPACE=SECTION, such as arena=.sram")
+    return space, section

@@ -1,0 +1,102 @@
+"""What changed between two plans."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from arenaplan._core import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value is, and when."""
+
+    space: str
+    offset: int
+    size: int
+    live: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that is new, gone, or somewhere else."""
+
+    name: str
+    before: Place | None
+    after: Place | None
+
+    @property
+    def kind(self) -> str:
+        """``"added"``, ``"removed"``, ``"resized"``, ``"moved"`` or ``"rescheduled"``."""
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "removed"
+        if self.before.size != self.after.size:
+            return "resized"
+        if (self.before.space, self.before.offset) != (self.after.space, self.after.offset):
+            return "moved"
+        return "rescheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceChange:
+    """The arena of one space, before and after; absent is 0 bytes."""
+
+    name: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """The differences between two plans."""
+
+    spaces: tuple[SpaceChange, ...]
+    changes: tuple[Change, ...]
+    """Largest first, by bytes of the larger side."""
+
+    @property
+    def grew(self) -> tuple[SpaceChange, ...]:
+        """Arenas that need more bytes than before."""
+        return tuple(space for space in self.spaces if space.after > space.before)
+
+
+def diff(before: Plan, after: Plan) -> Diff:
+    """
+    Return what changed between two plans, value by value.
+
+    Values are the same if their names are. The plans may be of different models.
+    """
+    old, new = _places(before), _places(after)
+    changes = [
+        Change(name, old.get(name), new.get(name))
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+    changes.sort(key=lambda change: -max(p.size for p in (change.before, change.after) if p))
+    sizes = [{space[0]: space[1] for space in plan.spaces} for plan in (before, after)]
+    names = dict.fromkeys([*sizes[0], *sizes[1]])
+    return Diff(
+        tuple(SpaceChange(name, sizes[0].get(name, 0), sizes[1].get(name, 0)) for name in names),
+        tuple(changes),
+    )
+
+
+def _places(plan: Plan) -> dict[str, Place]:
+    """Return where the values and workspaces of a plan are, by name."""
+    document: dict[str, Any] = json.loads(plan.to_json())
+    spaces = [space[0] for space in plan.spaces]
+    places = {}
+    for value in document["values"]:
+        start, end = value["live"]
+        places[value["name"]] = Place(
+            spaces[value["space"]], value["offset"], value["bytes"], (start, end)
+        )
+    for node, slot, _, space, offset, size in plan.workspaces:
+        step = plan.order.index(node)
+        name = f"{document['steps'][step]['name']} workspace {slot}"
+        places[name] = Place(spaces[space], offset, size, (step, step + 1))
+    return places

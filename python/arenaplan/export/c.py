@@ -1,0 +1,206 @@
+"""Plans as C headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from arenaplan import _core
+from arenaplan._core import Plan
+from arenaplan.errors import InvalidName
+from arenaplan.export.placed import Row, identifiers, rows_of
+from arenaplan.export.tflm import TflmPlan
+from arenaplan.graph import Graph
+
+_MAX_ENUM: Final = 2**31 - 1
+"""Largest constant of an enumeration: before C23 they are of type int."""
+
+
+def header_of(
+    graph: Graph, plan: Plan, *, name: str = "", sections: Mapping[str, str] | None = None
+) -> str:
+    """
+    Return a plan as a header that C11 and C++11 compile without warnings.
+
+    Parameters
+    ----------
+    graph : Graph
+        What was planned.
+    plan : Plan
+        The plan.
+    name : str, optional
+        Prefix of every identifier; by default the model's name.
+    sections : mapping of str to str, optional
+        Linker section for the arena of each space, by name of the space.
+
+    Returns
+    -------
+    str
+        Arena sizes and alignments as macros, offsets and sizes as enumerations,
+        and assertions that they fit together.
+
+    Raises
+    ------
+    InvalidName
+        If ``sections`` names a space that the plan does not have, or a section that no linker
+        would take.
+    """
+    sections = _checked(sections or {}, plan)
+    prefix = next(identifiers([name or plan.model or "model"]))
+    if prefix[0].isdigit():
+        prefix = f"MODEL_{prefix}"
+    rows = rows_of(graph, plan)
+    names = list(identifiers(row.name for row in rows))
+    spaces = list(identifiers(space[0] for space in plan.spaces))
+    # The only space needs no name of its own.
+    arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_{s}_ARENA" for s in spaces]
+    lines = [
+        f"/* Where the values of {_plain(plan.model) or 'a model'} live in memory.",
+        f"   Written by arenaplan {_core.__version__}; do not edit. Sizes are in bytes. */",
+        f"#ifndef {prefix}_PLAN_H",
+        f"#define {prefix}_PLAN_H",
+        "",
+        "#include <stdint.h>",
+        "",
+        *_portability(prefix),
+    ]
+    for arena, space in zip(arenas, plan.spaces, strict=True):
+        lines += ["", *_arena(prefix, arena, space, sections.get(space[0]))]
+    lines += ["", *_constants(prefix, names, rows)]
+    lines += ["", *_assertions(prefix, arenas, names, rows, plan)]
+    return "\n".join([*lines, "", f"#endif /* {prefix}_PLAN_H */", ""])
+
+
+def shim_of(result: TflmPlan, *, name: str = "model") -> str:
+    """
+    Return a plan as the table that TFLite Micro's ``NonPersistentMemoryPlannerShim`` takes.
+
+    The shim asks for the tensors that need memory, in their order, and then for scratch
+    memory, which it cannot place: use it for models whose kernels ask for none.
+    """
+    prefix = next(identifiers([name or "model"]))
+    prefix = f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
+    offsets = result.offsets_of_boxes
+    numbers = [f"    {', '.join(map(str, offsets[i : i + 8]))}," for i in range(0, len(offsets), 8)]
+    return "\n".join(
+        [
+            "/* A plan for NonPersistentMemoryPlannerShim.",
+            f"   Written by arenaplan {_core.__version__}; do not edit.",
+            "   It has the layout of tflite::BufferPlan:",
+            "     NonPersistentMemoryPlannerShim planner(",
+            f"         reinterpret_cast<const tflite::BufferPlan*>(&{prefix.lower()}_plan));",
+            "     MicroAllocator::Create(arena, arena_bytes, &planner); */",
+            f"#ifndef {prefix}_SHIM_H",
+            f"#define {prefix}_SHIM_H",
+            "",
+            "#include <stdint.h>",
+            "",
+            *_portability(prefix),
+            "",
+            "/* The runtime's part of the arena; its own bookkeeping comes on top. */",
+            f"#define {prefix}_HEAD_BYTES INT32_C({result.head_after})",
+            f"#define {prefix}_BUFFER_COUNT {len(offsets)}",
+            "",
+            "static const struct {",
+            "  int32_t buffer_count;",
+            f"  int32_t offsets[{max(1, len(offsets))}];",
+            f"}} {prefix.lower()}_plan = {{",
+            f"  {prefix}_BUFFER_COUNT,",
+            "  {",
+            *(numbers or ["    0,"]),
+            "  },",
+            "};",
+            "",
+            f"{prefix}_STATIC_ASSERT(sizeof({prefix.lower()}_plan) ==",
+            f'    sizeof(int32_t) * (1 + {max(1, len(offsets))}), "no padding");',
+            "",
+            f"#endif /* {prefix}_SHIM_H */",
+            "",
+        ]
+    )
+
+
+def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
+    """Refuse sections of unknown spaces, and names that could end the string they stand in."""
+    known = [space[0] for space in plan.spaces]
+    for space, section in sections.items():
+        if space not in known:
+            raise InvalidName(f"the plan has no space {space!r}; it has {', '.join(known)}")
+        if not section or not all(c.isascii() and (c.isalnum() or c in "._$,-") for c in section):
+            raise InvalidName(f"{section!r} is no name of a linker section")
+    return sections
+
+
+def _plain(name: str) -> str:
+    """Return a name that cannot end the comment it stands in."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in " ._-:") else "_" for c in name)[:80]
+
+
+def _portability(prefix: str) -> Iterator[str]:
+    """Yield what C and C++ spell differently."""
+    yield "#if defined(__cplusplus)"
+    yield f"#define {prefix}_STATIC_ASSERT(condition, why) static_assert(condition, why)"
+    yield f"#define {prefix}_ALIGNAS(bytes) alignas(bytes)"
+    yield "#else"
+    yield f"#define {prefix}_STATIC_ASSERT(condition, why) _Static_assert(condition, why)"
+    yield f"#define {prefix}_ALIGNAS(bytes) _Alignas(bytes)"
+    yield "#endif"
+
+
+def _arena(
+    prefix: str, arena: str, space: tuple[str, int, int, str, int, int | None], section: str | None
+) -> Iterator[str]:
+    """Yield size, alignment and section of one arena, and a macro that defines it."""
+    _, size, _, _, alignment, capacity = space
+    attribute = f' __attribute__((section("{section}")))' if section else ""
+    yield f"#define {arena}_BYTES UINT64_C({size})"
+    yield f"#define {arena}_ALIGNMENT {alignment}"
+    if capacity is not None:
+        yield f"#define {arena}_CAPACITY UINT64_C({capacity})"
+    yield f"#ifndef {arena}_SECTION"
+    yield f"#define {arena}_SECTION{attribute}"
+    yield "#endif"
+    # No array has zero elements, but an arena may have zero bytes.
+    yield f"/* For example: {arena}_DEFINE(static, memory); */"
+    yield f"#define {arena}_DEFINE(storage, name) \\"
+    yield f"  {prefix}_ALIGNAS({arena}_ALIGNMENT) storage uint8_t name[{max(1, size)}] \\"
+    yield f"      {arena}_SECTION"
+
+
+def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
+    """Yield the offset and size of every value."""
+    for kind, numbers in (
+        ("OFFSET", [row.offset for row in rows]),
+        ("BYTES", [row.size for row in rows]),
+    ):
+        if not rows:
+            continue
+        if max(numbers) > _MAX_ENUM:
+            for name, number in zip(names, numbers, strict=True):
+                yield f"#define {prefix}_{kind}_{name} UINT64_C({number})"
+            continue
+        yield f"enum {prefix.lower()}_{kind.lower()} {{"
+        for name, number in zip(names, numbers, strict=True):
+            yield f"  {prefix}_{kind}_{name} = {number},"
+        yield "};"
+
+
+def _assertions(
+    prefix: str, arenas: list[str], names: list[str], rows: list[Row], plan: Plan
+) -> Iterator[str]:
+    """Yield what must hold of the numbers, whoever edits them."""
+    check = f"{prefix}_STATIC_ASSERT"
+    for arena, space in zip(arenas, plan.spaces, strict=True):
+        if space[1]:  # Compilers warn of comparisons that hold for every number.
+            yield f'{check}({arena}_BYTES <= SIZE_MAX, "the arena can be addressed");'
+        yield (f'{check}(({arena}_ALIGNMENT & ({arena}_ALIGNMENT - 1)) == 0, "a power of two");')
+        if space[5] is not None:
+            yield f'{check}({arena}_BYTES <= {arena}_CAPACITY, "the arena fits its space");'
+    for name, row in zip(names, rows, strict=True):
+        if not row.size:
+            continue
+        offset, size = f"{prefix}_OFFSET_{name}", f"{prefix}_BYTES_{name}"
+        yield (
+            f"{check}((uint64_t){offset} + (uint64_t){size} <= {arenas[row.space]}_BYTES, "
+            f'"inside the arena");'
+        )

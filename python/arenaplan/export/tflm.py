@@ -1,0 +1,356 @@
+"""
+Plans inside TFLite models, for TensorFlow Lite Micro.
+
+The runtime takes offsets from a metadata entry and checks none of them, so everything is
+checked here: that no two tensors that are needed together overlap, by the runtime's own
+clock (:mod:`~arenaplan.export.timeline`), and that the written file still says everything
+that the old one did.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from arenaplan._core import Plan
+from arenaplan.errors import (
+    InternalError,
+    PlanCorrupt,
+    PlanMisaligned,
+    PlanMismatch,
+    PlanOutOfBounds,
+    PlanOverlap,
+    SizeOverflow,
+    UnsupportedModel,
+)
+from arenaplan.export.files import replace_file
+from arenaplan.export.greedy import greedy_offsets, head_bytes
+from arenaplan.export.rewrite import with_metadata
+from arenaplan.export.timeline import ALIGNMENT, Timeline, timeline_of
+from arenaplan.graph import Graph
+from arenaplan.importers.common import quoted
+from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
+from arenaplan.importers.tflite.tensors import unique_names
+from arenaplan.planning import plan
+
+METADATA_NAME: Final = "OfflineMemoryAllocation"
+ONLINE: Final = -1
+"""Offset that leaves a tensor to the runtime's own planner."""
+
+_VERSION: Final = 1
+_MAX_OFFSET: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TflmPlan:
+    """A plan for TensorFlow Lite Micro."""
+
+    offsets: tuple[int, ...]
+    """Offset of every tensor of every subgraph, in bytes; -1 where the runtime decides."""
+    head_before: int
+    """Bytes that the runtime's own planner needs for tensors."""
+    head_after: int
+    """Bytes that it needs with this plan. Scratch memory of kernels is not in either."""
+    lower_bound: int
+    """Bytes that no plan with this order can go below."""
+    status: str
+    """What is proven of ``head_after``: ``"optimal"`` or ``"feasible"``."""
+    pinned: bool
+    """Whether the plan decides; otherwise the runtime's own planner does as well."""
+    offsets_of_boxes: tuple[int, ...]
+    """Offset of every tensor that needs memory, decided in any case."""
+
+    @property
+    def already_optimal(self) -> bool:
+        """Whether the runtime's own planner reaches the lower bound."""
+        return self.head_before == self.lower_bound
+
+
+def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
+    """
+    Plan a model for TensorFlow Lite Micro.
+
+    Parameters
+    ----------
+    model : Model
+        What :func:`~arenaplan.importers.tflite.model.parse` returns.
+    always : bool, default False
+        Whether to decide offsets even if the runtime's own planner needs no more bytes.
+        Otherwise it is left alone, for it also places the scratch memory of kernels, which
+        no file tells of.
+
+    Returns
+    -------
+    TflmPlan
+        Never worse than the runtime's own planner.
+    """
+    timeline = timeline_of(model)
+    greedy = greedy_offsets(timeline.boxes)
+    before = head_bytes(timeline.boxes, greedy)
+    best = plan(_as_graph(timeline), alignment=ALIGNMENT, in_place=False)
+    after, offsets = best.arena_bytes, _box_offsets(best, timeline)
+    pinned = always or after < before
+    if after > before:
+        after, offsets = before, greedy
+    if after > _MAX_OFFSET:
+        raise SizeOverflow(f"the runtime's offsets have 31 bits; the arena needs {after} bytes")
+    every = [ONLINE] * timeline.tensors
+    if pinned:
+        for box, offset in zip(timeline.boxes, offsets, strict=True):
+            every[box.tensor] = offset
+    check_offsets(timeline, every)
+    _check_variables(timeline, every)
+    status = "optimal" if after == best.lower_bound else "feasible"
+    return TflmPlan(tuple(every), before, after, best.lower_bound, status, pinned, tuple(offsets))
+
+
+def obey(model: Model, given: Plan) -> TflmPlan:
+    """
+    Return ``given``, a plan of the model's graph, in the runtime's terms.
+
+    Raises
+    ------
+    PlanOverlap
+        If it shares bytes in a way that the runtime's kernels do not allow for; plan with
+        ``in_place=False``.
+    PlanMisaligned
+        If an offset is no multiple of 16.
+    PlanMismatch
+        If a tensor has no place in it.
+    """
+    timeline = timeline_of(model)
+    if len(model.subgraphs) > 1:
+        raise UnsupportedModel("a plan file is of one graph, and the model has several subgraphs")
+    names = unique_names(model.subgraphs[0])
+    places = dict(_named_places(given))
+    every = [ONLINE] * timeline.tensors
+    for box in timeline.boxes:
+        if names[box.tensor] not in places:
+            raise PlanMismatch(f"the plan has no place for tensor {quoted(box.name)}")
+        every[box.tensor] = places[names[box.tensor]]
+    check_offsets(timeline, every)
+    before = head_bytes(timeline.boxes, greedy_offsets(timeline.boxes))
+    boxes = tuple(every[box.tensor] for box in timeline.boxes)
+    after = head_bytes(timeline.boxes, boxes)
+    bound = plan(_as_graph(timeline), alignment=ALIGNMENT, in_place=False).lower_bound
+    status = "optimal" if after == bound else "feasible"
+    return TflmPlan(tuple(every), before, after, bound, status, True, boxes)
+
+
+def embed(model: Model, offsets: Sequence[int]) -> bytes:
+    """
+    Return the file of ``model`` with offsets in it, read again and compared.
+
+    Raises
+    ------
+    PlanOverlap, PlanMisaligned, PlanOutOfBounds, PlanMismatch
+        If the offsets would corrupt a run.
+    UnsupportedModel
+        If the file cannot be changed safely.
+    """
+    timeline = timeline_of(model)
+    check_offsets(timeline, offsets)
+    _check_variables(timeline, offsets)
+    content = struct.pack(
+        f"<3i{len(offsets)}i", _VERSION, len(model.subgraphs), len(offsets), *offsets
+    )
+    data = with_metadata(model, METADATA_NAME, content)
+    written = parse(data)
+    if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):
+        raise InternalError("the file with the plan does not say what the model said")
+    check_offsets(timeline_of(written), offsets)
+    return data
+
+
+def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPlan:
+    """
+    Write the model in ``source``, with a plan in it, to ``target``.
+
+    The file is complete and checked before it takes its place; ``target`` may be
+    ``source``. Everything but the plan is kept byte for byte.
+
+    Parameters
+    ----------
+    source : path or bytes
+        A TFLite model. A plan that is already in it is replaced.
+    target : Path
+        The file to write.
+    always : bool, default False
+        Whether to decide offsets even if the runtime's own planner needs no more bytes.
+
+    Returns
+    -------
+    TflmPlan
+        What was written, and what it gains.
+    """
+    data, _ = read_bytes(source)
+    model = parse(data)
+    result = plan_tflm(model, always=always)
+    replace_file(target, embed(model, result.offsets))
+    return result
+
+
+def read_offsets(model: Model) -> tuple[int, ...] | None:
+    """
+    Return the offsets that a model brings along, or None if it brings none.
+
+    Raises
+    ------
+    PlanCorrupt
+        If there are more or fewer of them than tensors.
+    """
+    # The runtime obeys the last entry.
+    entries = [entry for entry in model.metadata if entry.name == METADATA_NAME]
+    if not entries:
+        return None
+    content = model.content(entries[-1].buffer)
+    if len(content) < 12:
+        raise PlanCorrupt(f"the metadata {METADATA_NAME} has {len(content)} bytes")
+    (count,) = struct.unpack_from("<I", content, 8)
+    tensors = sum(len(graph.tensors) for graph in model.subgraphs)
+    if count != tensors or len(content) < 12 + 4 * count:
+        raise PlanCorrupt(
+            f"the metadata {METADATA_NAME} has {len(content)} bytes for {count} offsets; the model "
+            f"has {tensors} tensors"
+        )
+    return struct.unpack_from(f"<{count}i", content, 12)
+
+
+def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
+    """
+    Raise unless the runtime can obey ``offsets`` without corrupting a run.
+
+    Raises
+    ------
+    PlanMismatch
+        If there are more or fewer offsets than tensors, or one for a tensor without memory.
+    PlanOutOfBounds, PlanMisaligned
+        If an offset is negative, or no multiple of 16.
+    PlanOverlap
+        If tensors that are needed at the same time share bytes.
+    """
+    if len(offsets) != timeline.tensors:
+        raise PlanMismatch(f"there are {len(offsets)} offsets for {timeline.tensors} tensors")
+    planned = {box.tensor: position for position, box in enumerate(timeline.boxes)}
+    for tensor, offset in enumerate(offsets):
+        if offset == ONLINE:
+            continue
+        if tensor not in planned:
+            raise PlanMismatch(f"tensor {tensor} has an offset, but no memory in the arena")
+        name = quoted(timeline.boxes[planned[tensor]].name)
+        if offset < 0 or offset + timeline.boxes[planned[tensor]].size > _MAX_OFFSET:
+            raise PlanOutOfBounds(f"tensor {name} is at {offset}")
+        if offset % ALIGNMENT:
+            raise PlanMisaligned(f"tensor {name} is at {offset}, no multiple of {ALIGNMENT}")
+    _check_overlaps(timeline, offsets)
+
+
+def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
+    """Sweep over the steps and refuse two boxes that are live together and overlap."""
+    same = _families(timeline)
+    pinned = [p for p, box in enumerate(timeline.boxes) if offsets[box.tensor] != ONLINE]
+    # By offset: whatever overlaps a box begins below its end.
+    pinned.sort(key=lambda position: offsets[timeline.boxes[position].tensor])
+    for rank, first in enumerate(pinned):
+        a = timeline.boxes[first]
+        end = offsets[a.tensor] + a.size
+        for second in pinned[rank + 1 :]:
+            b = timeline.boxes[second]
+            if offsets[b.tensor] >= end:
+                break
+            if a.start >= b.end or b.start >= a.end:
+                continue
+            if same[first] == same[second] and offsets[a.tensor] == offsets[b.tensor]:
+                continue
+            raise PlanOverlap(
+                f"tensors {quoted(a.name)} and {quoted(b.name)} are both needed in step "
+                f"{max(a.start, b.start)} and share byte {offsets[b.tensor]}"
+            )
+
+
+def _families(timeline: Timeline) -> list[int]:
+    """Return, for every box, a number that it shares with those that show the same bytes."""
+    family = list(range(len(timeline.boxes)))
+    # In order of steps: the source has its family when a result joins it.
+    for pair in sorted(timeline.same):
+        family[pair.result] = family[pair.source]
+    return family
+
+
+def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
+    """Refuse what makes the runtime leave a variable without memory."""
+    # It looks up a variable of a later subgraph as if it were one of the first.
+    for subgraph, index in timeline.variables:
+        if offsets[index] != ONLINE:
+            raise UnsupportedModel(
+                f"TensorFlow Lite Micro would mistake variable {index} of subgraph {subgraph} for "
+                "a planned tensor of the first; such models cannot bring a plan"
+            )
+
+
+def _as_graph(timeline: Timeline) -> Graph:
+    """Return a graph whose values live exactly when the runtime needs the boxes."""
+    graph = Graph("tflm")
+    values = [
+        graph.value(f"{position} {box.name}", (box.size,), "uint8")
+        for position, box in enumerate(timeline.boxes)
+    ]
+    reads: list[list[int]] = [[] for _ in range(timeline.steps)]
+    writes: list[list[int]] = [[] for _ in range(timeline.steps)]
+    for value, box in zip(values, timeline.boxes, strict=True):
+        writes[box.start].append(value)
+        if box.end - 1 > box.start:
+            reads[box.end - 1].append(value)
+    views: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
+    for step, source, result in timeline.same:
+        if timeline.boxes[result].start != step or timeline.boxes[source].start >= step:
+            continue
+        if values[source] not in reads[step]:
+            reads[step].append(values[source])
+        views[step].append((reads[step].index(values[source]), writes[step].index(values[result])))
+    for step in range(timeline.steps):
+        graph.node("Step", reads[step], writes[step], views=views[step])
+    return graph
+
+
+def _box_offsets(best: Plan, timeline: Timeline) -> list[int]:
+    """Return the offset of every box in a plan of :func:`_as_graph`'s graph."""
+    offsets = []
+    for position, place in enumerate(best.placements[: len(timeline.boxes)]):
+        if place is None:
+            raise InternalError(f"box {position} has no place")
+        offsets.append(place[1])
+    return offsets
+
+
+def _named_places(given: Plan) -> list[tuple[str, int]]:
+    """Return the names of a plan's values, and their offsets."""
+    return [
+        (value["name"], value["offset"])
+        for value in json.loads(given.to_json())["values"]
+        if value.get("offset") is not None
+    ]
+
+
+def _says_the_same(old: Model, new: Model) -> bool:
+    """Whether two files differ in the plan only."""
+    others = [
+        [(e.name, m.content(e.buffer)) for e in m.metadata if e.name != METADATA_NAME]
+        for m in (old, new)
+    ]
+    plans = {entry.buffer for entry in new.metadata if entry.name == METADATA_NAME}
+    data = all(
+        old.content(index) == new.content(index)
+        for index in range(len(old.buffers))
+        if index not in plans
+    )
+    return (
+        data
+        and others[0] == others[1]
+        and (old.description, old.subgraphs, old.signatures)
+        == (new.description, new.subgraphs, new.signatures)
+    )

@@ -1,0 +1,270 @@
+"""
+When TensorFlow Lite Micro needs each tensor, and in how many bytes.
+
+This is the runtime's own rule, not the importer's: its clock runs through the subgraphs
+that an operator calls, so that all subgraphs share one arena; variables and constants
+are not in that arena; and no kernel works in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final, NamedTuple
+
+from arenaplan.errors import (
+    BudgetExceeded,
+    UndefinedValue,
+    UnsupportedOp,
+    UnsupportedSubgraph,
+)
+from arenaplan.importers.common import BITS, checked_bytes, quoted
+from arenaplan.importers.tflite.effects import CALLS
+from arenaplan.importers.tflite.model import Model, Operator, checked_index
+from arenaplan.importers.tflite.tensors import Shapes, dtype_of, unique_names
+
+ALIGNMENT: Final = 16
+"""What the runtime rounds every size to."""
+
+_COPY_FREE: Final = frozenset({"RESHAPE"})
+"""Operators whose kernel copies nothing if input and output are at the same address."""
+
+_CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
+"""Slots, among an operator's options, of the subgraphs that the runtime can call."""
+
+
+@dataclass(slots=True)
+class Box:
+    """A tensor in the arena, over the steps in which it is needed."""
+
+    tensor: int
+    """Position among the tensors of all subgraphs."""
+    name: str
+    size: int
+    """Bytes, rounded up to :data:`ALIGNMENT`."""
+    start: int
+    end: int
+    """Step after the last: live ranges are half-open."""
+
+
+class Same(NamedTuple):
+    """Two boxes that show the same bytes from ``step`` on, and may have the same offset."""
+
+    step: int
+    source: int
+    result: int
+
+
+@dataclass(slots=True)
+class Timeline:
+    """All boxes of a model; ``tensors`` counts those without a box, too."""
+
+    boxes: list[Box] = field(default_factory=list)
+    """In the order in which the runtime adds them to its planner."""
+    same: list[Same] = field(default_factory=list)
+    """Pairs of positions in :attr:`boxes`."""
+    steps: int = 0
+    tensors: int = 0
+    variables: list[tuple[int, int]] = field(default_factory=list)
+    """Subgraph, and position in it, of each variable."""
+
+
+def timeline_of(model: Model) -> Timeline:
+    """
+    Return when the runtime needs each tensor of a model.
+
+    Raises
+    ------
+    UnsupportedSubgraph, UnsupportedOp
+        If an operator calls a subgraph in a way that the runtime does not know, or leaves out
+        an output.
+    UndefinedValue
+        If an operator reads what a later one writes.
+    BudgetExceeded
+        If subgraphs call each other more often than the size of the file justifies.
+    """
+    clock = _Clock(model)
+    clock.run()
+    return clock.timeline()
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A subgraph that is being run."""
+
+    subgraph: int
+    position: int = 0
+    """Operator that is running or comes next."""
+    callees: list[int] | None = None
+    """Subgraphs that the running operator has yet to call; ``None`` if none is running."""
+
+
+class _Clock:
+    """The steps of a run, and the first and last in which each tensor is needed."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._first: list[list[int | None]] = [[None] * len(s.tensors) for s in model.subgraphs]
+        self._last: list[list[int]] = [[0] * len(s.tensors) for s in model.subgraphs]
+        self._same: list[tuple[int, int, int, int]] = []
+        self._unwritten: list[tuple[int, int]] = []
+        self._step = 0
+        self._budget = len(model.data)
+
+    def run(self) -> None:
+        """Run the main subgraph, and those it calls; not recursively, for files are untrusted."""
+        stack = [self._enter(0)]
+        while stack:
+            frame = stack[-1]
+            subgraph = self._model.subgraphs[frame.subgraph]
+            if frame.callees:
+                callee = frame.callees.pop(0)
+                if any(caller.subgraph == callee for caller in stack):
+                    raise UnsupportedSubgraph(f"subgraph {callee} calls itself")
+                self._tick()
+                stack.append(self._enter(callee))
+            elif frame.callees is not None:
+                self._finish(frame.subgraph, subgraph.operators[frame.position])
+                frame.callees = None
+                frame.position += 1
+            elif frame.position < len(subgraph.operators):
+                self._tick()
+                frame.callees = self._begin(frame.subgraph, frame.position)
+            else:
+                for tensor in subgraph.outputs:
+                    self._create(frame.subgraph, tensor)
+                    self._use(frame.subgraph, tensor)
+                stack.pop()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Decide about tensors that were read before anything had written them."""
+        for index, tensor in self._unwritten:
+            # Nothing ever writes the scratch memory of an accelerator: it is always there.
+            if self._first[index][tensor] is None:
+                self._first[index][tensor] = 0
+            elif self._in_arena(index, tensor) and self._first[index][tensor] != 0:
+                name = self._model.subgraphs[index].tensors[tensor].name
+                raise UndefinedValue(
+                    f"tensor {tensor} ({quoted(name)}) of subgraph {index} is read before it is "
+                    "written"
+                )
+
+    def _tick(self) -> None:
+        """Go on to the next step."""
+        self._step += 1
+        self._spend()
+
+    def _spend(self) -> None:
+        """Stop when subgraphs are called more often than a file of this size can mean."""
+        self._budget -= 1
+        if self._budget < 0:
+            raise BudgetExceeded("subgraphs call each other more often than the file justifies")
+
+    def _enter(self, index: int) -> _Frame:
+        """Begin a subgraph: its inputs exist."""
+        for tensor in self._model.subgraphs[index].inputs:
+            self._create(index, tensor)
+            self._use(index, tensor)
+        return _Frame(index)
+
+    def _begin(self, index: int, position: int) -> list[int]:
+        """Begin an operator: its outputs exist. Return the subgraphs that it calls."""
+        operator = self._model.subgraphs[index].operators[position]
+        for tensor in operator.outputs:
+            if tensor is None:
+                raise UnsupportedOp(
+                    f"operator {position} ({quoted(operator.name, 40)}) of subgraph {index} leaves "
+                    "out an output, which TensorFlow Lite Micro does not know"
+                )
+            self._create(index, tensor)
+        if operator.is_custom or operator.name not in CALLS:
+            return []
+        return self._callees(operator, f"operator {position} of subgraph {index}")
+
+    def _callees(self, operator: Operator, what: str) -> list[int]:
+        """Return the subgraphs that an operator calls."""
+        slots = _CALLEES.get(operator.name)
+        if slots is None or operator.options is None:
+            raise UnsupportedSubgraph(
+                f"{what} ({operator.name}) calls a subgraph in a way that TensorFlow Lite Micro "
+                "does not know"
+            )
+        count = len(self._model.subgraphs)
+        return [
+            checked_index(operator.options.number(slot, "i"), count, f"{what}: a called subgraph")
+            for slot in slots
+        ]
+
+    def _finish(self, index: int, operator: Operator) -> None:
+        """End an operator: what it read and wrote was needed until now."""
+        for tensor in operator.inputs:
+            if tensor is None:
+                continue
+            if self._first[index][tensor] is None:
+                self._unwritten.append((index, tensor))
+            self._use(index, tensor)
+        for tensor in operator.outputs:
+            if tensor is not None:
+                self._use(index, tensor)
+        if not operator.is_custom and operator.name in _COPY_FREE:
+            for source, result in zip(operator.inputs[:1], operator.outputs[:1], strict=False):
+                if source is not None and result is not None:
+                    self._same.append((self._step, index, source, result))
+
+    def _create(self, subgraph: int, tensor: int) -> None:
+        """Note that a tensor exists, unless it did before."""
+        if self._first[subgraph][tensor] is None:
+            self._first[subgraph][tensor] = self._step
+
+    def _use(self, subgraph: int, tensor: int) -> None:
+        """Note that a tensor is needed in this step."""
+        self._spend()
+        self._last[subgraph][tensor] = self._step
+
+    def _in_arena(self, subgraph: int, index: int) -> bool:
+        """Whether the runtime's planner gives a tensor memory."""
+        tensor = self._model.subgraphs[subgraph].tensors[index]
+        return not (tensor.is_variable or self._model.is_constant(tensor))
+
+    def timeline(self) -> Timeline:
+        """Return what the run has shown."""
+        result = Timeline(steps=self._step + 1)
+        position: dict[tuple[int, int], int] = {}
+        for number, subgraph in enumerate(self._model.subgraphs):
+            names = unique_names(subgraph)
+            shapes = Shapes(subgraph, names, None)
+            for index, tensor in enumerate(subgraph.tensors):
+                first = self._first[number][index]
+                if tensor.is_variable:
+                    result.variables.append((number, index))
+                if first is None or not self._in_arena(number, index):
+                    continue
+                size = _bytes(names[index], shapes.of(index), dtype_of(tensor, names[index]))
+                if size:
+                    position[number, index] = len(result.boxes)
+                    end = self._last[number][index] + 1
+                    flat = result.tensors + index
+                    result.boxes.append(Box(flat, names[index], size, first, end))
+            result.tensors += len(subgraph.tensors)
+        for step, number, source, output in self._same:
+            pair = position.get((number, source)), position.get((number, output))
+            if pair[0] is None or pair[1] is None or not self._may_be_same(number, source, output):
+                continue
+            if result.boxes[pair[0]].size == result.boxes[pair[1]].size:
+                result.same.append(Same(step, pair[0], pair[1]))
+        return result
+
+    def _may_be_same(self, subgraph: int, source: int, output: int) -> bool:
+        """Whether sharing cannot disturb how callers copy into and out of a subgraph."""
+        if subgraph == 0:
+            return True
+        called = self._model.subgraphs[subgraph]
+        return not {source, output} & {*called.inputs, *called.outputs}
+
+
+def _bytes(name: str, shape: tuple[int, ...], dtype: str) -> int:
+    """Return the bytes that the runtime gives a tensor; it does not pack small elements."""
+    checked_bytes(name, shape, dtype)
+    size = prod(shape) * max(8, BITS[dtype]) // 8
+    return -(-size // ALIGNMENT) * ALIGNMENT

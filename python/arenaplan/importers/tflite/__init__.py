@@ -1,0 +1,52 @@
+"""
+The TFLite importer.
+
+It needs neither TensorFlow nor a FlatBuffers library: a file is read through one
+checked cursor (:mod:`~arenaplan.importers.tflite.flatbuffer`) into plain objects
+(:mod:`~arenaplan.importers.tflite.model`), and those into a graph
+(:mod:`~arenaplan.importers.tflite.walk`). What operators do to memory is one table
+(:data:`~arenaplan.importers.tflite.effects.EFFECTS`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arenaplan.importers.common import Bind
+from arenaplan.importers.tflite.model import Source, parse, read_bytes
+from arenaplan.importers.tflite.walk import Walk
+
+if TYPE_CHECKING:
+    from arenaplan.graph import Graph
+
+__all__ = ["load_tflite"]
+
+
+def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
+    """
+    Read a TFLite model.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model.
+    bind : mapping, optional
+        Shapes by tensor, ``{"image": (1, 96, 96, 3)}``, where the file leaves one open and
+        stores no number to start with.
+
+    Returns
+    -------
+    Graph
+        The main subgraph, its operators in the order of the file. Tensors with data are
+        constants, variables are states; custom operators have the shapes that the file
+        declares, and no effects.
+
+    Raises
+    ------
+    PlannerError
+        If the model is malformed or cannot be planned; the message names the place.
+    OSError
+        If the file cannot be read.
+    """
+    data, path = read_bytes(source)
+    return Walk(parse(data), "" if path is None else path.stem, bind).run()

@@ -1,0 +1,146 @@
+"""From the main subgraph of a TFLite model to a graph."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from arenaplan.errors import UnsupportedSubgraph
+from arenaplan.graph import NO_EFFECTS, Effects, Graph
+from arenaplan.importers.common import Bind, checked_bytes, quoted
+from arenaplan.importers.tflite.effects import CALLS, EFFECTS, IGNORES, RESOURCES, Op, Operand
+from arenaplan.importers.tflite.model import Model, Operator, Tensor
+from arenaplan.importers.tflite.tensors import Shapes, array, check_payload, dtype_of, unique_names
+
+_FEW: Final = 64
+"""Most elements of a constant that rules look at: axes, first indices, permutations."""
+
+
+class Walk:
+    """
+    One reading of a model's main subgraph.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    name : str
+        Its name.
+    bind : mapping or None
+        Shapes by tensor, where the file has none.
+    """
+
+    def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
+        self._model = model
+        self._main = model.subgraphs[0]
+        self._names = unique_names(self._main)
+        self._shapes = Shapes(self._main, self._names, bind)
+        self._graph = Graph(name)
+        self._values: dict[int, int] = {}
+        self._operands: dict[int, Operand] = {}
+
+    def run(self) -> Graph:
+        """Return the graph."""
+        # An interpreter binds inputs by position, so each is declared even if nothing reads it.
+        for index in dict.fromkeys(self._main.inputs):
+            self._declare(index, is_input=True)
+            self._warn_if_open(index)
+        before: tuple[int, ...] = ()
+        for position, operator in enumerate(self._main.operators):
+            before = self._add(operator, position, before)
+        for index in dict.fromkeys(self._main.outputs):
+            self._graph.output(self._value(index))
+        return self._graph
+
+    def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
+        """Append a node; return which node the next one with hidden state must come after."""
+        what = f"{operator.name}_{position}"
+        if operator.name in CALLS and not operator.is_custom:
+            raise UnsupportedSubgraph(
+                f"operator {quoted(what)} runs another subgraph, whose arena is not planned with "
+                "the main one's"
+            )
+        inputs = tuple(None if i is None else self._value(i) for i in operator.inputs)
+        outputs = tuple(None if i is None else self._value(i) for i in operator.outputs)
+        hidden = operator.is_custom is False and operator.name in RESOURCES
+        node = self._graph.append(
+            operator.name,
+            inputs,
+            outputs,
+            name=what,
+            effects=self._effects(operator),
+            domain="tflite.custom" if operator.is_custom else "tflite",
+            version=operator.version,
+            after=before if hidden else (),
+        )
+        return (node.index,) if hidden else before
+
+    def _effects(self, operator: Operator) -> Effects:
+        """Return what an operator does to memory."""
+        effects = NO_EFFECTS
+        rule = None if operator.is_custom else EFFECTS.get(operator.name)
+        if rule is not None:
+            op = Op(
+                [None if index is None else self._operands[index] for index in operator.inputs],
+                [None if index is None else self._operands[index] for index in operator.outputs],
+                operator.options,
+            )
+            effects = rule(op)
+        # Runtimes let kernels write the variables that they read, and files do not say which do.
+        mutates = tuple(
+            position
+            for position, index in enumerate(operator.inputs)
+            if index is not None and self._main.tensors[index].is_variable
+        )
+        ignores = () if operator.is_custom else IGNORES.get(operator.name, ())
+        if not mutates and not ignores:
+            return effects
+        return Effects(effects.in_place, effects.views, ignores, mutates)
+
+    def _value(self, index: int) -> int:
+        """Return the value of a tensor, declared when it is first met."""
+        return self._values[index] if index in self._values else self._declare(index)
+
+    def _declare(self, index: int, *, is_input: bool = False) -> int:
+        """Declare the value of a tensor."""
+        tensor, name = self._main.tensors[index], self._names[index]
+        shape, dtype = self._shapes.of(index), dtype_of(tensor, name)
+        checked_bytes(name, shape, dtype)
+        graph, numbers, is_activation = self._graph, None, False
+        if self._model.is_constant(tensor):
+            check_payload(self._model, tensor, name, shape, dtype)
+            data = array(self._model, tensor, shape, dtype)
+            if data is not None and data.size <= _FEW and data.dtype.kind in "iu":
+                numbers = tuple(int(number) for number in data.ravel())
+            value = graph.constant(name, shape, dtype, data)
+        elif tensor.is_variable:
+            value = graph.state(name, shape, dtype)
+        elif is_input:
+            value, is_activation = graph.input(name, shape, dtype), True
+        else:
+            value, is_activation = graph.value(name, shape, dtype), True
+        self._values[index] = value
+        self._operands[index] = _operand(tensor, shape, dtype, is_activation, numbers)
+        return value
+
+    def _warn_if_open(self, index: int) -> None:
+        """Say which numbers of an input's shape are assumed."""
+        axes = self._shapes.open_axes(index)
+        if axes:
+            value = self._graph.values[self._values[index]]
+            dims = " and ".join(map(str, axes))
+            shape = "x".join(map(str, value.shape))
+            self._graph.warnings.append(
+                f"dimension {dims} of input {quoted(value.name)} is open; planned for the stored "
+                f"shape {shape}"
+            )
+
+
+def _operand(
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    dtype: str,
+    is_activation: bool,
+    numbers: tuple[int, ...] | None,
+) -> Operand:
+    """Return what rules may know about a tensor."""
+    return Operand(shape, dtype, tensor.quantization, is_activation, numbers)

@@ -1,0 +1,333 @@
+//! Exact search for items with windows and gaps.
+//!
+//! A simpler search than that for solid items, and a slower one. Parts of an item may
+//! hang above room that is still open, so being placed does not end a section's
+//! floor: items are *fixed* in the air, and the floors rise around them.
+
+use std::ops::Range;
+
+use super::arith::{align_up, index};
+use super::clock::Clock;
+use super::exact::Outcome;
+use super::memory::{filled, with_capacity};
+use super::model::Model;
+use super::random::Random;
+use crate::error::Result;
+
+/// A part of an item, with the item.
+#[derive(Clone, Debug)]
+struct Part {
+    item: usize,
+    span: Range<u32>,
+    grains: Range<u64>,
+}
+
+impl Part {
+    /// Returns whether there is a section in which both are live.
+    fn meets(&self, other: &Self) -> bool {
+        self.span.start < other.span.end && other.span.start < self.span.end
+    }
+}
+
+/// A partial packing.
+#[derive(Clone, Debug)]
+struct State {
+    /// Grains below are decided, by section.
+    floor: Vec<u64>,
+    /// The lowest offset of each item, or the one at which it is fixed.
+    low: Vec<u64>,
+    fixed: Vec<bool>,
+}
+
+/// One way to go on.
+#[derive(Clone, Copy, Debug)]
+enum Child {
+    /// The item is fixed at its low.
+    Fix(usize),
+    /// The section is given up to the floor.
+    GiveUp(usize, u64),
+}
+
+/// That no packing exists from here.
+#[derive(Clone, Copy, Debug)]
+struct Stuck;
+
+/// A search for packings of one model.
+#[derive(Debug)]
+pub(super) struct Rigid {
+    parts: Vec<Part>,
+    /// First part of each item, and the end.
+    first_part: Vec<usize>,
+    /// Parts of other items that each part meets.
+    neighbors: Vec<Vec<usize>>,
+    /// Parts of each section.
+    members: Vec<Vec<usize>>,
+    ceiling: Vec<u64>,
+    roof: Vec<u64>,
+    random: Random,
+    offsets: Vec<u64>,
+    nodes: u64,
+}
+
+/// Items up to which this search is worth its tables.
+const LARGEST: usize = 400;
+
+impl Rigid {
+    /// Returns a search of a model, or nothing if the model is too large.
+    pub(super) fn new(model: &Model, seed: u64) -> Result<Option<Self>> {
+        if model.items.len() > LARGEST {
+            return Ok(None);
+        }
+        let mut parts = Vec::new();
+        let mut first_part = with_capacity(model.items.len() + 1, "parts")?;
+        for item in 0..model.items.len() {
+            first_part.push(parts.len());
+            model.each_box(item, |span, grains| {
+                parts.push(Part { item, span: span.clone(), grains });
+            });
+        }
+        first_part.push(parts.len());
+        if parts.len() > 4 * LARGEST {
+            return Ok(None);
+        }
+        let meeting = |part: &Part| {
+            let others = parts.iter().enumerate();
+            let meet = others.filter(|(_, other)| other.item != part.item && part.meets(other));
+            meet.map(|(other, _)| other).collect::<Vec<_>>()
+        };
+        let neighbors = parts.iter().map(meeting).collect();
+        let mut members = filled(Vec::new(), model.loads.len(), "sections")?;
+        for (number, part) in parts.iter().enumerate() {
+            let sections: &mut [Vec<usize>] = &mut members;
+            for section in &mut sections[index(part.span.start)..index(part.span.end)] {
+                section.push(number);
+            }
+        }
+        Ok(Some(Self {
+            parts,
+            first_part,
+            neighbors,
+            members,
+            ceiling: filled(0, model.items.len(), "ceilings")?,
+            roof: filled(0, model.loads.len(), "sections")?,
+            random: Random::new(seed),
+            offsets: Vec::new(),
+            nodes: 200,
+        }))
+    }
+
+    /// Searches for a packing below byte `target`, longer each time.
+    pub(super) fn step(&mut self, model: &Model, target: u64, clock: &Clock<'_>) -> Outcome {
+        for item in 0..model.items.len() {
+            match model.ceiling(item, target) {
+                Some(ceiling) if model.items[item].pin.is_none_or(|pin| pin <= ceiling) => {
+                    self.ceiling[item] = ceiling;
+                }
+                _ => return Outcome::Impossible,
+            }
+        }
+        self.roof.fill(target / model.grain);
+        let mut state = State {
+            floor: vec![0; self.roof.len()],
+            low: model.items.iter().map(|item| item.pin.unwrap_or(0)).collect(),
+            fixed: model.items.iter().map(|item| item.pin.is_some()).collect(),
+        };
+        if self.propagate(model, &mut state).is_err() {
+            return Outcome::Impossible;
+        }
+        let mut left = self.nodes;
+        self.nodes += self.nodes / 4;
+        let effort = 40 * self.parts.len();
+        let mut stack: Vec<(State, Vec<Child>)> = Vec::new();
+        loop {
+            if state.fixed.iter().all(|&fixed| fixed) {
+                self.offsets.clone_from(&state.low);
+                return Outcome::Found;
+            }
+            if left == 0 || clock.tick(effort) {
+                return Outcome::Undecided;
+            }
+            left -= 1;
+            let children = self.children(model, &state);
+            stack.push((state, children));
+            state = loop {
+                let Some((before, children)) = stack.last_mut() else {
+                    return Outcome::Impossible;
+                };
+                let Some(child) = children.pop() else {
+                    stack.pop();
+                    continue;
+                };
+                let mut after = before.clone();
+                match child {
+                    Child::Fix(item) => after.fixed[item] = true,
+                    Child::GiveUp(section, floor) => after.floor[section] = floor,
+                }
+                if self.propagate(model, &mut after).is_ok() {
+                    break after;
+                }
+            };
+        }
+    }
+
+    /// Returns the offsets that the last search has found.
+    pub(super) fn offsets(&self) -> Vec<u64> {
+        self.offsets.clone()
+    }
+
+    /// Raises lows and floors until neither rises any more.
+    fn propagate(&self, model: &Model, state: &mut State) -> Result<(), Stuck> {
+        loop {
+            for item in 0..state.low.len() {
+                let low = self.lowest(model, state, item);
+                if state.fixed[item] && low > state.low[item] || low > self.ceiling[item] {
+                    return Err(Stuck);
+                }
+                state.low[item] = low;
+            }
+            let mut risen = false;
+            for section in 0..self.members.len() {
+                let floor = self.covered_floor(state, section)?;
+                risen |= floor > state.floor[section];
+                state.floor[section] = floor;
+            }
+            if !risen {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns the lowest offset from its low on at which an item is above all floors and
+    /// meets nothing that is fixed.
+    fn lowest(&self, model: &Model, state: &State, item: usize) -> u64 {
+        let mask = model.items[item].mask;
+        let mut low = state.low[item];
+        loop {
+            let before = low;
+            for number in self.first_part[item]..self.first_part[item + 1] {
+                let part = &self.parts[number];
+                if !state.fixed[item] {
+                    let floors = &state.floor[index(part.span.start)..index(part.span.end)];
+                    let floor = floors.iter().copied().max().unwrap_or(0);
+                    low = low.max(floor.saturating_sub(part.grains.start));
+                }
+                for &neighbor in &self.neighbors[number] {
+                    let other = &self.parts[neighbor];
+                    let at = state.low[other.item];
+                    if state.fixed[other.item]
+                        && at + other.grains.start < low + part.grains.end
+                        && low + part.grains.start < at + other.grains.end
+                    {
+                        low = at + other.grains.end - part.grains.start;
+                    }
+                }
+                low = align_up(low, mask);
+            }
+            if low == before || low > self.ceiling[item] {
+                return low;
+            }
+        }
+    }
+
+    /// Returns the floor of a section without the room that nobody can use.
+    fn covered_floor(&self, state: &State, section: usize) -> Result<u64, Stuck> {
+        let mut floor = state.floor[section];
+        loop {
+            let mut next = u64::MAX;
+            let mut total = 0;
+            let mut below = None;
+            for &number in &self.members[section] {
+                let part = &self.parts[number];
+                let start = state.low[part.item] + part.grains.start;
+                let end = state.low[part.item] + part.grains.end;
+                if state.fixed[part.item] && start < floor {
+                    if end > floor {
+                        return Err(Stuck); // the floor was given up where it lies
+                    }
+                    continue;
+                }
+                total += part.grains.end - part.grains.start;
+                if start < next {
+                    next = start;
+                    below = state.fixed[part.item].then_some(end);
+                } else if start == next && state.fixed[part.item] {
+                    below = Some(end);
+                }
+            }
+            if next == u64::MAX {
+                return Ok(floor);
+            }
+            floor = floor.max(next);
+            if floor + total > self.roof[section] {
+                return Err(Stuck);
+            }
+            match below {
+                Some(end) => floor = end,
+                None => return Ok(floor),
+            }
+        }
+    }
+
+    /// Returns the ways to go on at the point above the floor of the section with the
+    /// fewest of them, the first to try as the last.
+    ///
+    /// Take the packing from here with the least sum of offsets. If a part covers the
+    /// point, it starts there, at its item's low. If none does, the lowest part above
+    /// starts at the low of its item, where something is fixed, or where an item would
+    /// rest on another one: lower it could not be, and higher the sum is not the least.
+    fn children(&mut self, model: &Model, state: &State) -> Vec<Child> {
+        let mut best: Option<(usize, u64, u64, Vec<Child>)> = None;
+        for section in 0..self.members.len() {
+            let floor = state.floor[section];
+            let mut children: Vec<Child> = Vec::new();
+            let mut next = u64::MAX;
+            for &number in &self.members[section] {
+                let part = &self.parts[number];
+                let start = state.low[part.item] + part.grains.start;
+                if start > floor {
+                    next = next.min(start);
+                } else if !state.fixed[part.item] {
+                    children.push(Child::Fix(part.item));
+                    let above = self.next_low(model, state, part.item);
+                    next = next.min(above.saturating_add(part.grains.start));
+                }
+            }
+            if children.is_empty() {
+                continue;
+            }
+            children.sort_by_key(|child| match child {
+                Child::Fix(item) => (model.items[*item].size, *item),
+                Child::GiveUp(..) => (0, 0),
+            });
+            if next <= self.roof[section] {
+                children.insert(0, Child::GiveUp(section, next));
+            }
+            let slack = self.roof[section] - floor;
+            let key = (children.len(), slack, self.random.next());
+            if best.as_ref().is_none_or(|(count, slack, chance, _)| key < (*count, *slack, *chance))
+            {
+                best = Some((key.0, key.1, key.2, children));
+            }
+        }
+        best.map_or_else(Vec::new, |(.., children)| children)
+    }
+
+    /// Returns the lowest offset above its low at which an item may rest on something.
+    fn next_low(&self, model: &Model, state: &State, item: usize) -> u64 {
+        let low = state.low[item];
+        let mut next = u64::MAX;
+        for number in self.first_part[item]..self.first_part[item + 1] {
+            for &neighbor in &self.neighbors[number] {
+                let other = &self.parts[neighbor];
+                let top = state.low[other.item] + other.grains.end;
+                let contact = top.saturating_sub(self.parts[number].grains.start);
+                if contact > low {
+                    next = next.min(contact);
+                } else if !state.fixed[other.item] {
+                    next = next.min(low + 1);
+                }
+            }
+        }
+        if next > self.ceiling[item] { u64::MAX } else { align_up(next, model.items[item].mask) }
+    }
+}

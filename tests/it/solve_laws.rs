@@ -1,0 +1,209 @@
+//! What holds for every problem: order and unit do not matter, limits are kept, and no
+//! input is too awkward.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arenaplan::{
+    Alignment, Budget, Buffer, LiveRange, MAX_BYTES, Packing, Part, Problem, Progress, Space,
+    Status, solve,
+};
+
+use crate::oracle::Random;
+
+fn live(start: u32, end: u32) -> LiveRange {
+    LiveRange::new(start, end).unwrap()
+}
+
+fn one_space(buffers: Vec<Buffer>) -> Problem {
+    Problem::new(buffers, vec![Space::default()]).unwrap()
+}
+
+fn nodes(limit: u64) -> Budget<'static> {
+    let mut budget = Budget::default();
+    budget.nodes = Some(limit);
+    budget
+}
+
+fn checked(problem: &Problem, budget: &Budget<'_>) -> Packing {
+    let packing = solve(problem, budget).unwrap();
+    packing.check(problem).unwrap();
+    packing
+}
+
+/// Rows of sizes and live ranges that are not easy to pack.
+fn random_rows(random: &mut Random, count: usize) -> Vec<(u64, u32, u32)> {
+    let row = |_| {
+        let start = random.step(60);
+        (1 + random.below(40), start, start + 1 + random.step(25))
+    };
+    (0..count).map(row).collect()
+}
+
+fn buffers(rows: &[(u64, u32, u32)], unit: u64) -> Vec<Buffer> {
+    rows.iter().map(|&(size, start, end)| Buffer::new(size * unit, live(start, end))).collect()
+}
+
+/// A problem that no search will finish soon: alignments keep its bound out of reach.
+fn hard(count: usize) -> Problem {
+    let mut random = Random(9);
+    let rows = random_rows(&mut random, count);
+    let aligned = |row: &(u64, u32, u32)| {
+        let buffer = Buffer::new(row.0 * 100 + 1, live(row.1, row.2));
+        buffer.with_alignment(Alignment::new(64 << random.below(6)).unwrap())
+    };
+    one_space(rows.iter().map(aligned).collect())
+}
+
+#[test]
+fn shuffled_rows_give_an_equally_good_packing() {
+    let mut random = Random(1);
+    for _ in 0..12 {
+        let mut rows = random_rows(&mut random, 80);
+        let first = checked(&one_space(buffers(&rows, 1)), &nodes(2_000));
+        for at in (1..rows.len()).rev() {
+            let other = usize::try_from(random.below(u64::try_from(at + 1).unwrap())).unwrap();
+            rows.swap(at, other);
+        }
+        let second = checked(&one_space(buffers(&rows, 1)), &nodes(2_000));
+        assert_eq!(first.peak(), second.peak());
+        assert_eq!(first.status(), second.status());
+    }
+}
+
+#[test]
+fn scaled_sizes_give_scaled_offsets() {
+    let mut random = Random(2);
+    for unit in [2, 7, 1024, 1 << 40] {
+        let rows = random_rows(&mut random, 60);
+        let small = checked(&one_space(buffers(&rows, 1)), &nodes(2_000));
+        let large = checked(&one_space(buffers(&rows, unit)), &nodes(2_000));
+        let scaled: Vec<_> = small.offsets().iter().map(|offset| offset * unit).collect();
+        assert_eq!(large.offsets(), scaled);
+        assert_eq!(large.lower_bound(), small.lower_bound() * unit);
+    }
+}
+
+#[test]
+fn a_node_limit_gives_the_same_answer_again_and_with_any_number_of_threads() {
+    let problem = hard(150);
+    let first = checked(&problem, &nodes(3_000));
+    for threads in [1, 2, 8] {
+        let mut budget = nodes(3_000);
+        budget.threads = threads;
+        assert_eq!(checked(&problem, &budget), first);
+    }
+}
+
+#[test]
+fn a_longer_search_is_never_worse() {
+    let problem = hard(150);
+    let peaks = [0, 10, 100, 1_000, 10_000].map(|limit| checked(&problem, &nodes(limit)).peak());
+    assert!(peaks.is_sorted_by(|before, after| before >= after), "{peaks:?}");
+}
+
+#[test]
+fn a_deadline_is_kept() {
+    let problem = hard(600);
+    for milliseconds in [0, 100, 300] {
+        let started = Instant::now();
+        let mut budget = Budget::default();
+        budget.deadline = Some(started + Duration::from_millis(milliseconds));
+        checked(&problem, &budget);
+        // Twenty times what the search itself needs: tests run beside each other, unoptimized.
+        let limit = Duration::from_millis(milliseconds + 1_000);
+        assert!(started.elapsed() < limit, "{:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn a_cancelled_search_returns_what_it_has() {
+    let problem = hard(300);
+    let cancel = AtomicBool::new(true);
+    let mut budget = Budget::default();
+    budget.cancel = Some(&cancel);
+    let packing = checked(&problem, &budget);
+    assert_eq!(packing.status(), Status::Feasible);
+}
+
+#[test]
+fn progress_only_ever_gets_better() {
+    let problem = hard(150);
+    let (peak, calls) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+    let tell = |now: Progress| {
+        assert!(now.peak <= peak.swap(now.peak, Ordering::Relaxed));
+        assert!(now.lower_bound <= now.peak);
+        calls.fetch_add(1, Ordering::Relaxed);
+    };
+    let mut budget = nodes(5_000);
+    budget.progress = Some(&tell);
+    let packing = checked(&problem, &budget);
+    assert_eq!(packing.peak(), peak.load(Ordering::Relaxed));
+    assert!(calls.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn equal_sizes_are_packed_optimally() {
+    let mut random = Random(3);
+    let rows = random_rows(&mut random, 3_000);
+    let equal: Vec<_> = rows.iter().map(|&(_, start, end)| (17, start, end)).collect();
+    assert_eq!(checked(&one_space(buffers(&equal, 1)), &nodes(100)).status(), Status::Optimal);
+}
+
+#[test]
+fn nested_live_ranges_are_packed_optimally() {
+    let row = |depth: u32| (u64::from(depth) + 1, depth, 20_000 - depth);
+    let rows: Vec<_> = (0..5_000).map(row).collect();
+    assert_eq!(checked(&one_space(buffers(&rows, 1)), &nodes(100)).status(), Status::Optimal);
+}
+
+#[test]
+fn a_staircase_is_packed() {
+    let row = |step: u32| (u64::from(step % 100) + 1, step, step + 100);
+    let rows: Vec<_> = (0..20_000).map(row).collect();
+    let packing = checked(&one_space(buffers(&rows, 1)), &nodes(10));
+    assert!(packing.peak() < 2 * packing.lower_bound());
+}
+
+#[test]
+fn a_hundred_thousand_buffers_alive_at_once_take_linear_time() {
+    let rows: Vec<_> = (0..100_000_u32).map(|row| (u64::from(row % 97) + 1, 0, 1)).collect();
+    let started = Instant::now();
+    assert_eq!(checked(&one_space(buffers(&rows, 1)), &nodes(10)).status(), Status::Optimal);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+#[test]
+fn sizes_near_the_limit_do_not_wrap_around() {
+    let sizes = [MAX_BYTES / 3, MAX_BYTES / 3 - 1, MAX_BYTES / 5, MAX_BYTES / 7, 3, 1];
+    let mut random = Random(4);
+    for _ in 0..200 {
+        let row = |_| {
+            let size = sizes[usize::try_from(random.below(6)).unwrap()];
+            let start = random.step(6);
+            let buffer = Buffer::new(size, live(start, start + 1 + random.step(2)));
+            buffer.with_alignment(Alignment::new(1 << random.below(63)).unwrap())
+        };
+        let problem = one_space((0..5).map(row).collect());
+        // Either an answer that is right, or an error that says why there is none.
+        if let Ok(packing) = solve(&problem, &nodes(500)) {
+            packing.check(&problem).unwrap();
+        }
+    }
+}
+
+#[test]
+fn strips_with_windows_are_packed_below_their_hulls() {
+    // Rows of a feature map come and go: the next map is written while this one is read.
+    let strip = |layer: u32| {
+        let parts = (0..8_u64).map(|row| {
+            let from = layer * 8 + u32::try_from(row).unwrap();
+            Part { bytes: row * 10..(row + 1) * 10, live: vec![live(from, from + 9)] }
+        });
+        Buffer::with_parts(80, parts.collect()).unwrap()
+    };
+    let problem = one_space((0..6).map(strip).collect());
+    let packing = checked(&problem, &nodes(20_000));
+    let hulls = one_space((0..6).map(|layer| Buffer::new(80, strip(layer).live())).collect());
+    assert!(packing.peak() < checked(&hulls, &nodes(20_000)).lower_bound());
+}

@@ -1,0 +1,47 @@
+"""The examples of the documentation run."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import arenaplan
+
+ROOT = Path(__file__).parents[2]
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages(arenaplan.__path__, "arenaplan.")
+    if not module.name.endswith(("__main__", "._core"))
+]
+
+
+@pytest.mark.parametrize("name", ["arenaplan", *MODULES])
+def test_the_examples_of_a_module_run(name: str) -> None:
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    assert doctest.testmod(importlib.import_module(name), optionflags=options).failed == 0
+
+
+def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    from test_cli import model
+
+    monkeypatch.chdir(tmp_path)
+    model(tmp_path / "model.onnx", batch="batch")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    names: dict[str, object] = {"array": np.ones((1, 3), np.float32)}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+
+
+def test_every_exception_is_a_planner_error_and_is_documented() -> None:
+    from arenaplan import errors
+
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and value.__module__ == errors.__name__:
+            assert issubclass(value, errors.PlannerError), name
+            assert value.__doc__, name

@@ -1,0 +1,211 @@
+"""C headers that compile without warnings for any plan, and CSV that says the same."""
+
+import csv
+import itertools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import arenaplan as ap
+import flat
+from arenaplan import errors
+from arenaplan.cli import main
+from arenaplan.export.c import header_of, shim_of
+from arenaplan.export.placed import identifiers, rows_of
+from arenaplan.export.table import csv_of
+from arenaplan.export.tflm import plan_tflm
+from arenaplan.importers.tflite.model import parse
+
+
+def chain(*sizes: int, names: list[str] | None = None, model: str = "small") -> ap.Graph:
+    graph = ap.Graph(model)
+    names = names or [f"v{index}" for index in range(len(sizes))]
+    value = graph.input(names[0], (sizes[0],), "uint8")
+    for name, size in zip(names[1:], sizes[1:], strict=True):
+        (value,) = graph.node("Op", [value], [(name, (size,), "uint8")], in_place=[(0, 0)])
+    graph.output(value)
+    return graph
+
+
+def random_graph(seed: int) -> ap.Graph:
+    rng = np.random.default_rng(seed)
+    graph = ap.Graph(f"random {seed}")
+    values = [graph.input("in", (int(rng.integers(0, 500)),), "uint8")]
+    for index in range(int(rng.integers(1, 25))):
+        reads = [values[int(i)] for i in rng.integers(0, len(values), 2)]
+        size = int(rng.choice([0, 1, 64, 64, 300]))
+        spec = (f"strange */ name\n{index} \"' \\ ??/ ü", (size,), "uint8")
+        in_place = [
+            (slot, 0) for slot, read in enumerate(reads) if graph.values[read].shape == (size,)
+        ]
+        (value,) = graph.node("Op", reads, [spec], in_place=in_place)
+        values.append(value)
+    graph.output(values[-1])
+    return graph
+
+
+def compile_and_run(compiler: str, text: str, body: str, folder: Path) -> list[int]:
+    """Compile a program that includes a header, with every warning an error, and run it."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    (folder / "plan.h").write_text(text)
+    suffix, standard = (".cc", "-std=c++11") if compiler == "g++" else (".c", "-std=c11")
+    source = folder / f"main{suffix}"
+    source.write_text(
+        '#include <stdio.h>\n#include "plan.h"\n#include "plan.h"\n'
+        f"int main(void) {{\n{body}\nreturn 0;\n}}\n"
+    )
+    program = folder / "program"
+    command = [compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O0"]
+    result = subprocess.run(
+        [*command, str(source), "-o", str(program)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    out = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    return [int(number) for number in out.split()]
+
+
+def body_for(text: str, prefix: str) -> str:
+    """Return code that prints what the header says and where an arena of it begins."""
+    names = re.findall(rf"\b{prefix}_(?:OFFSET|BYTES)_\w+(?= = | UINT64_C)", text)
+    lines = [f"{prefix}_ARENA_DEFINE(static, arena);"]
+    numbers = [f"{prefix}_ARENA_BYTES", f"(uintptr_t)arena % {prefix}_ARENA_ALIGNMENT", *names]
+    lines += [f'printf("%llu\\n", (unsigned long long)({number}));' for number in numbers]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+@pytest.mark.parametrize("seed", range(4))
+def test_headers_of_any_plan_compile_and_say_what_the_plan_says(
+    seed: int, compiler: str, tmp_path: Path
+) -> None:
+    graph = random_graph(seed)
+    plan = ap.plan(graph, alignment=2 ** (4 + seed))
+    text = header_of(graph, plan)
+    prefix = f"RANDOM_{seed}"
+    found = compile_and_run(compiler, text, body_for(text, prefix), tmp_path)
+    rows = rows_of(graph, plan)
+    assert found[:2] == [plan.arena_bytes, 0]
+    assert found[2:] == [row.offset for row in rows] + [row.size for row in rows]
+
+
+def test_numbers_that_no_enumeration_holds_are_macros(tmp_path: Path) -> None:
+    graph = chain(2**33, 2**33, 16)
+    text = header_of(graph, ap.plan(graph, in_place=False))
+    body = 'printf("%llu\\n", (unsigned long long)SMALL_BYTES_V0);'
+    assert compile_and_run("gcc", text, body, tmp_path) == [2**33]
+    assert "enum small_bytes" not in text
+
+
+def test_a_section_can_be_chosen_and_overridden(tmp_path: Path) -> None:
+    graph = chain(64, 64)
+    plan = ap.plan(graph)
+    text = header_of(graph, plan, sections={"arena": ".sram"})
+    assert '__attribute__((section(".sram")))' in text
+    assert compile_and_run("gcc", text, body_for(text, "SMALL"), tmp_path)[0] == plan.arena_bytes
+    for sections in ({"arena": '"); #include "/etc/passwd'}, {"arena": ""}, {"psram": ".x"}):
+        with pytest.raises(errors.InvalidName):
+            header_of(graph, plan, sections=sections)
+
+
+def test_an_edited_header_does_not_compile(tmp_path: Path) -> None:
+    graph = chain(64, 64, 64)
+    text = header_of(graph, ap.plan(graph, in_place=False))
+    edited = re.sub(r"(SMALL_OFFSET_V1 = )\d+", r"\g<1>100", text)
+    assert edited != text
+    with pytest.raises(AssertionError, match="inside the arena"):
+        compile_and_run("gcc", edited, "", tmp_path)
+
+
+def test_an_empty_graph_has_a_header(tmp_path: Path) -> None:
+    graph = ap.Graph("9 lives")
+    plan = ap.plan(graph)
+    text = header_of(graph, plan)
+    assert compile_and_run("gcc", text, body_for(text, "MODEL_9_LIVES"), tmp_path)[0] == 0
+
+
+def test_identifiers_are_distinct_and_short() -> None:
+    names = ["a/b", "a.b", "A b", "", "é", "x" * 500, "x" * 501, "a_b_2"]
+    found = list(identifiers(names))
+    assert len(set(found)) == len(names)
+    assert all(re.fullmatch(r"[A-Z0-9_]{1,60}", name) for name in found)
+
+
+def test_the_table_for_the_shim_has_the_layout_of_a_buffer_plan(tmp_path: Path) -> None:
+    result = plan_tflm(parse(flat.write(flat.fragmented())))
+    body = (
+        "const int32_t *words = (const int32_t *)&m_plan;\n"
+        'for (int32_t i = 0; i <= m_plan.buffer_count; ++i) printf("%d\\n", (int)words[i]);\n'
+        'printf("%d\\n", (int)M_HEAD_BYTES);'
+    )
+    for compiler in ("gcc", "g++"):
+        found = compile_and_run(compiler, shim_of(result, name="m"), body, tmp_path)
+        assert found == [5, 0, 432, 0, 288, 0, 864]
+
+
+def test_csv_has_the_offsets_and_live_ranges_of_the_plan() -> None:
+    graph = chain(100, 60, 100)
+    plan = ap.plan(graph, in_place=False)
+    rows = list(csv.DictReader(csv_of(graph, plan).splitlines()))
+    assert [row["id"] for row in rows] == ["v0", "v1", "v2"]
+    assert [(int(r["lower"]), int(r["upper"]), int(r["size"])) for r in rows] == [
+        (0, 1, 100), (0, 2, 60), (1, 2, 100),
+    ]  # fmt: skip
+    assert [int(row["offset"]) for row in rows] == [place[1] for place in plan.placements]
+    assert {row["gaps"] for row in rows} == {""}
+
+
+def test_values_that_share_bytes_are_one_line_with_gaps() -> None:
+    graph = ap.Graph("sharing")
+    x = graph.input("x", (256,), "uint8")
+    (y,) = graph.node("Op", [x], [("y", (256,), "uint8")])
+    (small,) = graph.node("Cast", [y], [("small", (64,), "uint8")], in_place=[(0, 0)])
+    (z,) = graph.node("Op", [small], [("z", (192,), "uint8")])
+    graph.output(z)
+    plan = ap.plan(graph)
+    assert plan.shares
+    rows = {row["id"]: row for row in csv.DictReader(csv_of(graph, plan).splitlines())}
+    assert list(rows) == ["x", "y", "z"]
+    assert rows["y"]["size"] == "256"
+    assert re.fullmatch(r"2-3@\d+:\d+", rows["y"]["gaps"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_two_lines_of_a_csv_overlap(seed: int) -> None:
+    graph = random_graph(seed)
+    rows = list(csv.DictReader(csv_of(graph, ap.plan(graph)).splitlines()))
+
+    def cells(row: dict[str, str]) -> set[tuple[int, int]]:
+        """Return (step, byte) pairs that a line claims."""
+        spans = {
+            step: (0, int(row["size"])) for step in range(int(row["lower"]), int(row["upper"]))
+        }
+        for gap in row["gaps"].split():
+            steps, _, window = gap.partition("@")
+            first, last = map(int, steps.split("-"))
+            low, high = map(int, window.split(":")) if window else (0, 0)
+            spans |= dict.fromkeys(range(first, last), (low, high))
+        offset = int(row["offset"])
+        return {(s, offset + b) for s, (low, high) in spans.items() for b in range(low, high)}
+
+    claimed = [cells(row) for row in rows]
+    assert all(not a & b for a, b in itertools.combinations(claimed, 2))
+
+
+@pytest.mark.parametrize("form", ["c", "csv", "json"])
+def test_the_command_writes_files_and_stdout(
+    form: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    source, out = tmp_path / "m.tflite", tmp_path / f"plan.{form}"
+    source.write_bytes(flat.write(flat.fragmented()))
+    assert main(["export", str(source), "--to", form, "-o", str(out)]) == 0
+    capfdbinary.readouterr()
+    assert main(["export", str(source), "--to", form, "-o", "-"]) == 0
+    assert capfdbinary.readouterr().out == out.read_bytes()
+    if form == "json":
+        assert main(["check", str(source), str(out)]) == 0
+        assert main(["export", str(source), "--to", "c", "--plan", str(out), "-o", "-"]) == 0

@@ -1,0 +1,64 @@
+"""Whole models give the right numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import arenaplan as ap
+import light_models
+
+
+@pytest.mark.parametrize("name", light_models.NAMES)
+def test_light_models_give_the_stored_output(name: str, tmp_path: Path) -> None:
+    inputs, wanted = light_models.stored_case(name)
+    with ap.Executor(ap.load(light_models.path(name))) as executor:
+        (result,) = executor.run(inputs).values()
+    if np.allclose(result, wanted, rtol=1e-4, atol=1e-6):
+        return
+    # All weights of these models are equal, and so should all scores be: the stored output
+    # is 1/1000 everywhere. But scores are so large (1e10 and more) that the spacing of
+    # numbers there exceeds 1, and Softmax tells apart what BLAS rounded differently, as
+    # OpenBLAS's AVX2 kernels do from one matrix row to the next. That is all it may be.
+    assert name == "squeezenet", np.abs(result - wanted).max()
+    assert (wanted == wanted.flat[0]).all()
+    path = tmp_path / "scores.onnx"
+    path.write_bytes(
+        light_models.softmax_input(onnx.load(light_models.path(name))).SerializeToString()
+    )
+    with ap.Executor(ap.load(path)) as executor:
+        (scores,) = executor.run(inputs).values()
+    assert np.spacing(scores.min()) > 1
+    np.testing.assert_allclose(scores, scores.flat[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", light_models.NAMES)
+def test_light_models_with_random_weights_agree_with_onnx_runtime(
+    name: str, tmp_path: Path
+) -> None:
+    model = light_models.softmax_input(light_models.randomized(name))
+    inputs = light_models.random_input(model)
+    (wanted,) = light_models.onnx_runtime(model).run(None, inputs)
+    path = tmp_path / f"{name}.onnx"
+    path.write_bytes(model.SerializeToString())
+    del model
+    with ap.Executor(ap.load(path)) as executor:
+        (result,) = executor.run(inputs, verify=True).values()
+    assert wanted.std() > 1e-2, "a constant output would prove nothing"
+    assert np.abs(result - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "mobilenet_v2", "resnet", "unet", "vit"])
+def test_exported_models_give_the_stored_output(name: str, shared: Path) -> None:
+    folder = shared / "models" / "onnx"
+    stored = np.load(folder / f"{name}.npz")
+    graph = ap.load(folder / f"{name}.onnx")
+    with ap.Executor(graph) as executor:
+        inputs = {
+            graph.values[index].name: stored[f"in{k}"] for k, index in enumerate(graph.inputs)
+        }
+        (result,) = executor.run(inputs, verify=True).values()
+    assert np.abs(result - stored["out0"]).max() <= 1e-5 * np.abs(stored["out0"]).max()
