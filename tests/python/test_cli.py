@@ -129,6 +129,24 @@ def test_inspect_shows_values_steps_and_the_peak(
     assert "<- peak" in capsys.readouterr().out
 
 
+def test_storage_sharing_is_a_strategy(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["plan", str(small), "--strategy", "storage-sharing", "--json"]
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["strategy"] == "storage-sharing"
+    assert sum(block["bytes"] for block in document["blocks"]) >= 64
+
+
+def test_a_plan_can_be_safe_in_every_order(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    assert main(["plan", str(small), "--parallel-safe", "-o", str(plan)]) == 0
+    assert json.loads(plan.read_text())["options"]["parallel_safe"] is True
+    assert main(["check", str(small), str(plan)]) == 0
+    assert "valid" in capsys.readouterr().out
+
+
 def test_a_capacity_that_is_too_small_fails_with_the_best_plan(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
