@@ -17,7 +17,7 @@ import numpy as np
 from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand, OutOfMemory
 from arenaplan.importers.common import MAX_RANK, array_bytes, quoted
 from arenaplan.importers.onnx.order import label, subgraphs
-from arenaplan.importers.onnx.tensors import Loadable, numpy_dtype
+from arenaplan.importers.onnx.tensors import StoredTensor, numpy_dtype
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -146,23 +146,15 @@ def evaluate_now(
 def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
     """Return a constant's data while a model is read, or ``None`` if it is not at hand."""
     source = operand.source
-    if isinstance(source, np.ndarray):
-        return source
-    if not operand.inline:
-        return None
-    if isinstance(source, Loadable) and source.bytes <= KEPT:
+    if isinstance(source, StoredTensor) and operand.inline and source.bytes <= KEPT:
         # The common case, without the machinery for the others.
-        operand.source = source.load()
-        return operand.source
-    return _compute(operand, budget)
+        source = operand.source = source.load()
+    if isinstance(source, np.ndarray):
+        return np.broadcast_to(source, operand.shape)
+    return compute(operand, budget) if operand.inline else None
 
 
-def load(operand: Operand) -> np.ndarray:
-    """Return a constant's data as executors want it: contiguous and aligned."""
-    return np.require(_compute(operand, None), requirements=["C", "A"])
-
-
-def _compute(operand: Operand, budget: Budget | None) -> np.ndarray:
+def compute(operand: Operand, budget: Budget | None) -> np.ndarray:
     """Return a constant's data, computing what it depends on, without recursion."""
     uses = _count_uses(operand)
     arrays: dict[int, np.ndarray] = {}
@@ -194,10 +186,10 @@ def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
     source = operand.source
     if isinstance(source, Folded):
         return source.compute([None if i is None else arrays[id(i)] for i in source.op.inputs])
-    if isinstance(source, Loadable):
+    if isinstance(source, StoredTensor):
         return source.load()
     if isinstance(source, np.ndarray):
-        return source
+        return np.broadcast_to(source, operand.shape)
     raise InternalError(f"value {quoted(operand.name)} is not a constant")
 
 

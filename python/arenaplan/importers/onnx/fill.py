@@ -8,40 +8,26 @@ cost; for everything unusual, and all that is wrong, that machinery is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from struct import pack, unpack
 
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from arenaplan.importers.common import BITS, MAX_RANK, Shape, array_bytes
+from arenaplan.importers.common import BITS, MAX_RANK, Shape
 from arenaplan.importers.onnx.constants import MAX_FOLDED
 from arenaplan.importers.onnx.op import Operand, Scope
-from arenaplan.importers.onnx.tensors import DTYPES, Loadable, from_bytes
+from arenaplan.importers.onnx.tensors import DTYPES, from_bytes
 
 _INT64 = int(TensorProto.INT64)
 
 
-class Filled(Loadable):
-    """A constant whose elements are all the same."""
-
-    __slots__ = ("_element", "_shape")
-
-    def __init__(self, element: bytes, dtype: str, shape: Shape, size: int) -> None:
-        self._element = element
-        self._shape = shape
-        self.dtype = dtype
-        self.bytes = size
-
-    def load(self) -> np.ndarray:
-        """Return the elements, as one that is seen many times."""
-        return np.broadcast_to(from_bytes(self._element, self.dtype, ()), self._shape)
-
-
-def fill(nodes: Iterable[NodeProto], scope: Scope) -> list[NodeProto]:
+def fill(nodes: Sequence[NodeProto], scope: Scope) -> list[NodeProto]:
     """Put the results of usual ConstantOfShape nodes into ``scope``; return the other nodes."""
     rest = []
-    for node in nodes:
+    for node in nodes[:]:
         operand = _filled(node, scope) if node.op_type == "ConstantOfShape" else None
         if operand is None or operand.name in scope:
             rest.append(node)
@@ -55,32 +41,28 @@ def _filled(node: NodeProto, scope: Scope) -> Operand | None:
     names, attributes, outputs = node.input[:], node.attribute[:], node.output[:]
     if node.domain or not len(names) == len(attributes) == len(outputs) == 1:
         return None
-    target, attribute, name = scope.get(names[0]), attributes[0], outputs[0]
-    if type(target) is not TensorProto or attribute.name != "value" or not name:
+    stored, attribute, name = scope.get(names[0]), attributes[0], outputs[0]
+    if type(stored) is not TensorProto or attribute.name != "value" or not name:
         return None
-    shape = _integers(target)
+    data = stored.raw_data
+    count = len(data) // 8
+    if stored.data_type != _INT64 or not 0 < count <= MAX_RANK or stored.dims[:] != [count]:
+        return None
     value = attribute.t
     dtype = DTYPES.get(value.data_type)
-    if shape is None or dtype is None or value.dims[:] != [1]:
+    if len(data) != 8 * count or dtype is None or value.dims[:] != [1]:
         return None
-    listed = value.float_data[:]
+    element, listed = value.raw_data, value.float_data[:]
     if listed:
         element = pack("<f", listed[0]) if len(listed) == 1 and dtype == "float32" else b""
-    else:
-        element = value.raw_data
-    size = array_bytes(shape, dtype)
-    if 8 * len(element) != BITS[dtype] or size > MAX_FOLDED:
+    shape: Shape = unpack(f"<{count}q", data)
+    size = prod(shape) * BITS[dtype] // 8
+    if 8 * len(element) != BITS[dtype] or min(shape) < 0 or size > MAX_FOLDED:
         return None
-    return Operand(name, shape, dtype, Filled(element, dtype, shape, size), True)
+    return Operand(name, shape, dtype, _scalar(element, dtype), True)
 
 
-def _integers(proto: TensorProto) -> Shape | None:
-    """Return a stored list of numbers, none of which is negative."""
-    if proto.data_type != _INT64:
-        return None
-    data = proto.raw_data
-    count, rest = divmod(len(data), 8)
-    if rest or not 0 < count <= MAX_RANK or proto.dims[:] != [count]:
-        return None
-    numbers: Shape = unpack(f"<{count}q", data)
-    return numbers if min(numbers) >= 0 else None
+@lru_cache(1024)
+def _scalar(element: bytes, dtype: str) -> np.ndarray:
+    """Return one element, which an operand repeats; models repeat few of them."""
+    return from_bytes(element, dtype, ())

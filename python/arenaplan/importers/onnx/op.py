@@ -10,14 +10,14 @@ from onnx import AttributeProto, TensorProto
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, PlannerError
 from arenaplan.importers.common import Shape, quoted
-from arenaplan.importers.onnx.constants import Folded, peek
+from arenaplan.importers.onnx.constants import Folded, compute, peek
 from arenaplan.importers.onnx.external import Folder
-from arenaplan.importers.onnx.tensors import Loadable, StoredTensor
+from arenaplan.importers.onnx.tensors import StoredTensor
 
 if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
 
-Source: TypeAlias = "np.ndarray | Loadable | Folded | None"
+Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
 Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
 """What names mean; a stored tensor is itself until it is used."""
 
@@ -56,11 +56,16 @@ class Operand:
         self.shape = shape
         self.dtype = dtype
         self.source = source
-        """Data of a constant, or how to get it; ``None`` for what is computed at run time."""
+        """Data of a constant, or how to get it; ``None`` for what is computed at run time.
+        An array is repeated to the operand's shape."""
         self.inline = inline
         """Whether this is a constant whose data can be had without opening another file."""
         self.index = index
         """The value in the graph, once it is part of it."""
+
+    def __call__(self) -> np.ndarray:
+        """Return a constant's data as executors want it: contiguous and aligned."""
+        return np.require(compute(self, None), requirements=["C", "A"])
 
 
 class Op:

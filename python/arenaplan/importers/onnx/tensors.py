@@ -97,23 +97,10 @@ def from_bytes(data: bytes | memoryview, dtype: str, shape: Shape) -> np.ndarray
     return array if sys.byteorder == "little" else array.byteswap()
 
 
-class Loadable:
-    """Where the data of a constant comes from."""
-
-    __slots__ = ("bytes", "dtype")
-
-    bytes: int
-    dtype: str
-
-    def load(self) -> np.ndarray:
-        """Return the elements; without copying them, where that is possible."""
-        raise NotImplementedError
-
-
-class StoredTensor(Loadable):
+class StoredTensor:
     """A tensor of a model file. Its bytes are counted at once, and decoded by :meth:`load`."""
 
-    __slots__ = ("_folder", "_proto", "_span", "is_external", "name", "shape")
+    __slots__ = ("_folder", "_proto", "_span", "bytes", "dtype", "is_external", "name", "shape")
 
     def __init__(self, proto: TensorProto, name: str, folder: Folder) -> None:
         dtype = DTYPES.get(proto.data_type)

@@ -10,7 +10,6 @@ stands in a node's place is a :class:`~arenaplan.importers.onnx.frames.Frame` on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -30,7 +29,7 @@ from arenaplan.errors import (
 )
 from arenaplan.graph import Graph
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
-from arenaplan.importers.onnx.constants import Budget, Folded, load
+from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.importers.onnx.effects import effects_of
 from arenaplan.importers.onnx.evaluate import EVALUATORS
@@ -269,20 +268,24 @@ class Walk:
         """Add a node to the graph."""
         graph = self.graph
         operands: list[Operand | None] = []
-        indices: list[int | None] = []
         for name, (shape, dtype) in zip(names, results, strict=False):
             if name:
                 checked_bytes(name, shape, dtype)
                 index = graph.value(name, shape, dtype)
                 operands.append(Operand(name, shape, dtype, None, False, index))
-                indices.append(index)
             else:
                 operands.append(None)
-                indices.append(None)
+        inputs: list[int | None] = []
+        for known in op.inputs:
+            if known is None:
+                inputs.append(None)
+            else:
+                # A constant becomes part of the graph when it is first used.
+                inputs.append(self._index(known) if known.index is None else known.index)
         graph.append(
             op.type,
-            tuple([None if known is None else self._index(known) for known in op.inputs]),
-            tuple(indices),
+            tuple(inputs),
+            tuple([None if known is None else known.index for known in operands]),
             name=op.name,
             effects=effects_of(op, results),
             attributes=_plain(op) if op.attributes else None,
@@ -292,11 +295,11 @@ class Walk:
         return operands
 
     def _index(self, operand: Operand) -> int:
-        """Return the value in the graph of an operand; a constant gets one when it is used."""
+        """Return the value in the graph of an operand."""
         index = operand.index
         if index is None:
             index = operand.index = self.graph.constant(
-                operand.name, operand.shape, operand.dtype, partial(load, operand)
+                operand.name, operand.shape, operand.dtype, operand
             )
         return index
 
