@@ -69,7 +69,7 @@ valgrind: ## the tests of the unsafe code under valgrind
 check: check-rust check-python check-generated ## format, lint, types, docs, stubs, schema
 
 .PHONY: check-rust
-check-rust:
+check-rust: $(VENV)/.ready
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items

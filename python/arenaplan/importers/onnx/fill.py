@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from struct import pack, unpack
+from struct import unpack
 
 import numpy as np
-from onnx import NodeProto, TensorProto
+from onnx import AttributeProto, NodeProto, TensorProto
 
+from arenaplan.errors import PlannerError
 from arenaplan.importers.common import BITS, MAX_RANK, Shape
 from arenaplan.importers.onnx.constants import MAX_FOLDED
+from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.op import Operand, Scope
-from arenaplan.importers.onnx.tensors import DTYPES, from_bytes
+from arenaplan.importers.onnx.tensors import StoredTensor
 
 _INT64 = int(TensorProto.INT64)
 
@@ -41,28 +43,37 @@ def _filled(node: NodeProto, scope: Scope) -> Operand | None:
     names, attributes, outputs = node.input[:], node.attribute[:], node.output[:]
     if node.domain or not len(names) == len(attributes) == len(outputs) == 1:
         return None
-    stored, attribute, name = scope.get(names[0]), attributes[0], outputs[0]
-    if type(stored) is not TensorProto or attribute.name != "value" or not name:
+    stored, name = scope.get(names[0]), outputs[0]
+    if type(stored) is not TensorProto or stored.data_type != _INT64 or not name:
         return None
     data = stored.raw_data
     count = len(data) // 8
-    if stored.data_type != _INT64 or not 0 < count <= MAX_RANK or stored.dims[:] != [count]:
+    if not 0 < count <= MAX_RANK or len(data) != 8 * count or stored.dims[:] != [count]:
         return None
-    value = attribute.t
-    dtype = DTYPES.get(value.data_type)
-    if len(data) != 8 * count or dtype is None or value.dims[:] != [1]:
-        return None
-    element, listed = value.raw_data, value.float_data[:]
-    if listed:
-        element = pack("<f", listed[0]) if len(listed) == 1 and dtype == "float32" else b""
     shape: Shape = unpack(f"<{count}q", data)
-    size = prod(shape) * BITS[dtype] // 8
-    if 8 * len(element) != BITS[dtype] or min(shape) < 0 or size > MAX_FOLDED:
+    known = _element(attributes[0].SerializeToString())
+    if known is None or min(shape) < 0:
         return None
-    return Operand(name, shape, dtype, _scalar(element, dtype), True)
+    element, dtype = known
+    if prod(shape) * BITS[dtype] > 8 * MAX_FOLDED:
+        return None
+    return Operand(name, shape, dtype, element, True)
 
 
-@lru_cache(1024)
-def _scalar(element: bytes, dtype: str) -> np.ndarray:
-    """Return one element, which an operand repeats; models repeat few of them."""
-    return from_bytes(element, dtype, ())
+@lru_cache(256)
+def _element(attribute: bytes) -> tuple[np.ndarray, str] | None:
+    """
+    Return what an attribute says to fill with, and its type.
+
+    The attribute is given as its bytes, to read those of a hundred nodes only once.
+    """
+    proto = AttributeProto.FromString(attribute)
+    if proto.name != "value" or proto.type != AttributeProto.TENSOR or len(attribute) > 256:
+        return None
+    try:
+        tensor = StoredTensor(proto.t, "", Folder(None))
+    except PlannerError:
+        return None
+    if tensor.is_external or prod(tensor.shape) != 1:
+        return None
+    return tensor.load().reshape(()), tensor.dtype

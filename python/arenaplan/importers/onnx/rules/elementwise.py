@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.importers.common import Shape
@@ -34,6 +35,16 @@ def broadcast(op: Op, first: Shape, second: Shape) -> Shape:
     """Return the shape that two operands have together."""
     if first == second:
         return first
+    shape = _broadcast(first, second)
+    if shape is None:
+        raise op.error(ShapeMismatch, f"shapes {first} and {second} do not broadcast")
+    return shape
+
+
+# Networks repeat few pairs of shapes many times.
+@lru_cache(1024)
+def _broadcast(first: Shape, second: Shape) -> Shape | None:
+    """Return the joint shape, or ``None`` if there is none."""
     longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
     lead = len(longer) - len(shorter)
     dims = list(longer)
@@ -41,7 +52,7 @@ def broadcast(op: Op, first: Shape, second: Shape) -> Shape:
         if dims[axis] == 1:
             dims[axis] = dim
         elif dim not in (1, dims[axis]):
-            raise op.error(ShapeMismatch, f"shapes {first} and {second} do not broadcast")
+            return None
     return tuple(dims)
 
 
