@@ -113,14 +113,6 @@ class AliasOutOfBounds(AliasError):
     """A view reaches past the bytes of the value it looks into."""
 
 
-class AliasHazard(AliasError):
-    """An in-place output would overwrite bytes that are read later."""
-
-
-class AliasConflict(AliasError):
-    """Two outputs claim the bytes of one input."""
-
-
 # -- packing ---------------------------------------------------------------------
 
 
@@ -298,10 +290,6 @@ class InvalidBuffer(ArenaError):
 
 class MisalignedBuffer(InvalidBuffer):
     """A buffer given as the arena starts at a less aligned address than the plan asks."""
-
-
-class ForkedArena(ArenaError):
-    """The arena belongs to the parent process."""
 
 
 class ExecutionError(PlannerError):
