@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,3 +30,12 @@ def custom() -> Iterator[Any]:
     yield lambda op, **options: kernel(op, domain="test", **options)
     for key in [key for key in _KERNELS if key[0] == "test"]:
         del _KERNELS[key]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_not_ignored() -> Iterator[None]:
+    """Undo what shells do to background jobs: they, and their children, ignore Ctrl-C."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
