@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from onnx import (
     AttributeProto,
     FunctionProto,
@@ -19,6 +20,7 @@ from onnx import (
 )
 
 import arenaplan as ap
+from arenaplan import errors
 from arenaplan.importers.onnx import load_onnx
 
 Dims = Sequence[int | str | None]
@@ -160,3 +162,19 @@ def shapes(imported: ap.Graph) -> dict[str, tuple[int, ...]]:
 def ops(imported: ap.Graph) -> list[str]:
     """Return the operators of a graph, in order."""
     return [known.op for known in imported.nodes]
+
+
+def int64(*numbers: int) -> np.ndarray:
+    """Return a list of numbers as models store them."""
+    return np.array(numbers, np.int64)
+
+
+def refused(
+    error: type[errors.PlannerError], proto: ModelProto, *names: str, **options: Any
+) -> None:
+    """Check that a model is refused with an error that has the given words."""
+    with pytest.raises(error) as caught:
+        load_onnx(proto, **options)
+    assert type(caught.value) is error
+    for name in names:
+        assert name in str(caught.value)

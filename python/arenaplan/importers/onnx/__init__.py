@@ -74,7 +74,7 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
     """
     model, path = read_model(source)
     name = model.graph.name or (path.stem if path is not None else "")
-    folder = Folder(None if path is None else path.parent)
+    folder = Folder(None if path is None else path.absolute().parent)
     try:
         graph = Walk(model, name, folder, bind).run()
         _check_text(graph)

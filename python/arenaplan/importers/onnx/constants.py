@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand, OutOfMemory
+from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand
 from arenaplan.importers.common import MAX_RANK, array_bytes, quoted
 from arenaplan.importers.onnx.order import label, subgraphs
 from arenaplan.importers.onnx.tensors import StoredTensor, numpy_dtype
@@ -136,9 +136,6 @@ def evaluate_now(
     try:
         with np.errstate(all="ignore"):
             return [np.asarray(array) for array in evaluate(op, arrays, results)]
-    except MemoryError as error:
-        text = f"a folded constant does not fit into memory: {error}"
-        raise op.error(OutOfMemory, text) from error
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise op.error(InvalidOperand, f"cannot be folded: {error}") from error
 

@@ -47,7 +47,7 @@ def declared(info: ValueInfoProto) -> Declared:
         return Declared(None, None)
     what = f"value {quoted(info.name)}"
     if kind != "tensor_type":
-        raise UnsupportedDtype(f"{what} is no array but of {kind}")
+        raise UnsupportedDtype(f"{what} is no array ({kind})")
     tensor = info.type.tensor_type
     dtype = dtype_of(tensor.elem_type, what) if tensor.elem_type else None
     if not tensor.HasField("shape"):

@@ -10,7 +10,7 @@ its outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -30,18 +30,13 @@ Describe: TypeAlias = Callable[[Op, Sequence[Result]], Effects]
 
 _VIEW = Effects(views=(View(0, 0),))
 _COPY = Effects(in_place=(InPlace(0, 0, identity=True),))
+_SHAPE_ONLY = Effects(ignores=(0,))
 
 
-@cache
+@lru_cache(256)
 def _in_place(inputs: tuple[int, ...]) -> Effects:
     """Return the effects of output 0 being able to take over any of ``inputs``."""
     return Effects(in_place=tuple(InPlace(position, 0) for position in inputs))
-
-
-@cache
-def _ignores(position: int) -> Effects:
-    """Return the effects of reading only the shape or type of an input."""
-    return Effects(ignores=(position,))
 
 
 def elementwise(op: Op, results: Sequence[Result]) -> Effects:
@@ -180,7 +175,7 @@ def _contiguous(shape: Shape, axis: int) -> bool:
 
 def ignores_first(op: Op, results: Sequence[Result]) -> Effects:
     """Only the shape or type of operand 0 matters."""
-    return _ignores(0)
+    return _SHAPE_ONLY
 
 
 _ELEMENTWISE = (*ARITHMETIC, *COMPARISONS, *VARIADIC, "Pow", "Where")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from onnx import AttributeProto, TensorProto
 
-from arenaplan.errors import InvalidAttribute, InvalidOperand, PlannerError
+from arenaplan.errors import InvalidAttribute, InvalidOperand, OutOfMemory, PlannerError
 from arenaplan.importers.common import Shape, quoted
 from arenaplan.importers.onnx.constants import Folded, compute, peek
 from arenaplan.importers.onnx.external import Folder
@@ -65,7 +65,12 @@ class Operand:
 
     def __call__(self) -> np.ndarray:
         """Return a constant's data as executors want it: contiguous and aligned."""
-        return np.require(compute(self, None), requirements=["C", "A"])
+        try:
+            return np.require(compute(self, None), requirements=["C", "A"])
+        except MemoryError as error:
+            raise OutOfMemory(
+                f"constant {quoted(self.name)} of shape {self.shape} does not fit into memory"
+            ) from error
 
 
 class Op:
