@@ -9,6 +9,7 @@ use crate::plan::{
     Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, WorkspacePolicy,
     index_steps,
 };
+use crate::problem::Problem;
 use crate::solve::{Budget, solve};
 use crate::units::{Alignment, Step};
 
@@ -163,23 +164,23 @@ impl<'a> Planner<'a> {
         };
         let liveness = Liveness::new(graph, order, options, Vec::new())?;
         if self.options.workspace == WorkspacePolicy::None {
-            let packing = solve(&liveness.problem, &self.budget)?;
+            let packing = self.solve(&liveness.problem)?;
             return Ok((liveness, packing));
         }
         let live = liveness.profile(SpaceId::new(0));
         let mut chosen = smallest_workspaces(graph, order);
         let smallest = liveness.with_workspaces(graph, options, chosen.clone())?;
         if chosen.is_empty() {
-            let packing = solve(&smallest.problem, &self.budget)?;
+            let packing = self.solve(&smallest.problem)?;
             return Ok((smallest, packing));
         }
         // What the smallest workspaces need is the peak that larger ones must not raise.
-        let least = solve(&smallest.problem, &self.budget)?;
+        let least = self.solve(&smallest.problem)?;
         let SpacePacking { peak, lower_bound, .. } = least.spaces[0];
         enlarge_workspaces(graph, options.alignment, &live, peak, &mut chosen);
         loop {
             let larger = smallest.clone().with_workspaces(graph, options, chosen.clone())?;
-            let mut packing = solve(&larger.problem, &self.budget)?;
+            let mut packing = self.solve(&larger.problem)?;
             if packing.spaces[0].peak <= peak {
                 // Smaller workspaces might do with less: the bound is theirs.
                 let packed = &mut packing.spaces[0];
@@ -206,6 +207,26 @@ impl<'a> Planner<'a> {
                 return Ok((smallest, least));
             }
         }
+    }
+
+    /// Returns the smallest packing that is found, whatever the capacities; with them as the
+    /// target only where it does not fit, for a solver that is given one stops as soon as
+    /// everything fits.
+    fn solve(&self, problem: &Problem) -> Result<Packing> {
+        let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
+        let mut packing = solve(&problem.without_capacities(), &self.budget)?;
+        if !limited {
+            return Ok(packing);
+        }
+        for (packed, space) in packing.spaces.iter_mut().zip(problem.spaces()) {
+            packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());
+        }
+        if packing.status() != Status::Unknown {
+            return Ok(packing);
+        }
+        let fitting = solve(problem, &self.budget)?;
+        let decided = fitting.status() != Status::Unknown;
+        Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
     }
 
     /// Writes down where everything went.

@@ -307,6 +307,16 @@ impl Problem {
         &self.spaces
     }
 
+    /// Returns the same problem in spaces without limits.
+    #[must_use]
+    pub fn without_capacities(&self) -> Self {
+        let mut problem = self.clone();
+        for space in &mut problem.spaces {
+            space.capacity = None;
+        }
+        problem
+    }
+
     /// Returns the step at which nothing is live any more.
     pub const fn horizon(&self) -> Step {
         self.horizon

@@ -84,6 +84,16 @@ proptest! {
         prop_assert_eq!(free.lower_bound(), least.lower_bound());
     }
 
+    /// A capacity that is large enough changes nothing but the capacity itself.
+    #[test]
+    fn a_generous_capacity_is_no_excuse(graph in graphs(24), spare in 0_u64..1000) {
+        let free = Planner::new().plan(&graph).unwrap();
+        let limited = Planner::new().capacity(free.arena_bytes() + spare).plan(&graph).unwrap();
+        prop_assert_eq!(limited.arena_bytes(), free.arena_bytes());
+        prop_assert_eq!(limited.status(), free.status());
+        prop_assert_eq!(limited.fits(), Ok(()));
+    }
+
     /// Equal graphs and options give equal plans, to the byte.
     #[test]
     fn plans_are_deterministic(graph in graphs(24)) {

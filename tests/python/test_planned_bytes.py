@@ -60,3 +60,9 @@ def test_workspaces_cost_little_where_their_size_is_chosen(name: str) -> None:
     plan = ap.plan(graph, workspace="auto")
     assert plan.arena_bytes <= 1.05 * BYTES[name][1]
     plan.check(graph)
+
+
+def test_a_generous_capacity_does_not_make_a_plan_larger() -> None:
+    graph = ap.load(LIGHT / "light_densenet121.onnx")
+    plan = ap.plan(graph, capacity=10_000_000)
+    assert (plan.arena_bytes, plan.status) == (7_225_344, "optimal")
