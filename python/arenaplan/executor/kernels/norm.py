@@ -9,7 +9,8 @@ from math import prod
 import numpy as np
 
 from arenaplan.errors import UnsupportedOp
-from arenaplan.executor.epilogue import Stages, channel_affine
+from arenaplan.executor.affine import normalization
+from arenaplan.executor.cuts import PER_CHANNEL, ROWS
 from arenaplan.executor.kernels.pieces import in_sequence, invalid, normalized_axis, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
@@ -33,7 +34,7 @@ def _declare_batch(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(2 * scratch_bytes((channels,), source.dtype), 0.0)]]
 
 
-@heavy_kernel("BatchNormalization", since=7, workspace=_declare_batch, epilogue=True)
+@heavy_kernel("BatchNormalization", since=7, workspace=_declare_batch, cut=PER_CHANNEL)
 def batch_normalization(step: Step) -> Run | None:
     """Scale and shift every channel."""
     source, output = operand(step, 0), result(step)
@@ -47,14 +48,11 @@ def batch_normalization(step: Step) -> Run | None:
         )
     if output.size == 0:
         return None
-    stages = Stages(step)
     channels = source.shape[1] if source.ndim > 1 else 1
     work: list[Run] = []
     if all(step.signature.constant[1:5]):
-        scale, shift = channel_affine(step, source)
-        more, offset = stages.take_channel_affine()
-        scale, shift = (part if more is None else part * more for part in (scale, shift))
-        shift = shift if offset is None else shift + offset
+        parameters = [operand(step, position) for position in range(1, 5)]
+        scale, shift = normalization(parameters, step.attributes.get("epsilon", 1e-5))
         scale, shift = scale.astype(source.dtype), shift.astype(source.dtype)
     else:
         scratch = step.scratch()
@@ -70,7 +68,6 @@ def batch_normalization(step: Step) -> Run | None:
             tile = output[index]
             work.append(partial(np.multiply, source[index], scale[cut], tile))
             work.append(partial(np.add, tile, shift[cut], tile))
-            work += stages.on(output, index)
     return in_sequence(*work)
 
 
@@ -174,13 +171,13 @@ def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(_Rows.bytes(*shape, source.dtype), 0.0)]]
 
 
-@heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows)
+@heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows, cut=ROWS)
 def layer_normalization(step: Step) -> Run | None:
     """Normalize what follows an axis, then scale and shift it."""
     return _trailing_normalization(step, centered=True)
 
 
-@heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows)
+@heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows, cut=ROWS)
 def rms_normalization(step: Step) -> Run | None:
     """Divide what follows an axis by its root mean square, then scale it."""
     return _trailing_normalization(step, centered=False)
