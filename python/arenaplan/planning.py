@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 from arenaplan import _core
@@ -82,16 +83,19 @@ def plan(
         capacity = whole_number(capacity, "capacity")
         if not 0 <= capacity < 1 << 64:
             raise InvalidSize(f"capacity {capacity} is no number of bytes")
-    result = _core.plan(
-        core_graph(graph, workspace),
+    wanted = None if steps is None else [list(step) for step in steps]
+    make = partial(
+        _core.plan,
         alignment=alignment,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
-        workspace=workspace,
         capacity=capacity,
         parallel_safe=parallel_safe,
-        steps=None if steps is None else [list(step) for step in steps],
     )
+    if workspace == "auto" and wanted is None and isinstance(graph, Graph):
+        # What nodes need together is known once it is known which run as one.
+        wanted = make(graph.core, workspace="none", steps=None).steps
+    result = make(core_graph(graph, workspace, wanted), workspace=workspace, steps=wanted)
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -100,15 +104,21 @@ def plan(
     return result
 
 
-def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:
-    """Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto"."""
+def core_graph(
+    graph: Graph | _core.Graph, workspace: str, steps: Sequence[Sequence[int]] | None = None
+) -> _core.Graph:
+    """
+    Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
+
+    ``steps`` tells which nodes run as one.
+    """
     if isinstance(graph, _core.Graph):
         return graph
     if workspace == "none":
         return graph.core
     from arenaplan.executor import workspace_choices
 
-    return graph.core.with_workspaces(list(workspace_choices(graph).items()))
+    return graph.core.with_workspaces(list(workspace_choices(graph, steps).items()))
 
 
 def whole_number(number: object, what: str) -> int:

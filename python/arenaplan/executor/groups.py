@@ -17,6 +17,10 @@ from arenaplan.executor.registry import Kernel, Signature, attributed, find_kern
 from arenaplan.graph import Graph, Node
 
 
+class NotAGroup(ValueError):
+    """Nodes cannot run as one. The core refuses such plans, and says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One node of a group."""
@@ -85,12 +89,15 @@ def member_of(
     ------
     UnsupportedOp
         If no kernel runs it.
+    NotAGroup
+        If it cannot be a member of any group.
     """
     signature = signature_of(graph, node)
     kernel = find_kernel(signature)
-    (slot,) = (at for at, value in enumerate(node.outputs) if value is not None)
-    value = node.outputs[slot]
-    assert value is not None
+    made = [(at, value) for at, value in enumerate(node.outputs) if value is not None]
+    if len(made) != 1:
+        raise NotAGroup(f"node {node.name!r} does not make one value")
+    ((slot, value),) = made
     view = next(
         (v.input for v in node.effects.views if v.output == slot and v.of == "input"), None
     )
@@ -138,8 +145,18 @@ def form(graph: Graph, members: Sequence[Member], byte_size: Callable[[int], int
     ----------
     byte_size : callable
         Returns the size of a value.
+
+    Raises
+    ------
+    NotAGroup
+        If what one of them makes is not read by a later one.
     """
     made = {member.value for member in members}
+    unread = set(made)
+    for member in reversed(members):
+        if member.value in unread and member is not members[-1]:
+            raise NotAGroup(f"nobody reads what node {member.node.name!r} makes")
+        unread.difference_update(value for _, value in member.reads())
     loaded: set[int] = set()
     for member in reversed(members):
         for position, value in member.reads():

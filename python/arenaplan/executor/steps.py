@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arenaplan.errors import KernelError, RankTooLarge, UnsupportedDtype, UnsupportedOp
-from arenaplan.executor.groups import Group, Unit, form, member_of
+from arenaplan.executor.groups import Group, NotAGroup, Unit, form, member_of
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, attributed, find_kernel
 from arenaplan.executor.streaming import group_choices, group_run
 from arenaplan.graph import Choice, Graph, Node, Value
@@ -131,11 +131,14 @@ def workspace_choices(
         Which nodes run as one; what they need together is that of the last of them.
     """
     choices = {}
-    for nodes in ([node.index] for node in graph.nodes) if steps is None else steps:
+    every = ([node.index] for node in graph.nodes)
+    for nodes in every if steps is None else steps:
         try:
             declared = _declared(graph, nodes)
         except (UnsupportedOp, UnsupportedDtype, RankTooLarge):
             continue  # Such a graph can be planned; an executor will refuse it.
+        except NotAGroup:
+            continue  # The core will refuse it.
         if declared:
             choices[nodes[-1]] = declared
     return choices
@@ -143,6 +146,8 @@ def workspace_choices(
 
 def _declared(graph: Graph, nodes: Sequence[int]) -> tuple[tuple[Choice, ...], ...]:
     """Return the workspaces of nodes that run as one, or of one that runs alone."""
+    if not all(0 <= node < len(graph.nodes) for node in nodes):
+        raise NotAGroup("there is no such node")
     if len(nodes) > 1:
         together = group_choices(group_of(graph, nodes))
         return (together,) if together else ()
