@@ -10,9 +10,10 @@ part of it at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
+from arenaplan.executor.affine import composed, is_channel_affine
 from arenaplan.executor.registry import Kernel, Signature, attributed, find_kernel
 from arenaplan.graph import Graph, Node
 
@@ -25,7 +26,7 @@ class NotAGroup(ValueError):
 class Member:
     """One node of a group."""
 
-    node: Node
+    inputs: tuple[int | None, ...]
     signature: Signature
     kernel: Kernel
     value: int
@@ -43,14 +44,14 @@ class Member:
 
     def reads(self) -> Iterator[tuple[int, int]]:
         """Yield position and value of every input."""
-        for position, value in enumerate(self.node.inputs):
+        for position, value in enumerate(self.inputs):
             if value is not None:
                 yield position, value
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that run as one, in execution order."""
+    """Members in execution order."""
 
     members: tuple[Member, ...]
     loaded: frozenset[int]
@@ -75,8 +76,10 @@ class Unit:
 
     home: int
     """The node at whose place it runs, and which has its scratch memory."""
+    nodes: tuple[int, ...]
+    """All that run, in execution order."""
     group: Group | None = None
-    """Several nodes, if there are several."""
+    """What they are together, if there are several."""
 
 
 def member_of(
@@ -115,7 +118,7 @@ def member_of(
     if is_view:
         overwrites.add(0)
     return Member(
-        node,
+        node.inputs,
         signature,
         kernel,
         value,
@@ -155,7 +158,7 @@ def form(graph: Graph, members: Sequence[Member], byte_size: Callable[[int], int
     unread = set(made)
     for member in reversed(members):
         if member.value in unread and member is not members[-1]:
-            raise NotAGroup(f"nobody reads what node {member.node.name!r} makes")
+            raise NotAGroup(f"nobody reads what node {member.signature.name!r} makes")
         unread.difference_update(value for _, value in member.reads())
     loaded: set[int] = set()
     for member in reversed(members):
@@ -180,4 +183,35 @@ def form(graph: Graph, members: Sequence[Member], byte_size: Callable[[int], int
         for value in outside - refused
         if graph.values[value].kind != "constant" and byte_size(value) == size
     )
-    return Group(tuple(members), frozenset(loaded), frozenset(taken))
+    return Group(tuple(_merged(members)), frozenset(loaded), frozenset(taken))
+
+
+def _merged(members: Sequence[Member]) -> list[Member]:
+    """Return members with successive scales and shifts per channel worked into one."""
+    readers: dict[int, int] = {}
+    for member in members:
+        for _, value in member.reads():
+            readers[value] = readers.get(value, 0) + 1
+    merged: dict[int, Member] = {}
+    for member in members:
+        at = next((at for at, _ in member.reads() if is_channel_affine(member.signature, at)), None)
+        before = None if at is None else merged.get(member.inputs[at] or 0)
+        earlier = None
+        if before is not None and readers[before.value] == 1:
+            places = (at for at, _ in before.reads() if is_channel_affine(before.signature, at))
+            earlier = next(places, None)
+        if at is None or before is None or earlier is None:
+            merged[member.value] = member
+            continue
+        del merged[before.value]
+        signature = composed(before.signature, earlier, member.signature, at)
+        merged[member.value] = replace(
+            member,
+            inputs=(before.inputs[earlier], None, None),
+            signature=signature,
+            kernel=find_kernel(signature),
+            follows=frozenset([0]),
+            overwrites=frozenset([0]),
+            has_scratch=False,
+        )
+    return list(merged.values())

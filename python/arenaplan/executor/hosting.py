@@ -59,6 +59,11 @@ class Hosting:
         source = self.results.source
         return source is not None and self.results.home[source] != OUT
 
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether finishing a tile takes scratch memory besides the tile."""
+        return self.results.has_registers or any(member.has_scratch for member in self.after)
+
     def bytes(self, tile: Box) -> int:
         """Return the scratch memory for finishing a tile, without the tile itself."""
         return _scratch(self.results, self.after, tile)
@@ -85,14 +90,15 @@ def host_of(group: Group) -> Member | None:
     if len(hosts) != 1 or hosts[0].value in group.loaded:
         return None
     (host,) = hosts
-    made, output = made_by(host), made_by(group.sink)
-    if made.dtype not in (np.float32, np.float64) or made.shape != output.shape:
+    if made_by(host).dtype not in (np.float32, np.float64):
         return None
     if any(value in group.made for position, value in host.reads() if position):
         return None
     hosting = guests_of(group, host)
-    image = host.signature.input(0)
+    output, image = hosting.results.output, host.signature.input(0)
     assert image is not None
+    if output.shape != made_by(host).shape or not _overwrites(hosting, group.taken):
+        return None
     try:
         for members, layout, shape in (
             (hosting.after, hosting.results, output.shape),
@@ -110,6 +116,14 @@ def host_of(group: Group) -> Member | None:
     return host
 
 
+def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
+    """Whether the last of them may write where values are that it reads."""
+    if not hosting.after:
+        return True
+    last = hosting.after[-1]
+    return all(at in last.overwrites for at, value in last.reads() if value in taken)
+
+
 def _is_pointwise(member: Member, layout: Layout) -> bool:
     """Whether a member can work on parts that are not contiguous."""
     if member.value in layout.roots:
@@ -121,16 +135,19 @@ def guests_of(group: Group, host: Member) -> Hosting:
     """Return what the host performs, before memory is known."""
     before = tuple(member for member in group.members if member.value in group.loaded)
     after = [m for m in group.members if m.value not in group.loaded and m is not host]
-    absorbed, source = _absorbed(group, host, after)
+    output = group.sink.value
+    while after and after[-1].is_view and after[-1].inputs[0] in group.made:
+        output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.
+    absorbed, source = _absorbed(output, host, after)
     after = [member for member in after if all(member is not known for known, _ in absorbed)]
-    wanted = host.node.inputs[0]
+    wanted = host.inputs[0]
     load = lay_out(before, wanted) if before and wanted is not None else None
-    results = lay_out(after, group.sink.value, group.taken, (source, made_by(host)))
+    results = lay_out(after, output, group.taken, (source, made_by(host)))
     return Hosting(tuple(absorbed), before, load, tuple(after), results)
 
 
 def _absorbed(
-    group: Group, host: Member, after: Sequence[Member]
+    output: int, host: Member, after: Sequence[Member]
 ) -> tuple[list[tuple[Member, int]], int]:
     """Return the scales and shifts that weights can absorb, and the value they result in."""
     value = host.value
@@ -138,7 +155,7 @@ def _absorbed(
     weights = [at for at, _ in host.reads() if at]
     if not all(host.signature.constant[at] for at in weights):
         return absorbed, value
-    while value != group.sink.value:
+    while value != output:
         readers = [(m, at) for m in after for at, read in m.reads() if read == value]
         if len(readers) != 1 or not is_channel_affine(readers[0][0].signature, readers[0][1]):
             break
@@ -198,5 +215,5 @@ def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -
         free.after,
         free.results,
         arrays,
-        arrays[group.sink.value],
+        arrays[group.sink.value].reshape(free.results.output.shape),
     )

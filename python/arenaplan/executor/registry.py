@@ -126,6 +126,10 @@ class Guests(Protocol):
     def needs_tile(self) -> bool:
         """Whether results must not be written to the output before they are finished."""
 
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether finishing a tile takes scratch memory besides the tile."""
+
     def bytes(self, tile: Box) -> int:
         """Return the scratch memory for finishing a tile, without the tile itself."""
 

@@ -196,10 +196,10 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     tiling = min(fitting, key=lambda t: (t.cost, t.bytes), default=None)
     if tiling is None:
         raise WorkspaceOverrun(
-            f"node {group.sink.node.name!r} and what runs as one with it need more workspace "
+            f"node {group.sink.signature.name!r} and what runs as one with it need more workspace "
             f"than the {workspace.nbytes} bytes that the plan gives them"
         )
-    scratch = Scratch(workspace, group.sink.node.name)
+    scratch = Scratch(workspace, group.sink.signature.name)
     runs: list[Run] = []
     for box in tiling.boxes(layout.output.shape):
         tile = Tile(box, output[box])
@@ -219,11 +219,11 @@ def _hosted(
     guests = bound_guests(group, host, arrays)
     inputs = tuple(
         None if value is None or value in group.made else arrays[value]
-        for value in host.node.inputs
+        for value in host.inputs
     )
     signature = replace(host.signature, guests=guests)
     workspaces = (workspace,) if workspace.nbytes else ()
-    step = Step(signature, inputs, (arrays[group.sink.value],), workspaces, guests)
+    step = Step(signature, inputs, (guests.output,), workspaces, guests)
     run = attributed(host.kernel.prepare, step, signature)
     assert run is not None, "a group makes something"
     return run

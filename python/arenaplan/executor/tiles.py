@@ -53,6 +53,11 @@ class Layout:
     source: int | None
     """A value that is made by somebody else, and is there at the start of each tile."""
 
+    @property
+    def has_registers(self) -> bool:
+        """Whether values need scratch memory."""
+        return any(True for _ in self._scratch_registers())
+
     def register_bytes(self, count: int) -> int:
         """Return the scratch memory of all registers for a tile of ``count`` output elements."""
         total = max(prod(self.output.shape), 1)
@@ -98,7 +103,7 @@ def lay_out(
     tensors = {m.value: made_by(m) for m in members} | (dict([source]) if source else {})
     roots: dict[int, int] = {}
     for member in members:
-        shown = member.node.inputs[0] if member.is_view else None
+        shown = member.inputs[0] if member.is_view else None
         shown = roots.get(shown, shown) if shown is not None else None
         if shown is not None and member.value != output and shown not in taken:
             roots[member.value] = shown
@@ -255,7 +260,7 @@ def _shape_of(member: Member, position: int) -> tuple[int, ...]:
 def _operand_boxes(member: Member, box: Box) -> list[Box | None]:
     """Return the parts of its inputs that a member needs."""
     if box == whole(made_by(member).shape):
-        return [None] * len(member.node.inputs)
+        return [None] * len(member.inputs)
     if member.kernel.cut is None or member.slot:
         raise Uncuttable
     return cut_operands(member.kernel.cut, member.signature, box)
@@ -370,7 +375,7 @@ def bind(
     runs: list[Run] = []
     for member in layout.members:
         box, operands = parts[member.value]
-        inputs: list[np.ndarray | None] = [None] * len(member.node.inputs)
+        inputs: list[np.ndarray | None] = [None] * len(member.inputs)
         for position, value in member.reads():
             part = operands[position]
             root = layout.roots.get(value, value)

@@ -38,15 +38,15 @@ def find_units(graph: Graph, plan: Plan) -> list[Unit]:
     units = []
     for nodes in plan.steps:
         if len(nodes) > 1:
-            units.append(Unit(nodes[-1], group_of(graph, nodes)))
+            units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes)))
         elif nodes[0] in chains:
             group = group_of(graph, chains[nodes[0]])
             output = group.sink.value
             outside = {v for member in group.members for _, v in member.reads()} - group.made
             taken = frozenset(value for value in outside if same_place(value, output))
-            units.append(Unit(nodes[0], replace(group, taken=taken)))
+            units.append(Unit(nodes[0], tuple(chains[nodes[0]]), replace(group, taken=taken)))
         elif nodes[0] not in follow:
-            units.append(Unit(nodes[0]))
+            units.append(Unit(nodes[0], tuple(nodes)))
     return units
 
 

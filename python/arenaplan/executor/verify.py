@@ -206,11 +206,10 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         if value.kind == "state":
             np.copyto(arrays[index], setup.arrays[index])
     for unit in setup.units:
-        if unit.group is not None:
-            # What is made in one go, though each step of it has the same place.
-            for member in unit.group.members:
-                if member.value in arrays:
-                    arrays[member.value] = arrays[unit.group.sink.value]
+        # What is made in one go is made in one place, though each node may have one.
+        made = [v for node in unit.nodes for v in _written(graph.nodes[node]) if v in arrays]
+        if len(unit.nodes) > 1:
+            arrays.update(dict.fromkeys(made, arrays[made[-1]]))
     sizes = {node: [slot.nbytes for slot in slots] for node, slots in setup.workspaces.items()}
     workspaces, _ = own_workspaces(sizes)
     program = prepare(graph, setup.units, arrays, workspaces)

@@ -122,7 +122,15 @@ class Geometry:
     @property
     def is_tiled(self) -> bool:
         """Whether there is a reason not to multiply everything at once."""
-        return not self.is_direct or self.loads or self.needs_tile
+        return not self.is_direct or self.loads or self.finishes_tiles
+
+    @property
+    def finishes_tiles(self) -> bool:
+        """Whether each tile is finished before the next; otherwise all are, at the end."""
+        guests = self.guests
+        return self.is_flat or (
+            guests is not None and (guests.needs_tile or guests.needs_scratch)
+        )
 
     @property
     def is_flat(self) -> bool:
@@ -203,8 +211,9 @@ class Geometry:
         if self.guests is not None:
             padded = self.padded_shape(tile)
             part = (slice(0, 1), *(slice(0, size) for size in padded)) if self.loads else ()
-            loading = self.guests.load_bytes(part) if self.loads else 0
-            besides = max(self.guests.bytes(self.box(0, groups, rows)), loading)
+            besides = self.guests.load_bytes(part) if self.loads else 0
+            if self.guests.needs_scratch:
+                besides = max(besides, self.guests.bytes(self.box(0, groups, rows)))
         return besides + sum(scratch_bytes(shape, self.dtype) for shape in shapes)
 
     def tile(self, limit: int) -> Tile:
@@ -300,7 +309,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     if output is None or 0 in output.shape:
         return []
     if not sizes.is_tiled:
-        return _finishing(sizes, output.shape)
+        return []
     choices: list[Choice] = []
     for limit in _TILES:
         tile = sizes.tile(limit)
@@ -308,14 +317,6 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
         if not choices or choice.cost < choices[-1].cost * _WORTHWHILE:
             choices.append(choice)
     return [choices]
-
-
-def _finishing(sizes: Geometry, shape: Sequence[int]) -> Sequence[Sequence[Choice]]:
-    """Offer scratch memory for what is done to channels of a finished product."""
-    if sizes.guests is None:
-        return []
-    needed = sizes.guests.bytes(next(_channels(shape)))
-    return [[Choice(needed, 0.0)]] if needed else []
 
 
 def _channels(shape: Sequence[int]) -> Iterator[Box]:
@@ -339,22 +340,24 @@ def conv(step: Step) -> Run | None:
     sizes = geometry(step.signature)
     matrix, bias = _weights(step, sizes)
     if sizes.is_tiled:
-        return in_sequence(*_tiles(step, sizes, matrix, bias, output))
-    product = _direct(sizes, operand(step, 0), matrix, output)
-    if bias is None and step.guests is None:
-        return product
-    return in_sequence(product, *_finished(step, bias, output))
+        work = [*_tiles(step, sizes, matrix, bias, output)]
+    else:
+        work = [_direct(sizes, operand(step, 0), matrix, output)]
+    if not sizes.finishes_tiles:
+        work += _finished(step, bias, output)
+    return in_sequence(*work)
 
 
 def _finished(step: Step, bias: np.ndarray | None, output: np.ndarray) -> Iterator[Run]:
-    """Yield what works on a product of everything."""
-    scratch = step.scratch() if step.workspaces else Scratch(_NOTHING, step.signature.name)
+    """Yield what works on the product of everything, some channels at a time."""
+    if bias is None and step.guests is None:
+        return
     for box in _channels(output.shape):
         part = output[box]
         if bias is not None:
             yield _biased(part, bias[box[1]])
         if step.guests is not None:
-            yield from step.guests.finish(box, part, scratch)
+            yield from step.guests.finish(box, part, Scratch(_NOTHING, step.signature.name))
 
 
 def _biased(part: np.ndarray, bias: np.ndarray) -> Run:
@@ -440,6 +443,8 @@ def _tiles(
             made = results[: part.size].reshape(part.shape)
             into = made.reshape(groups, sizes.fan_out, *part.shape[2:])
         yield _multiply(matrix[some], columns, _matrices(into, shape[2]))
+        if not sizes.finishes_tiles:
+            continue
         if bias is not None:
             yield _biased(made, bias[box[1]])
         if step.guests is not None:

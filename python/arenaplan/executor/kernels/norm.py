@@ -9,11 +9,11 @@ from math import prod
 import numpy as np
 
 from arenaplan.errors import UnsupportedOp
-from arenaplan.executor.affine import normalization
+from arenaplan.executor.affine import COMPOSED, normalization
 from arenaplan.executor.cuts import PER_CHANNEL, ROWS
 from arenaplan.executor.kernels.pieces import in_sequence, invalid, normalized_axis, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
-from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
+from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
 _BLOCK = 1 << 16
@@ -58,6 +58,23 @@ def batch_normalization(step: Step) -> Run | None:
         scratch = step.scratch()
         scale, shift = (scratch.array((channels,), source.dtype) for _ in range(2))
         work.append(partial(_write_affine, step, scale, shift))
+    return in_sequence(*work, *_scaled_and_shifted(source, output, scale, shift))
+
+
+@kernel(COMPOSED.op, domain=COMPOSED.domain, cut=PER_CHANNEL)
+def channel_affine(step: Step) -> Run | None:
+    """Scale and shift every channel by constants that several nodes have together."""
+    scale, shift = (step.signature.constant_data(position) for position in (1, 2))
+    assert scale is not None
+    assert shift is not None
+    return in_sequence(*_scaled_and_shifted(operand(step, 0), result(step), scale, shift))
+
+
+def _scaled_and_shifted(
+    source: np.ndarray, output: np.ndarray, scale: np.ndarray, shift: np.ndarray
+) -> Iterator[Run]:
+    """Yield what scales and shifts some channels at a time, while they are in cache."""
+    channels = len(scale)
     column = (channels, *(1 for _ in source.shape[2:]))
     scale, shift = scale.reshape(column), shift.reshape(column)
     tall = max(1, min(channels, _BLOCK // prod(source.shape[2:])))
@@ -66,9 +83,8 @@ def batch_normalization(step: Step) -> Run | None:
             cut = slice(start, min(start + tall, channels))
             index = (slice(n, n + 1), cut) if source.ndim > 1 else (slice(n, n + 1),)
             tile = output[index]
-            work.append(partial(np.multiply, source[index], scale[cut], tile))
-            work.append(partial(np.add, tile, shift[cut], tile))
-    return in_sequence(*work)
+            yield partial(np.multiply, source[index], scale[cut], tile)
+            yield partial(np.add, tile, shift[cut], tile)
 
 
 def _write_affine(step: Step, scale: np.ndarray, shift: np.ndarray) -> None:
