@@ -141,7 +141,11 @@ def guests_of(group: Group, host: Member) -> Hosting:
     absorbed, source = _absorbed(output, host, after)
     after = [member for member in after if all(member is not known for known, _ in absorbed)]
     wanted = host.inputs[0]
-    load = lay_out(before, wanted) if before and wanted is not None else None
+    load = None
+    if before and wanted is not None:
+        # Inside of a frame of zeros, rows are apart.
+        padded = any(host.signature.attributes.get("pads", ()))
+        load = lay_out(before, wanted, scattered=padded)
     results = lay_out(after, output, group.taken, (source, made_by(host)))
     return Hosting(tuple(absorbed), before, load, tuple(after), results)
 

@@ -85,6 +85,8 @@ def lay_out(
     output: int,
     taken: frozenset[int] = frozenset(),
     source: tuple[int, Tensor] | None = None,
+    *,
+    scattered: bool = False,
 ) -> Layout:
     """
     Give every value that members make a register.
@@ -99,6 +101,9 @@ def lay_out(
         Values that are in the memory of the output.
     source : (int, Tensor), optional
         A value that somebody else makes for each tile.
+    scattered : bool, default False
+        Whether a tile of the output is in many places in memory, so that working there
+        is slow.
     """
     tensors = {m.value: made_by(m) for m in members} | (dict([source]) if source else {})
     roots: dict[int, int] = {}
@@ -108,7 +113,7 @@ def lay_out(
         if shown is not None and member.value != output and shown not in taken:
             roots[member.value] = shown
     work = tuple(member for member in members if member.value not in roots)
-    assigner = _Assigner(work, output, taken, tensors, roots)
+    assigner = _Assigner(work, output, taken, tensors, roots, scattered)
     if source:
         assigner.place(source[0], -1)
     for step, member in enumerate(work):
@@ -133,8 +138,10 @@ class _Assigner:
         taken: frozenset[int],
         tensors: Mapping[int, Tensor],
         roots: Mapping[int, int],
+        scattered: bool,
     ) -> None:
         self.work, self.output, self.taken, self.tensors = work, output, taken, tensors
+        self.scattered = scattered
         self.reads: dict[int, list[tuple[int, int]]] = {}
         """Per value, the steps and positions at which it is read."""
         for step, member in enumerate(work):
@@ -155,9 +162,7 @@ class _Assigner:
         self.holds[register] = value
 
     def _choose(self, value: int, step: int) -> int:
-        if value == self.output:
-            return OUT
-        if self._may_be_output(value, step):
+        if value == self.output or (not self.scattered and self._may_be_output(value, step)):
             return OUT
         size = self.tensors[value].bytes
         for register, held in self.holds.items():
