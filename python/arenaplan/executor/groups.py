@@ -126,8 +126,16 @@ def member_of(
         follows,
         frozenset(overwrites),
         is_view,
-        kernel.workspace is not None and len(attributed(kernel.workspace, signature, signature)) > 0,
+        _has_scratch(kernel, signature),
     )
+
+
+def _has_scratch(kernel: Kernel, signature: Signature) -> bool:
+    """Whether a kernel needs scratch memory."""
+    if kernel.workspace is None:
+        return False
+    slots = attributed(kernel.workspace, signature, signature)
+    return any(choice.bytes > 0 for slot in slots for choice in slot)
 
 
 def _shape(graph: Graph, value: int | None) -> tuple[int, ...] | None:

@@ -222,8 +222,7 @@ def _hosted(
         for value in host.inputs
     )
     signature = replace(host.signature, guests=guests)
-    workspaces = (workspace,) if workspace.nbytes else ()
-    step = Step(signature, inputs, (guests.output,), workspaces, guests)
+    step = Step(signature, inputs, (guests.output,), (workspace,), guests)
     run = attributed(host.kernel.prepare, step, signature)
     assert run is not None, "a group makes something"
     return run

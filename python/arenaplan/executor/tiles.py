@@ -301,7 +301,7 @@ def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
 def kernel_slots(member: Member, signature: Signature, limit: int) -> list[int]:
     """Return sizes for a kernel's own workspaces: the best of up to ``limit`` bytes each."""
     declare = member.kernel.workspace
-    if declare is None or not member.has_scratch:
+    if declare is None:
         return []
     return [_best(slot, limit).bytes for slot in declare(signature)]
 
