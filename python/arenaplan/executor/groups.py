@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from arenaplan.executor.affine import composed, is_channel_affine
@@ -22,7 +23,7 @@ class NotAGroup(ValueError):
     """Nodes cannot run as one. The core refuses such plans, and says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Member:
     """One node of a group."""
 
@@ -39,8 +40,14 @@ class Member:
     """Positions of inputs whose memory the output may be."""
     is_view: bool
     """Whether the output has the elements of input 0 in the same order."""
-    has_scratch: bool
-    """Whether the kernel needs scratch memory of its own."""
+
+    @cached_property
+    def has_scratch(self) -> bool:
+        """Whether the kernel needs scratch memory of its own."""
+        if self.kernel.workspace is None:
+            return False
+        slots = attributed(self.kernel.workspace, self.signature, self.signature)
+        return any(choice.bytes > 0 for slot in slots for choice in slot)
 
     def reads(self) -> Iterator[tuple[int, int]]:
         """Yield position and value of every input."""
@@ -126,16 +133,7 @@ def member_of(
         follows,
         frozenset(overwrites),
         is_view,
-        _has_scratch(kernel, signature),
     )
-
-
-def _has_scratch(kernel: Kernel, signature: Signature) -> bool:
-    """Whether a kernel needs scratch memory."""
-    if kernel.workspace is None:
-        return False
-    slots = attributed(kernel.workspace, signature, signature)
-    return any(choice.bytes > 0 for slot in slots for choice in slot)
 
 
 def _shape(graph: Graph, value: int | None) -> tuple[int, ...] | None:
@@ -220,6 +218,5 @@ def _merged(members: Sequence[Member]) -> list[Member]:
             kernel=find_kernel(signature),
             follows=frozenset([0]),
             overwrites=frozenset([0]),
-            has_scratch=False,
         )
     return list(merged.values())

@@ -253,10 +253,10 @@ def missing_workspaces(
     graph: Graph, steps: Iterable[Sequence[int]], planned: Workspaces
 ) -> dict[int, list[int]]:
     """Return the sizes of the workspaces of nodes that have none planned, at least cost."""
+    unplanned = (nodes for nodes in steps if nodes[-1] not in planned)
     return {
         node: [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
-        for node, slots in workspace_choices(graph, steps).items()
-        if node not in planned
+        for node, slots in workspace_choices(graph, unplanned).items()
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import NamedTuple
 
@@ -57,6 +57,14 @@ class Tile(NamedTuple):
     rows: int
 
 
+class Area(NamedTuple):
+    """What one tile makes."""
+
+    n: int
+    groups: slice
+    rows: slice
+
+
 @dataclass(frozen=True)
 class Geometry:
     """All sizes of a convolution."""
@@ -72,59 +80,59 @@ class Geometry:
     guests: Guests | None
     """What is done to tiles besides."""
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Elements under the window."""
         return prod(axis.kernel for axis in self.axes)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Rows of the unrolled matrix of one group, without the one for the bias."""
         return self.fan_in * self.taps
 
-    @property
+    @cached_property
     def row(self) -> int:
         """Output elements in one row: all positions that share the first coordinate."""
         return prod(axis.out for axis in self.axes[1:])
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Output rows."""
         return self.axes[0].out
 
-    @property
+    @cached_property
     def is_padded(self) -> bool:
         """Whether windows reach beyond the image."""
         return any(axis.is_padded for axis in self.axes)
 
-    @property
+    @cached_property
     def is_direct(self) -> bool:
         """Whether the image is the unrolled matrix already."""
         pointwise = all(axis.kernel == 1 and axis.stride == 1 for axis in self.axes)
         single = all(axis.extent == axis.kernel == axis.size for axis in self.axes)
         return (pointwise or single) and not self.is_padded
 
-    @property
+    @cached_property
     def loads(self) -> bool:
         """Whether the image is computed while it is loaded."""
         return self.guests is not None and self.guests.loads
 
-    @property
+    @cached_property
     def needs_tile(self) -> bool:
         """Whether results must not be written to the output before they are finished."""
         return self.guests is not None and self.guests.needs_tile
 
-    @property
+    @cached_property
     def is_copied(self) -> bool:
         """Whether tiles of the image are copied, padded or computed, before they are unrolled."""
         return self.is_padded or self.loads
 
-    @property
+    @cached_property
     def is_tiled(self) -> bool:
         """Whether there is a reason not to multiply everything at once."""
         return not self.is_direct or self.loads or self.finishes_tiles
 
-    @property
+    @cached_property
     def finishes_tiles(self) -> bool:
         """Whether each tile is finished before the next; otherwise all are, at the end."""
         guests = self.guests
@@ -132,7 +140,7 @@ class Geometry:
             guests is not None and (guests.needs_tile or guests.needs_scratch)
         )
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
         """
         Whether positions across the ends of rows are computed as well, and left out later.
@@ -145,7 +153,7 @@ class Geometry:
             return False
         return all(axis.stride == 1 for axis in self.axes)
 
-    @property
+    @cached_property
     def pitch(self) -> int:
         """Elements of the padded image from one row to the next."""
         return prod(axis.padded for axis in self.axes[1:])
@@ -160,7 +168,7 @@ class Geometry:
             pitch *= axis.padded
         return last + 1
 
-    @property
+    @cached_property
     def outs(self) -> list[int]:
         """Spatial dimensions of the output."""
         return [axis.out for axis in self.axes]
@@ -185,13 +193,17 @@ class Geometry:
         channels = slice(groups.start * self.fan_out, groups.stop * self.fan_out)
         return (slice(n, n + 1), channels, rows, *(slice(0, out) for out in self.outs[1:]))
 
+    def reach(self, rows: slice) -> tuple[int, int]:
+        """Return the first row of the image under the windows of some rows, and how many are."""
+        first = self.axes[0]
+        count = (rows.stop - rows.start - 1) * first.stride + first.extent
+        return rows.start * first.stride - first.before, count
+
     def part(self, n: int, groups: slice, rows: slice) -> Box:
         """Return the part of the image that such a tile needs; padding is not of it."""
         channels = slice(groups.start * self.fan_in, groups.stop * self.fan_in)
-        first = self.axes[0]
-        start = rows.start * first.stride - first.before
-        stop = start + (rows.stop - rows.start - 1) * first.stride + first.extent
-        high = max(min(stop, first.size), 0)
+        first, (start, reach) = self.axes[0], self.reach(rows)
+        high = max(min(start + reach, first.size), 0)
         inside = slice(min(max(start, 0), high), high)
         return (slice(n, n + 1), channels, inside, *(slice(0, a.size) for a in self.axes[1:]))
 
@@ -417,10 +429,13 @@ def _tiles(
         results = scratch.array((tile.groups * tile.rows * sizes.fan_out * sizes.row,), dtype)
     if not sizes.is_direct:
         unrolled = scratch.array((prod(sizes.matrix_shape(tile)),), dtype)
-    for n, some, rows in _areas(sizes, tile):
+    last: Area | None = None
+    for area in _areas(sizes, tile):
+        n, some, rows = area
         count = rows.stop - rows.start
         groups = some.stop - some.start
-        source = yield from _loaded(step, sizes, loaded, sizes.part(n, some, rows), rows, scratch)
+        source = yield from _loaded(step, sizes, loaded, area, last, scratch)
+        last = area
         shape = (groups, sizes.depth + has_bias, sizes.columns(count))
         if unrolled is None:
             columns = source.reshape(shape)
@@ -453,46 +468,6 @@ def _tiles(
             yield partial(np.copyto, part, made)
 
 
-def _areas(sizes: Geometry, tile: Tile) -> Iterator[tuple[int, slice, slice]]:
-    """Yield image, groups and rows of every tile."""
-    for n in range(sizes.batch):
-        for group in range(0, sizes.groups, tile.groups):
-            some = slice(group, min(group + tile.groups, sizes.groups))
-            for row in range(0, sizes.rows, tile.rows):
-                yield n, some, slice(row, min(row + tile.rows, sizes.rows))
-
-
-def _loaded(
-    step: Step,
-    sizes: Geometry,
-    memory: np.ndarray | None,
-    part: Box,
-    rows: slice,
-    scratch: Scratch,
-) -> Generator[Run, None, np.ndarray]:
-    """Yield what pads, or computes, the part of the image for some rows, and return it."""
-    if memory is None:
-        return operand(step, 0)[part][0]
-    first, others = sizes.axes[0], sizes.axes[1:]
-    start = rows.start * first.stride - first.before
-    reach = (rows.stop - rows.start - 1) * first.stride + first.extent
-    source = memory[: part[1].stop - part[1].start, :reach]
-    low, high = part[2].start, part[2].stop
-    if low > start:
-        yield partial(source[:, : low - start].fill, 0)
-    if high > low:
-        inside = tuple(slice(axis.before, axis.before + axis.size) for axis in others)
-        interior = source[(slice(None), slice(low - start, high - start), *inside)]
-        if sizes.loads:
-            assert step.guests is not None
-            yield from step.guests.load_part(part, interior[None], scratch)
-        else:
-            yield partial(np.copyto, interior, operand(step, 0)[part][0])
-    if start + reach > high:
-        yield partial(source[:, max(high - start, 0) :].fill, 0)
-    return source
-
-
 def _matrices(images: np.ndarray, columns: int) -> np.ndarray:
     """Return the first elements of each channel as the rows of matrices, one per group."""
     groups, channels = images.shape[:2]
@@ -504,6 +479,56 @@ def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
     if len(out) == 1:
         return partial(np.matmul, a[0], b[0], out[0])
     return partial(np.matmul, a, b, out)
+
+
+def _areas(sizes: Geometry, tile: Tile) -> Iterator[Area]:
+    """Yield what every tile makes."""
+    for n in range(sizes.batch):
+        for group in range(0, sizes.groups, tile.groups):
+            some = slice(group, min(group + tile.groups, sizes.groups))
+            for row in range(0, sizes.rows, tile.rows):
+                yield Area(n, some, slice(row, min(row + tile.rows, sizes.rows)))
+
+
+def _loaded(
+    step: Step,
+    sizes: Geometry,
+    memory: np.ndarray | None,
+    area: Area,
+    last: Area | None,
+    scratch: Scratch,
+) -> Generator[Run, None, np.ndarray]:
+    """Yield what pads, or computes, the part of the image for some rows, and return it."""
+    part = sizes.part(*area)
+    if memory is None:
+        return operand(step, 0)[part][0]
+    others = sizes.axes[1:]
+    start, reach = sizes.reach(area.rows)
+    source = memory[: part[1].stop - part[1].start, :reach]
+    low, high = part[2].start, part[2].stop
+    if low > start:
+        yield partial(source[:, : low - start].fill, 0)
+    kept = 0
+    if sizes.loads and last is not None and last[:2] == area[:2]:
+        # Rows that the tile before has computed are the first ones of this.
+        earlier, length = sizes.reach(last.rows)
+        shift = start - earlier
+        if 0 < length - shift <= shift and low == start:
+            kept = length - shift
+            yield partial(np.copyto, source[:, :kept], memory[: len(source), shift:length])
+    low = min(low + kept, high)
+    if high > low:
+        inside = tuple(slice(axis.before, axis.before + axis.size) for axis in others)
+        interior = source[(slice(None), slice(low - start, high - start), *inside)]
+        if sizes.loads:
+            assert step.guests is not None
+            rest = (*part[:2], slice(low, high), *part[3:])
+            yield from step.guests.load_part(rest, interior[None], scratch)
+        else:
+            yield partial(np.copyto, interior, operand(step, 0)[part][0])
+    if start + reach > high:
+        yield partial(source[:, max(high - start, 0) :].fill, 0)
+    return source
 
 
 def _unroll(sizes: Geometry, source: np.ndarray, rows: int, unrolled: np.ndarray) -> Run:
