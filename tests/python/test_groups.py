@@ -22,7 +22,7 @@ from arenaplan.executor.steps import (
     run_all,
 )
 from arenaplan.executor.units import find_units
-from grouping import anything, greedy
+from grouping import greedy
 from networks import F32, noise
 
 Steps = Sequence[Sequence[int]]
@@ -81,9 +81,7 @@ class Builder:
     def elementwise(self, op: str, *inputs: int, **rest: Any) -> int:
         shape = np.broadcast_shapes(*(self.shapes[value] for value in inputs))
         full = [at for at, value in enumerate(inputs) if self.shapes[value] == shape]
-        return self.node(
-            op, inputs, shape, int(np.prod(shape)), full, in_place=full, **rest
-        )
+        return self.node(op, inputs, shape, int(np.prod(shape)), full, in_place=full, **rest)
 
     def conv(self, x: int, channels: int, kernel: int = 3, stride: int = 1, group: int = 1) -> int:
         n, fan_in, *image = self.shapes[x]
@@ -124,16 +122,12 @@ class Builder:
         batch = np.broadcast_shapes(left[:-2], right[:-2])
         shape = (*batch, left[-2], right[-1])
         follows = [0] if left[:-1] == shape[:-1] else []
-        return self.node(
-            "MatMul", [a, b], shape, int(np.prod(shape[:-1])), follows, loads=[0]
-        )
+        return self.node("MatMul", [a, b], shape, int(np.prod(shape[:-1])), follows, loads=[0])
 
     def rows(self, op: str, x: int, **rest: Any) -> int:
         shape = self.shapes[x]
         pieces = int(np.prod(shape[:-1]))
-        return self.node(
-            op, [x], shape, pieces, [0], in_place=[0], attributes={"axis": -1}, **rest
-        )
+        return self.node(op, [x], shape, pieces, [0], in_place=[0], attributes={"axis": -1}, **rest)
 
     def reshape(self, x: int, *shape: int) -> int:
         data = np.array(shape, np.int64)
@@ -166,7 +160,10 @@ def check(graph: ap.Graph, steps: Steps, *, tolerance: float = 2e-5) -> ap.Plan:
     with ap.Executor(graph, plain) as executor:
         unplanned = executor.run(feed, verify=True)
     results = [planned, unplanned]
-    most = max(map(len, (s for slots in workspace_choices(graph, steps).values() for s in slots)), default=0)
+    most = max(
+        map(len, (s for slots in workspace_choices(graph, steps).values() for s in slots)),
+        default=0,
+    )
     results += [run_with_choice(graph, plain, feed, choice) for choice in range(most)]
     for name, wanted in alone.items():
         assert np.unique(wanted).size > min(10, wanted.size // 2)
@@ -361,7 +358,8 @@ def test_a_transposed_convolution_adds_into_its_shortcut(group: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "stride", "group"), [(1, 1, 1), (3, 1, 1), (3, 2, 1), (1, 2, 1), (3, 1, 6), (3, 1, 2)]
+    ("kernel", "stride", "group"),
+    [(1, 1, 1), (3, 1, 1), (3, 2, 1), (1, 2, 1), (3, 1, 6), (3, 1, 2)],
 )
 def test_what_a_convolution_loads_is_computed_on_the_way_in(
     kernel: int, stride: int, group: int

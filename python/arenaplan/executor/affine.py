@@ -11,7 +11,6 @@ import numpy as np
 from arenaplan.executor.registry import Signature, Tensor
 
 
-
 class Operator(NamedTuple):
     """What a kernel is found by."""
 

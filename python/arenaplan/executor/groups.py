@@ -89,9 +89,7 @@ class Unit:
     """What they are together, if there are several."""
 
 
-def member_of(
-    graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Signature]
-) -> Member:
+def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Signature]) -> Member:
     """
     Return a node as a member of a group.
 
@@ -108,9 +106,7 @@ def member_of(
     if len(made) != 1:
         raise NotAGroup(f"node {node.name!r} does not make one value")
     ((slot, value),) = made
-    view = next(
-        (v.input for v in node.effects.views if v.output == slot and v.of == "input"), None
-    )
+    view = next((v.input for v in node.effects.views if v.output == slot and v.of == "input"), None)
     is_view = view == 0 and _elements(graph, node.inputs[0]) == _elements(graph, value)
     declared = next((flow for flow in node.effects.flows if flow.output == slot), None)
     if declared is not None:

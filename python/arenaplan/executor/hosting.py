@@ -204,9 +204,7 @@ class BoundHosting(Hosting):
     def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
         """Return what writes a part of input 0 to ``target``."""
         assert self.load is not None
-        return bind(
-            self.load, self.before, Tile(part, target), self.arrays, scratch, _KERNEL_LIMIT
-        )
+        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, _KERNEL_LIMIT)
 
 
 def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -> BoundHosting:

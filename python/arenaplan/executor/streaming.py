@@ -218,8 +218,7 @@ def _hosted(
     """Return what runs a group by the kernel of one of its members."""
     guests = bound_guests(group, host, arrays)
     inputs = tuple(
-        None if value is None or value in group.made else arrays[value]
-        for value in host.inputs
+        None if value is None or value in group.made else arrays[value] for value in host.inputs
     )
     signature = replace(host.signature, guests=guests)
     step = Step(signature, inputs, (guests.output,), (workspace,), guests)

@@ -136,9 +136,7 @@ class Geometry:
     def finishes_tiles(self) -> bool:
         """Whether each tile is finished before the next; otherwise all are, at the end."""
         guests = self.guests
-        return self.is_flat or (
-            guests is not None and (guests.needs_tile or guests.needs_scratch)
-        )
+        return self.is_flat or (guests is not None and (guests.needs_tile or guests.needs_scratch))
 
     @cached_property
     def is_flat(self) -> bool:
@@ -452,8 +450,8 @@ def _tiles(
             into = into[(n, some, slice(None), rows)]
         elif sizes.is_flat:
             into = results[:groups, :, :count]
-            wanted = (slice(0, out) for out in (count, *sizes.outs[1:]))
-            made = into.reshape(part.shape[:2] + into.shape[2:])[(..., *wanted)]
+            wanted = [slice(None)] * 2 + [slice(0, out) for out in (count, *sizes.outs[1:])]
+            made = into.reshape(part.shape[:2] + into.shape[2:])[tuple(wanted)]
         else:
             made = results[: part.size].reshape(part.shape)
             into = made.reshape(groups, sizes.fan_out, *part.shape[2:])
@@ -501,7 +499,8 @@ def _loaded(
     """Yield what pads, or computes, the part of the image for some rows, and return it."""
     part = sizes.part(*area)
     if memory is None:
-        return operand(step, 0)[part][0]
+        source = operand(step, 0)[part]
+        return source.reshape(source.shape[1:])
     others = sizes.axes[1:]
     start, reach = sizes.reach(area.rows)
     source = memory[: part[1].stop - part[1].start, :reach]
