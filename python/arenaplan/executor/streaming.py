@@ -31,14 +31,16 @@ _LIMITS = (1 << 19, 1 << 17, 1 << 15, 0)
 _SLOWER = (1.0, 1.15, 1.5, 2.0)
 """About what such limits cost."""
 _MOST_TILES = 1 << 12
+_NEGLIGIBLE = 1 << 12
+"""Bytes of scratch memory that are not worth saving."""
 _CALLS = 2e3
 """Nanoseconds that the calls of one member take."""
 _CACHED = 1 << 20
 """Bytes of a tile beyond which members find nothing in cache that the one before left."""
 _WARM, _COLD = 0.04, 0.1
 """Nanoseconds per byte of a value, in cache and out of it."""
-_REPACKED = 0.14
-"""Nanoseconds per element of a right operand that BLAS repacks for every tile."""
+_REPACKED = 0.4
+"""Nanoseconds per element of a right operand, which BLAS fetches and repacks for every tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
     for tiling in sorted(_tilings(group, _layout(group)), key=lambda t: (t.bytes, t.cost)):
         if not choices or tiling.cost < choices[-1].cost:
             choices.append(Choice(tiling.bytes, tiling.cost))
-    # With no more than the first, and nothing is what that needs, there is nothing to plan.
+    while len(choices) > 1 and choices[1].bytes <= _NEGLIGIBLE:
+        del choices[0]
     return () if choices[-1].bytes == 0 else tuple(choices)
 
 
