@@ -262,6 +262,61 @@ def test_what_a_convolution_loads_is_computed_on_the_way_in(
     assert plan.placements[loaded] is None
 
 
+def test_what_is_loaded_and_added_too_is_not_taken_over() -> None:
+    b = Builder()
+    x = b.elementwise("Neg", b.input("x", 1, 6, 13, 10))
+    loaded = b.elementwise("Relu", b.batch_norm(x))
+    b.graph.output(b.elementwise("Add", b.conv(loaded, 6), x))
+    plan = check(b.graph, [[0], [1, 2, 3, 4]])
+    assert plan.placements[x] != plan.placements[b.graph.outputs[0]]
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_a_quantized_convolution_is_one_step(kernel: int) -> None:
+    b = Builder()
+    x = b.input("x", 1, 6, 13, 10, dtype="int8")
+    scale = b.weight(1, low=0.02, high=0.02)
+    zero = b.graph.constant("zero", (1,), "int8", np.array([3], np.int8))
+    shape = b.shapes[x]
+    count = int(np.prod(shape))
+    real = b.node("DequantizeLinear", [x, scale, zero], shape, count, [0])
+    y = b.elementwise("Relu", b.conv(real, 6, kernel))
+    b.graph.output(b.node("QuantizeLinear", [y, scale, zero], shape, count, [0], dtype="int8"))
+    feed = {"x": np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)}
+    results = []
+    for steps in ([[0, 1, 2, 3]], [[0], [1], [2], [3]]):
+        plan = ap.plan(b.graph, steps=steps, workspace="auto")
+        with ap.Executor(b.graph, plan) as executor:
+            results += executor.run(feed, verify=True).values()
+    assert np.unique(results[0]).size > 10
+    assert np.abs(results[0].astype(int) - results[1]).max() <= 1
+
+
+def test_half_precision_runs_in_groups() -> None:
+    b = Builder()
+    x = b.input("x", 1, 4, 9, 8, dtype="float16")
+    data = np.random.default_rng(3).uniform(-1, 1, (8, 8)).astype(np.float16)
+    weights = b.graph.constant("w", (8, 8), "float16", data)
+    b.shapes[weights] = (8, 8)
+    y = b.node("MatMul", [x, weights], (1, 4, 9, 8), 36, [0], dtype="float16", loads=[0])
+    z = b.elementwise("Sigmoid", y, dtype="float16")
+    b.graph.output(b.elementwise("Mul", y, z, dtype="float16"))
+    kernel = b.graph.constant("k", (4, 4, 1, 1), "float16", data[:4, :4].reshape(4, 4, 1, 1).copy())
+    b.shapes[kernel] = (4, 4, 1, 1)
+    c = b.node("Conv", [x, kernel], (1, 4, 9, 8), 288, (), dtype="float16", loads=[0])
+    b.graph.output(
+        b.elementwise("Add", b.elementwise("Relu", c, dtype="float16"), x, dtype="float16")
+    )
+    feed = {"x": noise(1, 4, 9, 8).astype(np.float16)}
+    with ap.Executor(b.graph, ap.plan(b.graph, in_place=False)) as executor:
+        alone = executor.run(feed)
+    plan = ap.plan(b.graph, steps=[[0, 1, 2], [3, 4, 5]], workspace="auto")
+    with ap.Executor(b.graph, plan) as executor:
+        together = executor.run(feed, verify=True)
+    for name, wanted in alone.items():
+        np.testing.assert_allclose(together[name], wanted, rtol=1e-2, atol=1e-2)
+
+
 def test_a_gate_is_loaded_with_both_of_its_factors() -> None:
     b = Builder()
     x = b.elementwise("Neg", b.input("x", 1, 6, 12, 12))
