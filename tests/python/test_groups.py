@@ -229,14 +229,16 @@ def test_a_convolution_runs_with_a_reshape_behind_it() -> None:
     check(b.graph, [[0, 1, 2, 3], [4, 5, 6]])
 
 
-@pytest.mark.parametrize("group", [1, 2])
-def test_a_transposed_convolution_adds_into_its_shortcut(group: int) -> None:
+@pytest.mark.parametrize(("group", "given"), [(1, False), (2, False), (1, True)])
+def test_a_transposed_convolution_adds_into_its_shortcut(group: int, given: bool) -> None:
     b = Builder()
     x = b.input("x", 2, 4, 5, 6)
+    kernel = (4, 6 // group, 2, 2)
+    weights = b.input("w", *kernel) if given else b.weight(*kernel)
     shortcut = b.elementwise("Neg", b.input("y", 2, 6, 10, 12))
     made = b.node(
         "ConvTranspose",
-        [x, b.weight(4, 6 // group, 2, 2), b.weight(6)],
+        [x, weights, b.weight(6)],
         (2, 6, 10, 12),
         2 * 6 * 120,
         attributes={"strides": [2, 2], "group": group},

@@ -236,7 +236,10 @@ def _conv_transpose(signature: Signature, box: Box) -> Operands:
     if not is_whole(box[2:], shape[2:]):
         raise Uncuttable
     channels = box[1]
-    if signature.attributes.get("group", 1) != 1 and not _is_full(channels, shape[1]):
+    # The kernel needs the weights as a matrix: those of some channels would be copied early.
+    if not _is_full(channels, shape[1]) and not (
+        signature.attributes.get("group", 1) == 1 and signature.constant[1]
+    ):
         raise Uncuttable
     some: Box | None = None
     if signature.attributes.get("group", 1) == 1:
