@@ -165,6 +165,36 @@ def test_gelu_by_parts_is_one_step() -> None:
     assert plan.arena_bytes <= 2 * 3 * 50 * 64 * 4 + 4096
 
 
+UNARY = (
+    *("Abs", "Acos", "Asin", "Atan", "Ceil", "Celu", "Clip", "Cos", "Elu", "Erf", "Exp", "Gelu"),
+    *("HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu"),
+    *("Selu", "Shrink", "Sigmoid", "Sin", "Softplus", "Softsign", "Sqrt", "Swish", "Tanh"),
+)
+BINARY = ("Add", "Div", "Max", "Mean", "Min", "Mod", "Mul", "PRelu", "Pow", "Sub", "Sum")
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_unary_operators_run_in_pieces(op: str) -> None:
+    b = Builder()
+    x = b.elementwise("Sigmoid", b.input("x", 3, 40, 50))
+    y = b.elementwise(op, x, version=24)
+    b.graph.output(b.elementwise("Mul", y, x))
+    steps = [[0], [1, 2]]
+    check(b.graph, steps)
+    assert sizes_of(b.graph, steps, 2)[0] <= 3 * 4096
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 50), (40, 1), (3, 1, 50), (50,), (1, 40, 50)])
+@pytest.mark.parametrize("op", BINARY)
+def test_binary_operators_run_in_pieces(op: str, shape: tuple[int, ...]) -> None:
+    b = Builder()
+    x = b.elementwise("Sigmoid", b.input("x", 3, 40, 50))
+    rest = {"attributes": {"fmod": 1}} if op == "Mod" else {}
+    y = b.elementwise(op, x, b.weight(*shape, low=0.5, high=2), **rest)
+    b.graph.output(b.elementwise("Mul", y, x))
+    check(b.graph, [[0], [1, 2]])
+
+
 # -- convolutions -------------------------------------------------------------------------
 
 
