@@ -178,7 +178,7 @@ def test_unary_operators_run_in_pieces(op: str) -> None:
     b = Builder()
     x = b.elementwise("Sigmoid", b.input("x", 3, 40, 50))
     y = b.elementwise(op, x, version=24)
-    b.graph.output(b.elementwise("Add", y, x))
+    b.graph.output(b.elementwise("Add", y, b.weight(50)))
     steps = [[0], [1, 2]]
     check(b.graph, steps)
     assert sizes_of(b.graph, steps, 2)[0] <= 3 * 4096
@@ -191,7 +191,7 @@ def test_binary_operators_run_in_pieces(op: str, shape: tuple[int, ...]) -> None
     x = b.elementwise("Sigmoid", b.input("x", 3, 40, 50))
     rest = {"attributes": {"fmod": 1}} if op == "Mod" else {}
     y = b.elementwise(op, x, b.weight(*shape, low=0.5, high=2), **rest)
-    b.graph.output(b.elementwise("Add", y, x))
+    b.graph.output(b.elementwise("Add", y, b.weight(50)))
     check(b.graph, [[0], [1, 2]])
 
 
