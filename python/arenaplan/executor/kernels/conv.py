@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import NamedTuple
 
@@ -18,21 +18,34 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from arenaplan.errors import ShapeMismatch
-from arenaplan.executor.epilogue import Stages, finish
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.windows import Axis, window_axes, windows
-from arenaplan.executor.registry import Run, Signature, Step, Tensor
+from arenaplan.executor.registry import (
+    Box,
+    Guests,
+    Run,
+    Scratch,
+    Signature,
+    Step,
+    Tensor,
+    scratch_bytes,
+)
 from arenaplan.graph import Choice
 
 _TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22)
 """Workspace sizes to offer, in bytes; the first stands for the least that works."""
 _WORTHWHILE = 0.98
 """A larger workspace is offered if it takes at most this much of the time."""
+_CACHED = 1 << 16
+"""Elements of output that are finished while they are in cache."""
+_NOTHING = np.empty(0, np.uint8)
 _TILE_CALLS = 4e3
 """Nanoseconds that the calls for one tile take."""
 _FLOPS, _COPIED = 200.0, 10.0
 """Multiply-adds doubled, and elements copied, per nanosecond."""
+_LOADED = 4
+"""How often an element could be copied while it is computed."""
 _PACKING = 14
 """Columns in which BLAS could compute instead of repacking the weights for a tile."""
 
@@ -42,6 +55,14 @@ class Tile(NamedTuple):
 
     groups: int
     rows: int
+
+
+class Area(NamedTuple):
+    """What one tile makes."""
+
+    n: int
+    groups: slice
+    rows: slice
 
 
 @dataclass(frozen=True)
@@ -55,42 +76,69 @@ class Geometry:
     fan_out: int
     """Output channels per group."""
     axes: list[Axis]
-    item: int
-    """Bytes of an element."""
+    dtype: np.dtype
+    guests: Guests | None
+    """What is done to tiles besides."""
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Elements under the window."""
         return prod(axis.kernel for axis in self.axes)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Rows of the unrolled matrix of one group, without the one for the bias."""
         return self.fan_in * self.taps
 
-    @property
+    @cached_property
     def row(self) -> int:
         """Output elements in one row: all positions that share the first coordinate."""
         return prod(axis.out for axis in self.axes[1:])
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Output rows."""
         return self.axes[0].out
 
-    @property
+    @cached_property
     def is_padded(self) -> bool:
         """Whether windows reach beyond the image."""
         return any(axis.is_padded for axis in self.axes)
 
-    @property
+    @cached_property
     def is_direct(self) -> bool:
         """Whether the image is the unrolled matrix already."""
         pointwise = all(axis.kernel == 1 and axis.stride == 1 for axis in self.axes)
         single = all(axis.extent == axis.kernel == axis.size for axis in self.axes)
         return (pointwise or single) and not self.is_padded
 
-    @property
+    @cached_property
+    def loads(self) -> bool:
+        """Whether the image is computed while it is loaded."""
+        return self.guests is not None and self.guests.loads
+
+    @cached_property
+    def needs_tile(self) -> bool:
+        """Whether results must not be written to the output before they are finished."""
+        return self.guests is not None and self.guests.needs_tile
+
+    @cached_property
+    def is_copied(self) -> bool:
+        """Whether tiles of the image are copied, padded or computed, before they are unrolled."""
+        return self.is_padded or self.loads
+
+    @cached_property
+    def is_tiled(self) -> bool:
+        """Whether there is a reason not to multiply everything at once."""
+        return not self.is_direct or self.loads or self.finishes_tiles
+
+    @cached_property
+    def finishes_tiles(self) -> bool:
+        """Whether each tile is finished before the next; otherwise all are, at the end."""
+        guests = self.guests
+        return self.is_flat or (guests is not None and (guests.needs_tile or guests.needs_scratch))
+
+    @cached_property
     def is_flat(self) -> bool:
         """
         Whether positions across the ends of rows are computed as well, and left out later.
@@ -99,9 +147,11 @@ class Geometry:
         image, and copying them is several times faster. That decides where there is next
         to nothing to multiply, as in depthwise convolution.
         """
-        return self.fan_in == 1 and self.fan_out <= 4 and all(a.stride == 1 for a in self.axes)
+        if self.is_direct or self.fan_in > 1 or self.fan_out > 4:
+            return False
+        return all(axis.stride == 1 for axis in self.axes)
 
-    @property
+    @cached_property
     def pitch(self) -> int:
         """Elements of the padded image from one row to the next."""
         return prod(axis.padded for axis in self.axes[1:])
@@ -116,7 +166,7 @@ class Geometry:
             pitch *= axis.padded
         return last + 1
 
-    @property
+    @cached_property
     def outs(self) -> list[int]:
         """Spatial dimensions of the output."""
         return [axis.out for axis in self.axes]
@@ -136,14 +186,45 @@ class Geometry:
         inner = (axis.padded for axis in self.axes[1:])
         return (tile.groups, self.fan_out, tile.rows, *inner)
 
+    def box(self, n: int, groups: slice, rows: slice) -> Box:
+        """Return the part of the output that a tile makes."""
+        channels = slice(groups.start * self.fan_out, groups.stop * self.fan_out)
+        return (slice(n, n + 1), channels, rows, *(slice(0, out) for out in self.outs[1:]))
+
+    def reach(self, rows: slice) -> tuple[int, int]:
+        """Return the first row of the image under the windows of some rows, and how many are."""
+        first = self.axes[0]
+        count = (rows.stop - rows.start - 1) * first.stride + first.extent
+        return rows.start * first.stride - first.before, count
+
+    def part(self, n: int, groups: slice, rows: slice) -> Box:
+        """Return the part of the image that such a tile needs; padding is not of it."""
+        channels = slice(groups.start * self.fan_in, groups.stop * self.fan_in)
+        first, (start, reach) = self.axes[0], self.reach(rows)
+        high = max(min(start + reach, first.size), 0)
+        inside = slice(min(max(start, 0), high), high)
+        return (slice(n, n + 1), channels, inside, *(slice(0, a.size) for a in self.axes[1:]))
+
     def bytes(self, tile: Tile) -> int:
         """Return the workspace that a tile takes."""
-        shapes: list[tuple[int, ...]] = [self.matrix_shape(tile)]
-        if self.is_padded:
+        groups, rows = slice(0, tile.groups), slice(0, tile.rows)
+        shapes: list[tuple[int, ...]] = []
+        if not self.is_direct:
+            shapes.append(self.matrix_shape(tile))
+        if self.is_copied:
             shapes.append(self.padded_shape(tile))
         if self.is_flat:
             shapes.append(self.result_shape(tile))
-        return sum(-(-prod(shape) * self.item // 64) * 64 for shape in shapes)
+        elif self.needs_tile:
+            shapes.append((tile.groups, self.fan_out, tile.rows, *self.outs[1:]))
+        besides = 0
+        if self.guests is not None:
+            padded = self.padded_shape(tile)
+            part = (slice(0, 1), *(slice(0, size) for size in padded)) if self.loads else ()
+            besides = self.guests.load_bytes(part) if self.loads else 0
+            if self.guests.needs_scratch:
+                besides = max(besides, self.guests.bytes(self.box(0, groups, rows)))
+        return besides + sum(scratch_bytes(shape, self.dtype) for shape in shapes)
 
     def tile(self, limit: int) -> Tile:
         """
@@ -166,6 +247,10 @@ class Geometry:
         columns = self.batch * self.columns(self.rows)
         flops = 2 * weights * (columns + _PACKING * packings)
         copied = self.groups * self.depth * columns / (4 if self.is_flat else 1)
+        if self.is_direct:
+            copied = 0.0
+        if self.loads:
+            copied += _LOADED * tiles * prod(self.padded_shape(tile))
         return flops / _FLOPS + copied / _COPIED + tiles * _TILE_CALLS
 
 
@@ -209,7 +294,8 @@ def geometry(signature: Signature) -> Geometry:
         weights.shape[1],
         weights.shape[0] // groups,
         window_axes(signature, weights.shape[2:]),
-        image.dtype.itemsize,
+        image.dtype,
+        signature.guests,
     )
 
 
@@ -230,7 +316,9 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     """Offer tiles of several sizes; none is larger than pays."""
     sizes = geometry(signature)
     output = signature.outputs[0]
-    if sizes.is_direct or output is None or 0 in output.shape:
+    if output is None or 0 in output.shape:
+        return []
+    if not sizes.is_tiled:
         return []
     choices: list[Choice] = []
     for limit in _TILES:
@@ -241,47 +329,73 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [choices]
 
 
-@heavy_kernel("Conv", workspace=_declare, epilogue=True)
+def _channels(shape: Sequence[int]) -> Iterator[Box]:
+    """Yield parts of an output, some channels at a time, that stay in cache."""
+    inner = tuple(slice(0, size) for size in shape[2:])
+    some = max(1, min(shape[1], _CACHED // prod(shape[2:])))
+    for n in range(shape[0]):
+        for start in range(0, shape[1], some):
+            yield (slice(n, n + 1), slice(start, min(start + some, shape[1])), *inner)
+
+
+# -- running ------------------------------------------------------------------------
+
+
+@heavy_kernel("Conv", workspace=_declare, hosts=True)
 def conv(step: Step) -> Run | None:
     """Multiply the weights by the unrolled image."""
-    image, weights, output = operand(step, 0), operand(step, 1), result(step)
+    output = result(step)
     if output.size == 0:
         return None
     sizes = geometry(step.signature)
-    stages = Stages(step)
-    bias = step.input(2)
-    load = step.signature.constant
-    if load[1] is None or (bias is not None and load[2] is None):
-        matrix = weights.reshape(sizes.groups, sizes.fan_out, sizes.depth)
+    matrix, bias = _weights(step, sizes)
+    if sizes.is_tiled:
+        work = [*_tiles(step, sizes, matrix, bias, output)]
+    else:
+        work = [_direct(sizes, operand(step, 0), matrix, output)]
+    if not sizes.finishes_tiles:
+        work += _finished(step, bias, output)
+    return in_sequence(*work)
+
+
+def _finished(step: Step, bias: np.ndarray | None, output: np.ndarray) -> Iterator[Run]:
+    """Yield what works on the product of everything, some channels at a time."""
+    if bias is None and step.guests is None:
+        return
+    for box in _channels(output.shape):
+        part = output[box]
         if bias is not None:
-            stages.add_bias(bias)
-    else:
-        matrix, shift = _folded(sizes, weights, bias, stages)
-        if shift is not None:
-            if sizes.is_direct:
-                stages.add_bias(shift)
-            else:
-                column = shift.reshape(sizes.groups, sizes.fan_out, 1)
-                matrix = np.concatenate([matrix, column], axis=2)
-    if sizes.is_direct:
-        work = [_direct(sizes, image, matrix, output)]
-    else:
-        work = [*_unrolled(step, sizes, image, matrix, output)]
-    return in_sequence(*work, *finish(output, stages))
+            yield _biased(part, bias[box[1]])
+        if step.guests is not None:
+            yield from step.guests.finish(box, part, Scratch(_NOTHING, step.signature.name))
 
 
-def _folded(
-    sizes: Geometry, weights: np.ndarray, bias: np.ndarray | None, stages: Stages
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return weights and bias with a following scale and shift per channel worked in."""
-    scale, shift = stages.take_channel_affine()
-    matrix = weights.reshape(sizes.groups, sizes.fan_out, sizes.depth)
+def _biased(part: np.ndarray, bias: np.ndarray) -> Run:
+    """Return what adds one number per channel."""
+    return partial(np.add, part, bias.reshape(-1, *(1 for _ in part.shape[2:])), part)
+
+
+def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:
+    """
+    Return the weights as matrices, and what is still to be added per channel.
+
+    What never changes is worked into the matrices: scales, and a bias as a last column if
+    they are multiplied by a matrix that can have a row of ones.
+    """
+    bias, load = step.input(2), step.signature.constant
+    matrix = operand(step, 1).reshape(sizes.groups, sizes.fan_out, sizes.depth)
+    if load[1] is None or (bias is not None and load[2] is None):
+        return matrix, bias
+    scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()
     if scale is not None:
         matrix = matrix * scale.reshape(sizes.groups, sizes.fan_out, 1)
         bias = None if bias is None else bias * scale
     if shift is not None:
         bias = shift if bias is None else bias + shift
-    return matrix, bias
+    if bias is None or sizes.is_direct:
+        return matrix, bias
+    column = bias.reshape(sizes.groups, sizes.fan_out, 1)
+    return np.concatenate([matrix, column], axis=2), None
 
 
 def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray) -> Run:
@@ -294,41 +408,62 @@ def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.n
     return partial(np.matmul, matrix, columns, target)
 
 
-def _unrolled(
-    step: Step, sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray
+def _tiles(
+    step: Step, sizes: Geometry, matrix: np.ndarray, bias: np.ndarray | None, output: np.ndarray
 ) -> Iterator[Run]:
-    """Yield the steps of unrolling and multiplying, tile by tile."""
+    """Yield the steps of unrolling, multiplying and finishing, tile by tile."""
     tile = sizes.tile(step.workspaces[0].nbytes)
     scratch = step.scratch()
+    dtype = sizes.dtype
     has_bias = matrix.shape[2] > sizes.depth
-    padded = flat = None
-    if sizes.is_padded:
-        padded = scratch.array(sizes.padded_shape(tile), image.dtype)
-        yield partial(padded.fill, 0)
+    loaded = unrolled = results = None
+    if sizes.is_copied:
+        loaded = scratch.array(sizes.padded_shape(tile), dtype)
+        if sizes.is_padded:
+            yield partial(loaded.fill, 0)
     if sizes.is_flat:
-        flat = scratch.array(sizes.result_shape(tile), image.dtype)
-    memory = scratch.array((prod(sizes.matrix_shape(tile)),), image.dtype)
-    target = output.reshape(sizes.batch, sizes.groups, sizes.fan_out, *sizes.outs)
-    for n in range(sizes.batch):
-        for group in range(0, sizes.groups, tile.groups):
-            some = slice(group, min(group + tile.groups, sizes.groups))
-            groups = some.stop - group
-            channels = image[n, group * sizes.fan_in : some.stop * sizes.fan_in]
-            for row in range(0, sizes.rows, tile.rows):
-                rows = min(tile.rows, sizes.rows - row)
-                shape = (groups, sizes.depth + has_bias, sizes.columns(rows))
-                unrolled = memory[: prod(shape)].reshape(shape)
-                source = yield from _padded_rows(sizes, channels, padded, row, rows)
-                yield _unroll(sizes, source, rows, unrolled)
-                if has_bias:
-                    yield partial(unrolled[:, -1].fill, 1)
-                part = target[n, some, :, row : row + rows]
-                into = part if flat is None else flat[:groups, :, :rows]
-                products = _matrices(into, shape[2])
-                yield _multiply(matrix[some], unrolled, products)
-                if flat is not None:
-                    wanted = tuple(slice(0, out) for out in (rows, *sizes.outs[1:]))
-                    yield partial(np.copyto, part, into[(slice(None), slice(None), *wanted)])
+        results = scratch.array(sizes.result_shape(tile), dtype)
+    elif sizes.needs_tile:
+        results = scratch.array((tile.groups * tile.rows * sizes.fan_out * sizes.row,), dtype)
+    if not sizes.is_direct:
+        unrolled = scratch.array((prod(sizes.matrix_shape(tile)),), dtype)
+    last: Area | None = None
+    for area in _areas(sizes, tile):
+        n, some, rows = area
+        count = rows.stop - rows.start
+        groups = some.stop - some.start
+        source = yield from _loaded(step, sizes, loaded, area, last, scratch)
+        last = area
+        shape = (groups, sizes.depth + has_bias, sizes.columns(count))
+        if unrolled is None:
+            columns = source.reshape(shape)
+        else:
+            columns = unrolled[: prod(shape)].reshape(shape)
+            yield _unroll(sizes, source, count, columns)
+            if has_bias:
+                yield partial(columns[:, -1].fill, 1)
+        box = sizes.box(n, some, rows)
+        part = output[box]
+        if results is None:
+            made = part
+            into = output.reshape(sizes.batch, sizes.groups, sizes.fan_out, *sizes.outs)
+            into = into[(n, some, slice(None), rows)]
+        elif sizes.is_flat:
+            into = results[:groups, :, :count]
+            wanted = [slice(None)] * 2 + [slice(0, out) for out in (count, *sizes.outs[1:])]
+            made = into.reshape(part.shape[:2] + into.shape[2:])[tuple(wanted)]
+        else:
+            made = results[: part.size].reshape(part.shape)
+            into = made.reshape(groups, sizes.fan_out, *part.shape[2:])
+        yield _multiply(matrix[some], columns, _matrices(into, shape[2]))
+        if not sizes.finishes_tiles:
+            continue
+        if bias is not None:
+            yield _biased(made, bias[box[1]])
+        if step.guests is not None:
+            yield from step.guests.finish(box, made, scratch)
+        elif made is not part:
+            yield partial(np.copyto, part, made)
 
 
 def _matrices(images: np.ndarray, columns: int) -> np.ndarray:
@@ -344,25 +479,53 @@ def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
     return partial(np.matmul, a, b, out)
 
 
-def _padded_rows(
-    sizes: Geometry, channels: np.ndarray, padded: np.ndarray | None, row: int, rows: int
+def _areas(sizes: Geometry, tile: Tile) -> Iterator[Area]:
+    """Yield what every tile makes."""
+    for n in range(sizes.batch):
+        for group in range(0, sizes.groups, tile.groups):
+            some = slice(group, min(group + tile.groups, sizes.groups))
+            for row in range(0, sizes.rows, tile.rows):
+                yield Area(n, some, slice(row, min(row + tile.rows, sizes.rows)))
+
+
+def _loaded(
+    step: Step,
+    sizes: Geometry,
+    memory: np.ndarray | None,
+    area: Area,
+    last: Area | None,
+    scratch: Scratch,
 ) -> Generator[Run, None, np.ndarray]:
-    """Yield what pads the input of some output rows, and return it."""
-    first, others = sizes.axes[0], sizes.axes[1:]
-    start = row * first.stride - first.before
-    stop = start + (rows - 1) * first.stride + first.extent
-    if padded is None:
-        return channels[:, start:stop]
-    source = padded[: len(channels), : stop - start]
-    low, high = max(start, 0), max(min(stop, first.size), 0)
-    low = min(low, high)
+    """Yield what pads, or computes, the part of the image for some rows, and return it."""
+    part = sizes.part(*area)
+    if memory is None:
+        source = operand(step, 0)[part]
+        return source.reshape(source.shape[1:])
+    others = sizes.axes[1:]
+    start, reach = sizes.reach(area.rows)
+    source = memory[: part[1].stop - part[1].start, :reach]
+    low, high = part[2].start, part[2].stop
     if low > start:
         yield partial(source[:, : low - start].fill, 0)
+    kept = 0
+    if sizes.loads and last is not None and last[:2] == area[:2]:
+        # Rows that the tile before has computed are the first ones of this.
+        earlier, length = sizes.reach(last.rows)
+        shift = start - earlier
+        if 0 < length - shift <= shift and low == start:
+            kept = length - shift
+            yield partial(np.copyto, source[:, :kept], memory[: len(source), shift:length])
+    low = min(low + kept, high)
     if high > low:
         inside = tuple(slice(axis.before, axis.before + axis.size) for axis in others)
         interior = source[(slice(None), slice(low - start, high - start), *inside)]
-        yield partial(np.copyto, interior, channels[:, low:high])
-    if stop > high:
+        if sizes.loads:
+            assert step.guests is not None
+            rest = (*part[:2], slice(low, high), *part[3:])
+            yield from step.guests.load_part(rest, interior[None], scratch)
+        else:
+            yield partial(np.copyto, interior, operand(step, 0)[part][0])
+    if start + reach > high:
         yield partial(source[:, max(high - start, 0) :].fill, 0)
     return source
 
