@@ -30,7 +30,7 @@ from arenaplan.graph import Choice
 
 _TILES = tuple(1 << shift for shift in range(14, 23))
 """Workspace sizes to offer, in bytes."""
-_NEGLIGIBLE = 50
+_NEGLIGIBLE = 25
 """Operands are so many times as large as scratch memory that is not worth saving."""
 _WORTHWHILE = 0.98
 """A larger workspace is offered if it takes at most this much of the time."""
