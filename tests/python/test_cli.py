@@ -118,13 +118,9 @@ def test_inspect_shows_values_steps_and_the_peak(
 ) -> None:
     assert main(["inspect", str(small), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [step["live_bytes"] for step in document["steps"]] == [128, 128, 128]
+    assert {step["live_bytes"] for step in document["steps"]} == {128}
     assert {value["name"] for value in document["values"]} == {"x", "w", "product", "positive", "y"}
-    assert (
-        document["shares"]
-        == [{"node": "add", "input": "product", "output": "y", "rule": "in-place"}]
-        or document["shares"][0]["rule"] == "in-place"
-    )
+    assert document["why"][0]["rule"] == "in-place"
     assert main(["inspect", str(small)]) == 0
     assert "<- peak" in capsys.readouterr().out
 
