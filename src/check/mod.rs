@@ -113,7 +113,9 @@ impl Plan {
         let live = live_ranges(graph, order, self.options.preserve_inputs);
         let mut placements = self.placements.iter();
         for (index, value) in graph.values().iter().enumerate() {
-            if value.kind() == ValueKind::Constant {
+            let never_made = value.kind() == ValueKind::Activation
+                && graph.producer(ValueId::new(index)).is_none();
+            if value.kind() == ValueKind::Constant || never_made {
                 continue;
             }
             let name = || format!("value {}", quoted(value.name()));

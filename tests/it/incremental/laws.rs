@@ -11,7 +11,7 @@ use crate::incremental::{Ours, options, sketch};
 /// One node of a random graph, as choices that are made to fit when it is built.
 type RandomNode = (Vec<prop::sample::Index>, Vec<u64>, u8, Option<u64>);
 
-fn random_graphs() -> impl Strategy<Value = IncrementalGraph> {
+pub fn random_graphs() -> impl Strategy<Value = IncrementalGraph> {
     let node = (
         prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         prop::collection::vec(0_u64..4, 0..3),
@@ -62,15 +62,17 @@ fn random_graphs() -> impl Strategy<Value = IncrementalGraph> {
 ///
 /// A byte remembers the value that was written there; an output that is its input unchanged
 /// is the same value.
-fn replay(
+pub fn replay(
     graph: &IncrementalGraph,
     planner: &mut IncrementalPlanner,
     ranges: &[usize],
 ) -> Result<(), String> {
     let mut memory: Vec<u32> = Vec::new();
     let mut contents: Vec<u32> = (0..u32::try_from(graph.values.len()).unwrap()).collect();
+    // Persistent values are in an arena of their own, where nothing is shared.
     let span = |planner: &IncrementalPlanner, value: u32| {
-        planner.place(value).map(|place| place.span.offset as usize..place.span.end() as usize)
+        let place = planner.place(value).filter(|place| !place.persistent)?;
+        Some(place.span.offset as usize..place.span.end() as usize)
     };
     let mut start = 0;
     for &end in ranges {
@@ -110,7 +112,8 @@ fn replay(
         }
         start = end;
     }
-    for &value in graph.outputs.iter().chain(&graph.inputs).flatten() {
+    let inputs = planner.options().preserve_inputs.then_some(&graph.inputs);
+    for &value in graph.outputs.iter().chain(inputs.into_iter().flatten()).flatten() {
         let own = span(planner, value)
             .is_none_or(|span| memory[span].iter().all(|&byte| byte == contents[value as usize]));
         if !own {

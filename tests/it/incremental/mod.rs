@@ -11,6 +11,8 @@ use arenaplan::{
     IncrementalOptions, IncrementalPlanner, IncrementalValue, SharePair,
 };
 
+pub use laws::{random_graphs, replay};
+
 use IncrementalMode::{Default as Ours, LiteRt, TfLite2019};
 
 /// The originals' convention: value `i` has `3 (i + 1)` bytes.

@@ -1,7 +1,7 @@
 //! What holds for every graph.
 
 use arenaplan::{
-    DType, Effects, InPlace, Node, SharingOptions, SizeRule, Storage, ValueId, ValueKind,
+    DType, Effects, InPlace, Node, Planner, SharingOptions, SizeRule, Storage, ValueId, ValueKind,
     share_storage,
 };
 use proptest::prelude::*;
@@ -54,6 +54,22 @@ proptest! {
             let single = SharingOptions { match_range, ..options.clone() };
             let single = share_storage(&graph, &single).unwrap();
             prop_assert!(searched.allocated_bytes() <= single.allocated_bytes());
+        }
+    }
+
+    /// Offsets never need more bytes than blocks do, and the bound says how many less.
+    #[test]
+    fn row_50_the_default_planner_is_never_worse_than_blocks(
+        graph in graphs(24), match_range in 0_u64..40, num_temp in 1_u32..4,
+    ) {
+        let plan = Planner::new().alignment(1).plan(&graph).unwrap();
+        prop_assert!(plan.lower_bound() <= plan.arena_bytes());
+        for options in [SharingOptions::default(), SharingOptions::nnvm()] {
+            let options = SharingOptions { match_range, num_temp, ..options };
+            // NNVM's may be wrong: then it is no plan.
+            if let Ok(blocks) = share_storage(&graph, &options).unwrap().to_plan(&graph, 1) {
+                prop_assert!(plan.arena_bytes() <= blocks.arena_bytes());
+            }
         }
     }
 
