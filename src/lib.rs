@@ -65,11 +65,12 @@ mod problem;
 mod profile;
 mod sharing;
 mod solve;
+mod storage;
 mod units;
 
 pub use arena::{
     Allocation, Arena, ArenaAllocator, ArenaBlock, GapRule, IncrementalArena, Input, NodeMemory,
-    Output, SimpleArena, Span, StorageBlocks, StorageEntry, SystemAllocator,
+    Output, SimpleArena, Span, SystemAllocator,
 };
 pub use bound::max_load;
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
@@ -101,6 +102,7 @@ pub use sharing::{
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
 };
 pub use solve::{Budget, Progress, Stage, solve};
+pub use storage::{StorageEntry, StoragePool, Tensor, load_params, save_params};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
 
 /// The examples of the README, as tests.
