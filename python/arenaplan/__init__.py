@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from arenaplan import errors
 from arenaplan._core import (
+    Allocation,
     Arena,
+    IncrementalArena,
     IncrementalPlanner,
     Lease,
     Packing,
     Plan,
+    SimpleArena,
     StoragePlan,
     __version__,
     plan_schema,
@@ -28,22 +31,26 @@ from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.packing import pack
 from arenaplan.planning import plan
-from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
+    "Allocation",
     "Arena",
+    "Assign",
     "Choice",
     "Effects",
     "Executor",
     "Graph",
     "InPlace",
+    "IncrementalArena",
     "IncrementalPlanner",
     "Lease",
     "Node",
     "Packing",
     "Plan",
     "PlannerError",
+    "SimpleArena",
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
@@ -52,8 +59,10 @@ __all__ = [
     "__version__",
     "color_nodes",
     "errors",
+    "find_assigns",
     "load",
     "load_params",
+    "order_mutations",
     "pack",
     "plan",
     "plan_schema",
