@@ -1,6 +1,11 @@
 //! What the tests of TensorFlow Lite's planner of today expect.
 
-use arenaplan::{AllocationType, Error, IncrementalOptions, IncrementalPlanner};
+use std::sync::{Arc, Mutex};
+
+use arenaplan::{
+    Alignment, AllocationType, ArenaAllocator, ArenaBlock, Error, IncrementalOptions,
+    IncrementalPlanner, SystemAllocator,
+};
 
 use crate::incremental::{
     LiteRt, Ours, TfLite2019, check, larger, node, offsets, optional, options, planned, planner,
@@ -314,4 +319,65 @@ fn row_28_equal_outputs_of_one_node_are_placed_last_first_as_observed() {
     graph.nodes.insert(0, node(&[], &[], &[]));
     let planner = planned(graph, LiteRt);
     assert_eq!(offsets(&planner, [1, 2, 3, 4]), [196, 132, 68, 4]);
+}
+
+/// Counts what it is asked for.
+#[derive(Clone, Debug, Default)]
+struct Counting(Arc<Mutex<[usize; 2]>>);
+
+impl ArenaAllocator for Counting {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: Alignment,
+    ) -> arenaplan::Result<Box<dyn ArenaBlock>> {
+        self.0.lock().unwrap()[0] += 1;
+        SystemAllocator.allocate(bytes, alignment)
+    }
+
+    fn deallocate(&mut self, block: Box<dyn ArenaBlock>) {
+        self.0.lock().unwrap()[1] += 1;
+        drop(block);
+    }
+}
+
+#[test]
+fn row_28_memory_is_got_once_and_given_back_once() {
+    for mode in [LiteRt, Ours, TfLite2019] {
+        let graph = sketch(3, &[1], &[2], vec![node(&[1], &[2], &[])]);
+        let (temporary, persistent) = (Counting::default(), Counting::default());
+        let allocators = [temporary.clone(), persistent.clone()];
+        let [first, second] = allocators.map(|it| Box::new(it) as Box<dyn ArenaAllocator>);
+        let mut planner =
+            IncrementalPlanner::with_allocators(graph, options(mode), first, second).unwrap();
+        planner.execute(0..1).unwrap();
+        assert_eq!(planner.arena_bytes().0, 17);
+        assert_eq!(*temporary.0.lock().unwrap(), [1, 0]);
+        drop(planner);
+        assert_eq!(*temporary.0.lock().unwrap(), [1, 1]);
+    }
+}
+
+/// A row for every operand that can be left out: the values around it are placed as if it
+/// had never been there.
+#[test]
+fn row_31_operands_can_be_left_out_anywhere() {
+    for mode in [LiteRt, Ours] {
+        let expected = planned(with_temporary(), mode);
+        let values = [0, 1, 2, 3, 4, 5];
+        let mut graph = with_temporary();
+        graph.inputs.push(None);
+        graph.outputs.insert(0, None);
+        graph.nodes[0].inputs.push(None);
+        graph.nodes[1].inputs.insert(1, None);
+        graph.nodes[1].outputs.push(None);
+        graph.nodes[2].outputs.insert(1, None);
+        let found = planned(graph, mode);
+        assert_eq!(offsets(&found, values), offsets(&expected, values));
+        assert_eq!(found.arena_bytes(), expected.arena_bytes());
+    }
+    let mut graph = with_temporary();
+    graph.nodes[1].outputs.push(None);
+    let refused = IncrementalPlanner::new(graph, options(TfLite2019)).unwrap_err();
+    assert_eq!(refused.kind(), "InvalidEffect", "2019 had no optional outputs");
 }
