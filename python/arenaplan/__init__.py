@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from arenaplan import errors
 from arenaplan._core import (
+    Allocation,
     Arena,
+    IncrementalArena,
     IncrementalPlanner,
     Lease,
     Packing,
     Plan,
+    SimpleArena,
     StoragePlan,
     __version__,
     plan_schema,
@@ -29,11 +32,13 @@ from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, 
 from arenaplan.importers import load
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan
-from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
+    "Allocation",
     "Arena",
+    "Assign",
     "Choice",
     "Effects",
     "Executor",
@@ -41,12 +46,14 @@ __all__ = [
     "Flow",
     "Graph",
     "InPlace",
+    "IncrementalArena",
     "IncrementalPlanner",
     "Lease",
     "Node",
     "Packing",
     "Plan",
     "PlannerError",
+    "SimpleArena",
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
@@ -56,8 +63,10 @@ __all__ = [
     "color_nodes",
     "errors",
     "explain",
+    "find_assigns",
     "load",
     "load_params",
+    "order_mutations",
     "pack",
     "plan",
     "plan_schema",
