@@ -1,0 +1,126 @@
+//! The offsets of one plan for values of other sizes.
+
+use arenaplan::{
+    Choice, Effects, Error, Graph, Node, NodeId, Planner, Value, View, Workspace, WorkspacePolicy,
+};
+use proptest::prelude::*;
+
+use crate::graphs::{Sketch, graphs, in_place};
+
+/// Returns `graph` with every size multiplied.
+fn enlarged(graph: &Graph, factor: u64) -> Graph {
+    let mut builder = Graph::builder(graph.name());
+    for value in graph.values() {
+        let bytes = value.bytes() * factor;
+        builder.add_value(Value::new(value.name(), value.kind(), value.dtype(), [bytes]).unwrap());
+    }
+    for node in graph.nodes() {
+        let effects = node.effects();
+        let views = effects.views.iter().map(|&view| View { offset: view.offset * factor, ..view });
+        let larger = |choice: &Choice| Choice { bytes: choice.bytes * factor, ..*choice };
+        let workspaces = effects.workspaces.iter().map(|workspace| Workspace {
+            choices: workspace.choices.iter().map(larger).collect(),
+            ..workspace.clone()
+        });
+        let effects =
+            Effects { views: views.collect(), workspaces: workspaces.collect(), ..effects.clone() };
+        let copy = Node::new(node.name(), node.op())
+            .reads(node.inputs().iter().copied())
+            .writes(node.outputs().iter().copied())
+            .with_effects(effects)
+            .after(node.control_dependencies().iter().copied());
+        builder.add_node(copy);
+    }
+    graph.outputs().iter().for_each(|&output| builder.add_output(output));
+    builder.build().unwrap()
+}
+
+fn planner() -> Planner<'static> {
+    Planner::new().alignment(1)
+}
+
+/// Plans x -> y -> z with the given sizes.
+fn chain(sizes: [u64; 3], effects: Effects) -> Graph {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", sizes[0]);
+    let y = sketch.node("y", &[x], sizes[1]);
+    let z = sketch.effectful("z", &[y], sizes[2], effects);
+    sketch.build(&[z])
+}
+
+proptest! {
+    /// A plan serves its own graph as it is.
+    #[test]
+    fn a_plan_resized_to_its_own_graph_stays_where_it_is(graph in graphs(24)) {
+        for workspace in [WorkspacePolicy::None, WorkspacePolicy::Auto] {
+            let plan = planner().workspace(workspace).plan(&graph).unwrap();
+            let same = plan.resized(&graph).unwrap();
+            prop_assert_eq!(same.placements(), plan.placements());
+            prop_assert!(same.arena_bytes() <= plan.arena_bytes());
+        }
+    }
+
+    /// The offsets of the largest sizes serve all sizes in proportion, and need no more.
+    #[test]
+    fn a_plan_serves_smaller_values_of_the_same_graph(graph in graphs(24), factor in 2_u64..9) {
+        for workspace in [WorkspacePolicy::None, WorkspacePolicy::Auto] {
+            let largest = planner().workspace(workspace).plan(&enlarged(&graph, factor)).unwrap();
+            for smaller in 1..factor {
+                let graph = enlarged(&graph, smaller);
+                let plan = largest.resized(&graph).unwrap();
+                prop_assert_eq!(plan.check(&graph), Ok(()));
+                prop_assert!(plan.arena_bytes() <= largest.arena_bytes());
+                prop_assert!(plan.lower_bound() <= plan.arena_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_may_grow_where_there_is_room_but_not_into_another() {
+    let plan = planner().plan(&chain([30, 10, 20], Effects::default())).unwrap();
+    assert_eq!(plan.arena_bytes(), 40);
+    let traded = plan.resized(&chain([20, 10, 30], Effects::default())).unwrap();
+    assert_eq!(traded.arena_bytes(), 40);
+    let grown = plan.resized(&chain([50, 50, 50], Effects::default()));
+    assert!(matches!(grown, Err(Error::PlanOverlap { .. })));
+}
+
+#[test]
+fn an_output_larger_than_the_input_it_took_over_is_refused() {
+    let plan = planner().plan(&chain([10, 30, 30], in_place(0))).unwrap();
+    assert_eq!(plan.arena_bytes(), 40);
+    let graph = chain([10, 20, 30], in_place(0));
+    assert!(matches!(plan.resized(&graph), Err(Error::PlanOverlap { .. })));
+}
+
+#[test]
+fn a_graph_with_other_nodes_or_names_is_refused() {
+    let plan = planner().plan(&chain([10, 10, 10], Effects::default())).unwrap();
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 10);
+    let y = sketch.node("y", &[x], 10);
+    let shorter = sketch.build(&[y]);
+    assert!(matches!(plan.resized(&shorter), Err(Error::PlanMismatch { .. })));
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 10);
+    let y = sketch.node("y", &[x], 10);
+    let w = sketch.node("w", &[y], 10);
+    let renamed = sketch.build(&[w]);
+    assert!(matches!(plan.resized(&renamed), Err(Error::PlanMismatch { .. })));
+}
+
+#[test]
+fn a_workspace_gets_the_cheapest_size_that_fits_where_it_was() {
+    let graph = chain([10, 10, 10], Effects::default());
+    let with = |sizes: &[(u64, f64)]| {
+        let choices = sizes.iter().map(|&(bytes, cost)| Choice { bytes, cost }).collect();
+        let workspace = Workspace { choices, alignment: Default::default() };
+        graph.with_workspaces([(NodeId::new(0), vec![workspace])]).unwrap()
+    };
+    let plan = planner().workspace(WorkspacePolicy::Auto).plan(&with(&[(40, 1.0)])).unwrap();
+    let smaller = plan.resized(&with(&[(10, 9.0), (30, 2.0), (50, 1.0)])).unwrap();
+    assert_eq!((smaller.workspaces()[0].choice, smaller.workspaces()[0].bytes), (1, 30));
+    let refused = plan.resized(&with(&[(41, 1.0)]));
+    assert!(matches!(refused, Err(Error::PlanMismatch { .. })));
+}
