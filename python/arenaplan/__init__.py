@@ -22,6 +22,7 @@ from arenaplan._core import (
     __version__,
     plan_schema,
 )
+from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
@@ -34,6 +35,7 @@ from arenaplan.storage import StorageEntry, StoragePool, load_params, save_param
 __all__ = [
     "Arena",
     "Choice",
+    "DynamicExecutor",
     "Effects",
     "Executor",
     "Graph",
@@ -43,6 +45,7 @@ __all__ = [
     "Node",
     "Packing",
     "Plan",
+    "PlanFamily",
     "PlannerError",
     "StorageEntry",
     "StoragePlan",
@@ -56,6 +59,7 @@ __all__ = [
     "load_params",
     "pack",
     "plan",
+    "plan_family",
     "plan_schema",
     "save_params",
     "share_storage",
