@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
+from arenaplan.cli.common import (
+    add_command,
+    add_json,
+    has_ranges,
+    load_model,
+    print_json,
+    say,
+    shown,
+    size,
+)
+from arenaplan.cli.family import plan_shapes
+from arenaplan.dynamic.shapes import MAX_SHAPES
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.sharing import report_storage_sharing
@@ -41,6 +52,13 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
     )
+    parser.add_argument(
+        "--max-shapes",
+        type=int,
+        default=MAX_SHAPES,
+        metavar="N",
+        help=f"most shapes that --bind may describe (default: {MAX_SHAPES:,})",
+    )
     add_json(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
 
@@ -66,20 +84,23 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    plan_options = {
+        "alignment": options.align,
+        "in_place": not options.no_in_place,
+        "preserve_inputs": options.preserve_inputs,
+        "workspace": options.workspace,
+        "capacity": options.capacity,
+        "parallel_safe": options.parallel_safe,
+    }
+    if has_ranges(options):
+        plan_shapes(options, plan_options)
+        return
     graph = load_model(options)
     if options.strategy == "storage-sharing":
         share_blocks(graph, options)
         return
     try:
-        plan = arenaplan.plan(
-            graph,
-            alignment=options.align,
-            in_place=not options.no_in_place,
-            preserve_inputs=options.preserve_inputs,
-            workspace=options.workspace,
-            capacity=options.capacity,
-            parallel_safe=options.parallel_safe,
-        )
+        plan = arenaplan.plan(graph, **plan_options)
     except CapacityExceeded as error:
         if error.plan is not None:
             report(graph, error.plan, as_json=options.json)

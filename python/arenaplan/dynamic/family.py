@@ -255,7 +255,6 @@ class PlanFamily:
 
     def _cover(self, capacity: int | None, on_progress: OnProgress | None) -> None:
         """Find plans that serve all shapes."""
-        exceeded: CapacityExceeded | None = None
         candidates: dict[int, list[int]] = {}
         warnings: dict[str, None] = {}
         for done, shape in enumerate(self._shapes, 1):
@@ -266,24 +265,26 @@ class PlanFamily:
                 known = candidates.setdefault(_names(graph), [])
                 server = next((i for i in known if _serves(self._planned[i].plan, graph)), None)
                 if server is None:
-                    try:
-                        plan = plan_graph(graph, capacity=capacity, **self._options)
-                    except CapacityExceeded as error:
-                        if error.plan is None:
-                            raise
-                        exceeded, plan = exceeded or error, error.plan
-                    server = len(self._planned)
-                    self._planned.append(Planned(shape, plan))
-                    self._exact[shape] = plan
+                    server = self._add(shape, _planned(graph, capacity, self._options))
                     if len(known) < _TRIES:
                         known.append(server)
                 self._server[shape] = server
             if on_progress is not None:
                 on_progress(done, len(self))
         self.warnings = list(warnings)
-        if exceeded is not None:
-            exceeded.family = self
-            raise exceeded
+        for shape, plan in self._planned:
+            try:
+                with self._naming(shape):
+                    plan.fits()
+            except CapacityExceeded as error:
+                error.plan, error.family = plan, self
+                raise
+
+    def _add(self, shape: Shape, plan: Plan) -> int:
+        """Note the plan of a shape that was planned by itself, and return its position."""
+        self._planned.append(Planned(shape, plan))
+        self._exact[shape] = plan
+        return len(self._planned) - 1
 
     def _note_inputs(self, graph: Graph, shape: Shape) -> None:
         """Remember how a shape is told from the inputs of a run."""
@@ -368,6 +369,16 @@ def plan_family(
     family = PlanFamily(model, Shapes(bind, limit), options)
     family._cover(capacity, on_progress)
     return family
+
+
+def _planned(graph: Graph, capacity: int | None, options: Mapping[str, Any]) -> Plan:
+    """Return the best plan of a graph, whether it fits ``capacity`` or not."""
+    try:
+        return plan_graph(graph, capacity=capacity, **options)
+    except CapacityExceeded as error:
+        if error.plan is None:
+            raise
+        return error.plan
 
 
 def _names(graph: Graph) -> int:
