@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.dynamic.shapes import sizes_text
+from arenaplan.dynamic.shapes import Size, sizes_text
 from arenaplan.errors import CapacityExceeded, InvalidOption
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _LISTED = 64
 """Most shapes whose bytes are all listed, since each is planned for that."""
+
+_NAMED = 4
+"""Most shapes in a line of text."""
 
 _SHOWN = 16
 """Most rows of a table for people."""
@@ -39,19 +42,23 @@ def plan_shapes(options: argparse.Namespace, plan_options: dict[str, Any]) -> No
         )
     except CapacityExceeded as error:
         if error.family is not None:
-            report(error.family, as_json=options.json)
+            report(error.family, as_json=options.json, watch=watch)
         raise
     finally:
         if watch is not None:
             watch.clear()
     for warning in family.warnings:
         say(f"warning: {warning}")
-    report(family, as_json=options.json)
+    report(family, as_json=options.json, watch=watch)
 
 
-def report(family: PlanFamily, *, as_json: bool) -> None:
+def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
     """Print what the plans of all shapes say."""
-    summary = summarize(family)
+    try:
+        summary = summarize(family, watch)
+    finally:
+        if watch is not None:
+            watch.clear()
     if as_json:
         print_json(summary)
         return
@@ -64,23 +71,25 @@ def report(family: PlanFamily, *, as_json: bool) -> None:
     )
     print(f"  arena        {size(family.arena_bytes)} for every shape, {proof}")
     print(f"  lower bound  {size(family.lower_bound)}")
-    planned = len(family.planned)
-    others = len(family) - planned
-    print(f"  checked      {others:,} shapes have the offsets of {planned:,} that were planned")
+    print(f"  planned      {_planned(family)}")
     print("  required")
     rows = summary["required"]
     hidden = max(0, len(rows) - _SHOWN)
     for row in rows[: len(rows) - hidden - 1] + rows[-1:]:
         if hidden and row is rows[-1]:
             print(f"    {'…':>14}  {hidden:,} more, see --json")
-        text = " ".join(f"{shown(name)}={number}" for name, number in row["bind"].items())
-        print(f"    {row['arena_bytes']:>14,}  {text}")
+        print(f"    {row['arena_bytes']:>14,}  {_text(row['bind'])}")
 
 
-def summarize(family: PlanFamily) -> dict[str, Any]:
+def summarize(family: PlanFamily, watch: _Watch | None = None) -> dict[str, Any]:
     """Return what the plans say, as ``plan --json`` prints it."""
     smallest, *others = reversed(list(family))
     listed = [smallest, *others] if len(family) <= _LISTED else [smallest, others[-1]]
+    required = []
+    for bind in listed:
+        required.append(_row(bind, family.at(**bind)))
+        if watch is not None:
+            watch(len(required), len(listed), "planned by themselves")
     return {
         "model": family.model,
         "bind": family.bind,
@@ -90,10 +99,27 @@ def summarize(family: PlanFamily) -> dict[str, Any]:
         "gap": family.gap,
         "status": family.status,
         "planned": [_row(bind, plan) for bind, plan in family.planned],
-        "required": [_row(bind, family.at(**bind)) for bind in listed],
+        "required": required,
         "alignment": family.alignment,
         "options": family.options,
     }
+
+
+def _planned(family: PlanFamily) -> str:
+    """Say which shapes were planned, and what became of the others."""
+    planned = [_text(bind) for bind, _ in family.planned]
+    text = ", ".join(planned[:_NAMED]) + (", …" if len(planned) > _NAMED else "")
+    others = len(family) - len(planned)
+    if not others:
+        return text
+    whose = "its" if len(planned) == 1 else "their"
+    which = "the other shape" if others == 1 else f"the other {others:,} shapes"
+    return f"{text}; {whose} offsets were checked to serve {which}"
+
+
+def _text(bind: dict[str, Size]) -> str:
+    """Return a shape for people."""
+    return " ".join(f"{shown(name)}={sizes_text([size])}" for name, size in bind.items())
 
 
 def _row(bind: dict[str, Any], plan: arenaplan.Plan) -> dict[str, Any]:
@@ -113,12 +139,12 @@ class _Watch:
     def __init__(self) -> None:
         self._shown = time.monotonic()
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, what: str = "checked") -> None:
         now = time.monotonic()
         if now - self._shown < 0.1:
             return
         self._shown = now
-        print(f"\r\x1b[K{done:,} of {total:,} shapes", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{done:,} of {total:,} shapes {what}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Leave an empty line."""
