@@ -5,11 +5,14 @@
 //! at smaller ones. That is not taken on trust: which values may share bytes can depend on
 //! their sizes, too, so the checker has the last word.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use crate::error::{Error, Result, quoted};
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Whole};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::packing::Status;
-use crate::plan::{Plan, WorkspacePlacement};
+use crate::plan::{Plan, PlanStep, Share, ShareRule, SpacePlan, WorkspacePlacement};
 use crate::units::Alignment;
 
 impl Plan {
@@ -44,33 +47,113 @@ impl Plan {
     ///   workspace has no size that fits.
     /// - As [`check`](Self::check), if the offsets do not serve these sizes.
     pub fn resized(&self, graph: &Graph) -> Result<Self> {
-        if self.value_count() != graph.values().len() || self.steps.len() != graph.nodes().len() {
-            return mismatch("the graph has other nodes or values".into());
+        let same = self.value_count() == graph.values().len()
+            && self.step_of.len() == graph.nodes().len()
+            && self.spaces.len() == graph.spaces().len();
+        if !same {
+            return mismatch("the graph has other nodes, values or spaces".into());
         }
         let alignment = Alignment::new(self.options.alignment)?;
-        let mut plan = Self { digest: graph.digest(), workspaces: Vec::new(), ..self.clone() };
+        let mut plan = Self { digest: graph.digest(), ..self.clone() };
+        plan.naive_bytes = graph.naive_bytes(alignment);
         for placement in &mut plan.placements {
             placement.bytes = graph.value(ValueId::from(placement.value)).bytes();
         }
-        // Larger workspaces are a choice; what the values need is not.
-        let bounds: Vec<u64> =
-            (0..self.spaces.len()).map(|space| plan.peak(SpaceId::new(space)).live_bytes).collect();
-        plan.workspaces = self
-            .workspaces
-            .iter()
-            .map(|&workspace| fitted(workspace, graph.node(NodeId::from(workspace.node))))
-            .collect::<Result<_>>()?;
-        plan.naive_bytes = plan.placements.iter().try_fold(0_u64, |sum, placement| {
-            sum.checked_add(alignment.round_up(placement.bytes)?)
-        });
+        plan.follow_views(graph)?;
+        for workspace in &mut plan.workspaces {
+            *workspace = fitted(*workspace, graph)?;
+        }
         let ends = plan.ends(alignment)?;
-        for ((space, end), bound) in plan.spaces.iter_mut().zip(ends).zip(bounds) {
+        for (space, end) in plan.spaces.iter_mut().zip(ends) {
             space.arena_bytes = end;
-            space.lower_bound = bound.min(end);
-            space.status = Status::of(end, space.lower_bound, space.capacity);
+            space.claim(0);
         }
         plan.check(graph)?;
+        // Larger workspaces are a choice; what the values need is not.
+        let workspaces = std::mem::take(&mut plan.workspaces);
+        for space in 0..plan.spaces.len() {
+            let live = plan.peak(SpaceId::new(space)).live_bytes;
+            plan.spaces[space].claim(live);
+        }
+        plan.workspaces = workspaces;
         Ok(plan)
+    }
+
+    /// Moves the values that share bytes to where a view of the new sizes begins.
+    ///
+    /// Of the values that share bytes, the lowest stays, and the others keep their distance
+    /// from it unless it is that of a view.
+    fn follow_views(&mut self, graph: &Graph) -> Result<()> {
+        let mut neighbors: BTreeMap<u32, Vec<(u32, i128)>> = BTreeMap::new();
+        for step in &self.steps {
+            for share in &step.shares {
+                let ends =
+                    operand(&step.inputs, share.input).zip(operand(&step.outputs, share.output));
+                let Some((input, output)) = ends else { continue };
+                let Some(distance) = self.distance(graph, step, share, input, output) else {
+                    continue;
+                };
+                neighbors.entry(input).or_default().push((output, distance));
+                neighbors.entry(output).or_default().push((input, -distance));
+            }
+        }
+        let mut lowest: Vec<(u64, u32)> = neighbors
+            .keys()
+            .filter_map(|&value| Some((self.placement(ValueId::from(value))?.offset, value)))
+            .collect();
+        lowest.sort_unstable();
+        let mut moved: BTreeMap<u32, i128> = BTreeMap::new();
+        for (offset, value) in lowest {
+            if moved.contains_key(&value) {
+                continue;
+            }
+            moved.insert(value, offset.into());
+            let mut pending = vec![value];
+            while let Some(value) = pending.pop() {
+                let from = moved[&value];
+                for &(next, distance) in neighbors.get(&value).into_iter().flatten() {
+                    if let Entry::Vacant(free) = moved.entry(next) {
+                        free.insert(from + distance);
+                        pending.push(next);
+                    }
+                }
+            }
+        }
+        for placement in &mut self.placements {
+            if let Some(&offset) = moved.get(&placement.value) {
+                placement.offset = u64::try_from(offset)
+                    .map_err(|_| Error::SizeOverflow { what: quoted(&placement.name) })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how far behind its input the output of a share begins.
+    fn distance(
+        &self,
+        graph: &Graph,
+        step: &PlanStep,
+        share: &Share,
+        input: u32,
+        output: u32,
+    ) -> Option<i128> {
+        // Nodes that run as one have operands of their own, and no views.
+        let views = match (share.rule, step.fused.is_empty()) {
+            (ShareRule::View, true) => &*graph.node(NodeId::from(step.node)).effects().views,
+            _ => &[],
+        };
+        let is_at = |position: u32, expected| usize::try_from(position) == Ok(expected);
+        let view = views
+            .iter()
+            .find(|view| is_at(share.input, view.input) && is_at(share.output, view.output));
+        if let Some(view) = view {
+            return Some(match view.whole {
+                Whole::Input => view.offset.into(),
+                Whole::Output => -i128::from(view.offset),
+            });
+        }
+        let offset = |value| Some(self.placement(ValueId::from(value))?.offset);
+        Some(i128::from(offset(output)?) - i128::from(offset(input)?))
     }
 
     /// Returns, per space, the byte after the last that is used.
@@ -81,27 +164,42 @@ impl Plan {
         for (space, offset, bytes) in values.chain(scratch).filter(|&(_, _, bytes)| bytes > 0) {
             let end = alignment.round_up(bytes).and_then(|size| offset.checked_add(size));
             let end = end.ok_or_else(|| Error::SizeOverflow { what: quoted(&self.model) })?;
-            let known = &mut ends[SpaceId::from(space).index()];
-            *known = end.max(*known);
+            match ends.get_mut(SpaceId::from(space).index()) {
+                Some(known) => *known = end.max(*known),
+                None => return mismatch("it uses a space that it does not have".into()),
+            }
         }
         Ok(ends)
     }
 }
 
-/// Returns a workspace of `node` in the cheapest size that fits into its bytes.
-fn fitted(workspace: WorkspacePlacement, node: &Node) -> Result<WorkspacePlacement> {
-    let slot = usize::try_from(workspace.slot).ok();
-    let declared = slot.and_then(|slot| node.effects().workspaces.get(slot));
+impl SpacePlan {
+    /// Notes a lower bound, and what it says of the bytes of the arena.
+    fn claim(&mut self, lower_bound: u64) {
+        self.lower_bound = lower_bound.min(self.arena_bytes);
+        self.status = Status::of(self.arena_bytes, self.lower_bound, self.capacity);
+    }
+}
+
+/// Returns a workspace in the cheapest size that fits into its bytes.
+fn fitted(workspace: WorkspacePlacement, graph: &Graph) -> Result<WorkspacePlacement> {
+    let declared = graph.nodes().get(NodeId::from(workspace.node).index()).and_then(|node| {
+        let slot = usize::try_from(workspace.slot).ok()?;
+        node.effects().workspaces.get(slot)
+    });
     let choices = (0_u32..).zip(declared.iter().flat_map(|declared| &declared.choices));
     let cheapest = choices
         .filter(|(_, choice)| choice.bytes <= workspace.bytes)
         .min_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.bytes.cmp(&b.bytes)));
     match cheapest {
         Some((choice, size)) => Ok(WorkspacePlacement { choice, bytes: size.bytes, ..workspace }),
-        None => {
-            mismatch(format!("a workspace of node {} has no size that fits", quoted(node.name())))
-        }
+        None => mismatch(format!("a workspace of node {} has no size that fits", workspace.node)),
     }
+}
+
+/// Returns the operand at a position, if it is there.
+fn operand(operands: &[Option<u32>], position: u32) -> Option<u32> {
+    operands.get(usize::try_from(position).ok()?).copied().flatten()
 }
 
 fn mismatch<T>(reason: String) -> Result<T> {

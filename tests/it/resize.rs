@@ -1,10 +1,12 @@
 //! The offsets of one plan for values of other sizes.
 
 use arenaplan::{
-    Choice, Effects, Error, Graph, Node, NodeId, Planner, Value, View, Workspace, WorkspacePolicy,
+    Alignment, Choice, Effects, Error, Graph, Node, NodeId, Planner, Status, Value, ValueKind,
+    View, Whole, Workspace, WorkspacePolicy,
 };
 use proptest::prelude::*;
 
+use crate::check::forge;
 use crate::graphs::{Sketch, graphs, in_place};
 
 /// Returns `graph` with every size multiplied.
@@ -115,7 +117,7 @@ fn a_workspace_gets_the_cheapest_size_that_fits_where_it_was() {
     let graph = chain([10, 10, 10], Effects::default());
     let with = |sizes: &[(u64, f64)]| {
         let choices = sizes.iter().map(|&(bytes, cost)| Choice { bytes, cost }).collect();
-        let workspace = Workspace { choices, alignment: Default::default() };
+        let workspace = Workspace { choices, alignment: Alignment::BYTE };
         graph.with_workspaces([(NodeId::new(0), vec![workspace])]).unwrap()
     };
     let plan = planner().workspace(WorkspacePolicy::Auto).plan(&with(&[(40, 1.0)])).unwrap();
@@ -123,4 +125,90 @@ fn a_workspace_gets_the_cheapest_size_that_fits_where_it_was() {
     assert_eq!((smaller.workspaces()[0].choice, smaller.workspaces()[0].bytes), (1, 30));
     let refused = plan.resized(&with(&[(41, 1.0)]));
     assert!(matches!(refused, Err(Error::PlanMismatch { .. })));
+}
+
+/// Concatenates two values that are made of x.
+fn concatenation(sizes: [u64; 2]) -> Graph {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 10);
+    let parts = [sketch.node("a", &[x], sizes[0]), sketch.node("b", &[x], sizes[1])];
+    let piece = |input, offset| View { input, output: 0, offset, whole: Whole::Output };
+    let effects = Effects { views: vec![piece(0, 0), piece(1, sizes[0])], ..Effects::default() };
+    let all = sketch.effectful("all", &parts, sizes[0] + sizes[1], effects);
+    sketch.build(&[all])
+}
+
+#[test]
+fn pieces_of_a_whole_move_to_where_its_new_size_puts_them() {
+    let plan = planner().plan(&concatenation([30, 20])).unwrap();
+    // Let the pieces be made where the whole is: a at 10, b at 40, all at 10.
+    let plan = forge(&plan, |json| {
+        for (value, offset) in [(0, 0), (1, 10), (2, 40), (3, 10)] {
+            json["values"][value]["offset"] = offset.into();
+        }
+        let share = |input| serde_json::json!({"input": input, "output": 0, "rule": "view"});
+        json["steps"][2]["shares"] = vec![share(0), share(1)].into();
+        json["spaces"][0]["arena_bytes"] = 60.into();
+        json["spaces"][0]["lower_bound"] = 60.into();
+        json["spaces"][0]["status"] = "optimal".into();
+        json["arena_bytes"] = 60.into();
+        json["lower_bound"] = 60.into();
+        json["status"] = "optimal".into();
+    })
+    .unwrap();
+    plan.check(&concatenation([30, 20])).unwrap();
+    for (sizes, pieces) in [([30, 20], [10, 40]), ([7, 5], [10, 17]), ([0, 50], [10, 10])] {
+        let resized = plan.resized(&concatenation(sizes)).unwrap();
+        let offsets: Vec<u64> = resized.placements().iter().map(|value| value.offset).collect();
+        assert_eq!(offsets, [0, pieces[0], pieces[1], 10]);
+        assert_eq!(resized.arena_bytes(), 10 + sizes[0] + sizes[1]);
+        assert_eq!(resized.status(), Status::Optimal);
+    }
+}
+
+#[test]
+fn a_plan_that_was_tampered_with_is_refused() {
+    let graph = chain([10, 10, 10], in_place(0));
+    let workspace =
+        Workspace { choices: vec![Choice { bytes: 5, cost: 0.0 }], alignment: Alignment::BYTE };
+    let graph = graph.with_workspaces([(NodeId::new(0), vec![workspace])]).unwrap();
+    let plan = planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
+    let changes: [(&str, &dyn Fn(&mut serde_json::Value)); 7] = [
+        ("space", &|json| json["values"][0]["space"] = 7.into()),
+        ("offset", &|json| json["values"][1]["offset"] = (u64::MAX - 3).into()),
+        ("workspace's node", &|json| json["workspaces"][0]["node"] = 9.into()),
+        ("workspace's slot", &|json| json["workspaces"][0]["slot"] = 9.into()),
+        ("workspace's space", &|json| json["workspaces"][0]["space"] = 9.into()),
+        ("share", &|json| json["steps"][1]["shares"][0]["input"] = 9.into()),
+        ("operand", &|json| json["steps"][1]["inputs"][0] = 2_000_000_000.into()),
+    ];
+    for (what, change) in changes {
+        let forged = forge(&plan, |json| change(json)).unwrap();
+        assert!(forged.resized(&graph).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn nodes_that_run_as_one_do_so_at_other_sizes() {
+    let gate = |bytes: u64| {
+        let mut sketch = Sketch::new();
+        let x = sketch.input("x", bytes);
+        let mut value = |name| sketch.value(name, ValueKind::Activation, bytes);
+        let [a, s, y] = [value("a"), value("s"), value("y")];
+        sketch.builder.add_node(Node::new("a", "Conv").reads([x]).writes([a]));
+        let sigmoid = Node::new("s", "Sigmoid").reads([a]).writes([s]).in_place(0, 0);
+        sketch.builder.add_node(sigmoid.flow(0, bytes, [0]));
+        let times = Node::new("y", "Mul").reads([a, s]).writes([y]).in_place(0, 0).in_place(1, 0);
+        sketch.builder.add_node(times.flow(0, bytes, [0, 1]));
+        sketch.build(&[y])
+    };
+    let [conv, sigmoid, times] = [0, 1, 2].map(NodeId::new);
+    let plan = planner().plan_steps(&gate(80), &[vec![conv], vec![sigmoid, times]]).unwrap();
+    assert_eq!(plan.arena_bytes(), 160);
+    let top = plan.placements().iter().map(|value| value.offset).max().unwrap();
+    for bytes in [80, 30, 2] {
+        assert_eq!(plan.resized(&gate(bytes)).unwrap().arena_bytes(), top + bytes);
+    }
+    // What is made in one piece cannot be passed on piece by piece.
+    assert!(matches!(plan.resized(&gate(1)), Err(Error::PlanMismatch { .. })));
 }
