@@ -5,6 +5,8 @@
 //! at smaller ones. That is not taken on trust: which values may share bytes can depend on
 //! their sizes, too, so the checker has the last word.
 
+mod workspaces;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -12,15 +14,15 @@ use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, Whole};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::packing::Status;
-use crate::plan::{Plan, PlanStep, Share, ShareRule, SpacePlan, WorkspacePlacement};
+use crate::plan::{Plan, PlanStep, Share, ShareRule, SpacePlan};
 use crate::units::Alignment;
 
 impl Plan {
     /// Returns a plan of `graph` that has the offsets of this one.
     ///
     /// The graph has the nodes and values of the one that was planned, with sizes of its
-    /// own. Each workspace gets the cheapest size that fits into the bytes it had. The
-    /// result is checked; its lower bound is the bytes that its values hold at one step.
+    /// own. Each workspace gets the cheapest size that fits into the bytes it had, or
+    /// moves to where its step leaves room. The result is checked; its lower bound is the bytes that its values hold at one step.
     ///
     /// ```
     /// use arenaplan::{DType, Graph, Node, Planner, Result, Value, ValueKind};
@@ -43,8 +45,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// - [`PlanMismatch`](Error::PlanMismatch) if the graph has other nodes or values, or a
-    ///   workspace has no size that fits.
+    /// - [`PlanMismatch`](Error::PlanMismatch) if the graph has other nodes or values.
     /// - As [`check`](Self::check), if the offsets do not serve these sizes.
     pub fn resized(&self, graph: &Graph) -> Result<Self> {
         let same = self.value_count() == graph.values().len()
@@ -60,9 +61,7 @@ impl Plan {
             placement.bytes = graph.value(ValueId::from(placement.value)).bytes();
         }
         plan.follow_views(graph)?;
-        for workspace in &mut plan.workspaces {
-            *workspace = fitted(*workspace, graph)?;
-        }
+        plan.refit_workspaces(graph)?;
         let ends = plan.ends(alignment)?;
         for (space, end) in plan.spaces.iter_mut().zip(ends) {
             space.arena_bytes = end;
@@ -178,22 +177,6 @@ impl SpacePlan {
     fn claim(&mut self, lower_bound: u64) {
         self.lower_bound = lower_bound.min(self.arena_bytes);
         self.status = Status::of(self.arena_bytes, self.lower_bound, self.capacity);
-    }
-}
-
-/// Returns a workspace in the cheapest size that fits into its bytes.
-fn fitted(workspace: WorkspacePlacement, graph: &Graph) -> Result<WorkspacePlacement> {
-    let declared = graph.nodes().get(NodeId::from(workspace.node).index()).and_then(|node| {
-        let slot = usize::try_from(workspace.slot).ok()?;
-        node.effects().workspaces.get(slot)
-    });
-    let choices = (0_u32..).zip(declared.iter().flat_map(|declared| &declared.choices));
-    let cheapest = choices
-        .filter(|(_, choice)| choice.bytes <= workspace.bytes)
-        .min_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.bytes.cmp(&b.bytes)));
-    match cheapest {
-        Some((choice, size)) => Ok(WorkspacePlacement { choice, bytes: size.bytes, ..workspace }),
-        None => mismatch(format!("a workspace of node {} has no size that fits", workspace.node)),
     }
 }
 
