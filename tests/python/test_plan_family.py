@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import arenaplan as ap
 from arenaplan import errors
@@ -122,6 +124,49 @@ def test_memory_spaces_are_bounded_one_by_one() -> None:
     assert family.arena_bytes == 2 * 256
     with pytest.raises(errors.UnsupportedModel, match="several memory spaces"):
         family.commit()
+
+
+sizes = st.one_of(
+    st.builds(lambda a, b: lambda n: a * n + b, st.integers(0, 300), st.integers(0, 300)),
+    st.builds(lambda a: lambda n: a // n, st.integers(0, 3000)),
+    st.builds(lambda a: lambda n: a * (n % 3), st.integers(0, 900)),
+)
+effects = st.sampled_from(["none", "in_place", "views"])
+nodes = st.lists(
+    st.tuples(sizes, effects, st.lists(st.integers(0, 30), min_size=1, max_size=3), st.booleans()),
+    max_size=12,
+)
+
+
+@given(sizes, nodes, st.integers(1, 9))
+def test_the_bound_holds_for_random_graphs_and_is_some_shapes_own(
+    first: Callable, nodes: list[tuple], largest: int
+) -> None:
+    def build(bind: Mapping) -> ap.Graph:
+        """Return a graph whose sizes depend on n in any way, and sometimes its nodes."""
+        n, graph = bind["n"], ap.Graph()
+        values = [graph.input("x", (first(n),), "uint8")]
+        for index, (size, effect, operands, is_odd) in enumerate(nodes):
+            if is_odd and n % 2 == 0:
+                continue
+            inputs = [values[operand % len(values)] for operand in operands]
+            of_first = graph.values[inputs[0]].shape[0]
+            nbytes = size(n) if effect == "none" else of_first
+            allowed = {} if effect == "none" else {effect: [(0, 0)]}
+            (value,) = graph.node("Op", inputs, [(f"v{index}", (nbytes,), "uint8")], **allowed)
+            values.append(value)
+        graph.output(values[-1])
+        return graph
+
+    family = ap.plan_family(build, {"n": range(1, largest + 1)}, alignment=1)
+    alone = [ap.plan(build({"n": n}), alignment=1).arena_bytes for n in range(1, largest + 1)]
+    needs = [family.required_bytes(n=n) for n in range(1, largest + 1)]
+    assert all(need <= own for need, own in zip(needs, alone, strict=True))
+    assert family.arena_bytes == max(needs)
+    for n in range(1, largest + 1):
+        graph, plan = family.fitted(n=n)
+        plan.check(graph)
+        assert plan.arena_bytes <= family.arena_bytes
 
 
 # -- what can be asked -------------------------------------------------------------------
