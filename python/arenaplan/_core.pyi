@@ -414,8 +414,8 @@ class Plan:
         """
         Return a plan of ``graph`` that has the offsets of this one.
 
-        The graph has the same nodes and values, with sizes of its own; each workspace gets
-        the cheapest size that fits into the bytes it had.
+        The graph has the same nodes and values, with sizes of its own. Each workspace gets the
+        cheapest size that fits into the bytes it had, or moves to where its step leaves room.
 
         Raises
         ------
