@@ -195,7 +195,8 @@ fn what_a_forged_plan_says_of_values_is_not_believed() {
         Workspace { choices: vec![Choice { bytes: 5, cost: 0.0 }], alignment: Alignment::BYTE };
     let graph = graph.with_workspaces([(NodeId::new(0), vec![workspace])]).unwrap();
     let plan = planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
-    let changes: [(&str, &dyn Fn(&mut serde_json::Value)); 7] = [
+    type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+    let changes: [(&str, Change<'_>); 7] = [
         ("space", &|json| json["values"][0]["space"] = 7.into()),
         ("offset", &|json| json["values"][1]["offset"] = (u64::MAX - 3).into()),
         ("missing node", &|json| json["workspaces"][0]["node"] = 9.into()),
