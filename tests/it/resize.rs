@@ -188,6 +188,8 @@ fn pieces_of_a_whole_move_to_where_its_new_size_puts_them() {
     }
 }
 
+type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
+
 #[test]
 fn what_a_forged_plan_says_of_values_is_not_believed() {
     let graph = chain([10, 10, 10], in_place(0));
@@ -195,7 +197,6 @@ fn what_a_forged_plan_says_of_values_is_not_believed() {
         Workspace { choices: vec![Choice { bytes: 5, cost: 0.0 }], alignment: Alignment::BYTE };
     let graph = graph.with_workspaces([(NodeId::new(0), vec![workspace])]).unwrap();
     let plan = planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
-    type Change<'a> = &'a dyn Fn(&mut serde_json::Value);
     let changes: [(&str, Change<'_>); 7] = [
         ("space", &|json| json["values"][0]["space"] = 7.into()),
         ("offset", &|json| json["values"][1]["offset"] = (u64::MAX - 3).into()),
