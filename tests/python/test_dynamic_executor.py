@@ -14,6 +14,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan import errors
+from arenaplan.dynamic import executor as executor_module
 from arenaplan.dynamic import family as family_module
 from arenaplan.importers.onnx import open_onnx
 from dynamic_models import (
@@ -72,8 +73,23 @@ def test_every_shape_gives_what_onnx_runtime_gives(case: str, verify: bool) -> N
         assert executor.arena.nbytes == executor.family.arena_bytes
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    """Return a list of the shapes that are prepared from now on."""
+    shapes: list[tuple] = []
+
+    def counted(graph: ap.Graph, *args: Any, **options: Any) -> ap.Executor:
+        shapes.append(tuple(graph.values[index].shape for index in graph.inputs))
+        return ap.Executor(graph, *args, **options)
+
+    monkeypatch.setattr(executor_module, "Executor", counted)
+    return shapes
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_no_shape_is_planned_while_running(case: str, no_search: list[str]) -> None:
+def test_no_shape_is_planned_while_running(
+    case: str, no_search: list[str], made: list[tuple]
+) -> None:
     proto, bind, dims = CASES[case]
     with ap.DynamicExecutor(open_onnx(proto), bind) as executor:
         no_search.clear()
@@ -82,7 +98,9 @@ def test_no_shape_is_planned_while_running(case: str, no_search: list[str]) -> N
             for each in given:
                 executor.run(each)
         assert no_search == []
+        assert made == [(each["x"].shape,) for each in given]
         assert len(executor.prepared) == len(given)
+    assert executor.prepared == []
 
 
 def test_scratch_memory_is_inside_the_arena() -> None:
@@ -118,6 +136,20 @@ def test_a_shape_that_was_seen_allocates_nothing_but_its_outputs() -> None:
             assert peak - before < 16 << 10
             assert after - before < 4 << 10
         tracemalloc.stop()
+
+
+def test_the_shape_run_longest_ago_is_forgotten_first() -> None:
+    proto = convolutions()
+    given = {n: {"x": array(n, 3, 12, 12)} for n in range(1, 5)}
+    wanted = {n: expected(proto, each)[0] for n, each in given.items()}
+    with ap.DynamicExecutor(open_onnx(proto), {"batch": range(1, 5)}, keep=2) as executor:
+        for n, kept in [(1, {1}), (2, {1, 2}), (1, {1, 2}), (3, {1, 3}), (1, {1, 3}), (4, {1, 4})]:
+            (found,) = executor.run(given[n]).values()
+            np.testing.assert_allclose(found, wanted[n], rtol=1e-4, atol=1e-5)
+            assert {each["batch"] for each in executor.prepared} == kept
+    for keep in (0, -1):
+        with pytest.raises(errors.InvalidOption, match="keep"):
+            ap.DynamicExecutor(open_onnx(proto), {"batch": 1}, keep=keep)
 
 
 def test_shapes_share_the_weights_of_the_model(tmp_path: Path) -> None:
@@ -195,7 +227,7 @@ def test_one_run_at_a_time_has_the_arena() -> None:
         assert executor.run(new)
 
 
-def test_threads_get_right_results_or_are_told_to_wait() -> None:
+def test_threads_get_right_results_or_are_told_to_wait(made: list[tuple]) -> None:
     proto, bind, dims = CASES["convolutions"]
     given = list(inputs(bind, dims))
     wanted = [expected(proto, each)[0] for each in given]
@@ -220,7 +252,7 @@ def test_threads_get_right_results_or_are_told_to_wait() -> None:
         for thread in threads:
             thread.join()
         assert not failures
-        assert len(executor.prepared) == len({tuple(each.items()) for each in executor.prepared})
+        assert len(made) == len(set(made))
 
 
 def test_closing_waits_for_borrowed_outputs() -> None:

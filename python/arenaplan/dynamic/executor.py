@@ -22,6 +22,7 @@ from arenaplan.errors import (
 )
 from arenaplan.executor import Executor
 from arenaplan.importers.common import quoted
+from arenaplan.planning import whole_number
 
 if TYPE_CHECKING:
     from arenaplan import Arena
@@ -44,6 +45,10 @@ class DynamicExecutor:
         With a model: sizes by name, as for :func:`plan_family`.
     arena : Arena, optional
         Memory of at least ``arena_bytes`` of the family; committed here if left out.
+    keep : int, optional
+        Most shapes that stay prepared; beyond, the one whose last run is longest ago is
+        forgotten. Weights are shared, but kernels keep what they make of them: for a network
+        of convolutions, about the size of its weights per shape. All stay if left out.
 
     Raises
     ------
@@ -81,7 +86,10 @@ class DynamicExecutor:
         bind: RangeBind | None = None,
         *,
         arena: Arena | None = None,
+        keep: int | None = None,
     ) -> None:
+        if keep is not None and whole_number(keep, "keep") < 1:
+            raise InvalidOption(f"option keep: at least one shape stays prepared, not {keep}")
         if not isinstance(model, PlanFamily):
             model = plan_family(model, bind or {}, workspace="auto")
         elif bind is not None:
@@ -95,10 +103,10 @@ class DynamicExecutor:
         self._owns_arena = arena is None
         self.arena: Arena = model.commit() if arena is None else arena
         self._executors: dict[InputShapes, Executor] | None = {}
-        self._prepared: list[dict[str, Size]] = []
+        self._keep = keep
 
     def __repr__(self) -> str:
-        return f"DynamicExecutor({self.family!r}, {len(self._prepared)} shapes prepared)"
+        return f"DynamicExecutor({self.family!r}, {len(self.prepared)} shapes prepared)"
 
     def __enter__(self) -> Self:
         return self
@@ -117,8 +125,9 @@ class DynamicExecutor:
 
     @property
     def prepared(self) -> list[dict[str, Size]]:
-        """The shapes that were run so far, in order of their first run."""
-        return list(self._prepared)
+        """The shapes that are prepared, in the order in which they were."""
+        found = map(self.family.find_inputs, list(self._executors or ()))
+        return [sizes for sizes in found if sizes is not None]
 
     def close(self) -> None:
         """
@@ -183,6 +192,10 @@ class DynamicExecutor:
             with self.arena.lease():
                 executor = executors.get(shapes) or self._prepare(shapes)
                 executors[shapes] = executor
+                for oldest in [] if self._keep is None else list(executors)[: -self._keep]:
+                    executors.pop(oldest, None)
+        elif self._keep is not None:
+            executors[shapes] = executors.pop(shapes, executor)  # Now it is the latest.
         return executor.run(inputs, borrow=borrow, verify=verify)
 
     def _prepare(self, shapes: InputShapes) -> Executor:
@@ -194,6 +207,4 @@ class DynamicExecutor:
         graph, plan = self.family.fitted(**sizes)
         if any(value.kind == "state" for value in graph.values):
             raise UnsupportedModel("the graph has states, which have another place for every shape")
-        executor = Executor(graph, plan, arena=self.arena)
-        self._prepared.append(sizes)
-        return executor
+        return Executor(graph, plan, arena=self.arena)
