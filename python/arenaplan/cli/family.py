@@ -25,8 +25,8 @@ _SHOWN = 16
 """Most rows of a table for people."""
 
 
-def plan_shapes(options: argparse.Namespace, plan_options: dict[str, Any]) -> None:
-    """Plan and report every shape that ``--bind`` describes."""
+def plan_shapes(options: argparse.Namespace, arguments: dict[str, Any]) -> None:
+    """Plan and report every shape that ``--bind`` describes, with arguments of ``plan``."""
     if options.output is not None:
         raise InvalidOption("option output: a file holds the plan of one shape")
     if options.strategy != "arena":
@@ -38,7 +38,9 @@ def plan_shapes(options: argparse.Namespace, plan_options: dict[str, Any]) -> No
             dict(options.bind),
             max_shapes=options.max_shapes,
             on_progress=watch,
-            **plan_options,
+            capacity=options.capacity,
+            parallel_safe=options.parallel_safe,
+            **arguments,
         )
     except CapacityExceeded as error:
         if error.family is not None:

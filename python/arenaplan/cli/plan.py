@@ -82,25 +82,32 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def execute(options: argparse.Namespace) -> None:
-    """Run the command."""
-    plan_options = {
+def plan_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of :func:`arenaplan.plan` that :func:`add_plan_options` reads."""
+    return {
         "alignment": options.align,
         "in_place": not options.no_in_place,
         "preserve_inputs": options.preserve_inputs,
         "workspace": options.workspace,
-        "capacity": options.capacity,
-        "parallel_safe": options.parallel_safe,
     }
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
     if has_ranges(options):
-        plan_shapes(options, plan_options)
+        plan_shapes(options, plan_arguments(options))
         return
     graph = load_model(options)
     if options.strategy == "storage-sharing":
         share_blocks(graph, options)
         return
     try:
-        plan = arenaplan.plan(graph, **plan_options)
+        plan = arenaplan.plan(
+            graph,
+            **plan_arguments(options),
+            capacity=options.capacity,
+            parallel_safe=options.parallel_safe,
+        )
     except CapacityExceeded as error:
         if error.plan is not None:
             report(graph, error.plan, as_json=options.json)
