@@ -21,14 +21,15 @@ from arenaplan._core import (
     StoragePlan,
     __version__,
     plan_schema,
+    techniques,
 )
 from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
-from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
+from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.packing import pack
-from arenaplan.planning import plan
+from arenaplan.planning import Explanation, explain, plan
 from arenaplan.sharing import color_nodes, share_storage
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
@@ -38,6 +39,8 @@ __all__ = [
     "DynamicExecutor",
     "Effects",
     "Executor",
+    "Explanation",
+    "Flow",
     "Graph",
     "InPlace",
     "IncrementalPlanner",
@@ -55,6 +58,7 @@ __all__ = [
     "__version__",
     "color_nodes",
     "errors",
+    "explain",
     "load",
     "load_params",
     "pack",
@@ -63,4 +67,5 @@ __all__ = [
     "plan_schema",
     "save_params",
     "share_storage",
+    "techniques",
 ]

@@ -55,7 +55,8 @@ impl Plan {
             return mismatch("the graph has other nodes, values or spaces".into());
         }
         let alignment = Alignment::new(self.options.alignment)?;
-        let mut plan = Self { digest: graph.digest(), ..self.clone() };
+        // No order was searched for these sizes.
+        let mut plan = Self { digest: graph.digest(), search: None, ..self.clone() };
         plan.naive_bytes = graph.naive_bytes(alignment);
         for placement in &mut plan.placements {
             placement.bytes = graph.value(ValueId::from(placement.value)).bytes();
