@@ -63,6 +63,7 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod resize;
 mod schedule;
 mod sharing;
 mod solve;

@@ -26,6 +26,7 @@ from arenaplan._core import (
     plan_schema,
     techniques,
 )
+from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
@@ -40,6 +41,7 @@ __all__ = [
     "Arena",
     "Assign",
     "Choice",
+    "DynamicExecutor",
     "Effects",
     "Executor",
     "Explanation",
@@ -52,6 +54,7 @@ __all__ = [
     "Node",
     "Packing",
     "Plan",
+    "PlanFamily",
     "PlannerError",
     "SimpleArena",
     "StorageEntry",
@@ -69,6 +72,7 @@ __all__ = [
     "order_mutations",
     "pack",
     "plan",
+    "plan_family",
     "plan_schema",
     "save_params",
     "share_storage",

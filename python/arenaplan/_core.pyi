@@ -559,6 +559,20 @@ class Plan:
         """
         Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
         """
+    def resized(self, /, graph: Any) -> Plan:
+        """
+        Return a plan of ``graph`` that has the offsets of this one.
+
+        The graph has the same nodes and values, with sizes of its own. Each workspace gets the
+        cheapest size that fits into the bytes it had, or moves to where its step leaves room.
+
+        Raises
+        ------
+        PlanMismatch
+            If the graph has other nodes or values.
+        PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            If the offsets do not serve these sizes.
+        """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
         Write the plan to a file, which becomes the new plan or stays what it was.

@@ -18,6 +18,7 @@ pub use value::{DType, Value, ValueKind};
 use crate::error::{Error, Result, hexadecimal};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::problem::Space;
+use crate::units::Alignment;
 
 /// A neural network as a planner sees it: immutable and valid.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,6 +175,13 @@ impl Graph {
             builder::check_workspaces(node)?;
         }
         Ok(graph)
+    }
+
+    /// Returns the bytes of all values in the arena, each rounded up to `alignment`; `None`
+    /// if no machine has as many.
+    pub(crate) fn naive_bytes(&self, alignment: Alignment) -> Option<u64> {
+        let mut planned = self.values.iter().filter(|value| value.is_planned());
+        planned.try_fold(0_u64, |sum, value| sum.checked_add(alignment.round_up(value.bytes())?))
     }
 
     /// Returns the SHA-256, in hexadecimal, of everything that a plan depends on:

@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
+from arenaplan.cli.common import (
+    add_command,
+    add_json,
+    has_ranges,
+    load_model,
+    print_json,
+    say,
+    shown,
+    size,
+)
+from arenaplan.cli.family import plan_shapes
+from arenaplan.dynamic.shapes import MAX_SHAPES
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.incremental import IncrementalMode, report_incremental
@@ -57,6 +68,13 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
+    )
+    parser.add_argument(
+        "--max-shapes",
+        type=int,
+        default=MAX_SHAPES,
+        metavar="N",
+        help=f"most shapes that --bind may describe (default: {MAX_SHAPES:,})",
     )
     add_json(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
@@ -119,6 +137,9 @@ def plan_arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if has_ranges(options):
+        plan_shapes(options, plan_arguments(options))
+        return
     graph = load_model(options)
     if options.strategy != "arena":
         execute_classic(graph, options)
