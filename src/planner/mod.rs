@@ -19,7 +19,7 @@ use schedule::Schedule;
 use search::Attempt;
 
 /// How many schedules are packed at most, besides the given one.
-const MOST_PACKED: usize = 2;
+const MOST_PACKED: usize = 4;
 
 /// Makes a [`Plan`] of a [`Graph`].
 ///

@@ -19,6 +19,8 @@ pub(super) struct Model {
     pub(super) reads: Vec<u32>,
     /// Values that are there before the first node runs.
     pub(super) supplied: Vec<u32>,
+    /// Bytes of supplied values that nobody reads: they are there for the first step.
+    pub(super) unread: u64,
     /// The graph's own order, as positions.
     pub(super) given: Vec<u32>,
 }
@@ -123,7 +125,11 @@ impl Model {
             }
         }
         let given = graph.order().iter().map(|&id| id.into()).collect();
-        Ok(Self { nodes, atoms_of, bytes, reads, supplied, given })
+        let size = |value: &u32| -> u64 {
+            atoms_of[at(*value)].iter().map(|&atom: &u32| bytes[at(atom)]).sum()
+        };
+        let unread = supplied.iter().filter(|&&value| reads[at(value)] == 0).map(size).sum();
+        Ok(Self { nodes, atoms_of, bytes, reads, supplied, unread, given })
     }
 }
 
@@ -200,14 +206,15 @@ impl State {
         for &value in &node.writes {
             self.cover(model, value);
         }
-        let mut during = self.live;
+        let first = if self.count == 0 { model.unread } else { 0 };
+        let mut during = self.live + first;
         for &value in &node.reads {
             self.reads[at(value)] -= 1;
             if self.reads[at(value)] == 0 {
                 self.uncover(model, value);
             }
         }
-        during -= self.credit(model, node, during - before);
+        during -= self.credit(model, node, during - first - before);
         for &value in &node.writes {
             if self.reads[at(value)] == 0 {
                 self.uncover(model, value);

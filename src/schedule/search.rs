@@ -91,6 +91,9 @@ impl Search<'_> {
     /// In whatever order the others follow, moving such a node to the front raises nothing:
     /// what it frees is free earlier, and what it makes is no larger than that.
     fn close(&mut self, state: &mut State, allowed: u64, nodes: &mut Vec<u32>) {
+        if state.count == 0 && self.model.unread > 0 {
+            return; // Which node comes first matters.
+        }
         let mut position = 0;
         while position < state.ready.len() {
             let node = state.ready[position];

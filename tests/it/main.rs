@@ -17,6 +17,7 @@ mod check;
 mod coloring;
 mod csv;
 mod floors;
+mod fusion;
 mod graph;
 mod graphs;
 mod incremental;

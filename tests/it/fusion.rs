@@ -1,0 +1,293 @@
+//! Nodes that run as one, and orders: what is found is legal, checked and as good as claimed.
+
+use arenaplan::{
+    Effects, Fusion, Graph, InPlace, Liveness, LivenessOptions, Node, NodeId, OrderLimits, Planner,
+    SpaceId, Technique, Techniques, ValueKind, View, Whole, find_order, fuse, max_load,
+};
+use proptest::prelude::*;
+
+use crate::check::forge;
+use crate::graphs::Sketch;
+
+/// Elementwise over all inputs, which have the output's size.
+fn elementwise(count: usize, bytes: u64) -> Effects {
+    let pair = |input| InPlace { input, output: 0, identity: false };
+    let flow = arenaplan::Flow { output: 0, pieces: bytes, follows: (0..count).collect() };
+    Effects { in_place: (0..count).map(pair).collect(), flows: vec![flow], ..Effects::default() }
+}
+
+/// Any piece of the output, from all of the input.
+fn anchor(bytes: u64) -> Effects {
+    let flow = arenaplan::Flow { output: 0, pieces: bytes, follows: Vec::new() };
+    Effects { flows: vec![flow], loads: vec![0], ..Effects::default() }
+}
+
+/// Rows of the output from the same rows of input 0, and all of the others.
+fn row_wise(rows: u64) -> Effects {
+    let flow = arenaplan::Flow { output: 0, pieces: rows, follows: vec![0] };
+    Effects { flows: vec![flow], loads: vec![0], ..Effects::default() }
+}
+
+#[derive(Clone, Debug)]
+struct Layer {
+    kind: u8,
+    inputs: Vec<prop::sample::Index>,
+    large: bool,
+    is_output: bool,
+}
+
+/// Random networks of convolutions, products, elementwise nodes, reductions, reshapes,
+/// concatenations and slices, all sizes multiples of 8.
+fn networks(layers: usize) -> impl Strategy<Value = Graph> {
+    let layer = (
+        0_u8..9,
+        prop::collection::vec(any::<prop::sample::Index>(), 1..4),
+        any::<bool>(),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(kind, inputs, large, is_output)| Layer { kind, inputs, large, is_output });
+    prop::collection::vec(layer, 1..layers).prop_map(|layers| {
+        let mut sketch = Sketch::new();
+        sketch.value("x", ValueKind::Input, 64);
+        sketch.value("w", ValueKind::Constant, 64);
+        for (index, layer) in layers.iter().enumerate() {
+            add(&mut sketch, index, layer);
+        }
+        sketch.builder.build().unwrap()
+    })
+}
+
+fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
+    // Nearby values are likelier, as in networks.
+    let known = &sketch.values;
+    let near = known.len().saturating_sub(6);
+    let mut inputs: Vec<_> =
+        layer.inputs.iter().map(|choice| *choice.get(&known[near..])).collect();
+    let (_, first) = inputs[0];
+    let (bytes, effects) = match layer.kind {
+        0..=2 => {
+            inputs.retain(|&(_, bytes)| bytes == first);
+            (first, elementwise(inputs.len(), first))
+        }
+        3 => {
+            let bytes = if layer.large { 128 } else { 64 };
+            (bytes, anchor(bytes))
+        }
+        4 => (if layer.large { 128 } else { 64 }, row_wise(8)),
+        5 => (8, row_wise(8)),
+        6 => {
+            let view = View { input: 0, output: 0, offset: 0, whole: Whole::Input };
+            inputs.truncate(1);
+            (first, Effects { views: vec![view], ..Effects::default() })
+        }
+        7 => {
+            let mut offset = 0;
+            let piece = |(input, &(_, bytes)): (usize, &(_, u64))| {
+                offset += bytes;
+                View { input, output: 0, offset: offset - bytes, whole: Whole::Output }
+            };
+            let views = inputs.iter().enumerate().map(piece).collect();
+            (offset, Effects { views, ..Effects::default() })
+        }
+        _ => {
+            let view = View { input: 0, output: 0, offset: 0, whole: Whole::Input };
+            (8, Effects { views: vec![view], ..Effects::default() })
+        }
+    };
+    let output = sketch.value(&format!("v{index}"), ValueKind::Activation, bytes);
+    if layer.is_output {
+        sketch.builder.add_output(output);
+    }
+    let reads = inputs.iter().map(|&(value, _)| value);
+    let node = Node::new(format!("n{index}"), "Op").reads(reads).writes([output]);
+    sketch.builder.add_node(node.with_effects(effects));
+}
+
+fn fusions() -> impl Strategy<Value = Fusion> {
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(elementwise, anchors, prologue, attention, perceptrons)| Fusion {
+            elementwise,
+            anchors,
+            prologue,
+            attention,
+            perceptrons,
+        },
+    )
+}
+
+/// Returns the bytes live at once in an order, by the rules of the planner.
+fn load(graph: &Graph, order: &[NodeId], options: LivenessOptions) -> u64 {
+    let liveness = Liveness::new(graph, order, options, &[], Vec::new()).unwrap();
+    max_load(&liveness.problem, SpaceId::new(0)).unwrap().0
+}
+
+/// Calls `visit` with every topological order.
+fn each_order(graph: &Graph, order: &mut Vec<NodeId>, visit: &mut impl FnMut(&[NodeId])) {
+    if order.len() == graph.nodes().len() {
+        visit(order);
+        return;
+    }
+    for index in 0..graph.nodes().len() {
+        let id = NodeId::new(index);
+        let ready =
+            !order.contains(&id) && graph.dependencies(id).all(|node| order.contains(&node));
+        if ready {
+            order.push(id);
+            each_order(graph, order, visit);
+            order.pop();
+        }
+    }
+}
+
+proptest! {
+    /// Whatever is fused can be grouped, and the plan passes the checker, which works out by
+    /// itself whether nodes can run as one.
+    #[test]
+    fn groups_are_legal(graph in networks(14), fusion in fusions()) {
+        let groups = fuse(&graph, fusion);
+        let mut steps: Vec<Vec<NodeId>> = Vec::new();
+        for &id in graph.order() {
+            match groups.iter().find(|group| group.contains(&id)) {
+                Some(group) if group.last() == Some(&id) => steps.push(group.clone()),
+                Some(_) => {}
+                None => steps.push(vec![id]),
+            }
+        }
+        let plan = Planner::new().alignment(1).plan_steps(&graph, &steps).unwrap();
+        prop_assert_eq!(plan.steps().len(), steps.len());
+    }
+
+    /// Any grouping that the graph accepts, the checker accepts; what one refuses as a group,
+    /// so does the other.
+    #[test]
+    fn the_graph_and_the_checker_agree_on_groups(
+        graph in networks(8),
+        start in any::<prop::sample::Index>(),
+        members in prop::collection::vec(any::<bool>(), 8),
+    ) {
+        let last = start.index(graph.nodes().len());
+        let mut group: Vec<NodeId> =
+            (0..last).filter(|&index| members[index]).map(NodeId::new).collect();
+        group.push(NodeId::new(last));
+        let mut steps: Vec<Vec<NodeId>> =
+            (0..graph.nodes().len()).map(NodeId::new).filter(|id| !group.contains(id)).map(|id| vec![id]).collect();
+        let at = steps.iter().take_while(|step| step[0] < NodeId::new(last)).count();
+        steps.insert(at, group.clone());
+        if let Ok(plan) = Planner::new().alignment(1).plan_steps(&graph, &steps) {
+            prop_assert!(group.len() == 1 || !plan.step_of(NodeId::new(last)).unwrap().fused.is_empty());
+        } else {
+            // The same steps in a plan of single nodes must not pass either.
+            let plan = Planner::new().optimize(Techniques::NONE).alignment(1).plan(&graph).unwrap();
+            let ids: Vec<u32> = group.iter().map(|&id| u32::from(id)).collect();
+            let forged = forge(&plan, |json| {
+                let rows = json["steps"].as_array_mut().unwrap();
+                rows.retain(|row| !ids[..ids.len() - 1].iter().any(|&id| row["node"] == id));
+                for row in rows {
+                    if row["node"] == u32::from(NodeId::new(last)) && ids.len() > 1 {
+                        row["fused"] = ids[..ids.len() - 1].to_vec().into();
+                    }
+                }
+            });
+            prop_assert!(forged.is_err() || forged.unwrap().check(&graph).is_err());
+        }
+    }
+
+    /// Views, taking over and pieces never cost bytes; nor do groups and orders, for the given
+    /// steps are always tried.
+    #[test]
+    fn techniques_never_cost_bytes(graph in networks(12)) {
+        let bytes = |techniques: Techniques| {
+            let plan = Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap();
+            assert!(plan.search().unwrap().floor <= plan.lower_bound());
+            plan.arena_bytes()
+        };
+        let views = Techniques::NONE.with(Technique::Views);
+        let levels = [Techniques::NONE, views, Techniques::BASIC, Techniques::BASIC.with(Technique::Elision)];
+        let levels = levels.map(bytes);
+        prop_assert!(levels.is_sorted_by(|before, after| after <= before), "{:?}", levels);
+        let fused = Techniques::ALL.without(Technique::Order).without(Technique::Streaming);
+        for techniques in [fused, Techniques::ALL.without(Technique::Streaming), Techniques::ALL] {
+            prop_assert!(bytes(techniques) <= levels[3], "{}", techniques);
+        }
+    }
+
+    /// Where an order is said to be the best, brute force over all orders finds none better.
+    #[test]
+    fn no_order_beats_a_complete_search(graph in networks(8), in_place in any::<bool>()) {
+        let mut options = LivenessOptions::default();
+        options.alignment = arenaplan::Alignment::BYTE;
+        options.in_place = in_place;
+        options.elision = false;
+        let limits = OrderLimits { states: 100_000, width: 0 };
+        let found = find_order(&graph, options, limits, &|| false).unwrap();
+        prop_assert!(found.is_optimal && graph.is_topological(&found.order));
+        let mut least = u64::MAX;
+        each_order(&graph, &mut Vec::new(), &mut |order| {
+            least = least.min(load(&graph, order, options));
+        });
+        prop_assert!(found.floor <= least);
+        prop_assert_eq!(load(&graph, &found.order, options), least);
+    }
+}
+
+#[test]
+fn an_addend_that_the_anchor_reads_too_is_not_overwritten() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.effectful("a", &[x], 64, anchor(64));
+    let b = sketch.effectful("b", &[a], 64, anchor(64));
+    let sum = sketch.effectful("sum", &[b, a], 64, elementwise(2, 64));
+    let graph = sketch.build(&[sum]);
+    let steps = [vec![NodeId::new(0)], vec![NodeId::new(1), NodeId::new(2)]];
+    let plan = Planner::new().plan_steps(&graph, &steps).unwrap();
+    assert_eq!(plan.arena_bytes(), 128); // a and the sum; in place it would be 64
+}
+
+#[test]
+fn of_two_anchors_one_is_fused() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.effectful("a", &[x], 64, anchor(64));
+    let b = sketch.effectful("b", &[x], 64, anchor(64));
+    let sum = sketch.effectful("sum", &[a, b], 64, elementwise(2, 64));
+    let graph = sketch.build(&[sum]);
+    let fusion = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
+    assert_eq!(fuse(&graph, fusion), [[1, 2].map(NodeId::new)]);
+}
+
+#[test]
+fn steps_that_cannot_be_are_refused() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.effectful("a", &[x], 64, elementwise(1, 64));
+    let b = sketch.effectful("b", &[a], 64, elementwise(1, 64));
+    let graph = sketch.build(&[a, b]);
+    let [first, second] = [0, 1].map(NodeId::new);
+    let kind = |steps: &[Vec<NodeId>]| Planner::new().plan_steps(&graph, steps).unwrap_err().kind();
+    assert_eq!(kind(&[vec![first, second]]), "InvalidGroup"); // a leaves
+    assert_eq!(kind(&[vec![first]]), "InvalidOption");
+    assert_eq!(kind(&[vec![second], vec![first]]), "InvalidOption");
+    assert_eq!(kind(&[vec![first], vec![first, second]]), "InvalidGroup");
+    assert_eq!(kind(&[vec![], vec![first], vec![second]]), "InvalidOption");
+}
+
+#[test]
+fn pieces_wait_in_their_window() {
+    // Two operands of a concatenation, the second made late: its span is free until then.
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 64);
+    let big = sketch.node("big", &[x], 64);
+    let b = sketch.node("b", &[big], 64);
+    let views = vec![
+        View { input: 0, output: 0, offset: 0, whole: Whole::Output },
+        View { input: 1, output: 0, offset: 64, whole: Whole::Output },
+    ];
+    let both = sketch.effectful("both", &[a, b], 128, Effects { views, ..Effects::default() });
+    let out = sketch.node("out", &[both], 64);
+    let graph = sketch.build(&[out]);
+    let bytes = |techniques: &str| {
+        Planner::new().optimize(techniques.parse().unwrap()).plan(&graph).unwrap().arena_bytes()
+    };
+    assert_eq!((bytes("views,in-place"), bytes("views,in-place,elision")), (256, 192));
+}
