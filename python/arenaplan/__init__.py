@@ -26,6 +26,7 @@ from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
+from arenaplan.importers.live import from_exported_program
 from arenaplan.packing import pack
 from arenaplan.planning import plan
 from arenaplan.sharing import color_nodes, share_storage
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "color_nodes",
     "errors",
+    "from_exported_program",
     "load",
     "load_params",
     "pack",

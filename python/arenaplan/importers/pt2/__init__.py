@@ -1,24 +1,28 @@
 """
-The importer of programs that ``torch.export.save`` wrote, without torch.
+The importer of exported PyTorch programs: live ones, and files without torch.
 
-The archive is a zip with the graph as JSON (:mod:`~arenaplan.importers.pt2.archive`);
-what ATen operators do to memory is one table
+The archive that ``torch.export.save`` writes is a zip with the graph as JSON
+(:mod:`~arenaplan.importers.pt2.archive`, :mod:`~arenaplan.importers.pt2.document`). That and a
+live program (:mod:`~arenaplan.importers.pt2.live`) become one and the same
+:class:`~arenaplan.importers.pt2.program.Program`; what ATen operators do to memory is one table
 (:data:`~arenaplan.importers.pt2.effects.EFFECTS`). What only depends on parameters is
 constant, and needs no memory of the arena.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import Bind
 from arenaplan.importers.pt2.archive import Source, read_graph
-from arenaplan.importers.pt2.walk import Walk
+from arenaplan.importers.pt2.document import read_program
+from arenaplan.importers.pt2.live import read_live
+from arenaplan.importers.pt2.walk import graph_of
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load_pt2"]
+__all__ = ["graph_of_live", "load_pt2"]
 
 
 def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -47,4 +51,9 @@ def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
         If the file cannot be read.
     """
     document, path = read_graph(source)
-    return Walk(document, "" if path is None else path.stem, bind).run()
+    return graph_of(read_program(document), "" if path is None else path.stem, bind)
+
+
+def graph_of_live(exported: Any, name: str, bind: Bind | None) -> Graph:
+    """Read a live program: see :func:`arenaplan.from_exported_program`."""
+    return graph_of(read_live(exported), name, bind)

@@ -231,3 +231,8 @@ RANDOM = frozenset(
     {"bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like"}
 )
 """Operators whose results differ from run to run, whatever they read."""
+
+
+def is_in_place(base: str) -> bool:
+    """Whether an operator of the namespace ``aten`` writes to its operand."""
+    return base.endswith("_") and not base.endswith("__") and base != "detach_"

@@ -1,0 +1,52 @@
+"""
+Graphs inside nodes: loops and branches, whose bodies need bytes while the node runs.
+
+A body is planned by itself. What goes into it are operands of the node, which are outside;
+what comes out is inside, and copied to the node's results when the body is done. That is
+right however often a body runs. Of several bodies one runs at a time, and so the largest
+counts. The bytes are one more result of the node, which nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from arenaplan import _core
+from arenaplan.graph import Graph
+
+ALIGNMENT: Final = 64
+"""Alignment that bodies are planned with: the default one."""
+
+DEEPEST: Final = 32
+"""Most bodies inside each other."""
+
+
+def inner_bytes(bodies: Iterable[Graph]) -> int:
+    """
+    Return the bytes that a node needs to run its bodies.
+
+    Parameters
+    ----------
+    bodies : iterable of Graph
+        Graphs whose operands are constants, so that nothing is planned for them.
+    """
+    return max((_bytes(body) for body in bodies), default=0)
+
+
+def _bytes(body: Graph) -> int:
+    """Return the bytes of one body's arena."""
+    return _core.plan(
+        body.core,
+        alignment=ALIGNMENT,
+        in_place=True,
+        preserve_inputs=False,
+        workspace="none",
+        capacity=None,
+    ).arena_bytes
+
+
+def declare_inner(graph: Graph, node: str, bodies: Iterable[Graph]) -> tuple[int, ...]:
+    """Declare the bytes of a node's bodies, and return their value; none if there are none."""
+    size = inner_bytes(bodies)
+    return (graph.value(f"{node}.inner", (size,), "uint8"),) if size else ()
