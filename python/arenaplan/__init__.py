@@ -26,7 +26,7 @@ from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
-from arenaplan.importers.live import from_exported_program
+from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.packing import pack
 from arenaplan.planning import plan
 from arenaplan.sharing import color_nodes, share_storage
@@ -54,6 +54,7 @@ __all__ = [
     "color_nodes",
     "errors",
     "from_exported_program",
+    "from_jaxpr",
     "load",
     "load_params",
     "pack",

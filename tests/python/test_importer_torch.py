@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,56 @@ def test_weights_are_constant_however_they_are_transposed() -> None:
 def test_what_is_no_exported_program_is_refused() -> None:
     with pytest.raises(TypeError, match="'Linear' is no torch"):
         ap.from_exported_program(nn.Linear(2, 2))
+
+
+class InArena(torch.fx.Interpreter):
+    """Runs a program with every activation where a plan puts it."""
+
+    def __init__(self, program: Any, plan: ap.Plan) -> None:
+        super().__init__(program.graph_module)
+        self.arena = torch.full((plan.arena_bytes,), 0xA5, dtype=torch.uint8)
+        values = json.loads(plan.to_json())["values"]
+        self.places = {value["name"]: value["offset"] for value in values}
+        self.kept = 0
+
+    def keep(self, name: str, result: Any) -> Any:
+        """Copy a tensor into the arena, and return what is there."""
+        offset = self.places.get(name)
+        if offset is None:
+            return result
+        content = result.contiguous().reshape(-1).clone()
+        there = self.arena[offset : offset + content.nbytes].view(content.dtype)
+        there.copy_(content)
+        self.kept += 1
+        return there.view(result.shape)
+
+    def run_node(self, node: Any) -> Any:
+        result = super().run_node(node)
+        return self.keep(node.name, result) if isinstance(result, torch.Tensor) else result
+
+
+def operands(program: Any, args: tuple) -> list[Any]:
+    """Return what goes into a program's graph: parameters, buffers, constants, arguments."""
+    stored = {**program.state_dict, **program.constants}
+    users = iter(args)
+    return [
+        stored[spec.target].detach() if spec.target is not None else next(users)
+        for spec in program.graph_signature.input_specs
+    ]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_computes_the_same_inside_its_arena(name: str) -> None:
+    model, args = PROGRAMS[name]
+    program = torch.export.export(model.eval(), args).run_decompositions()
+    inputs = operands(program, args)
+    with torch.no_grad():
+        expected = torch.fx.Interpreter(program.graph_module).run(*inputs)
+        inside = InArena(program, ap.plan(ap.from_exported_program(program)))
+        found = inside.run(*inputs)
+    assert inside.kept >= 2
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["convolution", "submodules", "views"])

@@ -6,6 +6,7 @@ Frameworks and the importers of their programs are imported when a function is c
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import Bind
@@ -13,7 +14,7 @@ from arenaplan.importers.common import Bind
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["from_exported_program"]
+__all__ = ["from_exported_program", "from_jaxpr"]
 
 
 def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = None) -> Graph:
@@ -55,3 +56,45 @@ def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = 
     from arenaplan.importers.pt2 import graph_of_live
 
     return graph_of_live(exported, name, bind)
+
+
+def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -> Graph:
+    """
+    Read a JAX program.
+
+    Parameters
+    ----------
+    jaxpr : jax.extend.core.ClosedJaxpr
+        What ``jax.make_jaxpr(function)(*args)`` returns.
+    name : str, optional
+        Name of the model, for reports.
+    constants : collection of int, optional
+        Positions of inputs that never change, such as parameters; what a function closes over
+        is constant anyway.
+
+    Returns
+    -------
+    Graph
+        The program in its order. Functions inside (``jit``, ``custom_jvp``, ``checkpoint``…) are
+        read as if they were written where they are called. ``cond``, ``scan`` and ``while`` are
+        nodes; the bytes that their bodies need are a value ``….inner`` of each.
+
+    Raises
+    ------
+    ImportError
+        If JAX is not installed.
+    TypeError, IndexError
+        If it is no closed jaxpr, or has no such inputs.
+    PlannerError
+        If it cannot be planned; the message names the place.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> jaxpr = jax.make_jaxpr(lambda x: jax.numpy.tanh(x) * 2)(image)     # doctest: +SKIP
+    >>> ap.plan(ap.from_jaxpr(jaxpr))                                     # doctest: +SKIP
+    Plan('', 602112 bytes, optimal)
+    """
+    from arenaplan.importers.jaxpr import graph_of_jaxpr
+
+    return graph_of_jaxpr(jaxpr, name, constants)

@@ -17,9 +17,10 @@ from arenaplan.graph import NO_EFFECTS, Graph
 from arenaplan.importers.common import BITS, Bind, checked_bytes, quoted
 from arenaplan.importers.nested import declare_inner
 from arenaplan.importers.pt2.dims import Dims
-from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, RANDOM, Op, Operand, is_in_place
+from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, RANDOM, is_in_place
 from arenaplan.importers.pt2.inline import calls_name, flatten
 from arenaplan.importers.pt2.program import Call, Program, Size, Tensor
+from arenaplan.importers.rules import Op, Operand
 
 _CONSTANTS = ("parameter", "buffer", "tensor_constant")
 
