@@ -10,6 +10,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan import errors
+from arenaplan.importers.jaxpr import walk
 from arenaplan.importers.jaxpr.effects import BODIES, CALLS, EFFECTS
 
 jax = pytest.importorskip("jax")
@@ -98,13 +99,14 @@ def test_results_that_are_operands_need_no_bytes() -> None:
     assert graph.outputs == [1, 0]
 
 
-def test_functions_without_end_are_refused() -> None:
+def test_functions_without_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def nested(depth: int) -> Callable[..., Any]:
         return jax.jit(lambda x: nested(depth - 1)(x) if depth else jnp.sin(x))
 
     assert ops(read(nested(20), X)) == ["sin"]
+    monkeypatch.setattr(walk, "_DEEPEST", 20)
     with pytest.raises(errors.NestingTooDeep):
-        read(nested(110), X)
+        read(nested(20), X)
 
 
 # -- loops and branches ----------------------------------------------------------------
@@ -308,13 +310,17 @@ def test_what_is_no_closed_jaxpr_is_refused() -> None:
 
 
 def test_symbolic_dimensions_are_refused() -> None:
-    (symbol,) = jax.export.symbolic_shape("n")
+    from jax import export
+
+    (symbol,) = export.symbolic_shape("n")
     argument = jax.ShapeDtypeStruct((symbol, 4), jnp.float32)
     with pytest.raises(errors.UnboundDim, match="'x' is 'n'"):
         read(lambda x: jnp.sin(x), argument)
 
 
 def test_programs_over_several_devices_are_refused() -> None:
+    if not hasattr(jax, "shard_map"):
+        pytest.skip("this version of JAX has no shard_map")
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
     spec = jax.sharding.PartitionSpec("d")
     function = jax.shard_map(jnp.sin, mesh=mesh, in_specs=spec, out_specs=spec)
@@ -323,6 +329,9 @@ def test_programs_over_several_devices_are_refused() -> None:
 
 
 def test_references_are_refused() -> None:
+    if not hasattr(jax, "new_ref"):
+        pytest.skip("this version of JAX has no references")
+
     def function(x: Any) -> Any:
         ref = jax.new_ref(x)
         ref[0] = x[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from arenaplan.errors import (
@@ -71,7 +71,7 @@ class Walk:
         """Read the equations, and return the graph."""
         self._equations(jaxpr, scope)
         for position, atom in enumerate(jaxpr.outvars):
-            if self._is_literal(atom):
+            if _is_literal(atom):
                 value = self._declare(f"result:{position}", atom.aval, "constant")
             else:
                 value = scope[atom]
@@ -147,11 +147,8 @@ class Walk:
 
     def _bodies(self, equation: Any, name: str) -> Iterator[Graph]:
         """Yield the graphs that a node runs, but for what works on single elements."""
-        found = list(self._core.jaxprs_in_params(equation.params))
         is_control_flow = name in BODIES
-        if name == "while":
-            found = [equation.params["cond_jaxpr"], equation.params["body_jaxpr"]]
-        for jaxpr in found:
+        for jaxpr in self._jaxprs(equation.params.values()):
             inner = _open(jaxpr)
             if is_control_flow:
                 self._deeper(name)
@@ -160,18 +157,23 @@ class Walk:
             elif any(getattr(variable.aval, "shape", None) != () for variable in inner.invars):
                 raise UnsupportedSubgraph(f"primitive {quoted(name)} runs a jaxpr in unknown ways")
 
+    def _jaxprs(self, params: Iterable[Any]) -> Iterator[Any]:
+        """Yield the jaxprs among parameters, and in tuples of them."""
+        for param in params:
+            if isinstance(param, (self._core.ClosedJaxpr, self._core.Jaxpr)):
+                yield param
+            elif isinstance(param, (list, tuple)):
+                yield from self._jaxprs(param)
+
     def _is_known(self, value: int | None) -> bool:
         """Whether a value is the same in every run."""
         if value is None:
             return True
         return self._operands[value].is_constant and value not in self._outside
 
-    def _is_literal(self, atom: Any) -> bool:
-        return isinstance(atom, self._core.Literal)
-
     def _atom(self, atom: Any, scope: _Scope) -> int | None:
         """Return the value of a variable; numbers in the program have no bytes."""
-        return None if self._is_literal(atom) else scope[atom]
+        return None if _is_literal(atom) else scope[atom]
 
     def _declare(self, name: str, aval: Any, kind: str) -> int | None:
         """Declare a value; ``None`` for a token, which only orders effects."""
@@ -192,6 +194,11 @@ class Walk:
 def _open(jaxpr: Any) -> Any:
     """Return a jaxpr without the constants that it closes over."""
     return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _is_literal(atom: Any) -> bool:
+    """Whether an operand is a number in the program, and no variable."""
+    return hasattr(atom, "val")
 
 
 def _input_names(jaxpr: Any) -> list[str]:
