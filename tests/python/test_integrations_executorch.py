@@ -231,13 +231,6 @@ def test_networks_are_planned_to_the_bound_and_compute_the_same(
     assert_same(run(planned, inputs), eager(model, inputs), 1e-6)
 
 
-def test_their_verifier_agrees() -> None:
-    program = lower(Darts(), (torch.randn(1, 3, 32, 32),), ours.memory_planning_pass())
-    exported = program.exported_program()
-    verifier = planning.Verifier(exported.graph_module, True, True, True, exported.graph_signature)
-    assert verifier.verify_storage_reuse() > 0
-
-
 def test_equal_models_give_equal_programs() -> None:
     inputs = (torch.randn(1, 3, 64, 64),)
     torch.manual_seed(0)
@@ -298,6 +291,18 @@ def test_results_of_control_flow_outlive_the_branches_of_others() -> None:
     inputs = [(x,), (-x,), (x / 1e4,)]
     program = lower(Branches(), inputs[0], ours.memory_planning_pass())
     assert_same(run(program, *inputs), eager(Branches(), *inputs), 1e-6)
+
+
+def test_their_verifier_agrees() -> None:
+    examples = [(Darts(), 1, 3, 32, 32), (Cache(), 4, 16), (Branches(), 4, 16)]
+    for model, *shape in examples:
+        program = lower(model, (torch.randn(shape),), ours.memory_planning_pass())
+        exported = program.exported_program()
+        verifier = planning.Verifier(
+            exported.graph_module, True, True, True, exported.graph_signature
+        )
+        assert verifier.verify_storage_reuse() > 0
+        verifier.verify_graph_input_output()
 
 
 def test_branches_of_one_node_share_their_bytes() -> None:

@@ -232,6 +232,8 @@ def keep_results_apart(graph_module: Any, alignment: int) -> list[int]:
         Bytes that the inner graphs use, by arena.
     """
     taken: list[int] = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
+    if not taken:
+        return []  # No inner graphs, or none in the memory that is planned now.
     earlier: list[tuple[int, list[int]]] = []
     for position, node in enumerate(graph_module.graph.nodes):
         inner = _graphs_run_by(node, graph_module)
@@ -246,8 +248,7 @@ def keep_results_apart(graph_module: Any, alignment: int) -> list[int]:
         last = max((spec.lifetime[1] for spec in _specs_of(node)), default=position)
         earlier.append((last, ends))
         taken = [max(pair) for pair in zip_longest(taken, ends, fillvalue=0)]
-    if taken:
-        graph_module.input_mem_buffer_sizes = taken
+    graph_module.input_mem_buffer_sizes = taken
     return taken
 
 
