@@ -87,6 +87,8 @@ def memory_planning_pass(
         alignment: int, specs: Any, graph_module: Any, graph_signature: Any, extra_padding: int
     ) -> list[int]:
         taken = keep_results_apart(graph_module, alignment)
+        # Some versions pass an iterator, which would be empty for the second algorithm.
+        specs = list(specs)
         sizes = suite(alignment, specs, graph_module, graph_signature, extra_padding)
         # An arena that only graphs of control flow use is none of the algorithms' business.
         return [max(pair) for pair in zip_longest(sizes, taken, fillvalue=0)]
