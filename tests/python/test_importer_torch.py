@@ -72,6 +72,10 @@ def branch(self: Any, x: Any) -> Any:
     )
 
 
+def update(self: Any, x: Any, y: Any) -> Any:
+    return torch.slice_scatter(x * 2, y, 0, 1, 3).index_fill(1, torch.tensor([3]), 7.0)
+
+
 X = torch.randn(4, 16)
 PROGRAMS: dict[str, tuple[Any, tuple]] = {
     "several results": (Function(lambda _, x: (x.sin(), *x.split([1, 3]), x.max(1))), (X,)),
@@ -90,6 +94,7 @@ PROGRAMS: dict[str, tuple[Any, tuple]] = {
         (X,),
     ),
     "attention": (nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), (X[None],)),
+    "an updated array": (Function(update), (X, X[:2])),
     "recurrence": (nn.LSTM(16, 8, 2, batch_first=True), (X[None],)),
     "convolution": (
         nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(True), nn.MaxPool2d(2)),
@@ -148,6 +153,18 @@ def test_weights_are_constant_however_they_are_transposed() -> None:
     program = torch.export.export(nn.Linear(16, 8), (X,)).run_decompositions()
     graph = assert_same(program)
     assert [node.op for node in graph.nodes] == ["addmm.default"]
+
+
+def test_what_is_updated_stays_where_it_is() -> None:
+    program = torch.export.export(Function(update), (X, X[:2])).run_decompositions()
+    assert ap.plan(assert_same(program)).arena_bytes == 256 + 256 + 128
+
+
+def test_the_table_names_what_torch_has() -> None:
+    from arenaplan.importers.pt2.effects import ALIASES, EFFECTS
+
+    names = [name for name in {*EFFECTS, *ALIASES} if not hasattr(torch.ops.aten, name)]
+    assert names == []
 
 
 def test_what_is_no_exported_program_is_refused() -> None:

@@ -88,15 +88,25 @@ def _from(op: Op, start: object) -> Effects:
 
 
 _ELEMENTWISE = """
-    add atan2 bitwise_and bitwise_or bitwise_xor div eq floor_divide fmod ge gt le logical_and
-    logical_or logical_xor lt masked_fill maximum minimum mul ne pow remainder rsub sub where
+    add addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
+    bitwise_xor copysign div eq floor_divide fmax fmin fmod ge gt hypot le lerp logaddexp
+    logical_and logical_or logical_xor lt masked_fill maximum minimum mul ne pow remainder rsub
+    sub true_divide where xlogy
 """
 
 _FIRST_OPERAND = """
-    _log_softmax _softmax abs batch_norm bitwise_not ceil clamp clamp_max clamp_min cos elu erf
-    exp floor gelu group_norm hardsigmoid hardswish hardtanh instance_norm isinf isnan layer_norm
-    leaky_relu log log1p log_softmax logical_not mish native_layer_norm neg prelu reciprocal relu
-    relu6 rms_norm round rsqrt sigmoid sign silu sin softmax softplus sqrt square tanh
+    _log_softmax _softmax abs acos acosh asin asinh atan atanh batch_norm bitwise_not ceil celu
+    clamp clamp_max clamp_min cos cosh digamma elu erf erfc erfinv exp exp2 expm1 floor frac gelu
+    group_norm hardshrink hardsigmoid hardswish hardtanh instance_norm isfinite isinf isnan
+    layer_norm leaky_relu lgamma log log10 log1p log2 log_sigmoid log_softmax logical_not logit
+    mish nan_to_num native_layer_norm neg prelu reciprocal relu relu6 rms_norm round rsqrt selu
+    sgn sigmoid sign signbit silu sin sinc sinh softmax softplus softshrink sqrt square tan tanh
+    threshold trunc
+"""
+
+_UPDATES = """
+    diagonal_scatter index_add index_copy index_fill index_put masked_scatter scatter scatter_add
+    scatter_reduce select_scatter slice_scatter
 """
 
 _VIEWS = """
@@ -107,6 +117,7 @@ _VIEWS = """
 EFFECTS: Mapping[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), elementwise),
     **dict.fromkeys(_FIRST_OPERAND.split(), first_operand),
+    **dict.fromkeys(_UPDATES.split(), first_operand),
     **dict.fromkeys(_VIEWS.split(), view),
     "_to_copy": conversion,
     "cat": cat,
