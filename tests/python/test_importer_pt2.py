@@ -362,16 +362,13 @@ def parts(document: Any, path: tuple = ()) -> list[tuple]:
 
 
 @pytest.mark.parametrize("junk", [None, 7, -1, "junk", [], {}, True, [None], 2**70, 0.5])
-def test_no_replaced_part_crashes(junk: object) -> None:
-    nodes = [
-        node("split.Tensor", ["a", "b"], self="x", split_size=2, dim=0),
-        node("cat.default", "y", tensors=["b", "a"], dim=0),
-        node("add_.Tensor", "z", self="y", other="x"),
-        node("permute.default", "p", self="z", dims=[1, 0]),
-    ]
-    tensors = {"x": ("s0", 2), "a": (2, 2), "b": (2, 2), "y": (4, 2), "z": (4, 2), "p": (2, 4)}
-    document = program(tensors, nodes, ["p"])
-    ap.plan(load(document, bind={"s0": 4}))
+@pytest.mark.parametrize("target", ["plain", "cond", "wrap"])
+def test_no_replaced_part_crashes(target: str, junk: object) -> None:
+    document = pieces() if target == "plain" else conditional(target, large=8)
+    bind = {"s0": 4} if target == "plain" else None
+    if target == "wrap":
+        del document["graph_module"]["graph"]["nodes"][0]["inputs"][:2]
+    ap.plan(load(document, bind=bind))
     for path in parts(document):
         broken = json.loads(json.dumps(document))
         parent = broken
@@ -379,11 +376,23 @@ def test_no_replaced_part_crashes(junk: object) -> None:
             parent = parent[key]
         parent[path[-1]] = junk
         try:
-            ap.plan(load(broken, bind={"s0": 4}))
+            ap.plan(load(broken, bind=bind))
         except errors.InternalError:
             raise
         except errors.PlannerError:
             pass
+
+
+def pieces() -> dict:
+    """Return a program that parts, joins, writes in place and permutes."""
+    nodes = [
+        node("split.Tensor", ["a", "b"], self="x", split_size=2, dim=0),
+        node("cat.default", "y", tensors=["b", "a"], dim=0),
+        node("add_.Tensor", "z", self="y", other="x"),
+        node("permute.default", "p", self="z", dims=[1, 0]),
+    ]
+    tensors = {"x": ("s0", 2), "a": (2, 2), "b": (2, 2), "y": (4, 2), "z": (4, 2), "p": (2, 4)}
+    return program(tensors, nodes, ["p"])
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "resnet", "unet", "vit"])

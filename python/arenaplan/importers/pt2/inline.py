@@ -50,9 +50,10 @@ def flatten(program: Program) -> Program:
         reads = [name for name in call.reads() if name is not None]
         if body is None or (len(reads), len(call.results)) != (len(body.inputs), len(body.outputs)):
             raise UnsupportedSubgraph(f"node {quoted(what)} does not run one graph on its operands")
-        names = {name: f"{what}.{name}" for name in body.tensors}
-        names |= {port.tensor: name for port, name in zip(body.inputs, reads, strict=True)}
-        tensors |= _renamed_tensors(body.tensors, names)
+        given = {port.tensor: name for port, name in zip(body.inputs, reads, strict=True)}
+        own = {name: f"{what}.{name}" for name in body.tensors if name not in given}
+        tensors |= {own[name]: body.tensors[name] for name in own}
+        names = given | own
         calls += [_rename(inner, names, results=True) for inner in body.calls]
         for result, port in zip(call.results, body.outputs, strict=True):
             renamed[result] = names.get(port.tensor, port.tensor)
@@ -65,11 +66,6 @@ def flatten(program: Program) -> Program:
 def calls_name(call: Call) -> str:
     """Return what to call a node that has no name."""
     return call.results[0] if call.results else call.target
-
-
-def _renamed_tensors(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the tensors of a body that are its own, by their new names."""
-    return {names[name]: tensor for name, tensor in tensors.items() if "." in names[name]}
 
 
 def _rename(call: Call, names: Mapping[str, str], *, results: bool = False) -> Call:
