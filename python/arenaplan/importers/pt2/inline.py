@@ -7,7 +7,7 @@ from typing import Final
 
 from arenaplan.errors import UnsupportedSubgraph
 from arenaplan.importers.common import quoted
-from arenaplan.importers.pt2.program import Argument, Call, Program, Tensor
+from arenaplan.importers.pt2.program import Argument, Call, Program
 
 _WRAPPERS: Final = frozenset(
     f"torch.ops.higher_order.{name}"
