@@ -12,6 +12,7 @@ import arenaplan as ap
 from arenaplan import errors
 from arenaplan.importers.jaxpr import walk
 from arenaplan.importers.jaxpr.effects import BODIES, CALLS, EFFECTS
+from arenaplan.importers.rules import elementwise, first_operand
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
@@ -297,6 +298,32 @@ def test_the_tables_name_what_jax_has() -> None:
     assert len(known & set(EFFECTS)) > 80
     assert known & set(CALLS)
     assert known & set(BODIES) >= {"cond", "scan", "while"}
+
+
+def test_what_may_be_overwritten_is_read_element_by_element() -> None:
+    """Another number at one place changes the result there and nowhere else."""
+    rules = {elementwise, first_operand}
+    names = [name for name, rule in EFFECTS.items() if rule in rules and hasattr(lax, name)]
+    rng = np.random.default_rng(0)
+    floats = [rng.uniform(0.1, 0.9, (2, 5)).astype(np.float32) for _ in range(3)]
+    integers = [rng.integers(1, 7, (2, 5)).astype(np.int32) for _ in range(3)]
+    booleans = [array > 3 for array in integers]
+    tried = set()
+    for name in names:
+        for operands in (floats, integers, booleans):
+            for count in (1, 2, 3):
+                args = [jnp.asarray(array) for array in operands[:count]]
+                try:
+                    before = np.asarray(getattr(lax, name)(*args))
+                except (TypeError, ValueError):
+                    continue
+                changed = [args[0].at[1, 2].set(args[0][0, 0]), *args[1:]]
+                after = np.asarray(getattr(lax, name)(*changed))
+                differs = (after != before) & ((after == after) | (before == before))
+                differs[1, 2] = False
+                assert not differs.any(), name
+                tried.add(name)
+    assert len(tried) > 55
 
 
 # -- running inside the arena ----------------------------------------------------------

@@ -167,6 +167,39 @@ def test_the_table_names_what_torch_has() -> None:
     assert names == []
 
 
+def test_what_may_be_overwritten_is_read_element_by_element() -> None:
+    """Another number at one place changes the result there and nowhere else."""
+    from arenaplan.importers.pt2.effects import EFFECTS
+    from arenaplan.importers.rules import elementwise, first_operand
+
+    # These read a whole row before they write it.
+    rows = ("norm", "softmax")
+    names = [
+        name
+        for name, rule in EFFECTS.items()
+        if rule in (elementwise, first_operand) and not any(part in name for part in rows)
+    ]
+    floats = [torch.rand(2, 5) * 0.8 + 0.1 for _ in range(3)]
+    operands = (floats, [(x * 9).to(torch.int32) + 1 for x in floats], [x > 0.5 for x in floats])
+    tried = set()
+    for name in names:
+        for arrays in operands:
+            for count in (1, 2, 3):
+                args = arrays[:count]
+                changed = [args[0].clone(), *args[1:]]
+                changed[0][1, 2] = args[0][0, 0]
+                try:
+                    before, after = (getattr(torch.ops.aten, name)(*a) for a in (args, changed))
+                except (IndexError, RuntimeError, TypeError):
+                    continue
+                if isinstance(before, torch.Tensor):
+                    differs = ~torch.isclose(before, after, rtol=0, atol=0, equal_nan=True)
+                    differs[1, 2] = False
+                    assert not differs.any(), name
+                    tried.add(name)
+    assert len(tried) > 90
+
+
 def test_what_is_no_exported_program_is_refused() -> None:
     with pytest.raises(TypeError, match="'Linear' is no torch"):
         ap.from_exported_program(nn.Linear(2, 2))
