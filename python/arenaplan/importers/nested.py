@@ -10,16 +10,9 @@ counts. The bytes are one more result of the node, which nobody reads.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-from arenaplan import _core
 from arenaplan.graph import Graph
-
-ALIGNMENT: Final = 64
-"""Alignment that bodies are planned with: the default one."""
-
-DEEPEST: Final = 32
-"""Most bodies inside each other."""
+from arenaplan.planning import plan
 
 
 def inner_bytes(bodies: Iterable[Graph]) -> int:
@@ -31,19 +24,7 @@ def inner_bytes(bodies: Iterable[Graph]) -> int:
     bodies : iterable of Graph
         Graphs whose operands are constants, so that nothing is planned for them.
     """
-    return max((_bytes(body) for body in bodies), default=0)
-
-
-def _bytes(body: Graph) -> int:
-    """Return the bytes of one body's arena."""
-    return _core.plan(
-        body.core,
-        alignment=ALIGNMENT,
-        in_place=True,
-        preserve_inputs=False,
-        workspace="none",
-        capacity=None,
-    ).arena_bytes
+    return max((plan(body).arena_bytes for body in bodies), default=0)
 
 
 def declare_inner(graph: Graph, node: str, bodies: Iterable[Graph]) -> tuple[int, ...]:
