@@ -286,11 +286,30 @@ class Branches(torch.nn.Module):
         return first - second, third
 
 
-def test_results_of_control_flow_outlive_the_branches_of_others() -> None:
+class Nested(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        def inner(a: Any) -> Any:
+            first = torch.cond(a.sum() > 0, lambda b: b.sin() + 1, lambda b: b.cos() - 2, (a,))
+            second = torch.cond(a.sum() > 9, lambda b: b.cos() - 1, lambda b: b.sin() * 3, (a,))
+            return first * second
+
+        first = torch.cond(x.max() > 0, inner, lambda a: a.exp(), (x,))
+        return first - torch.cond(x.min() > 0, lambda a: a.exp(), inner, (first,))
+
+
+class Scan(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        from torch._higher_order_ops.scan import scan
+
+        return scan(lambda carry, row: ((carry + row).sin(), (carry * row).cos()), x[0] * 2, x)
+
+
+@pytest.mark.parametrize("model", [Branches(), Nested(), Scan()])
+def test_results_of_control_flow_outlive_the_graphs_of_others(model: Any) -> None:
     x = torch.rand(4, 16)
     inputs = [(x,), (-x,), (x / 1e4,)]
-    program = lower(Branches(), inputs[0], ours.memory_planning_pass())
-    assert_same(run(program, *inputs), eager(Branches(), *inputs), 1e-6)
+    program = lower(model, inputs[0], ours.memory_planning_pass())
+    assert_same(run(program, *inputs), eager(model, *inputs), 1e-6)
 
 
 def test_their_verifier_agrees() -> None:
