@@ -21,14 +21,15 @@ from arenaplan._core import (
     StoragePlan,
     __version__,
     plan_schema,
+    techniques,
 )
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
-from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
+from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.packing import pack
-from arenaplan.planning import plan
+from arenaplan.planning import Explanation, explain, plan
 from arenaplan.sharing import color_nodes, share_storage
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
@@ -37,6 +38,8 @@ __all__ = [
     "Choice",
     "Effects",
     "Executor",
+    "Explanation",
+    "Flow",
     "Graph",
     "InPlace",
     "IncrementalPlanner",
@@ -53,6 +56,7 @@ __all__ = [
     "__version__",
     "color_nodes",
     "errors",
+    "explain",
     "from_exported_program",
     "from_jaxpr",
     "load",
@@ -62,4 +66,5 @@ __all__ = [
     "plan_schema",
     "save_params",
     "share_storage",
+    "techniques",
 ]

@@ -27,7 +27,7 @@ impl Planner<'_> {
                 value: id.into(),
                 name: value.name().to_owned(),
                 space: value.space().into(),
-                offset: packing.offset(buffer),
+                offset: packing.offset(buffer) + liveness.classes.start_of(id),
                 bytes: value.bytes(),
                 live: [live.start().get(), live.end().get()],
             })
@@ -70,6 +70,7 @@ impl Planner<'_> {
             model: graph.name().to_owned(),
             digest: graph.digest(),
             options: self.options,
+            search: None,
             step_of: index_steps(&steps).expect("the order runs every node once"),
             steps,
             spaces,

@@ -347,7 +347,7 @@ class InArena:
         monkeypatch.setattr(walk.Walk, "_append", note)
         self.jaxpr = jax.make_jaxpr(function)(*args)
         self.graph = ap.from_jaxpr(self.jaxpr)
-        self.plan = ap.plan(self.graph)
+        self.plan = ap.plan(self.graph, optimize="views,in-place,elision")
         self.arena = np.full(self.plan.arena_bytes, 0xA5, np.uint8)
         self.elsewhere: dict[int, Any] = {}
         for index, array in zip(self.graph.inputs, args, strict=True):

@@ -15,9 +15,10 @@ from arenaplan.errors import (
 )
 from arenaplan.graph import NO_EFFECTS, Graph
 from arenaplan.importers.common import BITS, Bind, checked_bytes, quoted
+from arenaplan.importers.flows import with_flow
 from arenaplan.importers.nested import declare_inner
 from arenaplan.importers.pt2.dims import Dims
-from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, RANDOM, is_in_place
+from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, LOADS, RANDOM, is_in_place, pieces
 from arenaplan.importers.pt2.inline import calls_name, flatten
 from arenaplan.importers.pt2.program import Call, Program, Size, Tensor
 from arenaplan.importers.rules import Op, Operand
@@ -141,10 +142,16 @@ class _Walk:
         outputs = tuple(self._declare(name, "activation") for name in writes)
         outputs += self._bodies(call, space, base, what)
         effects = NO_EFFECTS
+        arguments = {a.name: a.value for a in call.arguments if not a.tensors}
         rule = EFFECTS.get(base.rstrip("_") if is_mutation else base) if space == "aten" else None
         if rule is not None:
-            arguments = {a.name: a.value for a in call.arguments if not a.tensors}
             effects = rule(Op(known, [self._operands[name] for name in writes], arguments))
+        shapes = [None if operand is None else operand.shape for operand in known]
+        plain = base.rstrip("_") if is_mutation else base
+        how = pieces(plain, arguments, shapes[0] if shapes else None) if space == "aten" else None
+        if how is not None and len(writes) == 1:
+            result = self._operands[writes[0]].shape
+            effects = with_flow(effects, how, result, shapes, loads=plain in LOADS)
         self._follow(base, reads, writes, is_mutation=is_mutation)
         self._graph.append(op, inputs, outputs, name=what, effects=effects, domain=space)
 
