@@ -95,11 +95,11 @@ def plan(
         capacity=capacity,
         parallel_safe=parallel_safe,
     )
-    result = _core.plan(
-        core_graph(graph, workspace),
-        options,
-        None if steps is None else [list(step) for step in steps],
-    )
+    wanted = None if steps is None else [list(step) for step in steps]
+    if workspace == "auto" and wanted is None and isinstance(graph, Graph):
+        # What nodes need together is known once it is known which run as one.
+        wanted = _core.plan(graph.core, {**options, "workspace": "none"}, None).steps
+    result = _core.plan(core_graph(graph, workspace, wanted), options, wanted)
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -209,15 +209,21 @@ def _options(
     }
 
 
-def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:
-    """Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto"."""
+def core_graph(
+    graph: Graph | _core.Graph, workspace: str, steps: Sequence[Sequence[int]] | None = None
+) -> _core.Graph:
+    """
+    Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
+
+    ``steps`` tells which nodes run as one.
+    """
     if isinstance(graph, _core.Graph):
         return graph
     if workspace == "none":
         return graph.core
     from arenaplan.executor import workspace_choices
 
-    return graph.core.with_workspaces(list(workspace_choices(graph).items()))
+    return graph.core.with_workspaces(list(workspace_choices(graph, steps).items()))
 
 
 def whole_number(number: object, what: str) -> int:

@@ -10,7 +10,7 @@ import arenaplan as ap
 import flat
 from arenaplan import errors
 from arenaplan.cli import main
-from arenaplan.importers.tflite import load_tflite
+from arenaplan.importers.tflite import load_tflite, open_tflite
 
 
 def load(root: dict, **options) -> ap.Graph:
@@ -275,6 +275,14 @@ def test_an_open_dimension_with_a_number_is_planned_and_said() -> None:
         load(root, bind={"t0": (1, 15)})
 
 
+def test_a_model_is_opened_once_for_several_graphs() -> None:
+    root = flat.chain("RELU", "NEG", shape=(1, 64))
+    graph_with = open_tflite(flat.write(root))
+    assert graph_with(None).digest == graph_with(None).digest == load(root).digest
+    with pytest.raises(errors.UnknownDim, match="with batch=3: "):
+        ap.plan_family(graph_with, {"batch": range(1, 4)})
+
+
 def test_an_open_dimension_without_a_number_must_be_bound() -> None:
     tensors = [
         flat.tensor("x", None, signature=(-1, 16)),
@@ -352,8 +360,13 @@ def test_real_models_plan_to_the_bytes_of_the_study(
     shared: Path, name: str, rounded_to_64: int, rounded_to_16: int
 ) -> None:
     graph = ap.load(shared / "models" / "tflite" / f"{name}.tflite")
-    for in_place in (False, True):
-        wide = ap.plan(graph, in_place=in_place)
-        tight = ap.plan(graph, in_place=in_place, alignment=16)
+    for names in ("views", "views,in-place"):
+        wide = ap.plan(graph, optimize=names)
+        tight = ap.plan(graph, optimize=names, alignment=16)
         assert (wide.arena_bytes, wide.status) == (rounded_to_64, "optimal")
         assert (tight.arena_bytes, tight.status) == (rounded_to_16, "optimal")
+
+
+def test_a_residual_network_adds_in_place_where_nodes_run_as_one(shared: Path) -> None:
+    graph = ap.load(shared / "models" / "tflite" / "pretrainedResnet_quant.tflite")
+    assert (ap.plan(graph).arena_bytes, ap.plan(graph).status) == (32_768, "optimal")

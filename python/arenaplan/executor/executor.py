@@ -7,8 +7,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,6 @@ from arenaplan.errors import (
     MisalignedBuffer,
     UnsupportedModel,
 )
-from arenaplan.executor.epilogue import find_epilogues
 from arenaplan.executor.steps import (
     Setup,
     arena_arrays,
@@ -34,6 +33,7 @@ from arenaplan.executor.steps import (
     prepare,
     run_all,
 )
+from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
 
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
 # shorter than half of that; with 1024 such an addition takes a third of the time.
+
+PLAN_OPTIONS: Mapping[str, Any] = MappingProxyType({"workspace": "auto"})
+"""Options of the plans that executors make for themselves."""
 
 
 class Executor:
@@ -92,7 +95,7 @@ class Executor:
         if plan is None:
             from arenaplan import plan as make_plan
 
-            plan = make_plan(graph, workspace="auto")
+            plan = make_plan(graph, **PLAN_OPTIONS)
         else:
             plan.check(graph)
         self.graph = graph
@@ -103,20 +106,14 @@ class Executor:
         self.arena: Arena = plan.commit() if arena is None else arena
         memory = _bytes_of(self.arena, plan)
         workspaces = arena_workspaces(plan, memory)
-        missing, self.scratch_bytes = own_workspaces(missing_workspaces(graph, workspaces))
+        missing = missing_workspaces(graph, plan.steps, workspaces)
+        more, self.scratch_bytes = own_workspaces(missing)
         """Bytes of scratch memory outside the arena, because the plan has none."""
-        workspaces.update(missing)
+        workspaces.update(more)
         arrays = arena_arrays(graph, plan, memory)
-        placements = plan.placements
-        epilogues = find_epilogues(
-            graph,
-            plan.order,
-            lambda a, b: placements[a] is not None and placements[a] == placements[b],
-        )
-        program = prepare(graph, plan.order, arrays, workspaces, epilogues)
-        self._setup: Setup | None = Setup(
-            graph, plan, memory, arrays, workspaces, epilogues, program
-        )
+        units = find_units(graph, plan)
+        program = prepare(graph, units, arrays, workspaces)
+        self._setup: Setup | None = Setup(graph, plan, memory, arrays, workspaces, units, program)
 
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"

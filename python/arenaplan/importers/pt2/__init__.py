@@ -11,6 +11,7 @@ constant, and needs no memory of the arena.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import Bind
@@ -22,7 +23,7 @@ from arenaplan.importers.pt2.walk import graph_of
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_of_live", "load_pt2"]
+__all__ = ["graph_of_live", "load_pt2", "open_pt2"]
 
 
 def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -50,8 +51,22 @@ def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
     OSError
         If the file cannot be read.
     """
+    return open_pt2(source)(bind)
+
+
+def open_pt2(source: Source) -> Callable[[Bind | None], Graph]:
+    """
+    Read an exported PyTorch program, and return a function that makes its graph.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load_pt2`, and so does the function.
+    """
     document, path = read_graph(source)
-    return graph_of(read_program(document), "" if path is None else path.stem, bind)
+    name = "" if path is None else path.stem
+    program = read_program(document)
+    return lambda bind: graph_of(program, name, bind)
 
 
 def graph_of_live(exported: Any, name: str, bind: Bind | None) -> Graph:
