@@ -13,6 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export CARGO_TERM_COLOR ?= always
 LIGHT = $$($(BIN)/python -c "import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / 'backend/test/data/light')")
 STUB := python/arenaplan/_core.pyi
+ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm importer_jaxpr importer_torch integrations_executorch))
 
 .PHONY: help
 help: ## list the commands
@@ -62,6 +63,13 @@ valgrind: ## the tests of the unsafe code under valgrind
 	binary=$$(cargo test --profile checked --package arenaplan --lib --no-run --message-format=json \
 	    | $(PYTHON) -c 'import json, sys; print([m["executable"] for m in map(json.loads, sys.stdin) if m.get("executable")][-1])'); \
 	valgrind --quiet --error-exitcode=1 --leak-check=full "$$binary" arena
+
+.PHONY: oracles
+oracles: ## tests with other projects' runtimes and frameworks; downloads gigabytes
+	test -x .venv-oracles/bin/python || $(PYTHON) -m venv .venv-oracles
+	.venv-oracles/bin/python -m pip install --quiet --upgrade --pre tflite-micro
+	.venv-oracles/bin/python -m pip install --quiet ".[oracles,dev]"
+	.venv-oracles/bin/python -m pytest $(ORACLES)
 
 # -- checks ------------------------------------------------------------------------
 

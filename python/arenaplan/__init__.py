@@ -31,6 +31,7 @@ from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
+from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan
 from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
@@ -67,6 +68,8 @@ __all__ = [
     "errors",
     "explain",
     "find_assigns",
+    "from_exported_program",
+    "from_jaxpr",
     "load",
     "load_params",
     "order_mutations",

@@ -38,6 +38,21 @@ def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         exec(compile(block, "README.md", "exec"), names)
 
 
+RECIPES = re.findall(
+    r"^```python\n(.*?)^```",
+    (ROOT / "docs" / "integrations.md").read_text(),
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("recipe", RECIPES, ids=[str(i) for i in range(len(RECIPES))])
+def test_the_recipes_for_other_runtimes_run(recipe: str) -> None:
+    for package in re.findall(r"^(?:import|from) (\w+)", recipe, re.MULTILINE):
+        pytest.importorskip(package)
+    exec(compile(recipe, "integrations.md", "exec"), {})
+
+
 def test_every_exception_is_a_planner_error_and_is_documented() -> None:
     from arenaplan import errors
 

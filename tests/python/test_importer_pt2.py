@@ -11,6 +11,9 @@ import pytest
 import arenaplan as ap
 from arenaplan import errors
 from arenaplan.importers.pt2 import load_pt2, open_pt2
+from arenaplan.importers.pt2.archive import read_graph
+from arenaplan.importers.pt2.document import read_program
+from arenaplan.importers.pt2.walk import graph_of
 
 FLOAT, LONG = 7, 5
 
@@ -197,18 +200,138 @@ def test_symbols_can_have_a_range_of_numbers() -> None:
     assert family.graph(s0=3).digest == load(document, bind={"s0": 3}).digest
 
 
-@pytest.mark.parametrize("size", ["u0", "2*u0", "__import__('os')", "s(", "Max(1, 2)", "1//0"])
+@pytest.mark.parametrize("size", ["u0", "2*u0", "__import__('os')", "s(", "Log(1, 2)", "1//0"])
 def test_a_size_that_data_decides_is_unbound(size: str) -> None:
     tensors = {"x": (4,), "y": (size,)}
     with pytest.raises(errors.UnboundDim, match="'y'"):
         load(program(tensors, [node("nonzero.default", "y", self="x")], ["y"]))
 
 
-def test_other_graphs_are_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    ("size", "number"),
+    [
+        ("Symbol('s0', positive=True, integer=True)", 3),
+        ("Add(Mul(Integer(2), Symbol('s0', integer=True)), Integer(-1))", 5),
+        ("FloorDiv(Symbol('s0'), Integer(2))", 1),
+        ("Max(Integer(7), Symbol('s0'))", 7),
+        ("Pow(Symbol('s0'), Integer(2))", 9),
+        ("Mod(Symbol('s0'), Integer(2))", 1),
+        ("CeilDiv(Symbol('s0'), Integer(2))", 2),
+    ],
+)
+def test_sizes_are_read_as_the_format_writes_them(size: str, number: int) -> None:
+    tensors = {"x": ("Symbol('s0', integer=True)", 16), "y": (size,)}
+    document = program(tensors, [node("sum.default", "y", self="x")], ["y"])
+    for bind in ({"s0": 3}, {"x": (3, 16)}):
+        assert load(document, bind=bind).find("y").shape == (number,)
+    with pytest.raises(errors.UnboundDim, match=r"bind=\{'s0'"):
+        load(document)
+    with pytest.raises(errors.UnknownDim, match=r"it has 's0'$"):
+        load(document, bind={"Symbol": 3})
+
+
+@pytest.mark.parametrize(
+    "size", ["Pow(Integer(9), Integer(99))", "FloorDiv(Integer(1), Integer(0))", "Add()", "Exp(1)"]
+)
+def test_sizes_that_are_none_are_unbound(size: str) -> None:
+    with pytest.raises(errors.UnboundDim, match="'x'"):
+        load(program({"x": (size,)}, [], ["x"]))
+
+
+def test_a_slice_without_a_start_starts_at_the_beginning() -> None:
+    tensors = {"x": (4, 16), "y": (3, 16)}
+    piece = node("slice.Tensor", "y", self="x", dim=0)
+    piece["inputs"].append({"name": "start", "arg": {"as_none": True}, "kind": 1})
+    graph = load(program(tensors, [piece], ["y"]))
+    assert graph.nodes[0].effects.views == ((0, 0, 0, "input"),)
+
+
+def test_computing_with_sizes_needs_no_memory() -> None:
     document = chain("relu.default")
-    document["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.higher_order.cond"
+    document["graph_module"]["graph"]["nodes"] += [
+        {
+            "target": "_operator.add",
+            "inputs": [{"name": "a", "arg": {"as_sym_int": {"as_name": "s"}}, "kind": 1}],
+            "outputs": [{"as_sym_int": {"as_name": "t"}}],
+        }
+    ]
+    assert [n.op for n in load(document).nodes] == ["relu.default"]
+
+
+def inner(nodes: list[dict], tensors: dict[str, tuple], inputs: str, outputs: str) -> dict:
+    """Return a graph as an argument."""
+    values = {name: {"dtype": FLOAT, "sizes": sizes(*shape)} for name, shape in tensors.items()}
+    ports = [[{"as_tensor": {"name": name}} for name in names] for names in (inputs, outputs)]
+    graph = {"nodes": nodes, "tensor_values": values, "inputs": ports[0], "outputs": ports[1]}
+    return {"name": "", "arg": {"as_graph": {"name": "g", "graph": graph}}, "kind": 1}
+
+
+def test_graphs_that_are_only_wrapped_are_read_as_if_they_were_not() -> None:
+    """Names inside may be those outside."""
+    flat = chain("relu.default", "neg.default", "tanh.default", "abs.default")
+    body = [
+        node("neg.default", "t0", self="x"),
+        node("tanh.default", "y", self="t0"),
+    ]
+    wrapper = node("torch.ops.higher_order.wrap_with_set_grad_enabled", ["t2"])
+    wrapper["inputs"] = [
+        read("", False),
+        inner(body, dict.fromkeys(("x", "t0", "y"), (4, 16)), "x", "y"),
+        read("", "t0"),
+    ]
+    wrapped = chain("relu.default", "neg.default", "tanh.default", "abs.default")
+    nodes = wrapped["graph_module"]["graph"]["nodes"]
+    wrapped["graph_module"]["graph"]["nodes"] = [nodes[0], wrapper, nodes[3]]
+    graphs = [load(document) for document in (flat, wrapped)]
+    assert [n.op for n in graphs[1].nodes] == [n.op for n in graphs[0].nodes]
+    assert [n.inputs for n in graphs[1].nodes] == [n.inputs for n in graphs[0].nodes]
+    assert ap.plan(graphs[1]).arena_bytes == ap.plan(graphs[0]).arena_bytes
+
+
+def conditional(target: str = "cond", large: int = 1000) -> dict:
+    """Return a program with two branches, of which one needs two arrays of ``large`` numbers."""
+    small = [node("neg.default", "y", self="a")]
+    big = [
+        node("repeat.default", "b", self="a"),
+        node("matmul.default", "c", self="b"),
+        node("sum.default", "y", self="c"),
+    ]
+    tensors: dict[str, tuple] = {"a": (16,), "b": (large,), "c": (large,), "y": (16,)}
+    choice = node(f"torch.ops.higher_order.{target}", ["y"])
+    choice["inputs"] = [
+        read("", "x"),
+        inner(small, tensors, "a", "y"),
+        inner(big, tensors, "a", "y"),
+        read("", ["x"]),
+    ]
+    return program({"x": (16,), "y": (16,)}, [choice], ["y"])
+
+
+def test_branches_need_the_bytes_of_the_largest_while_their_node_runs() -> None:
+    graph = load(conditional(large=1000))
+    (branch,) = graph.nodes
+    assert graph.values[branch.outputs[1] or 0].shape == (2 * 4032,)
+    assert ap.plan(graph).arena_bytes == 64 + 64 + 2 * 4032
+
+
+def test_other_graphs_are_refused_by_name() -> None:
+    with pytest.raises(errors.UnsupportedSubgraph, match="flex_attention"):
+        load(conditional("flex_attention"))
+    document = chain("torch.ops.higher_order.cond")
     with pytest.raises(errors.UnsupportedSubgraph, match="cond"):
         load(document)
+    with pytest.raises(errors.UnsupportedSubgraph, match="one graph"):
+        load(conditional("wrap_with_autocast"))
+
+
+def test_graphs_without_end_are_refused() -> None:
+    nodes: list[dict] = []
+    for _ in range(40):
+        wrapper = node("torch.ops.higher_order.wrap", [])
+        wrapper["inputs"] = [inner(nodes, {}, "", "")]
+        nodes = [wrapper]
+    with pytest.raises(errors.NestingTooDeep):
+        load(program({"x": (4,)}, nodes, ["x"]))
 
 
 def test_custom_operators_are_planned_without_effects() -> None:
@@ -249,16 +372,13 @@ def parts(document: Any, path: tuple = ()) -> list[tuple]:
 
 
 @pytest.mark.parametrize("junk", [None, 7, -1, "junk", [], {}, True, [None], 2**70, 0.5])
-def test_no_replaced_part_crashes(junk: object) -> None:
-    nodes = [
-        node("split.Tensor", ["a", "b"], self="x", split_size=2, dim=0),
-        node("cat.default", "y", tensors=["b", "a"], dim=0),
-        node("add_.Tensor", "z", self="y", other="x"),
-        node("permute.default", "p", self="z", dims=[1, 0]),
-    ]
-    tensors = {"x": ("s0", 2), "a": (2, 2), "b": (2, 2), "y": (4, 2), "z": (4, 2), "p": (2, 4)}
-    document = program(tensors, nodes, ["p"])
-    ap.plan(load(document, bind={"s0": 4}))
+@pytest.mark.parametrize("target", ["plain", "cond", "wrap"])
+def test_no_replaced_part_crashes(target: str, junk: object) -> None:
+    document = pieces() if target == "plain" else conditional(target, large=8)
+    bind = {"s0": 4} if target == "plain" else None
+    if target == "wrap":
+        del document["graph_module"]["graph"]["nodes"][0]["inputs"][:2]
+    ap.plan(load(document, bind=bind))
     for path in parts(document):
         broken = json.loads(json.dumps(document))
         parent = broken
@@ -266,11 +386,23 @@ def test_no_replaced_part_crashes(junk: object) -> None:
             parent = parent[key]
         parent[path[-1]] = junk
         try:
-            ap.plan(load(broken, bind={"s0": 4}))
+            ap.plan(load(broken, bind=bind))
         except errors.InternalError:
             raise
         except errors.PlannerError:
             pass
+
+
+def pieces() -> dict:
+    """Return a program that parts, joins, writes in place and permutes."""
+    nodes = [
+        node("split.Tensor", ["a", "b"], self="x", split_size=2, dim=0),
+        node("cat.default", "y", tensors=["b", "a"], dim=0),
+        node("add_.Tensor", "z", self="y", other="x"),
+        node("permute.default", "p", self="z", dims=[1, 0]),
+    ]
+    tensors = {"x": ("s0", 2), "a": (2, 2), "b": (2, 2), "y": (4, 2), "z": (4, 2), "p": (2, 4)}
+    return program(tensors, nodes, ["p"])
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "resnet", "unet", "vit"])
@@ -286,7 +418,29 @@ def test_programs_plan_to_the_bytes_of_their_onnx_export(
 
 def test_padding_that_onnx_folds_into_convolutions_is_a_node(shared: Path) -> None:
     """MobileNetV2 pads on one side only; the exporter to ONNX makes that an attribute."""
-    graph = ap.load(shared / "models" / "pt2" / "mobilenet_v2.pt2")
+    path = shared / "models" / "pt2" / "mobilenet_v2.pt2"
+    graph = ap.load(path)
     plan = ap.plan(graph)
     assert graph.nodes[plan.order[plan.peak_step]].op == "pad.default"
     assert (plan.arena_bytes, plan.status) == (903_360, "optimal")
+    # Nothing else differs: without the padding, the bytes are those of the other export.
+    exported = ap.load(shared / "models" / "onnx" / "mobilenet_v2.onnx")
+    program = read_program(read_graph(path)[0])
+    padded = {
+        call.results[0]: call for call in program.calls if call.target.endswith(".pad.default")
+    }
+    sources = {name: next(call.reads()) for name, call in padded.items()}
+    calls = [
+        call._replace(
+            arguments=tuple(
+                argument._replace(tensors=tuple(sources.get(n, n) for n in argument.tensors))
+                for argument in call.arguments
+            )
+        )
+        for call in program.calls
+        if call not in padded.values()
+    ]
+    folded = graph_of(program._replace(calls=tuple(calls)), "mobilenet_v2")
+    for in_place in (False, True):
+        ours, theirs = (ap.plan(g, in_place=in_place) for g in (folded, exported))
+        assert (ours.arena_bytes, ours.status) == (theirs.arena_bytes, theirs.status)

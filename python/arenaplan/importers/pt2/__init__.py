@@ -1,8 +1,10 @@
 """
-The importer of programs that ``torch.export.save`` wrote, without torch.
+The importer of exported PyTorch programs: live ones, and files without torch.
 
-The archive is a zip with the graph as JSON (:mod:`~arenaplan.importers.pt2.archive`);
-what ATen operators do to memory is one table
+The archive that ``torch.export.save`` writes is a zip with the graph as JSON
+(:mod:`~arenaplan.importers.pt2.archive`, :mod:`~arenaplan.importers.pt2.document`). That and a
+live program (:mod:`~arenaplan.importers.pt2.live`) become one and the same
+:class:`~arenaplan.importers.pt2.program.Program`; what ATen operators do to memory is one table
 (:data:`~arenaplan.importers.pt2.effects.EFFECTS`). What only depends on parameters is
 constant, and needs no memory of the arena.
 """
@@ -10,16 +12,18 @@ constant, and needs no memory of the arena.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import Bind
 from arenaplan.importers.pt2.archive import Source, read_graph
-from arenaplan.importers.pt2.walk import Walk
+from arenaplan.importers.pt2.document import read_program
+from arenaplan.importers.pt2.live import read_live
+from arenaplan.importers.pt2.walk import graph_of
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load_pt2", "open_pt2"]
+__all__ = ["graph_of_live", "load_pt2", "open_pt2"]
 
 
 def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -61,4 +65,10 @@ def open_pt2(source: Source) -> Callable[[Bind | None], Graph]:
     """
     document, path = read_graph(source)
     name = "" if path is None else path.stem
-    return lambda bind: Walk(document, name, bind).run()
+    program = read_program(document)
+    return lambda bind: graph_of(program, name, bind)
+
+
+def graph_of_live(exported: Any, name: str, bind: Bind | None) -> Graph:
+    """Read a live program: see :func:`arenaplan.from_exported_program`."""
+    return graph_of(read_live(exported), name, bind)

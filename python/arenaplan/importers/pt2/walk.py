@@ -1,10 +1,9 @@
-"""From the description of an exported program to a graph."""
+"""From an exported program to a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from math import inf
-from typing import Any
+from typing import Final
 
 from arenaplan.errors import (
     DuplicateProducer,
@@ -15,66 +14,76 @@ from arenaplan.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.graph import NO_EFFECTS, Graph
-from arenaplan.importers.common import Bind, checked_bytes, quoted
+from arenaplan.importers.common import BITS, Bind, checked_bytes, quoted
 from arenaplan.importers.flows import with_flow
+from arenaplan.importers.nested import declare_inner
 from arenaplan.importers.pt2.dims import Dims
-from arenaplan.importers.pt2.effects import (
-    ALIASES,
-    EFFECTS,
-    LOADS,
-    RANDOM,
-    Op,
-    Operand,
-    pieces,
-)
-
-_DTYPES: Mapping[int, str] = {
-    1: "uint8",
-    2: "int8",
-    3: "int16",
-    4: "int32",
-    5: "int64",
-    6: "float16",
-    7: "float32",
-    8: "float64",
-    10: "complex64",
-    11: "complex128",
-    12: "bool",
-    13: "bfloat16",
-    28: "uint16",
-    29: "float8_e4m3fn",
-    30: "float8_e5m2",
-    31: "float8_e4m3fnuz",
-    32: "float8_e5m2fnuz",
-}
-"""Element types as the format numbers them."""
+from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, LOADS, RANDOM, is_in_place, pieces
+from arenaplan.importers.pt2.inline import calls_name, flatten
+from arenaplan.importers.pt2.program import Call, Program, Size, Tensor
+from arenaplan.importers.rules import Op, Operand
 
 _CONSTANTS = ("parameter", "buffer", "tensor_constant")
 
+_BODIES: Final = frozenset(("associative_scan", "cond", "map", "map_impl", "scan", "while_loop"))
+"""Operators of the namespace ``higher_order`` that run graphs, one at a time."""
 
-class Walk:
+
+def graph_of(program: Program, name: str, bind: Bind | None = None) -> Graph:
     """
-    One reading of an exported program.
+    Return the graph of a program.
 
     Parameters
     ----------
-    document : dict
-        The content of ``model.json``.
+    program : Program
+        The program, from a file or live.
     name : str
         Name of the model.
     bind : mapping or None
         Numbers for symbols by name, and whole shapes by input.
     """
+    program = flatten(program)
+    return _Walk(program, name, Dims(bind, _declared_inputs(program))).run()
 
-    def __init__(self, document: Mapping[str, Any], name: str, bind: Bind | None) -> None:
-        module = _object(document, "graph_module", "the program")
-        graph = _object(module, "graph", "the graph module")
-        signature = _object(module, "signature", "the graph module")
-        self._tensors = _object(graph, "tensor_values", "the graph")
-        self._nodes = _objects(graph, "nodes", "the graph")
-        self._inputs = list(_specs(signature, "input_specs"))
-        self._outputs = list(_specs(signature, "output_specs"))
-        self._dims = Dims(bind, dict(self._declared_inputs()))
+
+def _declared_inputs(program: Program) -> dict[str, tuple[Size, ...]]:
+    """Return the sizes of the caller's inputs by name."""
+    found = {}
+    for port in program.inputs:
+        if port.kind == "user_input":
+            found[port.tensor] = _described(program, port.tensor).sizes
+    return found
+
+
+def _described(program: Program, name: str) -> Tensor:
+    """Return what is known about a tensor."""
+    tensor = program.tensors.get(name)
+    if tensor is None:
+        raise NotAModel(f"tensor {quoted(name)} is not described")
+    return tensor
+
+
+class _Walk:
+    """
+    One reading of a program.
+
+    Parameters
+    ----------
+    program : Program
+        What to read.
+    name : str
+        Name of the model.
+    dims : Dims
+        Numbers for symbols.
+    is_body : bool, default False
+        Whether a node of another program runs it: its inputs are operands of that node, which
+        are not in the arena of the body.
+    """
+
+    def __init__(self, program: Program, name: str, dims: Dims, *, is_body: bool = False) -> None:
+        self._program = program
+        self._dims = dims
+        self._is_body = is_body
         self._graph = Graph(name)
         self._values: dict[str, int] = {}
         """Value by tensor; writing to a tensor gives it another."""
@@ -89,69 +98,51 @@ class Walk:
 
     def run(self) -> Graph:
         """Return the graph."""
-        mutated = {
-            spec.get("buffer_name") for kind, spec in self._outputs if kind == "buffer_mutation"
-        }
-        for kind, spec in self._inputs:
-            for name in _tensors_in(spec.get("arg")):
-                self._fixed.add(name)
-                is_state = kind == "buffer" and spec.get("buffer_name") in mutated
-                self._declare(name, "state" if is_state else kind)
-        for position, node in enumerate(self._nodes):
-            self._add(node, position)
-        for _, spec in self._outputs:
-            for name in _tensors_in(spec.get("arg")):
-                value = self._value(name, "the outputs")
-                if value not in self._graph.outputs:
-                    self._graph.output(value)
+        outputs = self._program.outputs
+        mutated = {port.owner for port in outputs if port.kind == "buffer_mutation"}
+        for port in self._program.inputs:
+            self._fixed.add(port.tensor)
+            is_state = port.kind == "buffer" and port.owner in mutated
+            kind = "state" if is_state else "operand" if self._is_body else port.kind
+            self._declare(port.tensor, kind)
+        for position, call in enumerate(self._program.calls):
+            self._add(call, position)
+        for port in outputs:
+            value = self._value(port.tensor, "the outputs")
+            if value not in self._graph.outputs:
+                self._graph.output(value)
         return self._graph
-
-    def _declared_inputs(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield the inputs of the caller, and their sizes."""
-        for kind, spec in self._inputs:
-            if kind == "user_input":
-                for name in _tensors_in(spec.get("arg")):
-                    yield name, _list(self._meta(name), "sizes", f"tensor {quoted(name)}")
 
     def _last_uses(self) -> dict[str, float]:
         """Return the position of the last node that reads each tensor."""
         last: dict[str, float] = {}
-        for position, node in enumerate(self._nodes):
-            for argument in _objects(node, "inputs", f"node {position}"):
-                last.update(dict.fromkeys(_tensors_in(argument.get("arg")), position))
-        for _, spec in self._outputs:
-            last.update(dict.fromkeys(_tensors_in(spec.get("arg")), inf))
+        for position, call in enumerate(self._program.calls):
+            last.update((name, position) for name in call.reads() if name is not None)
+        last.update((port.tensor, inf) for port in self._program.outputs)
         return last
 
-    def _add(self, node: Any, position: int) -> None:
+    def _add(self, call: Call, position: int) -> None:
         """Append a node, or the constants that it computes."""
-        target = node.get("target")
-        if not isinstance(target, str):
-            raise NotAModel(f"node {position} has no target")
-        space, base, op = _operator(target)
-        reads, arguments = self._arguments(node, f"node {position} ({quoted(op, 40)})")
-        writes = [
-            name
-            for output in _objects(node, "outputs", f"node {position}")
-            for name in _tensors_in(output)
-            if name is not None
-        ]
-        if not writes and space == "aten":
-            return  # It asks for a size or asserts something; no bytes are written.
-        what = writes[0] if writes else f"{op}_{position}"
+        space, base, op = _operator(call.target)
+        reads, writes = list(call.reads()), list(call.results)
+        if not writes and (space == "aten" or not reads):
+            return  # It asks for a size, computes with sizes or asserts something.
+        what = call.name or (calls_name(call) if writes else f"{op}_{position}")
         inputs = tuple(None if name is None else self._value(name, what) for name in reads)
         known = [None if name is None else self._operands[name] for name in reads]
-        is_mutation = space == "aten" and base.endswith("_") and not base.endswith("__")
+        is_mutation = space == "aten" and is_in_place(base)
         if is_mutation:
             self._check_mutation(reads[0] if reads else None, position, what)
         is_constant = space == "aten" and base not in RANDOM and not is_mutation
-        if is_constant and all(operand is None or operand.is_constant for operand in known):
+        if is_constant and all(self._is_known(name) for name in reads):
             for name in writes:
                 self._declare(name, "folded")
             self._follow(base, reads, writes, is_mutation=False)
             return
         outputs = tuple(self._declare(name, "activation") for name in writes)
+        outputs += self._bodies(call, space, base, what)
         effects = NO_EFFECTS
+        arguments = {a.name: a.value for a in call.arguments if not a.tensors}
         rule = EFFECTS.get(base.rstrip("_") if is_mutation else base) if space == "aten" else None
         if rule is not None:
             effects = rule(Op(known, [self._operands[name] for name in writes], arguments))
@@ -162,10 +153,23 @@ class Walk:
             result = self._operands[writes[0]].shape
             effects = with_flow(effects, how, result, shapes, loads=plain in LOADS)
         self._follow(base, reads, writes, is_mutation=is_mutation)
-        name = node.get("name")
-        self._graph.append(
-            op, inputs, outputs, name=f"{name or what}", effects=effects, domain=space
-        )
+        self._graph.append(op, inputs, outputs, name=what, effects=effects, domain=space)
+
+    def _bodies(self, call: Call, space: str, base: str, what: str) -> tuple[int, ...]:
+        """Declare the bytes that a node needs to run graphs of its own."""
+        if not call.graphs and space != "higher_order":
+            return ()
+        if space != "higher_order" or base not in _BODIES or not call.graphs:
+            raise UnsupportedSubgraph(f"{quoted(call.target)} runs another graph, in unknown ways")
+        bodies = (_Walk(body, what, self._dims, is_body=True).run() for body in call.graphs)
+        return declare_inner(self._graph, what, bodies)
+
+    def _is_known(self, name: str | None) -> bool:
+        """Whether a tensor is the same in every run."""
+        if name is None:
+            return True
+        is_operand = self._is_body and name in self._fixed
+        return self._operands[name].is_constant and not is_operand
 
     def _follow(
         self, base: str, reads: list[str | None], writes: list[str], *, is_mutation: bool
@@ -206,26 +210,6 @@ class Walk:
                     "which may show the same bytes, is read later; export with run_decompositions()"
                 )
 
-    def _arguments(self, node: Any, what: str) -> tuple[list[str | None], dict[str, Any]]:
-        """Return the tensors that a node reads, and its other arguments by name."""
-        reads: list[str | None] = []
-        others: dict[str, Any] = {}
-        for argument in _objects(node, "inputs", what):
-            name, arg = (argument.get(key) for key in ("name", "arg"))
-            if not isinstance(name, str) or not isinstance(arg, dict):
-                raise NotAModel(f"{what}: an argument has no name or no value")
-            if "as_graph" in arg:
-                raise UnsupportedSubgraph(f"{what} runs another graph, which is not planned")
-            tensors = list(_tensors_in(arg))
-            reads += tensors
-            if not tensors:
-                others[name] = next(iter(arg.values()), None)
-        return reads, others
-
-    def _meta(self, name: str) -> Mapping[str, Any]:
-        """Return the description of a tensor."""
-        return _object(self._tensors, name, "the graph's tensors")
-
     def _value(self, name: str, what: str) -> int:
         """Return the value of a tensor."""
         if name not in self._values:
@@ -236,13 +220,13 @@ class Walk:
         """Declare the value of a tensor."""
         if name in self._values:
             raise DuplicateProducer(f"tensor {quoted(name)} is made twice")
-        meta = self._meta(name)
-        dtype = _DTYPES.get(code) if isinstance(code := meta.get("dtype"), int) else None
-        if dtype is None:
-            raise UnsupportedDtype(f"tensor {quoted(name)} has the unknown type {code!r}")
-        shape = self._dims.shape(name, meta.get("sizes"))
+        sizes, dtype = _described(self._program, name)
+        if dtype not in BITS:
+            raise UnsupportedDtype(f"tensor {quoted(name)} has the unknown type {dtype}")
+        shape = self._dims.shape(name, sizes)
         checked_bytes(name, shape, dtype)
-        if kind in _CONSTANTS or kind == "folded":
+        is_constant = kind in (*_CONSTANTS, "folded", "operand")
+        if is_constant:
             value = self._graph.constant(name, shape, dtype)
         elif kind == "state":
             value = self._graph.state(name, shape, dtype)
@@ -253,72 +237,13 @@ class Walk:
         else:
             raise UnsupportedOp(f"input {quoted(name)} is of the kind {quoted(kind)}")
         self._values[name] = value
-        self._operands[name] = Operand(shape, dtype, kind in _CONSTANTS or kind == "folded")
+        self._operands[name] = Operand(shape, dtype, is_constant)
         return value
 
 
 def _operator(target: str) -> tuple[str, str, str]:
     """Return namespace, name without overload, and full name of an operator."""
-    if target.startswith("torch.ops.higher_order."):
-        raise UnsupportedSubgraph(f"{quoted(target)} runs another graph, which is not planned")
     parts = target.removeprefix("torch.ops.").split(".")
     if len(parts) < 2:
         return "", parts[0], parts[0]
     return parts[0], parts[1], ".".join(parts[1:])
-
-
-def _specs(signature: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield kind and content of what a signature lists."""
-    for spec in _list(signature, key, "the signature"):
-        if not isinstance(spec, dict) or len(spec) != 1:
-            raise NotAModel(f"the signature's {key} are malformed")
-        kind, content = next(iter(spec.items()))
-        if not isinstance(content, dict):
-            raise NotAModel(f"the signature's {key} are malformed")
-        yield kind, content
-
-
-def _tensors_in(arg: object) -> Iterator[Any]:
-    """Yield the names of the tensors in an argument, ``None`` for those left out of a list."""
-    if not isinstance(arg, dict):
-        return
-    if isinstance(arg.get("name"), str) and "as_tensor" not in arg:
-        yield arg["name"]
-        return
-    for key, value in arg.items():
-        if key in ("as_tensor", "as_optional_tensor") and isinstance(value, dict):
-            inner = value.get("as_tensor", value)
-            if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-                yield inner["name"]
-        elif key in ("as_tensors", "as_optional_tensors") and isinstance(value, list):
-            for item in value:
-                inner = item.get("as_tensor", item) if isinstance(item, dict) else None
-                name = inner.get("name") if isinstance(inner, dict) else None
-                if isinstance(name, str):
-                    yield name
-                elif key == "as_optional_tensors":
-                    yield None
-
-
-def _object(parent: Any, key: str, what: str) -> Mapping[str, Any]:
-    """Return a member that is an object."""
-    found = parent.get(key) if isinstance(parent, dict) else None
-    if not isinstance(found, dict):
-        raise NotAModel(f"{what} has no {quoted(key)}")
-    return found
-
-
-def _objects(parent: Any, key: str, what: str) -> list[dict[str, Any]]:
-    """Return a member that is a list of objects."""
-    found = _list(parent, key, what)
-    if not all(isinstance(item, dict) for item in found):
-        raise NotAModel(f"{what} lists {key} that are no objects")
-    return found
-
-
-def _list(parent: Any, key: str, what: str) -> list[Any]:
-    """Return a member that is a list."""
-    found = parent.get(key) if isinstance(parent, dict) else None
-    if not isinstance(found, list):
-        raise NotAModel(f"{what} has no list of {key}")
-    return found

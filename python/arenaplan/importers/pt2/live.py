@@ -1,0 +1,204 @@
+"""From a live ``torch.export.ExportedProgram`` to a program."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from arenaplan.errors import NestingTooDeep, NotAModel
+from arenaplan.importers.pt2.program import Argument, Call, Port, Program, Size, Tensor
+
+_KINDS: Final[Mapping[str, str]] = {"constant_tensor": "tensor_constant"}
+"""Kinds of inputs and outputs whose names differ from those in files."""
+
+_DEEPEST: Final = 32
+"""Most graphs inside each other."""
+
+
+def read_live(exported: Any) -> Program:
+    """
+    Return the program that ``torch.export.export`` made.
+
+    Raises
+    ------
+    TypeError
+        If it is no ``ExportedProgram``.
+    NotAModel
+        If the program says nothing about a tensor.
+    """
+    import torch
+
+    if not isinstance(exported, torch.export.ExportedProgram):
+        raise TypeError(f"{type(exported).__name__!r} is no torch.export.ExportedProgram")
+    signature = exported.graph_signature
+    return _Reader(torch).program(
+        exported.graph_module,
+        tuple(_ports(signature.input_specs)),
+        tuple(_ports(signature.output_specs)),
+    )
+
+
+def _ports(specs: Any) -> Iterator[Port]:
+    """Yield the tensors that a signature lists."""
+    for spec in specs:
+        if type(spec.arg).__name__ == "TensorArgument":
+            kind = spec.kind.name.lower()
+            yield Port(_KINDS.get(kind, kind), spec.arg.name, spec.target or "")
+
+
+class _Reader:
+    """Reads graphs; ``torch`` is given because it is imported late."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._depth = 0
+
+    def program(
+        self,
+        module: Any,
+        inputs: tuple[Port, ...] | None = None,
+        outputs: tuple[Port, ...] | None = None,
+    ) -> Program:
+        """Return the program of a graph; its nodes tell what goes in and comes out of a body."""
+        if self._depth == _DEEPEST:
+            raise NestingTooDeep(f"graphs are nested more than {_DEEPEST} deep")
+        self._depth += 1
+        tensors: dict[str, Tensor] = {}
+        calls = []
+        for node in module.graph.nodes:
+            if node.op == "placeholder" and self._is_tensor(node.meta.get("val")):
+                tensors[node.name] = self._tensor(node.meta["val"])
+            elif node.op == "call_function" and node.target is not operator.getitem:
+                calls.append(self._call(node, module, tensors))
+        if inputs is None:
+            placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+            inputs = tuple(Port("user_input", name) for name in placeholders if name in tensors)
+        if outputs is None:
+            (last,) = (node for node in module.graph.nodes if node.op == "output")
+            outputs = tuple(
+                Port("user_output", name) for name in self._names(last.args) if name is not None
+            )
+        self._depth -= 1
+        return Program(tensors, tuple(calls), inputs, outputs)
+
+    def _call(self, node: Any, module: Any, tensors: dict[str, Tensor]) -> Call:
+        """Return a node, and note what it makes."""
+        arguments, graphs = [], []
+        for name, value in self._named_arguments(node):
+            graph = self._graph(value, module)
+            if graph is not None:
+                graphs.append(self.program(graph))
+                continue
+            names = tuple(self._names(value))
+            arguments.append(Argument(name, names, None if names else _plain(value)))
+        made = self._results(node)
+        tensors.update((name, self._tensor(value)) for name, value in made)
+        return Call(
+            node.name,
+            _qualified(node.target),
+            tuple(arguments),
+            tuple(name for name, _ in made),
+            tuple(graphs),
+        )
+
+    def _named_arguments(self, node: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the arguments that a node gives, in the order of the operator's schema."""
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            yield from (("", value) for value in node.args)
+            yield from node.kwargs.items()
+            return
+        for position, argument in enumerate(schema.arguments):
+            if argument.name in node.kwargs:
+                yield argument.name, node.kwargs[argument.name]
+            elif position < len(node.args) and not argument.kwarg_only:
+                yield argument.name, node.args[position]
+
+    def _graph(self, value: Any, module: Any) -> Any:
+        """Return the graph that an argument is, if it is one."""
+        if not isinstance(value, self._torch.fx.Node) or value.op != "get_attr":
+            return None
+        found = getattr(module, value.target, None)
+        return found if isinstance(found, self._torch.fx.GraphModule) else None
+
+    def _names(self, value: Any) -> Iterator[str | None]:
+        """Yield the tensors in an argument, ``None`` for those left out of a list."""
+        if isinstance(value, self._torch.fx.Node):
+            if self._is_tensor(value.meta.get("val")):
+                yield self._name(value)
+        elif isinstance(value, (list, tuple)):
+            items = [list(self._names(item)) for item in value]
+            if any(items):
+                for item, names in zip(value, items, strict=True):
+                    yield from [None] if item is None else names
+
+    def _name(self, node: Any) -> str:
+        """Return the name of a tensor: of equal pieces of one result the first one's."""
+        if node.target is operator.getitem:
+            source, index = node.args
+            return self._piece(source, index, node)
+        return str(node.name)
+
+    def _piece(self, source: Any, index: int, default: Any) -> str:
+        """Return the name of one of several results."""
+        for user in source.users:
+            if user.target is operator.getitem and user.args[1] == index:
+                return str(user.name)
+        return default if isinstance(default, str) else str(default.name)
+
+    def _results(self, node: Any) -> list[tuple[str, Any]]:
+        """Return the tensors that a node makes, by name; those without users too."""
+        value = node.meta.get("val")
+        if self._is_tensor(value):
+            return [(node.name, value)]
+        if not isinstance(value, (list, tuple)):
+            return []
+        made = []
+        for index, item in enumerate(value):
+            if self._is_tensor(item):
+                made.append((self._piece(node, index, f"{node.name}_unused_{index}"), item))
+            elif isinstance(item, (list, tuple)):
+                users = [u for u in node.users if u.args[1:] == (index,)]
+                for inner, part in enumerate(item):
+                    name = f"{node.name}_unused_{index}_{inner}"
+                    if self._is_tensor(part):
+                        made.append((self._piece(users[0], inner, name) if users else name, part))
+        return made
+
+    def _is_tensor(self, value: Any) -> bool:
+        return isinstance(value, self._torch.Tensor)
+
+    def _tensor(self, value: Any) -> Tensor:
+        """Return what is known about a tensor."""
+        return Tensor(tuple(map(_size, value.shape)), str(value.dtype).removeprefix("torch."))
+
+
+def _size(size: Any) -> Size:
+    """Return a number, or the expression that it is."""
+    if isinstance(size, int):
+        return size
+    expression = getattr(getattr(size, "node", None), "expr", None)
+    if expression is None:
+        raise NotAModel(f"a dimension is {size!r}, which is no number")
+    if expression.is_Integer:
+        return int(expression)
+    import sympy
+
+    return str(sympy.srepr(expression))
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument that is no tensor; numbers that are symbols are not known."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else "symbol"
+
+
+def _qualified(target: Any) -> str:
+    """Return the qualified name of an operator, as files have it."""
+    if hasattr(target, "_schema"):
+        namespace, name = target._schema.name.split("::")
+        return f"torch.ops.{namespace}.{name}.{target._overloadname}"
+    module = str(getattr(target, "__module__", "")).replace("torch._ops", "torch.ops")
+    return f"{module}.{getattr(target, '__name__', target)}"

@@ -1,0 +1,68 @@
+"""
+An exported program, wherever it was read from: what an importer needs to know of it.
+
+Files and live objects are both turned into this, and so there is one way from here to a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+Size: TypeAlias = "int | str"
+"""A number, or an expression of symbols as :class:`~arenaplan.importers.pt2.dims.Dims` reads."""
+
+
+class Tensor(NamedTuple):
+    """What is known about a tensor."""
+
+    sizes: tuple[Size, ...]
+    dtype: str
+    """One of ours, or what the source calls an element type that we do not know."""
+
+
+class Argument(NamedTuple):
+    """One argument of a call: tensors, or anything else."""
+
+    name: str
+    tensors: tuple[str | None, ...]
+    """Names of tensors, ``None`` for one left out of a list."""
+    value: Any
+    """What it is, if it is no tensor: numbers, booleans, strings, lists of these, ``None``."""
+
+
+class Call(NamedTuple):
+    """One node."""
+
+    name: str
+    target: str
+    """Qualified name of the operator, ``torch.ops.aten.add.Tensor``."""
+    arguments: tuple[Argument, ...]
+    results: tuple[str, ...]
+    """Names of the tensors that it makes."""
+    graphs: tuple[Program, ...] = ()
+    """Programs that it runs, such as the branches of ``cond``."""
+
+    def reads(self) -> Iterator[str | None]:
+        """Yield the tensors among the arguments."""
+        for argument in self.arguments:
+            yield from argument.tensors
+
+
+class Port(NamedTuple):
+    """A tensor that goes into a program or comes out of it."""
+
+    kind: str
+    """``user_input``, ``parameter``, ``buffer``, ``user_output``, ``buffer_mutation`` …"""
+    tensor: str
+    owner: str = ""
+    """The buffer that it is, or becomes."""
+
+
+class Program(NamedTuple):
+    """A list of calls, and what goes in and comes out."""
+
+    tensors: Mapping[str, Tensor]
+    calls: tuple[Call, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]

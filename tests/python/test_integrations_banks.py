@@ -1,0 +1,95 @@
+"""Buffers in several memories with capacities."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arenaplan import errors
+from arenaplan.integrations.banks import Bank, Buffer, assign
+
+FAST, SLOW = Bank("sram", 256, 1), Bank("psram", 1 << 20, 2)
+
+
+def buffers() -> st.SearchStrategy[list[Buffer]]:
+    one = st.builds(
+        lambda size, start, length, uses, pinned: Buffer(
+            size, (start, start + length), uses, pinned
+        ),
+        st.integers(0, 200),
+        st.integers(0, 8),
+        st.integers(1, 5),
+        st.integers(1, 4),
+        st.sampled_from([None, None, None, 2, 3]),
+    )
+    return st.lists(one, max_size=12)
+
+
+@given(buffers(), st.sampled_from([1, 16]), st.integers(0, 100), st.sampled_from([0, 64]))
+def test_every_assignment_is_valid_and_inside_its_banks(
+    found: list[Buffer], alignment: int, taken: int, padding: int
+) -> None:
+    result = assign(found, [FAST, SLOW], alignment=alignment, starts={1: taken}, padding=padding)
+    assert result.sizes[1] <= FAST.capacity
+    for i, (a, (arena, offset)) in enumerate(zip(found, result.places, strict=True)):
+        assert a.pinned in (None, arena)
+        assert offset % alignment == 0
+        assert offset + a.size + padding <= result.sizes[arena]
+        assert arena != 1 or offset >= taken
+        for b, (other, start) in zip(found[:i], result.places, strict=False):
+            if other == arena and a.live[0] < b.live[1] and b.live[0] < a.live[1]:
+                assert offset + a.size <= start or start + b.size <= offset
+
+
+def test_what_fits_the_first_bank_needs_no_other() -> None:
+    found = [Buffer(128, (step, step + 2)) for step in range(20)]
+    result = assign(found, [FAST, SLOW])
+    assert {arena for arena, _ in result.places} == {1}
+    assert result.sizes == [0, 256, 0]
+
+
+def test_what_is_used_most_for_its_time_stays_in_the_first_bank() -> None:
+    residual = Buffer(200, (0, 10), 2)
+    chain = [Buffer(200, (step, step + 1), 2) for step in range(1, 9)]
+    places = assign([residual, *chain], [FAST, SLOW]).places
+    assert [arena for arena, _ in places] == [2, *[1] * 8]
+
+
+def test_a_bank_may_be_stricter_about_alignment() -> None:
+    found = [Buffer(10, (0, 1)), Buffer(10, (0, 1))]
+    result = assign(found, [FAST._replace(alignment=64)], alignment=16)
+    assert sorted(offset for _, offset in result.places) == [0, 64]
+    assert result.alignments == {1: 64}
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([Buffer(300, (0, 1))], "300 bytes fits no bank"),
+        ([Buffer(200, (0, 2)), Buffer(200, (1, 3))], "200 bytes fits no bank"),
+        ([Buffer(200, (0, 2), 1, 1), Buffer(200, (1, 3), 1, 1)], "needs 400 of 256 bytes"),
+    ],
+)
+def test_too_small_banks_say_what_does_not_fit(found: list[Buffer], message: str) -> None:
+    with pytest.raises(errors.CapacityExceeded, match=message):
+        assign(found, [FAST])
+
+
+def test_what_is_taken_already_may_be_too_much() -> None:
+    with pytest.raises(errors.CapacityExceeded, match="300 bytes of bank 'sram'"):
+        assign([], [FAST], starts={1: 300})
+
+
+@pytest.mark.parametrize(
+    ("banks", "message"),
+    [
+        ([], "no banks"),
+        ([FAST, FAST._replace(mem_id=2)], "name sram"),
+        ([FAST, FAST._replace(name="b")], "mem_id 1"),
+        ([FAST._replace(capacity=0)], "0 bytes"),
+        ([FAST._replace(mem_id=0)], "mem_id 0"),
+        ([FAST._replace(alignment=12)], "alignment 12"),
+    ],
+)
+def test_banks_that_make_no_sense_are_refused(banks: list[Bank], message: str) -> None:
+    with pytest.raises(errors.InvalidOption, match=message):
+        Bank.check(banks)
