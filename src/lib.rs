@@ -59,6 +59,7 @@ mod liveness;
 mod overlap;
 mod packing;
 mod packing_check;
+mod placement;
 mod plan;
 mod planner;
 mod problem;
@@ -89,6 +90,9 @@ pub use liveness::{
     Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
+pub use placement::{
+    Assigned, Assignment, AssignmentProblem, Candidate, Floor, NoRoom, assign_spaces,
+};
 pub use plan::{
     Placement, Plan, PlanOptions, PlanStep, Share, ShareRule, SpacePlan, WorkspacePlacement,
     WorkspacePolicy,

@@ -24,6 +24,7 @@ mod litert;
 mod liveness;
 mod nnvm;
 mod oracle;
+mod placement;
 mod plan_file;
 mod planner;
 mod problem;
