@@ -138,7 +138,7 @@ pub struct Share {
     pub rule: ShareRule,
 }
 
-/// One node to run, and the values it works on.
+/// One node to run, or several as one, and the values they work on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanStep {
@@ -146,8 +146,12 @@ pub struct PlanStep {
     pub node: u32,
     /// Name of the node.
     pub name: String,
+    /// Positions of the nodes that run as one with it, in order, before it: what they make
+    /// passes on piece by piece and has no place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fused: Vec<u32>,
     /// Values read, by position; null for an operand that is left out, or whose bytes are
-    /// never read.
+    /// never read. Of nodes that run as one: what they read from outside, each once.
     pub inputs: Vec<Option<u32>>,
     /// Values written, by position; null for a result that is left out.
     pub outputs: Vec<Option<u32>>,
@@ -211,7 +215,7 @@ impl Plan {
         self.options
     }
 
-    /// Returns the nodes in the order in which they run.
+    /// Returns what to run, in order: nodes, and nodes that run as one.
     pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
@@ -222,9 +226,11 @@ impl Plan {
         self.steps.get(usize::try_from(step).ok()?)
     }
 
-    /// Iterates over the nodes in the order in which they run.
+    /// Iterates over the nodes in the order in which they run, those that run as one side
+    /// by side.
     pub fn order(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.steps.iter().map(|step| NodeId::from(step.node))
+        let nodes = self.steps.iter().flat_map(|step| step.fused.iter().chain([&step.node]));
+        nodes.map(|&node| NodeId::from(node))
     }
 
     /// Returns what is planned for each space.
@@ -317,11 +323,14 @@ impl Plan {
 /// Returns the position of every node among `steps`, or `None` if the nodes are not the
 /// numbers from 0 on, each once.
 pub(crate) fn index_steps(steps: &[PlanStep]) -> Option<Vec<u32>> {
-    let mut step_of = vec![u32::MAX; steps.len()];
+    let nodes = steps.iter().map(|step| 1 + step.fused.len()).sum();
+    let mut step_of = vec![u32::MAX; nodes];
     for (position, step) in (0_u32..).zip(steps) {
-        let known = step_of.get_mut(usize::try_from(step.node).ok()?)?;
-        if std::mem::replace(known, position) != u32::MAX {
-            return None;
+        for &node in step.fused.iter().chain([&step.node]) {
+            let known = step_of.get_mut(usize::try_from(node).ok()?)?;
+            if std::mem::replace(known, position) != u32::MAX {
+                return None;
+            }
         }
     }
     Some(step_of)

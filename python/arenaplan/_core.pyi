@@ -430,6 +430,11 @@ class Plan:
         """
         What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
         """
+    @property
+    def steps(self, /) -> list[list[int]]:
+        """
+        Per step the indices of the nodes that it runs as one, in order; nearly always one.
+        """
     def to_json(self, /) -> str:
         """
         Return the plan as JSON text.
@@ -537,6 +542,7 @@ def plan(
     workspace: str,
     capacity: int | None,
     parallel_safe: bool = False,
+    steps: Sequence[Sequence[int]] | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from arenaplan import _core
@@ -22,6 +23,7 @@ def plan(
     workspace: WorkspacePolicy = "none",
     capacity: int | None = None,
     parallel_safe: bool = False,
+    steps: Sequence[Sequence[int]] | None = None,
 ) -> Plan:
     """
     Decide where every value of ``graph`` lives in one arena.
@@ -45,6 +47,9 @@ def plan(
     parallel_safe : bool, default False
         Whether the plan must be safe in every order that the graph permits, so that nodes
         that do not wait for each other may run at the same time.
+    steps : sequence of sequence of int, optional
+        What to run, in order: per step the indices of the nodes that run as one, usually
+        one. What all but the last of them make passes on piece by piece and needs no place.
 
     Returns
     -------
@@ -85,6 +90,7 @@ def plan(
         workspace=workspace,
         capacity=capacity,
         parallel_safe=parallel_safe,
+        steps=None if steps is None else [list(step) for step in steps],
     )
     try:
         result.fits()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arenaplan::{
-    Budget, Placement, PlanOptions, Planner, ShareRule, SpaceId, SpacePlan, Step, ValueId,
+    Budget, NodeId, Placement, PlanOptions, Planner, ShareRule, SpaceId, SpacePlan, Step, ValueId,
     WorkspacePlacement, WorkspacePolicy,
 };
 use pyo3::prelude::*;
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 
 /// Plan ``graph`` with the given options.
 #[pyfunction]
-#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false))]
+#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false, steps=None))]
 #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -39,8 +39,12 @@ pub(crate) fn plan(
     workspace: &str,
     capacity: Option<u64>,
     parallel_safe: bool,
+    steps: Option<Vec<Vec<u32>>>,
 ) -> PyResult<Plan> {
     let policy: WorkspacePolicy = workspace.parse().or_raise(py)?;
+    let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
+        steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
+    });
     let inner = interruptible(py, |cancel| {
         let mut budget = Budget::default();
         budget.cancel = Some(cancel);
@@ -54,7 +58,10 @@ pub(crate) fn plan(
         if let Some(capacity) = capacity {
             planner = planner.capacity(capacity);
         }
-        planner.plan(&graph.inner)
+        match &steps {
+            Some(steps) => planner.plan_steps(&graph.inner, steps),
+            None => planner.plan(&graph.inner),
+        }
     })?;
     Ok(Plan { inner: inner.or_raise(py)? })
 }
@@ -162,6 +169,13 @@ impl Plan {
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
         ]))
+    }
+
+    /// Per step the indices of the nodes that it runs as one, in order; nearly always one.
+    #[getter]
+    fn steps(&self) -> Vec<Vec<u32>> {
+        let steps = self.inner.steps().iter();
+        steps.map(|step| step.fused.iter().copied().chain([step.node]).collect()).collect()
     }
 
     /// Indices of the nodes in execution order.

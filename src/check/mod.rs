@@ -11,6 +11,7 @@
 mod memory;
 mod races;
 mod replay;
+mod unit;
 
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind};
@@ -19,6 +20,7 @@ use crate::packing::Status;
 use crate::plan::{Plan, ShareRule, WorkspacePolicy};
 use crate::units::Alignment;
 use replay::Replay;
+use unit::Unit;
 
 impl Plan {
     /// Returns whether the plan is valid for `graph`.
@@ -49,29 +51,29 @@ impl Plan {
         if !graph.is_topological(&order) {
             return mismatch("its order does not run every node after what it depends on".into());
         }
-        self.check_steps(graph)?;
+        let units = Unit::all(self, graph)?;
+        self.check_steps(&units)?;
         self.check_spaces(graph)?;
-        self.check_placements(graph, &order)?;
+        self.check_placements(graph, &units)?;
         self.check_workspaces(graph)?;
         self.check_claims(graph)?;
-        Replay::new(self, graph).run(&order)
+        Replay::new(self, graph).run(&units)
     }
 
     /// Checks that the plan's steps have the graph's operands, and that the bytes they are
     /// said to share are shared and may be.
-    fn check_steps(&self, graph: &Graph) -> Result<()> {
-        for step in &self.steps {
-            let node = graph.node(NodeId::from(step.node));
-            let ids = |operand: Option<ValueId>| operand.map(u32::from);
-            let reads = step.inputs.iter().copied().eq(node.bytes_read().map(ids));
-            let writes = step.outputs.iter().copied().eq(node.outputs().iter().copied().map(ids));
-            if step.name != node.name() || !reads || !writes {
-                return mismatch(format!("node {} has other operands", quoted(node.name())));
+    fn check_steps(&self, units: &[Unit<'_>]) -> Result<()> {
+        for (step, unit) in self.steps.iter().zip(units) {
+            let ids = |operand: &Option<ValueId>| operand.map(u32::from);
+            let reads = step.inputs.iter().copied().eq(unit.reads.iter().map(ids));
+            let writes = step.outputs.iter().copied().eq(unit.writes.iter().map(ids));
+            if step.name != unit.name || !reads || !writes {
+                return mismatch(format!("node {} has other operands", quoted(unit.name)));
             }
             for share in &step.shares {
                 let is_pair =
                     |input, output| is_at(share.input, input) && is_at(share.output, output);
-                let effects = node.effects();
+                let effects = &unit.effects;
                 let mut in_place = effects.in_place.iter();
                 let mut views = effects.views.iter();
                 let permitted = match share.rule {
@@ -84,7 +86,7 @@ impl Plan {
                 };
                 if !permitted {
                     let (input, output) = (share.input, share.output);
-                    let name = quoted(node.name());
+                    let name = quoted(unit.name);
                     return mismatch(format!(
                         "node {name} cannot put output {output} into input {input}"
                     ));
@@ -109,11 +111,17 @@ impl Plan {
     }
 
     /// Checks that exactly the values in the arena are placed, each where it can be.
-    fn check_placements(&self, graph: &Graph, order: &[NodeId]) -> Result<()> {
-        let live = live_ranges(graph, order, self.options.preserve_inputs);
+    fn check_placements(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
+        let live = live_ranges(graph, units, self.options.preserve_inputs);
+        let mut inner = vec![false; graph.values().len()];
+        for &node in units.iter().flat_map(|unit| &unit.nodes[..unit.nodes.len() - 1]) {
+            for (_, value) in graph.node(node).produces() {
+                inner[value.index()] = true;
+            }
+        }
         let mut placements = self.placements.iter();
         for (index, value) in graph.values().iter().enumerate() {
-            if value.kind() == ValueKind::Constant {
+            if value.kind() == ValueKind::Constant || inner[index] {
                 continue;
             }
             let name = || format!("value {}", quoted(value.name()));
@@ -263,28 +271,22 @@ impl Plan {
 }
 
 /// Returns when each value is needed, first step and first step after the last.
-fn live_ranges(graph: &Graph, order: &[NodeId], preserve_inputs: bool) -> Vec<[u32; 2]> {
-    let mut step_of = vec![0_u32; graph.nodes().len()];
-    for (step, node) in (0_u32..).zip(order) {
-        step_of[node.index()] = step;
-    }
-    let end = u32::try_from(order.len()).unwrap_or(u32::MAX).max(1);
-    let mut live: Vec<[u32; 2]> = (0..graph.values().len())
-        .map(|index| match graph.producer(ValueId::new(index)) {
-            Some(node) => [step_of[node.index()], step_of[node.index()] + 1],
-            None => [0, 1],
-        })
-        .collect();
-    for (index, node) in graph.nodes().iter().enumerate() {
-        for (_, value) in node.reads_bytes_of() {
-            live[value.index()][1] = live[value.index()][1].max(step_of[index] + 1);
+fn live_ranges(graph: &Graph, units: &[Unit<'_>], preserve_inputs: bool) -> Vec<[u32; 2]> {
+    let end = u32::try_from(units.len()).unwrap_or(u32::MAX).max(1);
+    let mut live: Vec<[u32; 2]> = vec![[0, 1]; graph.values().len()];
+    for (step, unit) in (0_u32..).zip(units) {
+        for (_, value) in unit.reads() {
+            live[value.index()][1] = live[value.index()][1].max(step + 1);
+        }
+        for (_, value) in unit.writes() {
+            live[value.index()] = [step, step + 1];
         }
     }
     for (index, value) in graph.values().iter().enumerate() {
         let kept = match value.kind() {
             ValueKind::State => true,
             ValueKind::Input => preserve_inputs,
-            ValueKind::Activation | ValueKind::Constant => false,
+            ValueKind::Activation | ValueKind::Constant | ValueKind::Inner => false,
         };
         if kept {
             live[index][1] = end;

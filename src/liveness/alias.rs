@@ -75,7 +75,7 @@ impl AliasClasses {
             graph,
             lifetimes,
             rules,
-            reach: reach.map(|reach| (reach, readers(graph))),
+            reach: reach.map(|reach| (reach, graph.readers())),
             is_output: vec![false; graph.values().len()],
             result: Self {
                 classes: Vec::new(),
@@ -296,15 +296,4 @@ impl Builder<'_> {
             users.filter(|&user| user != id).all(|user| reach.is_before(user, id))
         })
     }
-}
-
-/// Returns the nodes that read the bytes of each value.
-fn readers(graph: &Graph) -> Vec<Vec<NodeId>> {
-    let mut readers = vec![Vec::new(); graph.values().len()];
-    for &id in graph.order() {
-        for (_, value) in graph.node(id).reads_bytes_of() {
-            readers[value.index()].push(id);
-        }
-    }
-    readers
 }

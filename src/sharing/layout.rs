@@ -201,6 +201,7 @@ impl StoragePlan {
             shares.push(Share { input, output, rule });
         }
         PlanStep {
+            fused: Vec::new(),
             node: id.into(),
             name: node.name().to_owned(),
             inputs: node.bytes_read().map(|read| read.map(u32::from)).collect(),

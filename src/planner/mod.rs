@@ -1,0 +1,151 @@
+//! The pipeline: graph → order → live ranges → problem → packing → plan.
+
+mod assemble;
+mod pack;
+mod schedule;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::index::NodeId;
+use crate::liveness::Liveness;
+use crate::plan::{Plan, PlanOptions, WorkspacePolicy};
+use crate::solve::Budget;
+use schedule::Schedule;
+
+/// Makes a [`Plan`] of a [`Graph`].
+///
+/// ```
+/// use arenaplan::{DType, Graph, Node, Planner, Status, Value, ValueKind};
+///
+/// let mut builder = Graph::builder("chain");
+/// let mut last = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [256])?);
+/// for layer in 0..3 {
+///     let name = format!("y{layer}");
+///     let next = builder.add_value(Value::new(&*name, ValueKind::Activation, DType::FLOAT32, [256])?);
+///     builder.add_node(Node::new(name, "Conv").reads([last]).writes([next]));
+///     last = next;
+/// }
+/// builder.add_output(last);
+///
+/// let plan = Planner::new().plan(&builder.build()?)?;
+/// assert_eq!(plan.naive_bytes(), Some(4096));
+/// assert_eq!(plan.arena_bytes(), 2048); // input and output of a layer, at any one step
+/// assert_eq!(plan.status(), Status::Optimal);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planner<'a> {
+    options: PlanOptions,
+    capacity: Option<u64>,
+    budget: Budget<'a>,
+}
+
+impl<'a> Planner<'a> {
+    /// Returns a planner with the default options: 64-byte alignment, in place where
+    /// legal, inputs reusable after their last reader, no workspaces.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes every offset a multiple of `bytes`.
+    #[must_use]
+    pub fn alignment(mut self, bytes: u64) -> Self {
+        self.options.alignment = bytes;
+        self
+    }
+
+    /// Sets whether outputs may take over the bytes of dying inputs.
+    #[must_use]
+    pub fn in_place(mut self, allowed: bool) -> Self {
+        self.options.in_place = allowed;
+        self
+    }
+
+    /// Sets whether graph inputs keep their bytes until the end of a run.
+    #[must_use]
+    pub fn preserve_inputs(mut self, preserved: bool) -> Self {
+        self.options.preserve_inputs = preserved;
+        self
+    }
+
+    /// Sets whether the plan must be safe in every order that the graph permits, so that
+    /// nodes that do not wait for each other may run at the same time.
+    #[must_use]
+    pub fn parallel_safe(mut self, safe: bool) -> Self {
+        self.options.parallel_safe = safe;
+        self
+    }
+
+    /// Sets how the sizes of workspaces are chosen.
+    #[must_use]
+    pub fn workspace(mut self, policy: WorkspacePolicy) -> Self {
+        self.options.workspace = policy;
+        self
+    }
+
+    /// Limits the default space to `bytes`.
+    #[must_use]
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = Some(bytes);
+        self
+    }
+
+    /// Limits the work of the solvers.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget<'a>) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Returns the options.
+    pub const fn options(&self) -> PlanOptions {
+        self.options
+    }
+
+    /// Returns a plan of `graph`, already checked.
+    ///
+    /// If a space is too small the best plan is returned all the same: its
+    /// [`status`](Plan::status) tells, and [`Plan::fits`] says why.
+    ///
+    /// # Errors
+    ///
+    /// - [`InvalidAlignment`](crate::Error::InvalidAlignment) if the alignment is not a power of two.
+    /// - [`SizeOverflow`](crate::Error::SizeOverflow) if no machine can address what is live at one step.
+    /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
+    pub fn plan(&self, graph: &Graph) -> Result<Plan> {
+        self.plan_schedule(graph, &Schedule::given(graph))
+    }
+
+    /// Returns a plan of `graph` that runs `steps`, already checked.
+    ///
+    /// Each step names the nodes that [run as one](Graph::grouped), in order; every node is in
+    /// one step.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan), and
+    ///
+    /// - [`InvalidGroup`](crate::Error::InvalidGroup) if nodes of a step cannot run as one.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
+    ///   once, after what it depends on.
+    pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
+        self.plan_schedule(graph, &Schedule::of(graph, steps)?)
+    }
+
+    fn plan_schedule(&self, graph: &Graph, schedule: &Schedule<'_>) -> Result<Plan> {
+        let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
+        let plan = self.assemble(graph, schedule, &liveness, &packing);
+        plan.check(graph)?;
+        Ok(plan)
+    }
+
+    /// Returns the buffers that `graph` needs, without packing them: for reports.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
+        self.pack(graph, graph.order()).map(|(liveness, _)| liveness)
+    }
+}
