@@ -91,11 +91,11 @@ pub use liveness::{
 };
 pub use packing::{Packing, SpacePacking, Status};
 pub use placement::{
-    Assigned, Assignment, AssignmentProblem, Candidate, Floor, NoRoom, assign_spaces,
+    Assigned, Assignment, AssignmentProblem, Candidate, Floor, Memories, NoRoom, assign_spaces,
 };
 pub use plan::{
-    Placement, Plan, PlanOptions, PlanStep, Share, ShareRule, SpacePlan, WorkspacePlacement,
-    WorkspacePolicy,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, Share, ShareRule, SpacePlan,
+    WorkspacePlacement, WorkspacePolicy,
 };
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};

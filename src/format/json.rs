@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result, hexadecimal, quoted};
 use crate::packing::Status;
 use crate::plan::{
-    Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
 };
 
 /// The version of plan files that this crate writes, and the only one it reads.
@@ -53,6 +53,8 @@ struct Document {
     naive_bytes: Option<u64>,
     value_count: u32,
     spaces: Vec<SpacePlan>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    move_cost: Option<MoveCost>,
     steps: Vec<PlanStep>,
     values: Vec<Placement>,
     workspaces: Vec<WorkspacePlacement>,
@@ -79,6 +81,7 @@ impl Plan {
             naive_bytes: self.naive_bytes,
             value_count: self.value_count,
             spaces: self.spaces.clone(),
+            move_cost: self.move_cost,
             steps: self.steps.clone(),
             values: self.placements.clone(),
             workspaces: self.workspaces.clone(),
@@ -134,6 +137,7 @@ impl Plan {
                 .ok_or_else(|| corrupt("its steps do not run every node once".into()))?,
             steps: document.steps,
             spaces: document.spaces,
+            move_cost: document.move_cost,
             naive_bytes: document.naive_bytes,
             value_count: document.value_count,
             placements: document.values,

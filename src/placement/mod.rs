@@ -14,10 +14,13 @@
 //!   fits, and then pulls them back in, alone or in exchange for cheaper ones.
 
 mod improve;
+mod memories;
 mod model;
 mod packer;
 mod search;
 mod sweep;
+
+pub use memories::Memories;
 
 use crate::error::{Error, Result};
 use crate::index::{BufferId, SpaceId};

@@ -112,7 +112,7 @@ impl Planner<'_> {
 }
 
 /// Returns every workspace of `graph` at its smallest size.
-fn smallest_workspaces(graph: &Graph, order: &[NodeId]) -> Vec<ChosenWorkspace> {
+pub(super) fn smallest_workspaces(graph: &Graph, order: &[NodeId]) -> Vec<ChosenWorkspace> {
     let mut chosen = Vec::new();
     for (step, &node) in order.iter().enumerate() {
         for (slot, workspace) in graph.node(node).effects().workspaces.iter().enumerate() {

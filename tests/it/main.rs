@@ -22,6 +22,7 @@ mod graphs;
 mod incremental;
 mod litert;
 mod liveness;
+mod memories;
 mod nnvm;
 mod oracle;
 mod placement;
