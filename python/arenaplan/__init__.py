@@ -29,6 +29,8 @@ from arenaplan.importers import load
 from arenaplan.packing import pack
 from arenaplan.planning import plan
 from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.spaces import Space
+from arenaplan.spill import Spilled, spilled
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
@@ -44,6 +46,8 @@ __all__ = [
     "Packing",
     "Plan",
     "PlannerError",
+    "Space",
+    "Spilled",
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
@@ -59,4 +63,5 @@ __all__ = [
     "plan_schema",
     "save_params",
     "share_storage",
+    "spilled",
 ]

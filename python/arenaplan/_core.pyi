@@ -306,7 +306,7 @@ class Packing:
 @final
 class Plan:
     """
-    Where every value of a graph lives in one arena.
+    Where every value of a graph lives in one arena per memory.
     """
 
     def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
@@ -321,6 +321,12 @@ class Plan:
         """
         Bytes of all arenas together.
         """
+    @property
+    def bytes_moved(self, /) -> list[int | None]:
+        """
+        Per value of the graph the bytes of it that nodes read and write in one run, or None
+        if it has no place.
+        """
     def check(self, /, graph: Any) -> None:
         """
         Raise unless the plan is valid for ``graph``.
@@ -332,9 +338,9 @@ class Plan:
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             If it would corrupt bytes, or contradicts itself.
         """
-    def commit(self, /) -> Arena:
+    def commit(self, /, space: str | None = None) -> Arena:
         """
-        Allocate the arena of the plan's only space.
+        Allocate the arena of the plan's only space, or of the one called ``space``.
         """
     @property
     def digest(self, /) -> str:
@@ -368,7 +374,11 @@ class Plan:
     @property
     def live_bytes(self, /) -> list[int]:
         """
-        How many bytes of the first space are live at every step; shared bytes count once.
+        How many bytes of all spaces are live at every step; shared bytes count once.
+        """
+    def live_bytes_in(self, /, space: int) -> list[int]:
+        """
+        Return how many bytes of the space at position ``space`` are live at every step.
         """
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan:
@@ -384,6 +394,12 @@ class Plan:
     def model(self, /) -> str:
         """
         Name of the model.
+        """
+    @property
+    def move_cost(self, /) -> tuple[int, int] | None:
+        """
+        ``(cost, lower_bound)`` of moving the bytes of one run, or None if the plan did not
+        choose the space of each value.
         """
     @property
     def naive_bytes(self, /) -> int | None:
@@ -403,7 +419,7 @@ class Plan:
     @property
     def peak_step(self, /) -> int:
         """
-        First step at which most bytes of the first space are live.
+        First step at which most bytes of all spaces are live.
         """
     @property
     def placements(self, /) -> list[tuple[int, int, int] | None]:
@@ -415,15 +431,20 @@ class Plan:
         Write the plan to a file, which becomes the new plan or stays what it was.
         """
     @property
+    def shared_values(self, /) -> list[tuple[int, int]]:
+        """
+        Pairs of values that share bytes, as ``(read, written)``.
+        """
+    @property
     def shares(self, /) -> list[tuple[int, int, int, str]]:
         """
         Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
         ``"view"`` or ``"in-place"``.
         """
     @property
-    def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None]]:
+    def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None, int]]:
         """
-        Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity)``.
+        Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
         """
     @property
     def status(self, /) -> str:
@@ -543,9 +564,14 @@ def plan(
     capacity: int | None,
     parallel_safe: bool = False,
     steps: Sequence[Sequence[int]] | None = None,
+    spaces: Sequence[tuple[str, int | None, int, int]] | None = None,
+    homes: Sequence[tuple[int, int]] = ...,
 ) -> Plan:
     """
     Plan ``graph`` with the given options.
+
+    ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
+    value and the only space that it may be in.
     """
 
 def plan_schema() -> str:

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use arenaplan::SpaceId;
+use arenaplan::{SpaceId, quoted};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -36,14 +36,25 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Allocates the arena of a plan's only space.
-    pub(crate) fn commit(py: Python<'_>, plan: &arenaplan::Plan) -> PyResult<Self> {
-        if plan.spaces().len() != 1 {
-            let message = format!("the plan has {} spaces, one arena has one", plan.spaces().len());
-            return Err(raise_named(py, "ArenaState", message));
-        }
-        let memory = py.detach(|| plan.commit()).or_raise(py)?;
-        let space = SpaceId::from(0);
+    /// Allocates the arena of one space of a plan, which need not be named if it is the only
+    /// one.
+    pub(crate) fn commit(
+        py: Python<'_>,
+        plan: &arenaplan::Plan,
+        name: Option<&str>,
+    ) -> PyResult<Self> {
+        let spaces = plan.spaces();
+        let names = || spaces.iter().map(|space| quoted(&space.name)).collect::<Vec<_>>().join(", ");
+        let position = match name {
+            Some(name) => spaces.iter().position(|space| space.name == name).ok_or_else(|| {
+                format!("the plan has no space {}, only {}", quoted(name), names())
+            }),
+            None if spaces.len() == 1 => Ok(0),
+            None => Err(format!("say which space, for one arena has one: {}", names())),
+        };
+        let position = position.map_err(|message| raise_named(py, "ArenaState", message))?;
+        let space = SpaceId::new(position);
+        let memory = py.detach(|| plan.commit_space(space)).or_raise(py)?;
         let address = memory.address(space).map_or(0, |pointer| pointer.addr().get());
         let bytes = memory.bytes(space).map_or(0, <[u8]>::len);
         Ok(Self {

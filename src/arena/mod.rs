@@ -94,6 +94,23 @@ impl Plan {
         Ok(Arena { regions })
     }
 
+    /// Allocates the arena of one space; those of the others have no bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaCommit`] if there is not enough memory, and [`Error::SpaceCount`] if
+    /// there is no such space.
+    pub fn commit_space(&self, space: SpaceId) -> Result<Arena<'static>> {
+        if space.index() >= self.spaces().len() {
+            return Err(Error::SpaceCount { spaces: self.spaces().len(), given: space.index() });
+        }
+        let regions = self.spaces().iter().enumerate().map(|(index, about)| {
+            let bytes = if index == space.index() { about.arena_bytes } else { 0 };
+            AlignedBytes::zeroed(bytes, Alignment::new(about.alignment)?).map(Region::Owned)
+        });
+        Ok(Arena { regions: regions.collect::<Result<_>>()? })
+    }
+
     /// Uses the caller's bytes as the arena of a plan with one space.
     ///
     /// # Errors

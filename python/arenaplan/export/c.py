@@ -148,10 +148,10 @@ def _portability(prefix: str) -> Iterator[str]:
 
 
 def _arena(
-    prefix: str, arena: str, space: tuple[str, int, int, str, int, int | None], section: str | None
+    prefix: str, arena: str, space: tuple[str, int, int, str, int, int | None, int], section: str | None
 ) -> Iterator[str]:
     """Yield size, alignment and section of one arena, and a macro that defines it."""
-    _, size, _, _, alignment, capacity = space
+    _, size, _, _, alignment, capacity, _ = space
     attribute = f' __attribute__((section("{section}")))' if section else ""
     yield f"#define {arena}_BYTES UINT64_C({size})"
     yield f"#define {arena}_ALIGNMENT {alignment}"

@@ -50,9 +50,8 @@ def _buffers(graph: Graph, plan: Plan) -> list[list[Row]]:
             index = leader[index]
         return index
 
-    for node, read, written, _ in plan.shares:
-        pair = graph.nodes[node].inputs[read], graph.nodes[node].outputs[written]
-        first, second = (position.get(value) for value in pair if value is not None)
+    for pair in plan.shared_values:
+        first, second = map(position.get, pair)
         if first is not None and second is not None:
             leader[find(second)] = find(first)
     buffers: dict[int, list[Row]] = {}
