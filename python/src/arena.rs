@@ -44,11 +44,13 @@ impl Arena {
         name: Option<&str>,
     ) -> PyResult<Self> {
         let spaces = plan.spaces();
-        let names = || spaces.iter().map(|space| quoted(&space.name)).collect::<Vec<_>>().join(", ");
+        let names =
+            || spaces.iter().map(|space| quoted(&space.name)).collect::<Vec<_>>().join(", ");
         let position = match name {
-            Some(name) => spaces.iter().position(|space| space.name == name).ok_or_else(|| {
-                format!("the plan has no space {}, only {}", quoted(name), names())
-            }),
+            Some(name) => spaces
+                .iter()
+                .position(|space| space.name == name)
+                .ok_or_else(|| format!("the plan has no space {}, only {}", quoted(name), names())),
             None if spaces.len() == 1 => Ok(0),
             None => Err(format!("say which space, for one arena has one: {}", names())),
         };

@@ -31,9 +31,15 @@ use crate::units::{MAX_BYTES, Step};
 use model::{Crowd, Model};
 use packer::Packer;
 use search::Found;
+use sweep::{Limits, Outcome, Table};
 
 /// More spaces than any machine has.
 const MOST_SPACES: usize = 64;
+
+/// How many states may stand next to each other in a first walk through time.
+const NARROW: usize = 512;
+/// How many states a second one may have in all: some tenths of a second.
+const MOST_STATES: usize = 1_500_000;
 
 /// A buffer that has no space yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,26 +234,38 @@ fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
         return Ok(Found { best: Some(cheapest), lower_bound, ..Found::default() });
     }
     let budget = packer.budget;
-    let table = match sweep::run(model, &budget) {
-        sweep::Outcome::Done(table) => table,
-        sweep::Outcome::Dead { crowd, exact } => {
-            let mut found = Found { dead: Some((Floor::History, crowd)), ..Found::default() };
-            found.exhausted = exact;
-            if !exact {
-                found.lower_bound = model.overflow_bound();
-                found.best = improve::improved(model, None, packer)?;
+    let limits = Limits { widest: NARROW, states: usize::MAX, below: u64::MAX };
+    let (mut found, start) = match sweep::run(model, &budget, limits) {
+        Outcome::Dead { crowd, exact: true } => return Ok(Found::dead(crowd)),
+        Outcome::Done(table) if table.exact => {
+            let found = search::cheapest(model, &table, packer)?;
+            if found.best.is_some() || found.exhausted {
+                return Ok(found);
             }
-            return Ok(found);
+            (found, Some(table))
         }
+        Outcome::Done(table) => (Found::default(), Some(table)),
+        Outcome::Dead { .. } | Outcome::GaveUp => (Found::default(), None),
     };
-    let mut found = Found::default();
-    if table.exact {
-        found = search::cheapest(model, &table, packer)?;
-    }
+    found.best = improve::improved(model, start.as_ref().map(Table::cheapest), packer)?;
     found.lower_bound = found.lower_bound.max(model.overflow_bound());
-    if found.best.is_none() && !found.exhausted {
-        found.best = improve::improved(model, Some(table.cheapest()), packer)?;
+    if start.is_some_and(|table| table.exact) || budget.exhausted() {
+        return Ok(found);
     }
+    // Wider, now that it is known what is too dear.
+    let below = found.best.as_ref().map_or(u64::MAX, |best| model.cost_of(best));
+    let limits = Limits { widest: usize::MAX, states: MOST_STATES, below };
+    let cheaper = match sweep::run(model, &budget, limits) {
+        Outcome::Dead { crowd, exact: true } => Found::dead(crowd),
+        Outcome::Done(table) if table.exact => search::cheapest(model, &table, packer)?,
+        _ => return Ok(found),
+    };
+    if cheaper.best.is_some() || found.best.is_none() {
+        return Ok(cheaper);
+    }
+    // Nothing costs less: what was found is the best, as far as that is proven.
+    let bound = if cheaper.exhausted { below } else { cheaper.lower_bound };
+    found.lower_bound = found.lower_bound.max(bound);
     Ok(found)
 }
 

@@ -33,6 +33,13 @@ pub(super) struct Found {
     pub(super) dead: Option<(Floor, Crowd)>,
 }
 
+impl Found {
+    /// Nothing: no state had room for `crowd`.
+    pub(super) fn dead(crowd: Crowd) -> Self {
+        Self { exhausted: true, dead: Some((Floor::History, crowd)), ..Self::default() }
+    }
+}
+
 /// An assignment of the first items.
 struct Node {
     parent: usize,

@@ -10,10 +10,6 @@ use super::model::{Crowd, Model, Picks};
 use crate::solve::Budget;
 use crate::units::Step;
 
-/// How many states may stand next to each other; beyond, the cheapest are kept.
-const WIDEST: usize = 4096;
-/// How many states there may be in all while that many stand next to each other.
-const MOST_STATES: usize = 2_000_000;
 /// Marks an option that does not fit.
 const NONE: u32 = u32::MAX;
 
@@ -24,6 +20,8 @@ pub(super) enum Outcome {
     Done(Table),
     /// None did: there is no room for what is live at some step.
     Dead { crowd: Crowd, exact: bool },
+    /// There were too many states.
+    GaveUp,
 }
 
 /// All states, item by item, with what each costs from there on.
@@ -66,8 +64,19 @@ struct Front {
     states: Vec<(Box<[u8]>, u64)>,
 }
 
+/// How far to walk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// How many states may stand next to each other; beyond, the cheapest are kept.
+    pub(super) widest: usize,
+    /// How many states there may be in all; beyond, the walk ends.
+    pub(super) states: usize,
+    /// What an assignment must cost less than.
+    pub(super) below: u64,
+}
+
 /// Walks through the problem.
-pub(super) fn run(model: &Model<'_>, budget: &Budget<'_>) -> Outcome {
+pub(super) fn run(model: &Model<'_>, budget: &Budget<'_>, limits: Limits) -> Outcome {
     let count = model.items.len();
     let mut table = Table {
         exact: true,
@@ -76,43 +85,43 @@ pub(super) fn run(model: &Model<'_>, budget: &Budget<'_>) -> Outcome {
         widths: model.items.iter().map(|item| item.options.len()).collect(),
         picks: Vec::new(),
     };
+    // What all later items cost at least; and so what the earlier ones may cost.
+    let mut least: u64 = model.items.iter().map(|item| item.options[0].cost).sum();
+    let below = limits.below.saturating_sub(model.cost_of(&Picks::new()));
     let mut front = Front { alive: Vec::new(), states: vec![(Box::default(), 0)] };
     let mut total = 0;
-    let mut widest = WIDEST;
-    for item in 0..count {
-        let (next, after) = extend(model, item, &front);
-        table.next.push(next);
+    for (item, about) in model.items.iter().enumerate() {
+        least -= about.options[0].cost;
+        let (mut next, after) = extend(model, item, &front, below.saturating_sub(least));
+        let step = about.live.start();
         if after.states.is_empty() {
-            let step = model.items[item].live.start();
             let crowd = model.crowd(step, &model.live_at(step));
             return Outcome::Dead { crowd, exact: table.exact };
         }
         front = after;
-        total += front.states.len();
-        if total > MOST_STATES {
-            widest = WIDEST / 16;
-        }
-        if budget.exhausted() {
-            widest = 1;
-        }
-        if front.states.len() > widest {
-            table.exact = false;
-            drop_dearest(&mut front, table.next.last_mut().expect("just pushed"), widest);
-        }
         let until = model.items.get(item + 1).map(|next| next.live.start());
-        let step = model.items[item].live.start();
-        let next = table.next.last_mut().expect("just pushed");
-        if let Some(step) = advance(model, &mut front, step, until, next) {
+        if let Some(step) = advance(model, &mut front, step, until, &mut next) {
             let crowd = model.crowd(step, &model.live_at(step));
             return Outcome::Dead { crowd, exact: table.exact };
         }
+        total += front.states.len();
+        if total > limits.states {
+            return Outcome::GaveUp;
+        }
+        let widest = if budget.exhausted() { 1 } else { limits.widest };
+        if front.states.len() > widest {
+            table.exact = false;
+            drop_dearest(&mut front, &mut next, widest);
+        }
+        table.next.push(next);
     }
     table.look_back(model, front.states.len());
     Outcome::Done(table)
 }
 
-/// Puts `item` into each of its options, from each state.
-fn extend(model: &Model<'_>, item: usize, front: &Front) -> (Vec<u32>, Front) {
+/// Puts `item` into each of its options, from each state, as long as that costs less than
+/// `below`.
+fn extend(model: &Model<'_>, item: usize, front: &Front, below: u64) -> (Vec<u32>, Front) {
     let about = &model.items[item];
     let step = about.live.start();
     let bytes = about.bytes_at(step);
@@ -123,7 +132,7 @@ fn extend(model: &Model<'_>, item: usize, front: &Front) -> (Vec<u32>, Front) {
         let loads = loads(model, &front.alive, &sizes, picks);
         for (pick, option) in about.options.iter().enumerate() {
             let room = model.capacities[option.space].saturating_sub(loads[option.space]);
-            if bytes > room {
+            if bytes > room || cost + option.cost >= below {
                 next.push(NONE);
                 continue;
             }

@@ -150,12 +150,11 @@ impl<'a> Planner<'a> {
     }
 
     fn plan_schedule(&self, graph: &Graph, schedule: &Schedule<'_>) -> Result<Plan> {
-        let (liveness, packing, move_cost) = match self.memories {
-            Some(memories) => self.place(schedule, memories)?,
-            None => {
-                let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
-                (liveness, packing, None)
-            }
+        let (liveness, packing, move_cost) = if let Some(memories) = self.memories {
+            self.place(schedule, memories)?
+        } else {
+            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
+            (liveness, packing, None)
         };
         let plan = self.assemble(graph, schedule, &liveness, &packing, move_cost);
         plan.check(graph)?;

@@ -123,13 +123,11 @@ fn homes(graph: &Graph, memories: &Memories) -> Result<Vec<Option<SpaceId>>> {
     }
     for &(value, space) in memories.homes() {
         let known = space.index() < memories.spaces().len();
-        match homes.get_mut(value.index()).filter(|_| known) {
-            Some(home) => *home = Some(space),
-            None => {
-                let reason = format!("value {value} or space {space} is not there");
-                return Err(Error::InvalidOption { option: "spaces", reason });
-            }
-        }
+        let Some(home) = homes.get_mut(value.index()).filter(|_| known) else {
+            let reason = format!("value {value} or space {space} is not there");
+            return Err(Error::InvalidOption { option: "spaces", reason });
+        };
+        *home = Some(space);
     }
     Ok(homes)
 }
