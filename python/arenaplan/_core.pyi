@@ -322,6 +322,11 @@ class Plan:
         Bytes of all arenas together.
         """
     @property
+    def bases(self, /) -> list[int]:
+        """
+        Where the arena of each space begins in what :meth:`commit` allocates.
+        """
+    @property
     def bytes_moved(self, /) -> list[int | None]:
         """
         Per value of the graph the bytes of it that nodes read and write in one run, or None
@@ -340,7 +345,7 @@ class Plan:
         """
     def commit(self, /, space: str | None = None) -> Arena:
         """
-        Allocate the arena of the plan's only space, or of the one called ``space``.
+        Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
         """
     @property
     def digest(self, /) -> str:

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use arenaplan::{SpaceId, quoted};
+use arenaplan::{Alignment, SpaceId, quoted};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -36,27 +36,31 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Allocates the arena of one space of a plan, which need not be named if it is the only
-    /// one.
+    /// Allocates the arena of one space of a plan, or those of all, side by side.
     pub(crate) fn commit(
         py: Python<'_>,
         plan: &arenaplan::Plan,
         name: Option<&str>,
     ) -> PyResult<Self> {
         let spaces = plan.spaces();
-        let names =
-            || spaces.iter().map(|space| quoted(&space.name)).collect::<Vec<_>>().join(", ");
-        let position = match name {
-            Some(name) => spaces
-                .iter()
-                .position(|space| space.name == name)
-                .ok_or_else(|| format!("the plan has no space {}, only {}", quoted(name), names())),
-            None if spaces.len() == 1 => Ok(0),
-            None => Err(format!("say which space, for one arena has one: {}", names())),
+        let (bytes, alignment) = match name {
+            Some(name) => {
+                let Some(found) = spaces.iter().find(|space| space.name == name) else {
+                    let names: Vec<_> = spaces.iter().map(|space| quoted(&space.name)).collect();
+                    let (name, names) = (quoted(name), names.join(", "));
+                    let message = format!("the plan has no space {name}, only {names}");
+                    return Err(raise_named(py, "ArenaState", message));
+                };
+                (found.arena_bytes, found.alignment)
+            }
+            None => {
+                let (_, bytes) = plan.side_by_side().or_raise(py)?;
+                (bytes, spaces.iter().map(|space| space.alignment).max().unwrap_or(1))
+            }
         };
-        let position = position.map_err(|message| raise_named(py, "ArenaState", message))?;
-        let space = SpaceId::new(position);
-        let memory = py.detach(|| plan.commit_space(space)).or_raise(py)?;
+        let alignment = Alignment::new(alignment).or_raise(py)?;
+        let memory = py.detach(|| arenaplan::Arena::zeroed(bytes, alignment)).or_raise(py)?;
+        let space = SpaceId::new(0);
         let address = memory.address(space).map_or(0, |pointer| pointer.addr().get());
         let bytes = memory.bytes(space).map_or(0, <[u8]>::len);
         Ok(Self {

@@ -397,7 +397,13 @@ impl Plan {
         Ok(Self { inner })
     }
 
-    /// Allocate the arena of the plan's only space, or of the one called ``space``.
+    /// Where the arena of each space begins in what :meth:`commit` allocates.
+    #[getter]
+    fn bases(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        Ok(self.inner.side_by_side().or_raise(py)?.0)
+    }
+
+    /// Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
     #[pyo3(signature = (space=None))]
     fn commit(&self, py: Python<'_>, space: Option<&str>) -> PyResult<Arena> {
         Arena::commit(py, &self.inner, space)

@@ -13,6 +13,9 @@ impl Plan {
     /// Checks that the plan's spaces are the graph's, or its own where it chose them.
     pub(super) fn check_spaces(&self, graph: &Graph) -> Result<()> {
         let planned: Vec<_> = self.spaces.iter().map(|space| space.name.as_str()).collect();
+        if planned.is_empty() {
+            return Err(Error::PlanCorrupt { reason: "it has no space".into() });
+        }
         if self.move_cost.is_some() {
             for (index, name) in planned.iter().enumerate() {
                 if planned[..index].contains(name) {
