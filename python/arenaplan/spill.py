@@ -96,7 +96,9 @@ def _reason(plan: Plan, members: list[int], fastest: int) -> str:
     taken = plan.live_bytes_in(fastest)
     step = max(range(first, last), key=lambda step: (taken[step], -step))
     if capacity is not None and taken[step] + size > capacity:
-        return f"step {step} has {taken[step]:,} bytes in {name!r} already, which holds {capacity:,}"
+        return (
+            f"step {step} has {taken[step]:,} bytes in {name!r} already, which holds {capacity:,}"
+        )
     return f"it is pinned, or {name!r} has no {size:,} bytes in one piece"
 
 

@@ -163,9 +163,7 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "alignment": plan.alignment,
         "options": plan.options,
         "digest": plan.digest,
-        "spaces": [
-            dict(zip(_SPACE_FIELDS, space, strict=True)) for space in plan.spaces
-        ],
+        "spaces": [dict(zip(_SPACE_FIELDS, space, strict=True)) for space in plan.spaces],
         **_spills(graph, plan),
     }
 
@@ -187,7 +185,10 @@ def _report_spaces(summary: dict[str, Any]) -> None:
     for space in summary["spaces"]:
         capacity = space["capacity"]
         of = "" if capacity is None else f" of {capacity:,}"
-        proof = _proven(space["status"], space["arena_bytes"], space["lower_bound"])
+        if space["status"] == "optimal":
+            proof = "proven minimal for what is in it"
+        else:
+            proof = _gap(space["status"], space["arena_bytes"], space["lower_bound"])
         print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
     moved = summary["move_cost"]
     if moved["status"] == "optimal":
@@ -221,12 +222,13 @@ def _no_room(graph: Graph, error: SpacesExceeded) -> dict[str, Any]:
 
 def _proof(plan: Plan) -> str:
     """Say what is proven about a plan's size."""
-    return _proven(plan.status, plan.arena_bytes, plan.lower_bound)
+    if plan.status == "optimal":
+        what = "this order" if plan.move_cost is None else "what is where"
+        return f"proven minimal for {what}"
+    return _gap(plan.status, plan.arena_bytes, plan.lower_bound)
 
 
-def _proven(status: str, arena_bytes: int, lower_bound: int) -> str:
-    """Say what is proven about the size of an arena."""
-    if status == "optimal":
-        return "proven minimal for this order"
+def _gap(status: str, arena_bytes: int, lower_bound: int) -> str:
+    """Say how far the size of an arena is from what is proven."""
     gap = arena_bytes / lower_bound - 1 if lower_bound else 0.0
     return f"{status}, {gap:.2%} above the lower bound"

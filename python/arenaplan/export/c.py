@@ -151,7 +151,10 @@ def _portability(prefix: str) -> Iterator[str]:
 
 
 def _arena(
-    prefix: str, arena: str, space: tuple[str, int, int, str, int, int | None, int], section: str | None
+    prefix: str,
+    arena: str,
+    space: tuple[str, int, int, str, int, int | None, int],
+    section: str | None,
 ) -> Iterator[str]:
     """Yield size, alignment and section of one arena, and a macro that defines it."""
     _, size, _, _, alignment, capacity, _ = space
