@@ -64,6 +64,7 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod shared;
 mod sharing;
 mod solve;
 mod units;
@@ -100,6 +101,7 @@ pub use plan::{
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use shared::{SharedMember, SharedPlan, Together};
 pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,

@@ -11,6 +11,7 @@
 mod memory;
 mod races;
 mod replay;
+mod shared;
 mod spaces;
 mod unit;
 

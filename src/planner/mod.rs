@@ -4,6 +4,7 @@ mod assemble;
 mod pack;
 mod place;
 mod schedule;
+mod together;
 
 use crate::error::Result;
 use crate::graph::Graph;

@@ -33,3 +33,4 @@ mod shared;
 mod sharing;
 mod solve;
 mod solve_laws;
+mod together;
