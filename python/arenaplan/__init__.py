@@ -18,6 +18,7 @@ from arenaplan._core import (
     Lease,
     Packing,
     Plan,
+    SharedPlan,
     StoragePlan,
     __version__,
     plan_schema,
@@ -27,7 +28,7 @@ from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.packing import pack
-from arenaplan.planning import plan
+from arenaplan.planning import plan, plan_together
 from arenaplan.sharing import color_nodes, share_storage
 from arenaplan.spaces import Space
 from arenaplan.spill import Spilled, spilled
@@ -46,6 +47,7 @@ __all__ = [
     "Packing",
     "Plan",
     "PlannerError",
+    "SharedPlan",
     "Space",
     "Spilled",
     "StorageEntry",
@@ -61,6 +63,7 @@ __all__ = [
     "pack",
     "plan",
     "plan_schema",
+    "plan_together",
     "save_params",
     "share_storage",
     "spilled",

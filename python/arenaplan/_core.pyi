@@ -13,6 +13,7 @@ __all__ = [
     "Lease",
     "Packing",
     "Plan",
+    "SharedPlan",
     "StoragePlan",
     "__version__",
     "color_nodes",
@@ -20,6 +21,7 @@ __all__ = [
     "pack_csv",
     "plan",
     "plan_schema",
+    "plan_together",
     "share_storage",
 ]
 
@@ -472,6 +474,91 @@ class Plan:
         """
 
 @final
+class SharedPlan:
+    """
+    Plans of several graphs that share one arena.
+    """
+
+    def __repr__(self, /) -> str: ...
+    @property
+    def alignment(self, /) -> int:
+        """
+        What divides the address of the arena's first byte.
+        """
+    @property
+    def arena_bytes(self, /) -> int:
+        """
+        Bytes of the shared arena.
+        """
+    @property
+    def bases(self, /) -> list[int]:
+        """
+        Per graph the first byte of its plan in the shared arena.
+        """
+    @property
+    def capacity(self, /) -> int | None:
+        """
+        Bytes that the arena may have, or None if they are not limited.
+        """
+    def check(self, /, graphs: Sequence[Any]) -> None:
+        """
+        Raise unless the plans are valid for ``graphs``, and together in one arena.
+
+        Raises
+        ------
+        PlanMismatch
+            If they were made for other graphs.
+        PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            If they would corrupt bytes, or contradict themselves.
+        """
+    def commit(self, /) -> Arena:
+        """
+        Allocate the shared arena.
+        """
+    def fits(self, /) -> None:
+        """
+        Raise unless the arena fits its capacity.
+        """
+    @staticmethod
+    def from_json(text: bytes) -> SharedPlan:
+        """
+        Return the plans that JSON text holds.
+        """
+    @staticmethod
+    def load(path: str | PathLike[str]) -> SharedPlan:
+        """
+        Read plans from a file.
+        """
+    @property
+    def lower_bound(self, /) -> int:
+        """
+        Bytes that no plans with these orders and this sharing can go below.
+        """
+    @property
+    def plans(self, /) -> list[Plan]:
+        """
+        Per graph its plan; offsets count from its base.
+        """
+    def save(self, /, path: str | PathLike[str]) -> None:
+        """
+        Write the plans to a file, which becomes the new one or stays what it was.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the plans as JSON text.
+        """
+    @property
+    def together(self, /) -> str:
+        """
+        When the graphs run: ``"never-together"`` or ``"concurrent"``.
+        """
+
+@final
 class StoragePlan:
     """
     Which values share blocks of memory.
@@ -582,6 +669,21 @@ def plan(
 def plan_schema() -> str:
     """
     Return the JSON Schema of plan files.
+    """
+
+def plan_together(
+    graphs: Sequence[Graph],
+    *,
+    together: str,
+    alignment: int,
+    in_place: bool,
+    preserve_inputs: bool,
+    workspace: str,
+    capacity: int | None,
+    parallel_safe: bool = False,
+) -> SharedPlan:
+    """
+    Plan ``graphs`` for one arena; ``together`` is ``"never-together"`` or ``"concurrent"``.
     """
 
 def share_storage(

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from arenaplan import _core
-from arenaplan._core import Plan
+from arenaplan._core import Plan, SharedPlan
 from arenaplan.errors import CapacityExceeded, InvalidAlignment, InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.spaces import Space, homes_of, parse_spaces
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
+Together: TypeAlias = Literal["never-together", "concurrent"]
 
 
 def plan(
@@ -87,25 +88,19 @@ def plan(
     >>> ap.plan(graph)
     Plan('', 8064 bytes, optimal)
     """
-    alignment = whole_number(alignment, "alignment")
-    if alignment <= 0 or alignment >= 1 << 64:
-        raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
+    alignment = _checked_alignment(alignment)
     rows, homes = (None, []) if spaces is None else _memories(graph, spaces, pins, alignment)
     if spaces is None and pins:
         raise InvalidOption("option pins: there are no spaces to pin values to")
     if rows is not None:
         alignment = min(row[2] for row in rows)
-    if capacity is not None:
-        capacity = whole_number(capacity, "capacity")
-        if not 0 <= capacity < 1 << 64:
-            raise InvalidSize(f"capacity {capacity} is no number of bytes")
     result = _core.plan(
         core_graph(graph, workspace),
         alignment=alignment,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
         workspace=workspace,
-        capacity=capacity,
+        capacity=_checked_capacity(capacity),
         parallel_safe=parallel_safe,
         steps=None if steps is None else [list(step) for step in steps],
         spaces=rows,
@@ -117,6 +112,89 @@ def plan(
         error.plan = result
         raise
     return result
+
+
+def plan_together(
+    graphs: Sequence[Graph],
+    together: Together,
+    *,
+    alignment: int = 64,
+    in_place: bool = True,
+    preserve_inputs: bool = False,
+    workspace: WorkspacePolicy = "none",
+    capacity: int | None = None,
+    parallel_safe: bool = False,
+) -> SharedPlan:
+    """
+    Plan several graphs for one arena.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Models, or branches of which only one is taken.
+    together : {"never-together", "concurrent"}
+        Whether the graphs run one after the other, in any order, or at the same time. Of
+        graphs that never run together only the states survive the run of another one: take
+        the outputs away before, and write the inputs afterwards.
+    alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe
+        As for :func:`plan`; the capacity is that of the shared arena.
+
+    Returns
+    -------
+    SharedPlan
+        The plans, checked, with the base of each in the arena.
+
+    Raises
+    ------
+    CapacityExceeded
+        If the arena does not fit ``capacity``.
+    InvalidOption
+        If a graph has several spaces.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> def layer(size):
+    ...     graph = ap.Graph("layer")
+    ...     x = graph.input("x", (size,), "uint8")
+    ...     (y,) = graph.node("Op", [x], [("y", (size,), "uint8")])
+    ...     graph.output(y)
+    ...     return graph
+    >>> ap.plan_together([layer(64), layer(640)], "never-together")
+    SharedPlan(2 graphs, never-together, 1280 bytes, optimal)
+    >>> ap.plan_together([layer(64), layer(640)], "concurrent").bases
+    [0, 128]
+    """
+    result = _core.plan_together(
+        [core_graph(graph, workspace) for graph in graphs],
+        together=together,
+        alignment=_checked_alignment(alignment),
+        in_place=in_place,
+        preserve_inputs=preserve_inputs,
+        workspace=workspace,
+        capacity=_checked_capacity(capacity),
+        parallel_safe=parallel_safe,
+    )
+    result.fits()
+    return result
+
+
+def _checked_alignment(alignment: int) -> int:
+    """Refuse what cannot be a power of two of 64 bits."""
+    alignment = whole_number(alignment, "alignment")
+    if alignment <= 0 or alignment >= 1 << 64:
+        raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
+    return alignment
+
+
+def _checked_capacity(capacity: int | None) -> int | None:
+    """Refuse what cannot be a number of bytes."""
+    if capacity is None:
+        return None
+    capacity = whole_number(capacity, "capacity")
+    if not 0 <= capacity < 1 << 64:
+        raise InvalidSize(f"capacity {capacity} is no number of bytes")
+    return capacity
 
 
 def _memories(

@@ -58,6 +58,11 @@ impl Arena {
                 (bytes, spaces.iter().map(|space| space.alignment).max().unwrap_or(1))
             }
         };
+        Self::zeroed(py, bytes, alignment)
+    }
+
+    /// Allocates bytes, whatever is going to be in them.
+    pub(crate) fn zeroed(py: Python<'_>, bytes: u64, alignment: u64) -> PyResult<Self> {
         let alignment = Alignment::new(alignment).or_raise(py)?;
         let memory = py.detach(|| arenaplan::Arena::zeroed(bytes, alignment)).or_raise(py)?;
         let space = SpaceId::new(0);

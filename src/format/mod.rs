@@ -1,6 +1,7 @@
 //! Files: plans as JSON, alone or several in one arena, problems as CSV.
 
 mod csv;
+mod file;
 mod json;
 mod shared;
 

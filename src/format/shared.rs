@@ -1,8 +1,11 @@
 //! Plans that share an arena as JSON: the plan files of all, with where each begins.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::file::{self, MAX_FILE_BYTES};
 use crate::error::{Error, Result, quoted};
 use crate::packing::Status;
 use crate::plan::Plan;
@@ -10,8 +13,6 @@ use crate::shared::{SharedMember, SharedPlan, Together};
 
 const FORMAT: &str = "arenaplan-shared";
 const VERSION: u32 = 1;
-/// Files larger than this are refused.
-const MAX_BYTES: usize = 1 << 30;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,9 +65,9 @@ impl SharedPlan {
     ///
     /// As [`Plan::from_json`].
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        if text.len() > MAX_BYTES {
-            let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-            return Err(Error::PlanTooLarge { bytes, limit: 1 << 30 });
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        if bytes > MAX_FILE_BYTES {
+            return Err(Error::PlanTooLarge { bytes, limit: MAX_FILE_BYTES });
         }
         let corrupt = |reason: String| Error::PlanCorrupt { reason };
         let document: Document =
@@ -90,5 +91,23 @@ impl SharedPlan {
             return Err(corrupt("its totals are not those of its plans".into()));
         }
         Ok(shared)
+    }
+
+    /// Writes the plans to a file, which either becomes the new one or stays what it was.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system refuses.
+    pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        file::replace(path.as_ref(), &self.to_json())
+    }
+
+    /// Reads plans from a file; call [`check`](Self::check) before using them.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json), and whatever the file system refuses.
+    pub fn load(path: impl AsRef<Path>) -> std::io::Result<Result<Self>> {
+        Ok(Self::from_json(&file::read(path.as_ref())?))
     }
 }

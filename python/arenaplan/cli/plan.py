@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options
+from arenaplan.cli.share import add_share, share
 from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
 from arenaplan.sharing import report_storage_sharing
@@ -36,6 +37,7 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "plan", "plan a model's arena and prove its size", execute)
     add_plan_options(parser)
+    add_share(parser)
     parser.add_argument(
         "--capacity", type=int, metavar="BYTES", help="most bytes the arena may have"
     )
@@ -62,6 +64,11 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if options.share is not None:
+        share(options)
+        return
+    if options.others:
+        raise InvalidOption("several models need --share, which says when they run")
     graph = load_model(options)
     if options.strategy == "storage-sharing":
         share_blocks(graph, options)
