@@ -3,30 +3,42 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use super::layout;
 use super::model::{Model, Picks};
 use super::packer::{Packer, Verdict};
 use crate::error::Result;
 
-/// How many packings to search for.
+/// How many packings to search for, for small problems and in all for large ones.
 const MOST_PACKINGS: usize = 400;
+const MOST_PACKED: usize = 40_000;
 
-/// Returns an assignment that fits, if one is found: the best of what `start` and everything
-/// in one space lead to.
+/// Returns an assignment that fits, if one is found: the best of a layout by exchanges, and of
+/// what `start` and everything in one space lead to.
 pub(super) fn improved(
     model: &Model<'_>,
     start: Option<&Picks>,
     packer: &mut Packer<'_>,
 ) -> Result<Option<Picks>> {
+    let budget = packer.budget;
+    let most = MOST_PACKINGS.min(1 + MOST_PACKED / model.items.len().max(1));
+    let (half, last) = (packer.calls + most / 2, packer.calls + most);
     let mut best: Option<Draft<'_>> = None;
-    let last = packer.calls + MOST_PACKINGS;
+    let neighbors = layout::neighbors(model);
+    if let Some(found) = layout::best(model, &neighbors, &|| budget.exhausted()) {
+        for space in 0..model.capacities.len() {
+            packer.note(space, found.offsets_in(space));
+        }
+        best = Some(Draft::new(model, found.picks));
+    }
     let gathered = (0..model.capacities.len()).map(|space| {
         (0..model.items.len()).map(|item| model.option_in(item, space).unwrap_or(0)).collect()
     });
-    for picks in start.cloned().into_iter().chain(gathered) {
+    for picks in gathered.chain(start.cloned()) {
         let mut draft = Draft::new(model, picks);
-        let better = draft.push_out(packer, last)?
-            && best.as_ref().is_none_or(|best| draft.cost() < best.cost());
-        if better {
+        let is_cheaper =
+            |draft: &Draft<'_>| best.as_ref().is_none_or(|best| draft.cost() < best.cost());
+        // Whoever is pushed out only makes it dearer.
+        if is_cheaper(&draft) && draft.push_out(packer, half)? && is_cheaper(&draft) {
             best = Some(draft);
         }
     }

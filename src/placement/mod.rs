@@ -10,10 +10,12 @@
 //!   on. Exact, unless there are too many states.
 //! - `search` lists assignments from cheap to dear, guided by those costs. The first whose
 //!   spaces can be packed is the best one.
-//! - `improve` is for what is too large for that: it pushes out buffers until everything
-//!   fits, and then pulls them back in, alone or in exchange for cheaper ones.
+//! - `layout` and `improve` are for what is too large for that. The first builds assignments
+//!   together with their offsets, and exchanges buffers for others. The second asks the
+//!   packing solvers: it pushes out buffers until everything fits, and pulls others in.
 
 mod improve;
+mod layout;
 mod memories;
 mod model;
 mod packer;

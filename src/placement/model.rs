@@ -2,10 +2,13 @@
 
 use super::{AssignmentProblem, Floor, NoRoom};
 use crate::index::BufferId;
-use crate::units::{LiveRange, Step};
+use crate::units::{Alignment, LiveRange, Step};
 
 /// How many states the test of one moment may look at.
 const MOMENT_STATES: usize = 20_000;
+
+/// How many earlier moments a chain of moments may go on from.
+const CHAIN_WINDOW: usize = 64;
 
 /// One space that an item may be in.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,11 @@ pub(super) struct Item {
     /// Position in the problem.
     pub(super) buffer: usize,
     pub(super) live: LiveRange,
+    pub(super) bytes: u64,
+    /// Offset at which it is fixed.
+    pub(super) pin: Option<u64>,
+    /// By option: what divides its offset.
+    pub(super) alignments: Vec<Alignment>,
     /// Bytes and when they are needed; one rectangle for nearly every item.
     rectangles: Vec<(u64, LiveRange)>,
     /// Spaces that are large enough, from cheap to dear.
@@ -92,7 +100,17 @@ impl<'a> Model<'a> {
             let rectangles: Vec<_> =
                 buffer.rectangles().map(|(bytes, live)| (bytes.end - bytes.start, live)).collect();
             moments.extend(rectangles.iter().map(|(_, live)| live.start()));
-            items.push(Item { buffer: index, live, rectangles, options });
+            let alignment =
+                |choice: &Choice| buffer.alignment().max(problem.spaces[choice.space].alignment());
+            items.push(Item {
+                buffer: index,
+                live,
+                bytes: buffer.bytes(),
+                pin: buffer.pin(),
+                alignments: options.iter().map(alignment).collect(),
+                rectangles,
+                options,
+            });
         }
         items.sort_by_key(|item| (item.live.start(), item.buffer));
         moments.sort_unstable();
@@ -244,35 +262,62 @@ impl<'a> Model<'a> {
     /// What is live at one moment and would cost least in one space may exceed it: some of
     /// that has to be elsewhere, and costs at least the difference to its second choice.
     /// Fractions of items are allowed, so that taking the cheapest bytes first is the least.
+    /// Several moments add up, if what is live at the one before is free to be elsewhere: the
+    /// best chain of moments is found from front to back.
     pub(super) fn overflow_bound(&self) -> u64 {
         let base: u64 = self.items.iter().map(|item| item.options[0].cost).sum();
         let empty: u64 = self.empty.iter().map(|(_, option)| option.cost).sum();
-        let mut most = 0;
-        self.visit_moments(|_, live| {
-            let mut extra = 0;
-            for (space, &capacity) in self.capacities.iter().enumerate() {
-                extra += self.overflow_at(live, space, capacity);
+        // By moment: the most that all chains up to it prove.
+        let mut proven: Vec<(Step, u64)> = Vec::with_capacity(self.moments.len());
+        self.visit_moments(|step, live| {
+            let first = proven.len().saturating_sub(CHAIN_WINDOW);
+            let mut most = self.overflow_at(live, None);
+            if most > 0 {
+                for &(before, chain) in &proven[first..] {
+                    let extra = self.overflow_at(live, Some(before));
+                    most = most.max(chain + extra);
+                }
             }
-            most = most.max(extra);
+            most = most.max(proven.last().map_or(0, |&(_, chain)| chain));
+            proven.push((step, most));
             None::<()>
         });
-        base + empty + most
+        base + empty + proven.last().map_or(0, |&(_, most)| most)
     }
 
-    /// Returns what it costs at least that not all of `live` is in `space`.
-    fn overflow_at(&self, live: &[(usize, u64)], space: usize, capacity: u64) -> u64 {
+    /// Returns what it costs at least that not all of `live` is in its cheapest spaces, where
+    /// what was live at the step `before` may leave them for nothing.
+    fn overflow_at(&self, live: &[(usize, u64)], before: Option<Step>) -> u64 {
+        let overflows = self.capacities.iter().enumerate();
+        overflows.map(|(space, &capacity)| self.overflow_of(space, capacity, live, before)).sum()
+    }
+
+    /// Returns the part of [`overflow_at`](Self::overflow_at) that is due to one space.
+    fn overflow_of(
+        &self,
+        space: usize,
+        capacity: u64,
+        live: &[(usize, u64)],
+        before: Option<Step>,
+    ) -> u64 {
         let mut load = 0_u128;
         let mut movable = Vec::new();
         for &(item, bytes) in live {
-            let options = &self.items[item].options;
-            if options[0].space == space && bytes > 0 {
-                load += u128::from(bytes);
-                if let Some(second) = options.get(1) {
-                    movable.push((second.cost - options[0].cost, bytes));
-                }
+            let about = &self.items[item];
+            if about.options[0].space != space || bytes == 0 {
+                continue;
+            }
+            load += u128::from(bytes);
+            if before.is_some_and(|before| about.live.start() <= before) {
+                movable.push((0, bytes));
+            } else if let Some(second) = about.options.get(1) {
+                movable.push((second.cost - about.options[0].cost, bytes));
             }
         }
         let mut over = load.saturating_sub(u128::from(capacity));
+        if over == 0 {
+            return 0;
+        }
         // Cheapest per byte first, compared without fractions.
         movable.sort_by(|a, b| {
             (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))

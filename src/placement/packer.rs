@@ -30,13 +30,22 @@ pub(super) struct Packer<'a> {
     pub(super) budget: Budget<'a>,
     /// By space and buffers.
     known: HashMap<(usize, Vec<usize>), Verdict>,
+    /// Offsets of what fits, where they were found without a solver.
+    offsets: HashMap<(usize, Vec<usize>), Vec<u64>>,
     /// How many packings were searched for.
     pub(super) calls: usize,
 }
 
 impl<'a> Packer<'a> {
     pub(super) fn new(problem: &'a AssignmentProblem, budget: Budget<'a>) -> Self {
-        Self { problem, budget, known: HashMap::new(), calls: 0 }
+        Self { problem, budget, known: HashMap::new(), offsets: HashMap::new(), calls: 0 }
+    }
+
+    /// Notes that buffers, in ascending order, fit `space` at the given offsets.
+    pub(super) fn note(&mut self, space: usize, placed: Vec<(usize, u64)>) {
+        let (members, offsets): (Vec<_>, Vec<_>) = placed.into_iter().unzip();
+        self.known.insert((space, members.clone()), Verdict::Fits);
+        self.offsets.insert((space, members), offsets);
     }
 
     /// Returns whether `members`, in ascending order, fit `space`.
@@ -103,12 +112,26 @@ impl<'a> Packer<'a> {
             }
             let members: Vec<_> =
                 (0..assignment.len()).filter(|&b| assignment[b] == index).collect();
+            let bound = packing.spaces[index].lower_bound;
+            // What has no bytes has no place among those that were noted, and needs none.
+            let solid = |&member: &usize| self.problem.candidates[member].buffer.bytes() > 0;
+            let key = (index, members.iter().copied().filter(solid).collect());
+            if let Some(noted) = self.offsets.get(&key) {
+                let ends = key.1.iter().zip(noted).map(|(&member, &offset)| {
+                    packing.offsets[member] = offset;
+                    offset + self.problem.candidates[member].buffer.bytes()
+                });
+                let peak = ends.max().unwrap_or(0);
+                let status = Status::of(peak, bound, space.capacity());
+                packing.spaces[index] = SpacePacking { peak, lower_bound: bound, status };
+                continue;
+            }
             let fitting = self.pack(index, &members)?;
             let SpacePacking { peak, lower_bound, status } = fitting.space(SpaceId::new(0));
             for (&member, &offset) in members.iter().zip(fitting.offsets()) {
                 packing.offsets[member] = offset;
             }
-            let lower_bound = lower_bound.max(packing.spaces[index].lower_bound);
+            let lower_bound = lower_bound.max(bound);
             packing.spaces[index] = SpacePacking { peak, lower_bound, status };
         }
         Ok(packing)
