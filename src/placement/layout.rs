@@ -239,8 +239,8 @@ impl<'a> Layout<'a> {
         }
         self.picks[item] = pick;
         self.offsets[item] = Some(at);
-        let placed = displaced.iter().all(|&other| self.insert(other));
-        if placed && self.cost() < before {
+        let all_placed = displaced.iter().all(|&other| self.insert(other));
+        if all_placed && self.cost() < before {
             return Some(places.len() * taken.len().max(1));
         }
         for (other, pick, offset) in old {

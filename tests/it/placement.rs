@@ -276,6 +276,20 @@ fn where_offsets_alone_stand_in_the_way_that_is_proven() {
 }
 
 #[test]
+fn of_many_buffers_that_are_live_together_those_stay_that_are_moved_most() {
+    // Far too many states to look at; but what is best is plain, and the bound proves it.
+    let rows: Vec<Row> = (0..40).map(|i| (10, 0, 3, 100 + (i * 17) % 40, None)).collect();
+    let problem = problem(&rows, &[(120, 1, 0), (10_000, 1, 1)]);
+    let Assigned::Fits(best) = assign_spaces(&problem, &Budget::default()).unwrap() else {
+        panic!("the second space holds everything");
+    };
+    check(&problem, &best);
+    // Twelve fit. The other 28 are those with the traffic 100 to 127.
+    let cost: u64 = (100..128).sum();
+    assert_eq!((best.cost, best.lower_bound), (cost, cost));
+}
+
+#[test]
 fn parts_count_when_they_are_live() {
     // Ten bytes from step 0 on, ten more behind them at step 2; 12 other bytes in between.
     let part = |bytes, start, end| Part { bytes, live: vec![LiveRange::new(start, end).unwrap()] };
