@@ -43,22 +43,18 @@ impl Arena {
         name: Option<&str>,
     ) -> PyResult<Self> {
         let spaces = plan.spaces();
-        let (bytes, alignment) = match name {
-            Some(name) => {
-                let Some(found) = spaces.iter().find(|space| space.name == name) else {
-                    let names: Vec<_> = spaces.iter().map(|space| quoted(&space.name)).collect();
-                    let (name, names) = (quoted(name), names.join(", "));
-                    let message = format!("the plan has no space {name}, only {names}");
-                    return Err(raise_named(py, "ArenaState", message));
-                };
-                (found.arena_bytes, found.alignment)
-            }
-            None => {
-                let (_, bytes) = plan.side_by_side().or_raise(py)?;
-                (bytes, spaces.iter().map(|space| space.alignment).max().unwrap_or(1))
-            }
+        let Some(name) = name else {
+            let (_, bytes) = plan.side_by_side().or_raise(py)?;
+            let alignment = spaces.iter().map(|space| space.alignment).max().unwrap_or(1);
+            return Self::zeroed(py, bytes, alignment);
         };
-        Self::zeroed(py, bytes, alignment)
+        let Some(found) = spaces.iter().find(|space| space.name == name) else {
+            let names: Vec<_> = spaces.iter().map(|space| quoted(&space.name)).collect();
+            let (name, names) = (quoted(name), names.join(", "));
+            let message = format!("the plan has no space {name}, only {names}");
+            return Err(raise_named(py, "ArenaState", message));
+        };
+        Self::zeroed(py, found.arena_bytes, found.alignment)
     }
 
     /// Allocates bytes, whatever is going to be in them.

@@ -20,7 +20,10 @@ use crate::graph::Graph;
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 
 /// Memories as `(name, capacity, alignment, cost)`.
-pub(crate) type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
+type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
+
+/// `(name, arena_bytes, lower_bound, status, alignment, capacity, cost)`.
+type SpaceRow = (String, u64, u64, String, u64, Option<u64>, u64);
 
 /// Where every value of a graph lives in one arena per memory.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -332,7 +335,7 @@ impl Plan {
 
     /// Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
     #[getter]
-    fn spaces(&self) -> Vec<(String, u64, u64, String, u64, Option<u64>, u64)> {
+    fn spaces(&self) -> Vec<SpaceRow> {
         let row = |space: &SpacePlan| {
             (
                 space.name.clone(),
