@@ -64,9 +64,12 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod schedule;
 mod shared;
 mod sharing;
 mod solve;
+mod technique;
+mod transform;
 mod units;
 
 pub use arena::{
@@ -88,25 +91,28 @@ pub use incremental::{
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use liveness::{
     AliasClass, AliasClasses, AliasRules, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions,
-    Merge,
+    Member, Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
 pub use placement::{
     Assigned, Assignment, AssignmentProblem, Candidate, Floor, Memories, NoRoom, assign_spaces,
 };
 pub use plan::{
-    MoveCost, Placement, Plan, PlanOptions, PlanStep, Share, ShareRule, SpacePlan,
-    WorkspacePlacement, WorkspacePolicy,
+    Effort, MoveCost, OrderSearch, Placement, Plan, PlanOptions, PlanStep, Search, Share,
+    ShareRule, SpacePlan, WorkspacePlacement, WorkspacePolicy,
 };
-pub use planner::Planner;
+pub use planner::{Explanation, Planner};
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use schedule::{FoundOrder, OrderLimits, find_order};
 pub use shared::{SharedMember, SharedPlan, Together};
 pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
 };
 pub use solve::{Budget, Progress, Stage, solve};
+pub use technique::{Technique, Techniques};
+pub use transform::{Fusion, fuse};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
 
 /// The examples of the README, as tests.

@@ -22,13 +22,14 @@ from arenaplan._core import (
     StoragePlan,
     __version__,
     plan_schema,
+    techniques,
 )
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
-from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
+from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.packing import pack
-from arenaplan.planning import plan, plan_together
+from arenaplan.planning import Explanation, explain, plan, plan_together
 from arenaplan.sharing import color_nodes, share_storage
 from arenaplan.spaces import Space
 from arenaplan.spill import Spilled, spilled
@@ -39,6 +40,8 @@ __all__ = [
     "Choice",
     "Effects",
     "Executor",
+    "Explanation",
+    "Flow",
     "Graph",
     "InPlace",
     "IncrementalPlanner",
@@ -58,6 +61,7 @@ __all__ = [
     "__version__",
     "color_nodes",
     "errors",
+    "explain",
     "load",
     "load_params",
     "pack",
@@ -67,4 +71,5 @@ __all__ = [
     "save_params",
     "share_storage",
     "spilled",
+    "techniques",
 ]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Final, final
 
+from _typeshed import Incomplete
+
 __all__ = [
     "Arena",
     "Graph",
@@ -17,12 +19,14 @@ __all__ = [
     "StoragePlan",
     "__version__",
     "color_nodes",
+    "explain",
     "pack",
     "pack_csv",
     "plan",
     "plan_schema",
     "plan_together",
     "share_storage",
+    "techniques",
 ]
 
 __version__: Final[str]
@@ -358,6 +362,12 @@ class Plan:
         """
         Raise unless every space holds what is planned in it.
         """
+    @property
+    def floor(self, /) -> int | None:
+        """
+        Bytes that no order of any steps that were tried goes below; None if the caller chose
+        the steps.
+        """
     @staticmethod
     def from_json(text: bytes) -> Plan:
         """
@@ -424,6 +434,13 @@ class Plan:
         Indices of the nodes in execution order.
         """
     @property
+    def order_search(self, /) -> str | None:
+        """
+        What is known of the order: ``"given"`` if no other was looked for, ``"complete"`` if
+        no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
+        it is the best of those tried; None if the caller chose the steps.
+        """
+    @property
     def peak_step(self, /) -> int:
         """
         First step at which most bytes of all spaces are live.
@@ -446,7 +463,7 @@ class Plan:
     def shares(self, /) -> list[tuple[int, int, int, str]]:
         """
         Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
-        ``"view"`` or ``"in-place"``.
+        ``"view"`` or ``"in-place"``; positions are those of ``step_operands(node)``.
         """
     @property
     def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None, int]]:
@@ -457,6 +474,11 @@ class Plan:
     def status(self, /) -> str:
         """
         What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+    def step_operands(self, /, node: int) -> tuple[list[int | None], list[int | None]]:
+        """
+        Return what the step of a node reads and writes, by position: for nodes that run as one,
+        what they read from outside, each value once.
         """
     @property
     def steps(self, /) -> list[list[int]]:
@@ -615,6 +637,14 @@ def color_nodes(graph: Graph, num_temp: int) -> list[int]:
     Return the color of every node, at most ``num_temp`` colors.
     """
 
+def explain(
+    graph: Graph, options: Incomplete
+) -> tuple[Plan, int, list[tuple[str, int]], list[tuple[str, int]]]:
+    """
+    Return a plan, the bytes without any technique, those with one technique after another,
+    and those with each one switched the other way.
+    """
+
 def pack(
     sizes: Sequence[int],
     live: Sequence[tuple[int, int]],
@@ -648,19 +678,13 @@ def pack_csv(
 
 def plan(
     graph: Graph,
-    *,
-    alignment: int,
-    in_place: bool,
-    preserve_inputs: bool,
-    workspace: str,
-    capacity: int | None,
-    parallel_safe: bool = False,
+    options: Incomplete,
     steps: Sequence[Sequence[int]] | None = None,
     spaces: Sequence[tuple[str, int | None, int, int]] | None = None,
     homes: Sequence[tuple[int, int]] = ...,
 ) -> Plan:
     """
-    Plan ``graph`` with the given options.
+    Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
 
     ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
     value and the only space that it may be in.
@@ -671,19 +695,10 @@ def plan_schema() -> str:
     Return the JSON Schema of plan files.
     """
 
-def plan_together(
-    graphs: Sequence[Graph],
-    *,
-    together: str,
-    alignment: int,
-    in_place: bool,
-    preserve_inputs: bool,
-    workspace: str,
-    capacity: int | None,
-    parallel_safe: bool = False,
-) -> SharedPlan:
+def plan_together(graphs: Sequence[Graph], together: str, options: Incomplete) -> SharedPlan:
     """
-    Plan ``graphs`` for one arena; ``together`` is ``"never-together"`` or ``"concurrent"``.
+    Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
+    ``"never-together"`` or ``"concurrent"``.
     """
 
 def share_storage(
@@ -701,4 +716,9 @@ def share_storage(
 ) -> StoragePlan:
     """
     Return which values of ``graph`` can share blocks.
+    """
+
+def techniques() -> list[str]:
+    """
+    Return the names of all techniques.
     """

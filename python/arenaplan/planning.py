@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 from arenaplan import _core
 from arenaplan._core import Plan, SharedPlan
@@ -13,6 +13,7 @@ from arenaplan.graph import Graph
 from arenaplan.spaces import Space, homes_of, parse_spaces
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
+Effort: TypeAlias = Literal["fast", "default", "max"]
 Together: TypeAlias = Literal["never-together", "concurrent"]
 
 
@@ -20,6 +21,8 @@ def plan(
     graph: Graph,
     *,
     alignment: int = 64,
+    optimize: str | Iterable[str] = "all",
+    effort: Effort = "default",
     in_place: bool = True,
     preserve_inputs: bool = False,
     workspace: WorkspacePolicy = "none",
@@ -38,8 +41,15 @@ def plan(
         What :func:`load` returns, or built by hand.
     alignment : int, default 64
         Power of two, in bytes, that divides every offset.
+    optimize : str or iterable of str, default "all"
+        What may be done to need fewer bytes: ``"all"``, ``"none"``, or some of ``"views"``,
+        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"`` and ``"streaming"``.
+    effort : {"fast", "default", "max"}, default "default"
+        How much work to spend on choosing which nodes run as one, and in which order:
+        milliseconds, up to a second or two, or up to a minute or two.
     in_place : bool, default True
-        Whether an output may take over the bytes of an input that nobody reads later.
+        ``False`` is short for leaving out ``"in-place"``: whether an output may take over the
+        bytes of an input that nobody reads later.
     preserve_inputs : bool, default False
         Whether graph inputs keep their bytes until the end of a run; otherwise they are
         reused after their last reader.
@@ -94,17 +104,22 @@ def plan(
         raise InvalidOption("option pins: there are no spaces to pin values to")
     if rows is not None:
         alignment = min(row[2] for row in rows)
-    result = _core.plan(
-        core_graph(graph, workspace),
+    options = _options(
         alignment=alignment,
+        optimize=optimize,
+        effort=effort,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
         workspace=workspace,
-        capacity=_checked_capacity(capacity),
+        capacity=capacity,
         parallel_safe=parallel_safe,
-        steps=None if steps is None else [list(step) for step in steps],
-        spaces=rows,
-        homes=homes,
+    )
+    result = _core.plan(
+        core_graph(graph, workspace),
+        options,
+        None if steps is None else [list(step) for step in steps],
+        rows,
+        homes,
     )
     try:
         result.fits()
@@ -119,6 +134,8 @@ def plan_together(
     together: Together,
     *,
     alignment: int = 64,
+    optimize: str | Iterable[str] = "all",
+    effort: Effort = "default",
     in_place: bool = True,
     preserve_inputs: bool = False,
     workspace: WorkspacePolicy = "none",
@@ -136,7 +153,7 @@ def plan_together(
         Whether the graphs run one after the other, in any order, or at the same time. Of
         graphs that never run together only the states survive the run of another one: take
         the outputs away before, and write the inputs afterwards.
-    alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe
+    alignment, optimize, effort, in_place, preserve_inputs, workspace, capacity, parallel_safe
         As for :func:`plan`; the capacity is that of the shared arena.
 
     Returns
@@ -165,18 +182,114 @@ def plan_together(
     >>> ap.plan_together([layer(64), layer(640)], "concurrent").bases
     [0, 128]
     """
-    result = _core.plan_together(
-        [core_graph(graph, workspace) for graph in graphs],
-        together=together,
-        alignment=_checked_alignment(alignment),
+    options = _options(
+        alignment=alignment,
+        optimize=optimize,
+        effort=effort,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
         workspace=workspace,
-        capacity=_checked_capacity(capacity),
+        capacity=capacity,
         parallel_safe=parallel_safe,
     )
+    graphs_of_core = [core_graph(graph, workspace) for graph in graphs]
+    result = _core.plan_together(graphs_of_core, together, options)
     result.fits()
     return result
+
+
+class Explanation(NamedTuple):
+    """What a plan owes to each technique, and what it cannot go below."""
+
+    plan: Plan
+    """The plan that the given options make."""
+    without: int
+    """Bytes of the arena without any technique."""
+    levels: dict[str, int]
+    """Bytes of the arena with each technique added to those before it."""
+    switched: dict[str, int]
+    """For each technique, bytes of the arena if it alone were switched the other way."""
+
+
+def explain(
+    graph: Graph,
+    *,
+    alignment: int = 64,
+    optimize: str | Iterable[str] = "all",
+    effort: Effort = "default",
+    preserve_inputs: bool = False,
+) -> Explanation:
+    """
+    Say what each technique is worth for ``graph``.
+
+    Parameters
+    ----------
+    graph, alignment, optimize, effort, preserve_inputs
+        As for :func:`plan`.
+
+    Returns
+    -------
+    Explanation
+        A plan, and the bytes that other choices of techniques need. ``plan.floor`` is what
+        no order of any steps that were tried goes below.
+
+    Raises
+    ------
+    InvalidAlignment, SizeOverflow, GraphError
+        If the options or the graph make no sense.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (64,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+    >>> (z,) = graph.node("Relu", [y], [("z", (64,), "float32")], in_place=[(0, 0)])
+    >>> graph.output(z)
+    >>> explanation = ap.explain(graph, preserve_inputs=True)
+    >>> explanation.without, explanation.levels["in-place"]
+    (768, 512)
+    """
+    options = _options(
+        alignment=alignment,
+        optimize=optimize,
+        effort=effort,
+        in_place=True,
+        preserve_inputs=preserve_inputs,
+        workspace="none",
+        capacity=None,
+        parallel_safe=False,
+    )
+    result, without, levels, switched = _core.explain(core_graph(graph, "none"), options)
+    return Explanation(result, without, dict(levels), dict(switched))
+
+
+def _options(
+    *,
+    alignment: int,
+    optimize: str | Iterable[str],
+    effort: str,
+    in_place: bool,
+    preserve_inputs: bool,
+    workspace: str,
+    capacity: int | None,
+    parallel_safe: bool,
+) -> dict[str, object]:
+    """Return options as the core reads them."""
+    names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
+    if names == ["all"]:
+        names = list(_core.techniques())
+    if not in_place:
+        names = [name for name in names if name != "in-place"]
+    return {
+        "alignment": _checked_alignment(alignment),
+        "optimize": ",".join(names) or "none",
+        "effort": effort,
+        "preserve_inputs": preserve_inputs,
+        "workspace": workspace,
+        "capacity": _checked_capacity(capacity),
+        "parallel_safe": parallel_safe,
+    }
 
 
 def _checked_alignment(alignment: int) -> int:

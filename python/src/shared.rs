@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use arenaplan::{Budget, Planner, Together, WorkspacePolicy};
+use arenaplan::Together;
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
 use crate::error::{OrRaise, raise_named};
 use crate::graph::Graph;
-use crate::plan::{Plan, interruptible};
+use crate::plan::{Options, Plan, cancelled_by, interruptible};
 
 /// Plans of several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -17,38 +17,20 @@ pub(crate) struct SharedPlan {
     inner: arenaplan::SharedPlan,
 }
 
-/// Plan ``graphs`` for one arena; ``together`` is ``"never-together"`` or ``"concurrent"``.
+/// Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
+/// ``"never-together"`` or ``"concurrent"``.
 #[pyfunction]
-#[pyo3(signature = (graphs, *, together, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false))]
-#[allow(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
 pub(crate) fn plan_together(
     py: Python<'_>,
     graphs: Vec<Py<Graph>>,
     together: &str,
-    alignment: u64,
-    in_place: bool,
-    preserve_inputs: bool,
-    workspace: &str,
-    capacity: Option<u64>,
-    parallel_safe: bool,
+    options: Options,
 ) -> PyResult<SharedPlan> {
-    let policy: WorkspacePolicy = workspace.parse().or_raise(py)?;
+    let planner = options.planner(py)?;
     let together: Together = together.parse().or_raise(py)?;
     let graphs: Vec<_> = graphs.iter().map(|graph| &graph.get().inner).collect();
     let inner = interruptible(py, |cancel| {
-        let mut budget = Budget::default();
-        budget.cancel = Some(cancel);
-        let mut planner = Planner::new()
-            .alignment(alignment)
-            .in_place(in_place)
-            .preserve_inputs(preserve_inputs)
-            .parallel_safe(parallel_safe)
-            .workspace(policy)
-            .budget(budget);
-        if let Some(capacity) = capacity {
-            planner = planner.capacity(capacity);
-        }
-        planner.plan_together(&graphs, together)
+        planner.budget(cancelled_by(cancel)).plan_together(&graphs, together)
     })?;
     Ok(SharedPlan { inner: inner.or_raise(py)? })
 }

@@ -102,6 +102,7 @@ impl Plan {
     /// Checks that exactly the values in the arena are placed, each where it can be.
     fn check_placements(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
         let live = live_ranges(graph, units, self.options.preserve_inputs);
+        let joined = joined_at_distances(self, graph, units);
         let mut inner = vec![false; graph.values().len()];
         for &node in units.iter().flat_map(|unit| &unit.nodes[..unit.nodes.len() - 1]) {
             for (_, value) in graph.node(node).produces() {
@@ -135,13 +136,15 @@ impl Plan {
             if value.pin().is_some_and(|pin| pin != placement.offset) {
                 return mismatch(format!("{} is not where it is pinned", name()));
             }
-            self.check_span(
-                name,
-                placement.space,
-                placement.offset,
-                placement.bytes,
-                value.alignment(),
-            )?;
+            // What is a piece of another value is where that has it.
+            let general = if joined[index] { 1 } else { self.options.alignment };
+            let element = (value.dtype().bits() / 8).clamp(1, 16).min(self.options.alignment);
+            let alignment = value.alignment().bytes().max(general);
+            let (space, offset, bytes) = (placement.space, placement.offset, placement.bytes);
+            self.check_span(name, space, offset, bytes, alignment)?;
+            if bytes > 0 && !offset.is_multiple_of(element) {
+                return Err(Error::PlanMisaligned { what: name(), offset, alignment: element });
+            }
         }
         match placements.next() {
             None => Ok(()),
@@ -167,13 +170,8 @@ impl Plan {
                     if choice.is_none_or(|choice| choice.bytes != found.bytes) {
                         return mismatch(format!("{} has no such size", what()));
                     }
-                    self.check_span(
-                        what,
-                        found.space,
-                        found.offset,
-                        found.bytes,
-                        workspace.alignment,
-                    )?;
+                    let alignment = workspace.alignment.bytes().max(self.options.alignment);
+                    self.check_span(what, found.space, found.offset, found.bytes, alignment)?;
                 }
             }
         }
@@ -190,13 +188,18 @@ impl Plan {
         space: u32,
         offset: u64,
         bytes: u64,
-        alignment: Alignment,
+        alignment: u64,
     ) -> Result<()> {
         let Some(space) = usize::try_from(space).ok().and_then(|space| self.spaces.get(space))
         else {
             return mismatch(format!("{} is in a space that is not there", what()));
         };
-        let alignment = alignment.bytes().max(space.alignment).max(self.options.alignment);
+        // The space is aligned as a whole; a piece of a value need not be.
+        let alignment = if alignment >= self.options.alignment {
+            alignment.max(space.alignment)
+        } else {
+            alignment
+        };
         if !offset.is_multiple_of(alignment) {
             return Err(Error::PlanMisaligned { what: what(), offset, alignment });
         }
@@ -222,7 +225,8 @@ impl Plan {
             if bytes > 0 {
                 let extent = usize::try_from(space).ok().and_then(|space| extents.get_mut(space));
                 let extent = extent.expect("every span was checked to be in a space");
-                *extent = (*extent).max(u128::from(offset) + padded(bytes));
+                let end = u128::from(offset) + u128::from(bytes);
+                *extent = (*extent).max(end.next_multiple_of(alignment.bytes().into()));
             }
         }
         for (space, extent) in self.spaces.iter().zip(extents) {
@@ -285,6 +289,49 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], preserve_inputs: bool) -> Vec<
         live[output.index()][1] = end;
     }
     live
+}
+
+/// Returns, by value, whether it is joined to others of which one is a piece of another at a
+/// distance: those need not all be aligned.
+fn joined_at_distances(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Vec<bool> {
+    let mut joined_to: Vec<usize> = (0..graph.values().len()).collect();
+    let find = |joined_to: &mut Vec<usize>, mut value: usize| {
+        while joined_to[value] != value {
+            joined_to[value] = joined_to[joined_to[value]];
+            value = joined_to[value];
+        }
+        value
+    };
+    let mut pieces = Vec::new();
+    for (step, unit) in plan.steps.iter().zip(units) {
+        let at = |operands: &[Option<ValueId>], position: u32| {
+            operands.get(usize::try_from(position).ok()?).copied().flatten()
+        };
+        for share in &step.shares {
+            let (Some(input), Some(output)) =
+                (at(&unit.reads, share.input), at(&unit.writes, share.output))
+            else {
+                continue;
+            };
+            let mut views = unit.effects.views.iter();
+            let is_piece = views.any(|view| {
+                is_at(share.input, view.input)
+                    && is_at(share.output, view.output)
+                    && view.offset > 0
+            });
+            if is_piece && share.rule == ShareRule::View {
+                pieces.push(input.index());
+            }
+            let roots = [input, output].map(|value| find(&mut joined_to, value.index()));
+            joined_to[roots[0]] = roots[1];
+        }
+    }
+    let mut joined = vec![false; joined_to.len()];
+    for piece in pieces {
+        let root = find(&mut joined_to, piece);
+        joined[root] = true;
+    }
+    (0..joined_to.len()).map(|value| joined[find(&mut joined_to, value)]).collect()
 }
 
 /// Returns whether a plan's `position` is `expected`.

@@ -1,26 +1,17 @@
 //! Writing a plan down.
 
-use super::Planner;
 use super::schedule::Schedule;
+use super::{Placed, Planner};
 use crate::graph::{Graph, Value};
 use crate::index::{BufferId, NodeId, ValueId};
 use crate::liveness::{ChosenWorkspace, Liveness};
-use crate::packing::Packing;
-use crate::plan::{
-    MoveCost, Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
-};
+use crate::plan::{Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps};
 use crate::units::Alignment;
 
 impl Planner<'_> {
     /// Writes down where everything went.
-    pub(super) fn assemble(
-        &self,
-        graph: &Graph,
-        schedule: &Schedule<'_>,
-        liveness: &Liveness,
-        packing: &Packing,
-        move_cost: Option<MoveCost>,
-    ) -> Plan {
+    pub(super) fn assemble(&self, graph: &Graph, schedule: &Schedule<'_>, placed: &Placed) -> Plan {
+        let Placed { liveness, packing, move_cost } = placed;
         let narrow = |index: usize| u32::try_from(index).expect("positions have 32 bits");
         let place = |(index, value): (usize, &Value)| {
             let id = ValueId::new(index);
@@ -30,7 +21,7 @@ impl Planner<'_> {
                 value: id.into(),
                 name: value.name().to_owned(),
                 space: liveness.problem.buffer(buffer).space().into(),
-                offset: packing.offset(buffer),
+                offset: packing.offset(buffer) + liveness.classes.start_of(id),
                 bytes: value.bytes(),
                 live: [live.start().get(), live.end().get()],
             })
@@ -75,10 +66,11 @@ impl Planner<'_> {
             model: graph.name().to_owned(),
             digest: graph.digest(),
             options: self.options,
+            search: None,
             step_of: index_steps(&steps).expect("the order runs every node once"),
             steps,
             spaces,
-            move_cost,
+            move_cost: *move_cost,
             naive_bytes: naive_bytes(graph, self.options.alignment),
             value_count: narrow(graph.values().len()),
             placements,

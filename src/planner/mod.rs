@@ -1,19 +1,37 @@
 //! The pipeline: graph → order → live ranges → problem → packing → plan.
 
 mod assemble;
+mod explain;
 mod pack;
 mod place;
 mod schedule;
+mod search;
 mod together;
 
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::index::NodeId;
 use crate::liveness::Liveness;
+use crate::packing::Packing;
 use crate::placement::Memories;
-use crate::plan::{Plan, PlanOptions, WorkspacePolicy};
+use crate::plan::{Effort, MoveCost, Plan, PlanOptions, Search, WorkspacePolicy};
 use crate::solve::Budget;
+use crate::technique::{Technique, Techniques};
+pub use explain::Explanation;
 use schedule::Schedule;
+use search::Attempt;
+
+/// Buffers with their spaces and offsets.
+#[derive(Clone, Debug)]
+struct Placed {
+    liveness: Liveness,
+    packing: Packing,
+    /// What moving bytes costs, where the planner chose the spaces.
+    move_cost: Option<MoveCost>,
+}
+
+/// How many schedules are packed at most, besides the given one.
+const MOST_PACKED: usize = 2;
 
 /// Makes a [`Plan`] of a [`Graph`].
 ///
@@ -45,8 +63,8 @@ pub struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// Returns a planner with the default options: 64-byte alignment, in place where
-    /// legal, inputs reusable after their last reader, no workspaces.
+    /// Returns a planner with the default options: 64-byte alignment, every technique,
+    /// inputs reusable after their last reader, no workspaces.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -59,10 +77,28 @@ impl<'a> Planner<'a> {
         self
     }
 
+    /// Sets what may be done to need fewer bytes.
+    #[must_use]
+    pub fn optimize(mut self, techniques: Techniques) -> Self {
+        self.options.optimize = techniques;
+        self
+    }
+
+    /// Sets how much work to spend on the choice of groups and orders.
+    #[must_use]
+    pub fn effort(mut self, effort: Effort) -> Self {
+        self.options.effort = effort;
+        self
+    }
+
     /// Sets whether outputs may take over the bytes of dying inputs.
     #[must_use]
     pub fn in_place(mut self, allowed: bool) -> Self {
-        self.options.in_place = allowed;
+        let techniques = self.options.optimize;
+        self.options.optimize = match allowed {
+            true => techniques.with(Technique::InPlace),
+            false => techniques.without(Technique::InPlace),
+        };
         self
     }
 
@@ -131,7 +167,56 @@ impl<'a> Planner<'a> {
     /// - [`SpacesExceeded`](crate::Error::SpacesExceeded) if the [`memories`](Self::memories)
     ///   cannot hold the values: it says which ones, and when.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
-        self.plan_schedule(graph, &Schedule::given(graph))
+        let (mut plan, attempts) = self.best_plan(graph)?;
+        let floor = self.floor(&attempts)?;
+        plan.search = Some(Search {
+            floor: floor.min(plan.lower_bound()),
+            ..plan.search.unwrap_or_default()
+        });
+        plan.check(graph)?;
+        Ok(plan)
+    }
+
+    /// Returns the best plan, and the schedules that were tried.
+    fn best_plan<'g>(&self, graph: &'g Graph) -> Result<(Plan, Vec<Attempt<'g>>)> {
+        let attempts = self.attempts(graph)?;
+        let (attempt, placed) = self.best_of(&attempts)?;
+        let mut plan = self.assemble(graph, &attempt.schedule, &placed);
+        plan.search = Some(Search { order: attempt.order, floor: 0 });
+        Ok((plan, attempts))
+    }
+
+    /// Returns the schedule whose buffers cost least in the memories, or else the one that
+    /// packs into the fewest bytes.
+    fn best_of<'t, 'g>(&self, attempts: &'t [Attempt<'g>]) -> Result<(&'t Attempt<'g>, Placed)> {
+        if let Some(memories) = self.memories {
+            return self.cheapest(attempts, memories);
+        }
+        let (attempt, liveness, packing) = self.least(attempts)?;
+        Ok((attempt, Placed { liveness, packing, move_cost: None }))
+    }
+
+    /// Returns the schedule that packs into the fewest bytes.
+    fn least<'t, 'g>(
+        &self,
+        attempts: &'t [Attempt<'g>],
+    ) -> Result<(&'t Attempt<'g>, Liveness, Packing)> {
+        let mut best: Option<(&Attempt<'_>, Liveness, Packing)> = None;
+        for (index, attempt) in attempts.iter().enumerate() {
+            let least = best.as_ref().map_or(u64::MAX, |(_, _, packing)| packing.peak());
+            // Where workspaces or pieces cost more than the load tells, the first few and
+            // the simplest are compared.
+            let is_tried = index < MOST_PACKED || attempt.schedule.is_given();
+            if attempt.load >= least || !is_tried {
+                continue;
+            }
+            let Attempt { schedule, elision, .. } = attempt;
+            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision)?;
+            if packing.peak() < least {
+                best = Some((attempt, liveness, packing));
+            }
+        }
+        Ok(best.expect("the given order is always tried"))
     }
 
     /// Returns a plan of `graph` that runs `steps`, already checked.
@@ -147,17 +232,9 @@ impl<'a> Planner<'a> {
     /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
     ///   once, after what it depends on.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
-        self.plan_schedule(graph, &Schedule::of(graph, steps)?)
-    }
-
-    fn plan_schedule(&self, graph: &Graph, schedule: &Schedule<'_>) -> Result<Plan> {
-        let (liveness, packing, move_cost) = if let Some(memories) = self.memories {
-            self.place(schedule, memories)?
-        } else {
-            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
-            (liveness, packing, None)
-        };
-        let plan = self.assemble(graph, schedule, &liveness, &packing, move_cost);
+        let attempts = self.measured(Schedule::of(graph, steps)?)?;
+        let (attempt, placed) = self.best_of(&attempts)?;
+        let plan = self.assemble(graph, &attempt.schedule, &placed);
         plan.check(graph)?;
         Ok(plan)
     }
@@ -168,6 +245,6 @@ impl<'a> Planner<'a> {
     ///
     /// As [`plan`](Self::plan).
     pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
-        self.pack(graph, graph.order()).map(|(liveness, _)| liveness)
+        self.pack(graph, graph.order(), true).map(|(liveness, _)| liveness)
     }
 }

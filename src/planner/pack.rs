@@ -1,6 +1,7 @@
 //! Offsets for one order, and the sizes of workspaces that go with them.
 
 use super::Planner;
+use crate::bound::max_load;
 use crate::error::Result;
 use crate::graph::{Graph, Workspace};
 use crate::index::{BufferId, NodeId, SpaceId};
@@ -9,41 +10,59 @@ use crate::packing::{Packing, SpacePacking, Status};
 use crate::plan::WorkspacePolicy;
 use crate::problem::Problem;
 use crate::solve::solve;
+use crate::technique::Technique;
 use crate::units::{Alignment, Step};
 
 impl Planner<'_> {
     /// Returns the buffers of `graph` and their offsets.
     ///
-    /// An output that takes over a larger input ties its place to that of the input, which
-    /// can cost more than it saves: unless the result is proven to be the least, it is
-    /// compared with what taking over inputs of the same size alone gives.
-    pub(super) fn pack(&self, graph: &Graph, order: &[NodeId]) -> Result<(Liveness, Packing)> {
-        let first = self.pack_with(graph, order, false)?;
+    /// An output in a larger input's bytes ties its place to that of the input, which can
+    /// cost more than it saves: unless the result has as many bytes as are live at once, it
+    /// is compared with what taking over inputs of the same size alone gives.
+    pub(super) fn pack(
+        &self,
+        graph: &Graph,
+        order: &[NodeId],
+        elision: bool,
+    ) -> Result<(Liveness, Packing)> {
+        let first = self.pack_with(graph, order, self.liveness_options(false, elision)?)?;
         let mut buffers = first.0.problem.buffers().iter();
-        if first.1.status() == Status::Optimal || buffers.all(|buffer| buffer.solid().is_some()) {
+        let is_least = first.1.peak() <= total_load(&first.0.problem)?;
+        if is_least || buffers.all(|buffer| buffer.solid().is_some()) {
             return Ok(first);
         }
-        let second = self.pack_with(graph, order, true)?;
+        let second = self.pack_with(graph, order, self.liveness_options(true, elision)?)?;
         Ok(if second.1.peak() < first.1.peak() { second } else { first })
     }
 
-    /// Returns the buffers of `graph` and their offsets, where outputs take over inputs of
-    /// any size, or of the same size only.
+    /// Returns the rules for values that share bytes.
+    pub(super) fn liveness_options(
+        &self,
+        same_size: bool,
+        elision: bool,
+    ) -> Result<LivenessOptions> {
+        let techniques = self.options.optimize;
+        Ok(LivenessOptions {
+            alignment: Alignment::new(self.options.alignment)?,
+            views: techniques.contains(Technique::Views),
+            elision: elision && techniques.contains(Technique::Elision),
+            in_place: techniques.contains(Technique::InPlace),
+            same_size,
+            reuse_inputs: false,
+            parallel_safe: self.options.parallel_safe,
+            preserve_inputs: self.options.preserve_inputs,
+            capacity: self.capacity,
+        })
+    }
+
+    /// Returns the buffers of `graph` and their offsets under given rules.
     fn pack_with(
         &self,
         graph: &Graph,
         order: &[NodeId],
-        same_size: bool,
+        options: LivenessOptions,
     ) -> Result<(Liveness, Packing)> {
-        let options = LivenessOptions {
-            alignment: Alignment::new(self.options.alignment)?,
-            in_place: self.options.in_place,
-            same_size,
-            parallel_safe: self.options.parallel_safe,
-            preserve_inputs: self.options.preserve_inputs,
-            capacity: self.capacity,
-        };
-        let liveness = Liveness::new(graph, order, options, Vec::new())?;
+        let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
         if self.options.workspace == WorkspacePolicy::None {
             let packing = self.solve(&liveness.problem)?;
             return Ok((liveness, packing));
@@ -109,6 +128,13 @@ impl Planner<'_> {
         let decided = fitting.status() != Status::Unknown;
         Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
     }
+}
+
+/// Returns the bytes that are live at once, over all spaces.
+pub(super) fn total_load(problem: &Problem) -> Result<u64> {
+    (0..problem.spaces().len()).try_fold(0_u64, |sum, space| {
+        Ok(sum.saturating_add(max_load(problem, SpaceId::new(space))?.0))
+    })
 }
 
 /// Returns every workspace of `graph` at its smallest size.

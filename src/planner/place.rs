@@ -1,20 +1,19 @@
 //! A memory for every buffer, and offsets there.
 
-use super::Planner;
 use super::assemble::steps;
 use super::pack::smallest_workspaces;
 use super::schedule::Schedule;
+use super::search::Attempt;
+use super::{Placed, Planner};
 use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::index::{BufferId, NodeId, SpaceId, ValueId};
-use crate::liveness::{Liveness, LivenessOptions, Merge};
-use crate::packing::Packing;
+use crate::liveness::{Liveness, Member, Merge};
 use crate::placement::{
     Assigned, Assignment, AssignmentProblem, Candidate, Floor, Memories, NoRoom, assign_spaces,
 };
 use crate::plan::{MoveCost, ShareRule, WorkspacePolicy, bytes_moved};
 use crate::problem::Space;
-use crate::units::Alignment;
 
 /// How often values that share bytes are taken apart, to see whether one then fits a faster
 /// memory.
@@ -22,56 +21,99 @@ const MOST_ROUNDS: usize = 4;
 /// Values that an error message names.
 const MOST_NAMES: usize = 6;
 
+/// How many schedules are placed at most, besides the given one.
+const MOST_PLACED: usize = 8;
+
 /// Buffers with memories and offsets, and what they cost.
-type Placed = (Liveness, Assignment);
+struct Found {
+    liveness: Liveness,
+    assignment: Assignment,
+}
+
+impl Found {
+    /// What is compared: first the cost, then the bytes.
+    fn key(&self) -> (u64, u64) {
+        (self.assignment.cost, self.assignment.packing.peak())
+    }
+}
 
 impl Planner<'_> {
-    /// Returns the buffers of a schedule, in the memories where they cost least.
-    ///
-    /// Values that share bytes share a memory. Where that is a slow one, they are taken
-    /// apart, if it makes the plan cheaper.
-    pub(super) fn place(
+    /// Returns the attempt whose buffers cost least in the memories, of the best few and the
+    /// given one.
+    pub(super) fn cheapest<'t, 'g>(
         &self,
-        schedule: &Schedule<'_>,
+        attempts: &'t [Attempt<'g>],
         memories: &Memories,
-    ) -> Result<(Liveness, Packing, Option<MoveCost>)> {
+    ) -> Result<(&'t Attempt<'g>, Placed)> {
         if self.capacity.is_some() {
             let reason = "each memory has a capacity of its own".into();
             return Err(Error::InvalidOption { option: "capacity", reason });
         }
-        let homes = homes(&schedule.graph, memories)?;
-        let mut best = self.place_with(schedule, memories, &homes, &[], false)?;
-        if best.0.problem.buffers().iter().any(|buffer| buffer.solid().is_none()) {
-            best = cheaper(best, self.place_with(schedule, memories, &homes, &[], true));
+        let mut best: Option<(&Attempt<'_>, Found)> = None;
+        let mut failed = None;
+        for (index, attempt) in attempts.iter().enumerate() {
+            if index >= MOST_PLACED && !attempt.schedule.is_given() {
+                continue;
+            }
+            match self.place(attempt, memories) {
+                Ok(found) if best.as_ref().is_none_or(|(_, best)| found.key() < best.key()) => {
+                    best = Some((attempt, found));
+                }
+                Ok(_) => {}
+                // What does not fit in one order may fit in another; the first is the one
+                // that needs the fewest bytes at once.
+                Err(error @ Error::SpacesExceeded { .. }) => {
+                    failed.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some((attempt, Found { mut liveness, assignment })) = best else {
+            return Err(failed.expect("the given order is always tried"));
+        };
+        let Assignment { problem, packing, cost, lower_bound } = assignment;
+        liveness.problem = problem;
+        let move_cost = Some(MoveCost { cost, lower_bound });
+        Ok((attempt, Placed { liveness, packing, move_cost }))
+    }
+
+    /// Returns the buffers of an attempt, in the memories where they cost least.
+    ///
+    /// Values that share bytes share a memory. Where that is a slow one, they are taken
+    /// apart, if it makes the plan cheaper.
+    fn place(&self, attempt: &Attempt<'_>, memories: &Memories) -> Result<Found> {
+        let homes = homes(&attempt.schedule.graph, memories)?;
+        let mut best = self.place_with(attempt, memories, &homes, &[], false)?;
+        if best.liveness.problem.buffers().iter().any(|buffer| buffer.solid().is_none()) {
+            best = cheaper(best, self.place_with(attempt, memories, &homes, &[], true));
         }
         let mut apart = Vec::new();
         for _ in 0..MOST_ROUNDS {
             let before = apart.len();
-            apart.extend(merges_in_slow_memories(&best, schedule, memories));
+            apart.extend(merges_in_slow_memories(&best, &attempt.schedule, memories));
             if apart.len() == before || self.budget.exhausted() {
                 break;
             }
-            let cost = best.1.cost;
-            best = cheaper(best, self.place_with(schedule, memories, &homes, &apart, false));
-            if best.1.cost == cost {
+            let cost = best.assignment.cost;
+            best = cheaper(best, self.place_with(attempt, memories, &homes, &apart, false));
+            if best.assignment.cost == cost {
                 break;
             }
         }
-        let (mut liveness, Assignment { problem, packing, cost, lower_bound }) = best;
-        liveness.problem = problem;
-        Ok((liveness, packing, Some(MoveCost { cost, lower_bound })))
+        Ok(best)
     }
 
     /// Places the buffers that result if outputs of the nodes `apart` take over no input, and
     /// others take over inputs of any size, or of the same size only.
     fn place_with(
         &self,
-        schedule: &Schedule<'_>,
+        attempt: &Attempt<'_>,
         memories: &Memories,
         homes: &[Option<SpaceId>],
         apart: &[NodeId],
         same_size: bool,
-    ) -> Result<Placed> {
+    ) -> Result<Found> {
+        let schedule = &attempt.schedule;
         // Space 0 stands for any: values only share bytes with those of the same home.
         let mut spaces = vec![Space::new("any")];
         spaces.extend(memories.spaces().iter().cloned());
@@ -79,35 +121,27 @@ impl Planner<'_> {
             homes[value.index()].map_or(SpaceId::new(0), |home| SpaceId::new(home.index() + 1))
         };
         let graph = schedule.graph.with_spaces(spaces, home, apart);
-        let options = LivenessOptions {
-            alignment: Alignment::new(self.options.alignment)?,
-            in_place: self.options.in_place,
-            same_size,
-            parallel_safe: self.options.parallel_safe,
-            preserve_inputs: self.options.preserve_inputs,
-            capacity: None,
-        };
+        let options = self.liveness_options(same_size, attempt.elision)?;
         let workspaces = match self.options.workspace {
             WorkspacePolicy::None => Vec::new(),
             WorkspacePolicy::Auto => smallest_workspaces(&graph, &schedule.order),
         };
-        let liveness = Liveness::new(&graph, &schedule.order, options, workspaces)?;
+        let liveness = Liveness::new(&graph, &schedule.order, options, &[], workspaces)?;
         let problem = AssignmentProblem::new(
             candidates(&graph, schedule, &liveness),
             memories.spaces().to_vec(),
         )?;
         match assign_spaces(&problem, &self.budget)? {
-            Assigned::Fits(assignment) => Ok((liveness, assignment)),
+            Assigned::Fits(assignment) => Ok(Found { liveness, assignment }),
             Assigned::NoRoom(why) => Err(explain(&why, &graph, schedule, &liveness, &problem)),
         }
     }
 }
 
 /// Returns the better of two placements; the second may have failed.
-fn cheaper(first: Placed, second: Result<Placed>) -> Placed {
-    let key = |placed: &Placed| (placed.1.cost, placed.1.packing.peak());
+fn cheaper(first: Found, second: Result<Found>) -> Found {
     match second {
-        Ok(second) if key(&second) < key(&first) => second,
+        Ok(second) if second.key() < first.key() => second,
         _ => first,
     }
 }
@@ -141,7 +175,7 @@ fn candidates(graph: &Graph, schedule: &Schedule<'_>, liveness: &Liveness) -> Ve
         .classes()
         .iter()
         .map(|class| {
-            class.members.iter().fold(0, |sum: u64, id| sum.saturating_add(moved[id.index()]))
+            class.members.iter().fold(0, |sum: u64, id| sum.saturating_add(moved[id.value.index()]))
         })
         .collect();
     // Scratch is written once and read once, as far as a plan can know.
@@ -157,11 +191,11 @@ fn candidates(graph: &Graph, schedule: &Schedule<'_>, liveness: &Liveness) -> Ve
 
 /// Returns the nodes whose outputs took over an input in another than the cheapest memory.
 fn merges_in_slow_memories(
-    placed: &Placed,
+    found: &Found,
     schedule: &Schedule<'_>,
     memories: &Memories,
 ) -> Vec<NodeId> {
-    let (liveness, assignment) = placed;
+    let Found { liveness, assignment } = found;
     let least = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
     let is_slow = |merge: &&Merge| {
         let output = usize::try_from(merge.share.output).ok();
@@ -245,10 +279,11 @@ fn named(buffer: BufferId, why: &NoRoom, graph: &Graph, liveness: &Liveness) -> 
         let node = graph.node(workspace.node).name();
         return (format!("workspace {} of {node}", workspace.slot), workspace.bytes);
     };
-    let is_live = |member: &&ValueId| {
-        let live = liveness.lifetimes.of(**member);
+    let is_live = |member: &&Member| {
+        let live = liveness.lifetimes.of(member.value);
         live.is_some_and(|live| live.start() <= why.step && why.step < live.end())
     };
-    let value = graph.value(*class.members.iter().find(is_live).unwrap_or(&class.members[0]));
+    let member = class.members.iter().find(is_live).unwrap_or(&class.members[0]);
+    let value = graph.value(member.value);
     (value.name().to_owned(), value.bytes())
 }

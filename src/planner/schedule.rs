@@ -15,12 +15,19 @@ pub(super) struct Schedule<'g> {
     pub(super) order: Vec<NodeId>,
     /// By node: the nodes that it stands for; `None` if each stands for itself.
     members: Option<Vec<Vec<NodeId>>>,
+    /// Whether it is the graph's own.
+    is_given: bool,
 }
 
 impl<'g> Schedule<'g> {
     /// Returns the graph as it is, in its own order.
     pub(super) fn given(graph: &'g Graph) -> Self {
-        Self { graph: Cow::Borrowed(graph), order: graph.order().to_vec(), members: None }
+        Self {
+            graph: Cow::Borrowed(graph),
+            order: graph.order().to_vec(),
+            members: None,
+            is_given: true,
+        }
     }
 
     /// Returns the schedule that runs `steps`.
@@ -52,7 +59,32 @@ impl<'g> Schedule<'g> {
         if !cow.is_topological(&order) {
             return refuse("they do not run every node once, after what it depends on");
         }
-        Ok(Self { graph: cow, order, members })
+        Ok(Self { graph: cow, order, members, is_given: false })
+    }
+
+    /// Returns the schedule in which `groups` run as one each, in the graph's own order.
+    pub(super) fn grouped(graph: &'g Graph, groups: &[Vec<NodeId>]) -> Result<Self> {
+        if groups.is_empty() {
+            return Ok(Self::given(graph));
+        }
+        let grouped = graph.grouped(groups)?;
+        let order = grouped.graph.order().to_vec();
+        Ok(Self {
+            graph: Cow::Owned(grouped.graph),
+            order,
+            members: Some(grouped.members),
+            is_given: false,
+        })
+    }
+
+    /// Returns the same steps in another order.
+    pub(super) fn reordered(&self, order: Vec<NodeId>) -> Self {
+        Self { graph: self.graph.clone(), order, members: self.members.clone(), is_given: false }
+    }
+
+    /// Returns whether this is the graph as it is, in its own order.
+    pub(super) const fn is_given(&self) -> bool {
+        self.is_given
     }
 
     /// Returns the nodes that `node` stands for, in order.

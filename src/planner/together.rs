@@ -1,14 +1,14 @@
 //! Plans of several graphs for one arena.
 
-use super::Planner;
 use super::schedule::Schedule;
+use super::{Placed, Planner};
 use crate::bound::max_load;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueKind};
-use crate::index::{SpaceId, ValueId};
-use crate::liveness::Liveness;
+use crate::index::SpaceId;
+use crate::liveness::{Liveness, Member};
 use crate::packing::{Packing, SpacePacking, Status};
-use crate::plan::Plan;
+use crate::plan::{Plan, Search};
 use crate::problem::{Buffer, Part, Problem};
 use crate::shared::{SharedMember, SharedPlan, Together};
 use crate::units::{Alignment, LiveRange};
@@ -19,6 +19,7 @@ struct Packed<'g> {
     schedule: Schedule<'g>,
     liveness: Liveness,
     packing: Packing,
+    search: Search,
 }
 
 impl Planner<'_> {
@@ -73,8 +74,10 @@ impl Planner<'_> {
             }
         };
         let mut members: Vec<SharedMember> = Vec::with_capacity(packed.len());
-        for Packed { graph, schedule, liveness, packing } in packed {
-            let plan = self.assemble(graph, &schedule, &liveness, &packing, None);
+        for Packed { graph, schedule, liveness, packing, search } in packed {
+            let placed = Placed { liveness, packing, move_cost: None };
+            let mut plan = self.assemble(graph, &schedule, &placed);
+            plan.search = Some(search);
             let base = match (together, members.last()) {
                 (Together::Concurrent, Some(last)) => after(last, &plan)?,
                 _ => 0,
@@ -87,9 +90,11 @@ impl Planner<'_> {
     }
 
     fn packed<'g>(&self, graph: &'g Graph) -> Result<Packed<'g>> {
-        let schedule = Schedule::given(graph);
-        let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
-        Ok(Packed { graph, schedule, liveness, packing })
+        let attempts = self.attempts(graph)?;
+        let (attempt, liveness, packing) = self.least(&attempts)?;
+        let floor = self.floor(&attempts)?.min(packing.lower_bound());
+        let search = Search { order: attempt.order, floor };
+        Ok(Packed { graph, schedule: attempt.schedule.clone(), liveness, packing, search })
     }
 
     /// Returns what graphs need at least that may all be at any step at once.
@@ -127,7 +132,8 @@ impl Planner<'_> {
             let classes = one.liveness.classes.classes();
             for (index, buffer) in one.liveness.problem.buffers().iter().enumerate() {
                 let members = classes.get(index).map_or(&[][..], |class| &class.members);
-                let is_state = |&id: &ValueId| one.graph.value(id).kind() == ValueKind::State;
+                let is_state =
+                    |member: &Member| one.graph.value(member.value).kind() == ValueKind::State;
                 buffers.push(if members.iter().any(is_state) {
                     moved(buffer, |_| LiveRange::new(0, end))?
                 } else {

@@ -75,6 +75,7 @@ impl StoragePlan {
         let plan = Plan {
             model: graph.name().to_owned(),
             digest: graph.digest(),
+            search: None,
             options: PlanOptions {
                 alignment,
                 parallel_safe: self.parallel_safe,

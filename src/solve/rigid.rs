@@ -136,7 +136,7 @@ impl Rigid {
             return Outcome::Impossible;
         }
         let mut left = self.nodes;
-        self.nodes += self.nodes / 4;
+        self.nodes = self.nodes.saturating_add(self.nodes / 4);
         let effort = 40 * self.parts.len();
         let mut stack: Vec<(State, Vec<Child>)> = Vec::new();
         loop {

@@ -47,7 +47,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
     )
-    add_plan_options(parser)
+    add_plan_options(parser, optimize="views,in-place")
     parser.add_argument(
         "--always",
         action="store_true",

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any
 
+import arenaplan
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.spaces import Space, aligned, parse_spaces
 
@@ -20,8 +21,8 @@ class Alignments:
     spaces: dict[str, int] = field(default_factory=dict)
 
 
-def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`arenaplan.plan`."""
+def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
+    """Add the options of :func:`arenaplan.plan`; ``optimize`` is what is done by default."""
     parser.add_argument(
         "--align",
         type=_alignments,
@@ -46,6 +47,25 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         help="memory for values by name, such as 'psram=logits*'; can be repeated",
     )
     parser.add_argument(
+        "--optimize",
+        default=optimize,
+        metavar="all|none|NAME,NAME",
+        help="what may be done to need fewer bytes: views, in-place, elision, fusion, order, "
+        f"streaming (default: {optimize})",
+    )
+    parser.add_argument(
+        "--order",
+        choices=("given", "search"),
+        default="search",
+        help="keep the model's order of operators, or look for a better one (default: search)",
+    )
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "default", "max"),
+        default="default",
+        help="how long to look for a better choice",
+    )
+    parser.add_argument(
         "--no-in-place", action="store_true", help="never let an output take over an input's bytes"
     )
     parser.add_argument(
@@ -65,8 +85,15 @@ def plan_options(options: argparse.Namespace) -> dict[str, Any]:
     spaces: list[Space] | None = options.budget
     if spaces is None and (align.spaces or options.pin):
         raise InvalidOption("--align SPACE=BYTES and --pin need a --budget that names the spaces")
+    techniques = (
+        arenaplan.techniques() if options.optimize == "all" else options.optimize.split(",")
+    )
+    if options.order == "given":
+        techniques = [name for name in techniques if name != "order"]
     return {
         "alignment": align.everywhere,
+        "optimize": techniques or ["none"],
+        "effort": options.effort,
         "in_place": not options.no_in_place,
         "preserve_inputs": options.preserve_inputs,
         "workspace": options.workspace,

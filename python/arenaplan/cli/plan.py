@@ -131,10 +131,16 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
     if plan.workspaces:
         largest = max(work[5] for work in plan.workspaces)
         print(f"  workspace    {len(plan.workspaces)} buffers, the largest {size(largest)}")
+    fused = sum(len(step) for step in plan.steps if len(step) > 1)
+    if fused:
+        print(
+            f"  steps        {len(plan.steps)}; {fused} of {len(graph.nodes)} nodes run with others"
+        )
+    if plan.floor is not None:
+        print(f"  floor        {size(plan.floor)} for some step by itself, in any order")
     if graph.nodes:
-        node = graph.nodes[plan.order[plan.peak_step]]
-        where = f"step {plan.peak_step} of {len(plan.order)}"
-        print(f"  peak         {where}: {shown(node.op)} {shown(node.name)}")
+        where = f"step {plan.peak_step} of {len(plan.steps)}"
+        print(f"  peak         {where}: {step_label(graph, plan, plan.peak_step)}")
         for value in summary["peak_values"]:
             where = f"at {value['offset']:>12,}"
             if len(plan.spaces) > 1:
@@ -142,6 +148,35 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
             print(f"    {value['bytes']:>14,}  {where}  {shown(value['name'])}")
     if plan.move_cost is not None:
         _report_spaces(summary)
+
+
+def step_label(graph: Graph, plan: Plan, step: int) -> str:
+    """Return what a step runs, for people."""
+    nodes = [graph.nodes[index] for index in plan.steps[step]]
+    ops = "+".join(node.op for node in nodes)
+    return f"{shown(ops, 40)} {shown(nodes[-1].name, 40)}"
+
+
+def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    """Return, per value that shares bytes with another, which one and why."""
+    by_node = {step[-1]: step for step in plan.steps}
+    why = []
+    for node, read, written, rule in plan.shares:
+        step = plan.step_operands(node)
+        source, result = step[0][read], step[1][written]
+        if source is None or result is None:
+            continue
+        place = plan.placements[result]
+        why.append(
+            {
+                "value": graph.values[result].name,
+                "rule": rule,
+                "partner": graph.values[source].name,
+                "bytes": place[2] if place else 0,
+                "nodes": [graph.nodes[index].name for index in by_node[node]],
+            }
+        )
+    return why
 
 
 def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
@@ -165,6 +200,9 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "gap": plan.gap,
         "status": plan.status,
+        "steps": len(plan.steps),
+        "order": plan.order_search,
+        "floor": plan.floor,
         "peak_step": plan.peak_step,
         "peak_values": peak_values,
         "alignment": plan.alignment,
@@ -229,6 +267,10 @@ def _no_room(graph: Graph, error: SpacesExceeded) -> dict[str, Any]:
 
 def _proof(plan: Plan) -> str:
     """Say what is proven about a plan's size."""
+    if plan.status == "optimal" and plan.arena_bytes == plan.floor:
+        return "proven minimal for these steps in any order"
+    if plan.status == "optimal" and plan.order_search == "complete":
+        return "proven minimal for this order, and the order for these steps"
     if plan.status == "optimal":
         what = "this order" if plan.move_cost is None else "what is where"
         return f"proven minimal for {what}"
