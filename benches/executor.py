@@ -4,7 +4,9 @@ Times the NumPy executor against ONNX Runtime, on one thread.
 Both run the same model with the same random weights in one process, in turns; what
 counts is CPU time, and of each pair the ratio. Run it with ``make bench``, or::
 
-    python benches/executor.py [--rounds 15] [MODEL ...]
+    python benches/executor.py [--rounds 15] [--techniques] [MODEL ...]
+
+With ``--techniques``, plans with all techniques are timed against plans with none.
 
 A model is the name of one of the onnx package's light models, ``bert``, or a file.
 """
@@ -20,6 +22,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -34,6 +38,9 @@ def main() -> int:
     parser.add_argument(
         "--keep-pins", action="store_true", help=f"leave {' and '.join(PINS)} as they are"
     )
+    parser.add_argument(
+        "--techniques", action="store_true", help="compare plans instead, with all and with none"
+    )
     options = parser.parse_args()
     wanted = dict.fromkeys(THREADS, "1")
     drop = [] if options.keep_pins else [name for name in PINS if name in os.environ]
@@ -41,19 +48,20 @@ def main() -> int:
         # BLAS reads these when it is loaded.
         environment = {k: v for k, v in os.environ.items() if k not in drop} | wanted
         return subprocess.call([sys.executable, *sys.argv], env=environment)
-    return report(options.models, options.rounds)
+    return report(options.models, options.rounds, options.techniques)
 
 
-def report(models: list[str], rounds: int) -> int:
+def report(models: list[str], rounds: int, techniques: bool) -> int:
     """Print one line per model, and the geometric mean over the light ones."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
     import light_models
 
     print(f"BLAS kernels: {blas_kernels()}")
-    print(f"{'model':<16}{'ONNX Runtime':>14}{'arenaplan':>12}{'ratio':>8}{'arena MiB':>11}")
+    names = ("none", "all") if techniques else ("ONNX Runtime", "arenaplan")
+    print(f"{'model':<16}{names[0]:>14}{names[1]:>12}{'ratio':>8}{'arena MiB':>11}")
     ratios = []
     for name in models or [*light_models.NAMES, "bert"]:
-        ratio = measure(name, rounds)
+        ratio = measure(name, rounds, techniques)
         if name in light_models.NAMES:
             ratios.append(ratio)
     if len(ratios) > 1:
@@ -62,7 +70,7 @@ def report(models: list[str], rounds: int) -> int:
     return 0
 
 
-def measure(name: str, rounds: int) -> float:
+def measure(name: str, rounds: int, techniques: bool) -> float:
     """Print the line of one model, and return its ratio."""
     import onnx
 
@@ -76,19 +84,24 @@ def measure(name: str, rounds: int) -> float:
     else:
         model = onnx.load(name)
     inputs = random_inputs(model)
-    session = light_models.onnx_runtime(model)
-    with tempfile.TemporaryDirectory() as folder:
+    compared = None if techniques else partial(light_models.onnx_runtime(model).run, None, inputs)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model.SerializeToString())
         graph = ap.load(path)
         del model
-        with ap.Executor(graph) as executor:
-            theirs, ours, ratios = [], [], []
-            for _ in range(rounds + 1):
-                theirs.append(cpu_time(lambda: session.run(None, inputs)))
-                ours.append(cpu_time(lambda: executor.run(inputs, borrow=True)))
-                ratios.append(ours[-1] / theirs[-1])
-            size = executor.plan.arena_bytes / 2**20
+        executor = stack.enter_context(ap.Executor(graph))
+        run = partial(executor.run, inputs, borrow=True)
+        if compared is None:
+            plain = ap.plan(graph, workspace="auto", optimize="none")
+            other = stack.enter_context(ap.Executor(graph, plain))
+            compared = partial(other.run, inputs, borrow=True)
+        theirs, ours, ratios = [], [], []
+        for _ in range(rounds + 1):
+            theirs.append(cpu_time(compared))
+            ours.append(cpu_time(run))
+            ratios.append(ours[-1] / theirs[-1])
+        size = executor.plan.arena_bytes / 2**20
     ratio = statistics.median(ratios[1:])
     their_time, our_time = (statistics.median(times[1:]) for times in (theirs, ours))
     print(

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from arenaplan import errors
 from arenaplan._core import (
+    Allocation,
     Arena,
+    IncrementalArena,
     IncrementalPlanner,
     Lease,
     Packing,
     Plan,
     SharedPlan,
+    SimpleArena,
     StoragePlan,
     __version__,
     plan_schema,
@@ -30,13 +33,15 @@ from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, 
 from arenaplan.importers import load
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
-from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
 from arenaplan.spaces import Space
 from arenaplan.spill import Spilled, spilled
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
+    "Allocation",
     "Arena",
+    "Assign",
     "Choice",
     "Effects",
     "Executor",
@@ -44,6 +49,7 @@ __all__ = [
     "Flow",
     "Graph",
     "InPlace",
+    "IncrementalArena",
     "IncrementalPlanner",
     "Lease",
     "Node",
@@ -51,6 +57,7 @@ __all__ = [
     "Plan",
     "PlannerError",
     "SharedPlan",
+    "SimpleArena",
     "Space",
     "Spilled",
     "StorageEntry",
@@ -62,8 +69,10 @@ __all__ = [
     "color_nodes",
     "errors",
     "explain",
+    "find_assigns",
     "load",
     "load_params",
+    "order_mutations",
     "pack",
     "plan",
     "plan_schema",

@@ -114,13 +114,12 @@ def plan(
         capacity=capacity,
         parallel_safe=parallel_safe,
     )
-    result = _core.plan(
-        core_graph(graph, workspace),
-        options,
-        None if steps is None else [list(step) for step in steps],
-        rows,
-        homes,
-    )
+    wanted = None if steps is None else [list(step) for step in steps]
+    if workspace == "auto" and wanted is None and isinstance(graph, Graph):
+        # What nodes need together is known once it is known which run as one.
+        without = {**options, "workspace": "none"}
+        wanted = _core.plan(graph.core, without, None, rows, homes).steps
+    result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, rows, homes)
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -154,7 +153,8 @@ def plan_together(
         graphs that never run together only the states survive the run of another one: take
         the outputs away before, and write the inputs afterwards.
     alignment, optimize, effort, in_place, preserve_inputs, workspace, capacity, parallel_safe
-        As for :func:`plan`; the capacity is that of the shared arena.
+        As for :func:`plan`; the capacity is that of the shared arena. With workspaces, every
+        node runs by itself.
 
     Returns
     -------
@@ -182,6 +182,11 @@ def plan_together(
     >>> ap.plan_together([layer(64), layer(640)], "concurrent").bases
     [0, 128]
     """
+    if workspace == "auto":
+        # What nodes need together is known only once it is known which run as one.
+        names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
+        names = list(_core.techniques()) if names == ["all"] else names
+        optimize = [name for name in names if name not in ("fusion", "streaming")] or ["none"]
     options = _options(
         alignment=alignment,
         optimize=optimize,
@@ -335,15 +340,21 @@ def _memories(
     return rows, homes_of(graph, spaces, pins or {})
 
 
-def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:
-    """Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto"."""
+def core_graph(
+    graph: Graph | _core.Graph, workspace: str, steps: Sequence[Sequence[int]] | None = None
+) -> _core.Graph:
+    """
+    Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
+
+    ``steps`` tells which nodes run as one.
+    """
     if isinstance(graph, _core.Graph):
         return graph
     if workspace == "none":
         return graph.core
     from arenaplan.executor import workspace_choices
 
-    return graph.core.with_workspaces(list(workspace_choices(graph).items()))
+    return graph.core.with_workspaces(list(workspace_choices(graph, steps).items()))
 
 
 def whole_number(number: object, what: str) -> int:

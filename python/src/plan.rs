@@ -446,7 +446,7 @@ impl Plan {
         let policy = self.inner.options().workspace.name();
         let graph = py
             .import("arenaplan.planning")?
-            .call_method1("core_graph", (graph, policy))?
+            .call_method1("core_graph", (graph, policy, self.steps()))?
             .cast_into::<Graph>()?;
         let graph = graph.get();
         py.detach(|| self.inner.check(&graph.inner)).or_raise(py)

@@ -32,6 +32,17 @@ pub struct Graph {
     sorted: bool,
 }
 
+/// What a node does that overwrites a state with the bytes of another value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The left side.
+    pub state: ValueId,
+    /// The right side.
+    pub source: ValueId,
+    /// What the node returns: the state's new bytes.
+    pub result: ValueId,
+}
+
 impl Graph {
     /// Returns an empty builder for a graph called `name`.
     #[must_use]
@@ -122,6 +133,24 @@ impl Graph {
     /// Returns whether `order` runs every node once, each after what it depends on.
     pub fn is_topological(&self, order: &[NodeId]) -> bool {
         order::is_topological(&self.nodes, &self.producers, order)
+    }
+
+    /// Returns what `node` assigns, if it is an assignment.
+    ///
+    /// An assignment mutates one state without reading it, and has an in-place *identity*
+    /// pair from another operand of that size to its result. So the state, too, has the
+    /// operand's bytes from then on.
+    pub fn assignment(&self, node: NodeId) -> Option<Assignment> {
+        let node = self.node(node);
+        let effects = node.effects();
+        let &[position] = effects.mutates.as_slice() else { return None };
+        let pair = effects.in_place.iter().find(|pair| pair.identity && pair.input != position)?;
+        let state = node.input(position)?;
+        let (source, result) = (node.input(pair.input)?, node.output(pair.output)?);
+        let bytes = |value: ValueId| self.value(value).bytes();
+        let same_size = bytes(source) == bytes(state) && bytes(result) == bytes(state);
+        let unread = node.reads_bytes_of().all(|(_, value)| value != state);
+        (unread && same_size).then_some(Assignment { state, source, result })
     }
 
     /// Returns a copy of the graph whose nodes have other workspaces.

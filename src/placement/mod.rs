@@ -139,14 +139,14 @@ impl AssignmentProblem {
 #[allow(clippy::large_enum_variant, reason = "there is only ever one")]
 pub enum Assigned {
     /// Every buffer has a space and an offset, and every space holds what is in it.
-    Fits(Assignment),
+    Fits(SpaceAssignment),
     /// There is none, or none was found.
     NoRoom(NoRoom),
 }
 
 /// A space and an offset for every buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
+pub struct SpaceAssignment {
     /// The buffers, in their spaces.
     pub problem: Problem,
     /// Their offsets; the bounds are those of this assignment.
@@ -157,7 +157,7 @@ pub struct Assignment {
     pub lower_bound: u64,
 }
 
-impl Assignment {
+impl SpaceAssignment {
     /// Returns whether the cost is proven to be the least.
     pub const fn status(&self) -> Status {
         if self.cost == self.lower_bound { Status::Optimal } else { Status::Feasible }
@@ -218,7 +218,7 @@ pub fn assign_spaces(problem: &AssignmentProblem, budget: &Budget<'_>) -> Result
             let packing = packer.tightest(&assignment)?;
             let problem = problem.assigned(&assignment)?;
             let lower_bound = found.lower_bound.min(cost);
-            Ok(Assigned::Fits(Assignment { problem, packing, cost, lower_bound }))
+            Ok(Assigned::Fits(SpaceAssignment { problem, packing, cost, lower_bound }))
         }
         None if !found.exhausted && budget.exhausted() => Err(Error::Interrupted),
         None => {

@@ -10,7 +10,7 @@ use crate::graph::Graph;
 use crate::index::{BufferId, NodeId, SpaceId, ValueId};
 use crate::liveness::{Liveness, Member, Merge};
 use crate::placement::{
-    Assigned, Assignment, AssignmentProblem, Candidate, Floor, Memories, NoRoom, assign_spaces,
+    Assigned, AssignmentProblem, Candidate, Floor, Memories, NoRoom, SpaceAssignment, assign_spaces,
 };
 use crate::plan::{MoveCost, ShareRule, WorkspacePolicy, bytes_moved};
 use crate::problem::Space;
@@ -27,7 +27,7 @@ const MOST_PLACED: usize = 8;
 /// Buffers with memories and offsets, and what they cost.
 struct Found {
     liveness: Liveness,
-    assignment: Assignment,
+    assignment: SpaceAssignment,
 }
 
 impl Found {
@@ -71,7 +71,7 @@ impl Planner<'_> {
         let Some((attempt, Found { mut liveness, assignment })) = best else {
             return Err(failed.expect("the given order is always tried"));
         };
-        let Assignment { problem, packing, cost, lower_bound } = assignment;
+        let SpaceAssignment { problem, packing, cost, lower_bound } = assignment;
         liveness.problem = problem;
         let move_cost = Some(MoveCost { cost, lower_bound });
         Ok((attempt, Placed { liveness, packing, move_cost }))

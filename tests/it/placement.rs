@@ -1,10 +1,10 @@
-//! Assignment of buffers to spaces, against brute force over all assignments and offsets.
+//! SpaceAssignment of buffers to spaces, against brute force over all assignments and offsets.
 
 use std::collections::HashMap;
 
 use arenaplan::{
-    Alignment, Assigned, Assignment, AssignmentProblem, Budget, Buffer, BufferId, Candidate, Floor,
-    LiveRange, NoRoom, Part, Problem, Space, SpaceId, Status, Step, assign_spaces, solve,
+    Alignment, Assigned, AssignmentProblem, Budget, Buffer, BufferId, Candidate, Floor, LiveRange,
+    NoRoom, Part, Problem, Space, SpaceAssignment, SpaceId, Status, Step, assign_spaces, solve,
 };
 use proptest::prelude::*;
 
@@ -116,7 +116,7 @@ fn brute_force(rows: &[Row], memories: &[Memory]) -> Option<u64> {
     best
 }
 
-fn check(problem: &AssignmentProblem, best: &Assignment) {
+fn check(problem: &AssignmentProblem, best: &SpaceAssignment) {
     best.packing.check(&best.problem).unwrap();
     assert!(matches!(best.packing.status(), Status::Optimal | Status::Feasible));
     assert!(best.lower_bound <= best.cost);

@@ -19,6 +19,7 @@ import numpy as np
 import arenaplan as ap
 import light_models
 from arenaplan.executor.executor import quiet_arithmetic
+from flow_graphs import large_groups
 
 SHIM = r"""
 #include <stddef.h>
@@ -174,9 +175,10 @@ def models() -> Iterator[tuple[str, ap.Graph]]:
 
 def measured(reset: Callable[[], None], largest: Callable[[], int]) -> Iterator[dict[str, object]]:
     """Yield what each step of each graph allocates in its third run."""
-    for source in (single_nodes(), models()):
-        for name, graph in source:
-            executor = ap.Executor(graph)
+    plain = ((name, graph, None) for source in (single_nodes(), models()) for name, graph in source)
+    for source in (plain, large_groups()):
+        for name, graph, steps in source:
+            executor = ap.Executor(graph, ap.plan(graph, steps=steps, workspace="auto"))
             inputs = {
                 graph.values[index].name: np.ones(
                     graph.values[index].shape, graph.values[index].dtype

@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 
 import arenaplan as ap
 from arenaplan.executor.executor import quiet_arithmetic
+from arenaplan.executor.groups import Unit
 from arenaplan.executor.steps import (
     aligned_bytes,
     array_at,
@@ -104,8 +105,8 @@ def run_with_choice(graph: ap.Graph, inputs: Arrays, choice: int) -> list[np.nda
         arrays[value.index] = array_at(graph, value.index, memory)
     for index in graph.inputs:
         np.copyto(arrays[index], inputs[int(graph.values[index].name[2:])])
-    order = [node.index for node in graph.nodes]
-    program = prepare(graph, order, arrays, own_workspaces(sizes)[0], {})
+    units = [Unit(node.index, (node.index,)) for node in graph.nodes]
+    program = prepare(graph, units, arrays, own_workspaces(sizes)[0])
     with quiet_arithmetic():
         for _ in range(2):  # The second run must not depend on what the first one left.
             for run in program.runs:

@@ -295,15 +295,17 @@ def test_a_given_plan_is_obeyed_or_refused(
     export = ["export", str(source), "--to", "tflm", "--plan", str(plan), "-o", str(out)]
 
     graph = ap.load(source)
-    ap.plan(graph, in_place=False, alignment=16).save(plan)
+    ap.plan(graph, optimize="views", alignment=16).save(plan)
     assert main(export) == 0
     assert main(["check", str(out)]) == 0
     good = out.read_bytes()
 
-    ap.plan(graph, in_place=True, alignment=16).save(plan)  # NEG in place: the kernel must not.
+    ap.plan(graph, optimize="views,in-place", alignment=16).save(
+        plan
+    )  # NEG in place: the kernel must not.
     assert main(export) == 1
     assert "PlanOverlap" in capsys.readouterr().err
-    ap.plan(graph, in_place=False, alignment=8).save(plan)
+    ap.plan(graph, optimize="views", alignment=8).save(plan)
     stale = flat.fragmented()
     stale[2][0][0][4][0] = flat.Vector("i", (35,))
     stale[4][3] = {0: flat.Data(struct.pack("<i", 35))}

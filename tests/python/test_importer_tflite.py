@@ -352,8 +352,13 @@ def test_real_models_plan_to_the_bytes_of_the_study(
     shared: Path, name: str, rounded_to_64: int, rounded_to_16: int
 ) -> None:
     graph = ap.load(shared / "models" / "tflite" / f"{name}.tflite")
-    for in_place in (False, True):
-        wide = ap.plan(graph, in_place=in_place)
-        tight = ap.plan(graph, in_place=in_place, alignment=16)
+    for names in ("views", "views,in-place"):
+        wide = ap.plan(graph, optimize=names)
+        tight = ap.plan(graph, optimize=names, alignment=16)
         assert (wide.arena_bytes, wide.status) == (rounded_to_64, "optimal")
         assert (tight.arena_bytes, tight.status) == (rounded_to_16, "optimal")
+
+
+def test_a_residual_network_adds_in_place_where_nodes_run_as_one(shared: Path) -> None:
+    graph = ap.load(shared / "models" / "tflite" / "pretrainedResnet_quant.tflite")
+    assert (ap.plan(graph).arena_bytes, ap.plan(graph).status) == (32_768, "optimal")

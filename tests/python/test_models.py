@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 import arenaplan as ap
+import grouping
 import light_models
 
 
@@ -51,7 +52,52 @@ def test_light_models_with_random_weights_agree_with_onnx_runtime(
     assert np.abs(result - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "mobilenet_v2", "resnet", "unet", "vit"])
+PROLOGUES = [(name, grouping.one_anchor) for name in ("densenet121", "shufflenet")]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [*((name, grouping.epilogues) for name in light_models.NAMES), *PROLOGUES]
+)
+def test_light_models_in_groups_agree_with_onnx_runtime(
+    name: str, wanted: grouping.Wanted, tmp_path: Path
+) -> None:
+    model = light_models.softmax_input(light_models.randomized(name))
+    inputs = light_models.random_input(model)
+    (expected,) = light_models.onnx_runtime(model).run(None, inputs)
+    path = tmp_path / f"{name}.onnx"
+    path.write_bytes(model.SerializeToString())
+    del model
+    graph = ap.load(path)
+    steps = grouping.greedy(graph, wanted)
+    assert len(steps) < len(graph.nodes)
+    plan = ap.plan(graph, steps=steps, workspace="auto")
+    assert plan.arena_bytes <= 1.05 * ap.plan(graph, steps=steps).arena_bytes
+    with ap.Executor(graph, plan) as executor:
+        assert executor.scratch_bytes == 0
+        (result,) = executor.run(inputs, verify=True).values()
+    assert np.abs(result - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+EXPORTED = ["bert", "gpt2", "mobilenet_v2", "resnet", "unet", "vit"]
+
+
+@pytest.mark.parametrize("wanted", [grouping.epilogues, grouping.one_anchor, grouping.anything])
+@pytest.mark.parametrize("name", EXPORTED)
+def test_exported_models_in_groups_give_the_stored_output(
+    name: str, wanted: grouping.Wanted, shared: Path
+) -> None:
+    folder = shared / "models" / "onnx"
+    stored = np.load(folder / f"{name}.npz")
+    graph = ap.load(folder / f"{name}.onnx")
+    steps = grouping.greedy(graph, wanted)
+    assert len(steps) < len(graph.nodes)
+    inputs = {graph.values[index].name: stored[f"in{k}"] for k, index in enumerate(graph.inputs)}
+    with ap.Executor(graph, ap.plan(graph, steps=steps, workspace="auto")) as executor:
+        (result,) = executor.run(inputs, verify=True).values()
+    assert np.abs(result - stored["out0"]).max() <= 1e-5 * np.abs(stored["out0"]).max()
+
+
+@pytest.mark.parametrize("name", EXPORTED)
 def test_exported_models_give_the_stored_output(name: str, shared: Path) -> None:
     folder = shared / "models" / "onnx"
     stored = np.load(folder / f"{name}.npz")

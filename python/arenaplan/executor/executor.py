@@ -21,7 +21,6 @@ from arenaplan.errors import (
     InvalidBuffer,
     MisalignedBuffer,
 )
-from arenaplan.executor.epilogue import find_epilogues
 from arenaplan.executor.steps import (
     Setup,
     arena_arrays,
@@ -33,6 +32,7 @@ from arenaplan.executor.steps import (
     prepare,
     run_all,
 )
+from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
 
@@ -99,20 +99,14 @@ class Executor:
         self.arena: Arena = plan.commit() if arena is None else arena
         memory = _bytes_of(self.arena, plan)
         workspaces = arena_workspaces(plan, memory)
-        missing, self.scratch_bytes = own_workspaces(missing_workspaces(graph, workspaces))
+        missing = missing_workspaces(graph, plan.steps, workspaces)
+        more, self.scratch_bytes = own_workspaces(missing)
         """Bytes of scratch memory outside the arena, because the plan has none."""
-        workspaces.update(missing)
+        workspaces.update(more)
         arrays = arena_arrays(graph, plan, memory)
-        placements = plan.placements
-        epilogues = find_epilogues(
-            graph,
-            plan.order,
-            lambda a, b: placements[a] is not None and placements[a] == placements[b],
-        )
-        program = prepare(graph, plan.order, arrays, workspaces, epilogues)
-        self._setup: Setup | None = Setup(
-            graph, plan, memory, arrays, workspaces, epilogues, program
-        )
+        units = find_units(graph, plan)
+        program = prepare(graph, units, arrays, workspaces)
+        self._setup: Setup | None = Setup(graph, plan, memory, arrays, workspaces, units, program)
 
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"

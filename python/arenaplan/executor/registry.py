@@ -19,16 +19,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from arenaplan.errors import UnsupportedOp, WorkspaceOverrun
+from arenaplan.errors import KernelError, PlannerError, UnsupportedOp, WorkspaceOverrun
 from arenaplan.graph import Choice
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 Run: TypeAlias = Callable[[], object]
 Prepare: TypeAlias = "Callable[[Step], Run | None]"
 Declare: TypeAlias = "Callable[[Signature], Sequence[Sequence[Choice]]]"
+Box: TypeAlias = "tuple[slice, ...]"
+"""A part of an array: start and stop along each dimension."""
 
 
 class Tensor(NamedTuple):
@@ -58,6 +63,9 @@ class Signature:
     """Operands written; ``None`` where an optional one is left out."""
     constant: tuple[Callable[[], np.ndarray] | None, ...]
     """Per input, a function that returns its data if it is a constant, else ``None``."""
+    guests: Guests | None = None
+    """What the kernel does besides, tile by tile. ``None`` unless it was registered with
+    ``hosts=True``."""
 
     def input(self, position: int) -> Tensor | None:
         """Return operand ``position``, or ``None`` if it is left out."""
@@ -81,9 +89,8 @@ class Step:
     effects permit it (in place, or a view); otherwise it shares no byte with one."""
     workspaces: tuple[np.ndarray, ...]
     """Scratch bytes, one ``uint8`` array per declared workspace."""
-    epilogue: tuple[Step, ...] = ()
-    """Later steps that work in place on this one's output, for this kernel to do as
-    well. Empty unless the kernel was registered with ``epilogue=True``."""
+    guests: BoundGuests | None = None
+    """:attr:`Signature.guests` with their memory."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -103,6 +110,46 @@ class Step:
         return Scratch(self.workspaces[slot], self.signature.name)
 
 
+class Guests(Protocol):
+    """
+    Elementwise members of a group, which the kernel of another member performs.
+
+    They change what the kernel loads from its input 0, or what it makes of it, tile by
+    tile while that is in cache. See :mod:`arenaplan.executor.hosting`.
+    """
+
+    @property
+    def loads(self) -> bool:
+        """Whether input 0 has to be loaded by :meth:`BoundGuests.load_part`."""
+
+    @property
+    def needs_tile(self) -> bool:
+        """Whether results must not be written to the output before they are finished."""
+
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether finishing a tile takes scratch memory besides the tile."""
+
+    def bytes(self, tile: Box) -> int:
+        """Return the scratch memory for finishing a tile, without the tile itself."""
+
+    def load_bytes(self, part: Box) -> int:
+        """Return the scratch memory for loading a part of input 0, without the part."""
+
+
+class BoundGuests(Guests, Protocol):
+    """Such members and the memory that they run on."""
+
+    def channel_affine(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return a scale and a shift per channel, which the kernel applies to its weights."""
+
+    def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
+        """Return what turns a tile of results into one of the group's output."""
+
+    def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
+        """Return what writes a part of input 0 to ``target``."""
+
+
 class Scratch:
     """Cuts arrays off a workspace, one after another, at multiples of 64 bytes."""
 
@@ -110,6 +157,10 @@ class Scratch:
         self._memory = memory
         self._node = node
         self._used = 0
+
+    def rest(self) -> Scratch:
+        """Return an allocator over what is left, which leaves this one as it is."""
+        return Scratch(self._memory[self._used :], self._node)
 
     def array(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """
@@ -140,6 +191,16 @@ def scratch_bytes(shape: Sequence[int], dtype: Any = np.float32) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """How an operator that has one output is cut; see :mod:`arenaplan.executor.cuts`."""
+
+    operands: Callable[[Signature, Box], Sequence[Box | None]]
+    """Returns the part of each input that a part of output 0 needs; ``None`` for all of it."""
+    pointwise: bool = False
+    """Whether any part can be made, also one that is not contiguous in memory."""
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """How one operator is run, and what scratch memory that takes."""
 
@@ -147,8 +208,10 @@ class Kernel:
     workspace: Declare | None = None
     since: int = 1
     """First operator-set version whose meaning this is."""
-    epilogue: bool = False
-    """Whether it performs :attr:`Step.epilogue`."""
+    cut: Cut | None = None
+    """How to run it on a part of its operands, if that is possible."""
+    hosts: bool = False
+    """Whether it performs :attr:`Step.guests`."""
 
 
 _KERNELS: dict[tuple[str, str], list[Kernel]] = {}
@@ -159,7 +222,8 @@ def kernel(
     domain: str = "",
     since: int = 1,
     workspace: Declare | None = None,
-    epilogue: bool = False,
+    cut: Cut | None = None,
+    hosts: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """
     Register the decorated function for some operators.
@@ -174,15 +238,17 @@ def kernel(
     workspace : callable, optional
         Returns, for a :class:`Signature`, one sequence of :class:`Choice` per
         workspace of the node. A choice with fewer bytes costs more time.
-    epilogue : bool, default False
-        Whether the kernel can perform later elementwise steps on its output while
-        that is still in cache.
+    cut : Cut, optional
+        How to run it on parts of its operands, so that its node can run as one with
+        others, piece by piece.
+    hosts : bool, default False
+        Whether the kernel performs elementwise members of a group: :class:`Guests`.
     """
 
     def register(prepare: Prepare) -> Prepare:
         for op in ops:
             versions = _KERNELS.setdefault((domain, op), [])
-            versions.append(Kernel(prepare, workspace, since, epilogue))
+            versions.append(Kernel(prepare, workspace, since, cut, hosts))
             versions.sort(key=lambda known: -known.since)
         return prepare
 
@@ -206,6 +272,17 @@ def find_kernel(signature: Signature) -> Kernel:
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
     )
+
+
+def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:
+    """Call a part of a kernel, so that an error of NumPy's names the node it arose in."""
+    try:
+        return function(argument)
+    except (PlannerError, MemoryError):
+        raise
+    except Exception as error:
+        where = f"node {signature.name!r} ({signature.op})"
+        raise KernelError(f"{where} cannot be prepared: {error}") from error
 
 
 def supported_ops() -> list[str]:

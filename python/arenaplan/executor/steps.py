@@ -4,31 +4,24 @@ From a graph and memory to functions: everything that is settled before the firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from math import prod
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arenaplan.errors import (
-    KernelError,
-    PlannerError,
-    RankTooLarge,
-    UnsupportedDtype,
-    UnsupportedOp,
-)
-from arenaplan.executor.registry import Kernel, Run, Signature, Step, Tensor, find_kernel
+from arenaplan.errors import KernelError, RankTooLarge, UnsupportedDtype, UnsupportedOp
+from arenaplan.executor.groups import Group, NotAGroup, Unit, form, member_of
+from arenaplan.executor.registry import Run, Signature, Step, Tensor, attributed, find_kernel
+from arenaplan.executor.streaming import group_choices, group_run
 from arenaplan.graph import Choice, Graph, Node, Value
 
 if TYPE_CHECKING:
     from arenaplan import Plan
-
-_In = TypeVar("_In")
-_Out = TypeVar("_Out")
 
 _ALIGNMENT = 64
 _MAX_RANK = 64
@@ -40,7 +33,7 @@ _DTYPES: Mapping[str, np.dtype[Any]] = {
     )
 }
 
-Epilogues = Mapping[int, Sequence[int]]
+_NOTHING = np.empty(0, np.uint8)
 Workspaces = Mapping[int, Sequence[np.ndarray]]
 
 
@@ -65,8 +58,8 @@ class Setup:
     """Memory of every value that a run touches."""
     workspaces: Workspaces
     """Scratch memory per node, in the arena or beside it."""
-    epilogues: Epilogues
-    """Nodes that another one performs."""
+    units: Sequence[Unit]
+    """What runs, in order."""
     program: Program
 
 
@@ -124,41 +117,52 @@ def signature_of(graph: Graph, node: Node) -> Signature:
     )
 
 
-def workspace_choices(graph: Graph) -> dict[int, tuple[tuple[Choice, ...], ...]]:
+def workspace_choices(
+    graph: Graph, steps: Iterable[Sequence[int]] | None = None
+) -> dict[int, tuple[tuple[Choice, ...], ...]]:
     """
     Return the scratch buffers that each node's kernel can work with.
 
     Nodes that no kernel runs, or whose kernel needs no scratch memory, are left out.
+
+    Parameters
+    ----------
+    steps : iterable of sequence of int, optional
+        Which nodes run as one; what they need together is that of the last of them.
     """
     choices = {}
-    for node in graph.nodes:
+    every = ([node.index] for node in graph.nodes)
+    for nodes in every if steps is None else steps:
         try:
-            signature = signature_of(graph, node)
-            declared = _declared(find_kernel(signature), signature)
+            declared = _declared(graph, nodes)
         except (UnsupportedOp, UnsupportedDtype, RankTooLarge):
             continue  # Such a graph can be planned; an executor will refuse it.
+        except NotAGroup:
+            continue  # The core will refuse it.
         if declared:
-            choices[node.index] = declared
+            choices[nodes[-1]] = declared
     return choices
 
 
-def _declared(kernel: Kernel, signature: Signature) -> tuple[tuple[Choice, ...], ...]:
-    """Return the workspaces that a kernel declares for a node."""
+def _declared(graph: Graph, nodes: Sequence[int]) -> tuple[tuple[Choice, ...], ...]:
+    """Return the workspaces of nodes that run as one, or of one that runs alone."""
+    if not all(0 <= node < len(graph.nodes) for node in nodes):
+        raise NotAGroup("there is no such node")
+    if len(nodes) > 1:
+        together = group_choices(group_of(graph, nodes))
+        return (together,) if together else ()
+    signature = signature_of(graph, graph.nodes[nodes[0]])
+    kernel = find_kernel(signature)
     if kernel.workspace is None:
         return ()
-    slots = _attributed(kernel.workspace, signature, signature)
+    slots = attributed(kernel.workspace, signature, signature)
     return tuple(tuple(Choice(*each) for each in slot) for slot in slots)
 
 
-def _attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:
-    """Call a part of a kernel, so that an error of NumPy's names the node it arose in."""
-    try:
-        return function(argument)
-    except (PlannerError, MemoryError):
-        raise
-    except Exception as error:
-        where = f"node {signature.name!r} ({signature.op})"
-        raise KernelError(f"{where} cannot be prepared: {error}") from error
+def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
+    """Return the group of some nodes, as it is before a plan tells what its output takes over."""
+    members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
+    return form(graph, members, lambda value: byte_size(graph.values[value]))
 
 
 # -- memory -----------------------------------------------------------------------
@@ -192,18 +196,27 @@ def used_values(graph: Graph) -> list[int]:
 
 
 def arena_arrays(graph: Graph, plan: Plan, memory: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the array of every value that a run touches, on the arena's bytes."""
+    """Return the array of every value that has a place, on the arena's bytes."""
     arrays = {}
+    inner = inner_values(graph, plan.steps)
     for index in used_values(graph):
         value = graph.values[index]
         if value.kind == "constant":
             arrays[index] = graph.data(index)
+            continue
+        if index in inner:
             continue
         placement = plan.placements[index]
         start = 0 if placement is None else plan.bases[placement[0]] + placement[1]
         size = byte_size(value)
         arrays[index] = array_at(graph, index, memory[start : start + size])
     return arrays
+
+
+def inner_values(graph: Graph, steps: Iterable[Sequence[int]]) -> set[int]:
+    """Return the values that never leave the group of nodes that makes them."""
+    inner = (node for nodes in steps for node in nodes[:-1])
+    return {v for node in inner for v in graph.nodes[node].outputs if v is not None}
 
 
 def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarray]]:
@@ -238,12 +251,14 @@ def own_workspaces(
     return arrays, block.nbytes
 
 
-def missing_workspaces(graph: Graph, planned: Workspaces) -> dict[int, list[int]]:
+def missing_workspaces(
+    graph: Graph, steps: Iterable[Sequence[int]], planned: Workspaces
+) -> dict[int, list[int]]:
     """Return the sizes of the workspaces of nodes that have none planned, at least cost."""
+    unplanned = (nodes for nodes in steps if nodes[-1] not in planned)
     return {
         node: [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
-        for node, slots in workspace_choices(graph).items()
-        if node not in planned
+        for node, slots in workspace_choices(graph, unplanned).items()
     }
 
 
@@ -251,53 +266,50 @@ def missing_workspaces(graph: Graph, planned: Workspaces) -> dict[int, list[int]
 
 
 def prepare(
-    graph: Graph,
-    order: Sequence[int],
-    arrays: Mapping[int, np.ndarray],
-    workspaces: Workspaces,
-    epilogues: Epilogues,
+    graph: Graph, units: Sequence[Unit], arrays: Mapping[int, np.ndarray], workspaces: Workspaces
 ) -> Program:
     """
     Bind every kernel to its memory.
 
     Parameters
     ----------
-    order : sequence of int
-        Indices of the nodes, in execution order.
+    units : sequence of Unit
+        What runs, in order.
     arrays : mapping of int to array
         Memory of every value that a run touches.
     workspaces : mapping of int to sequence of array
         Scratch memory per node.
-    epilogues : mapping of int to sequence of int
-        Nodes that another one performs, see :func:`arenaplan.executor.epilogue.find_epilogues`.
 
     Raises
     ------
     UnsupportedOp
         If no kernel runs a node.
     """
-    absorbed = {node for nodes in epilogues.values() for node in nodes}
-
-    def step_of(index: int, epilogue: tuple[Step, ...] = ()) -> Step:
-        node = graph.nodes[index]
-        return Step(
-            signature_of(graph, node),
-            tuple(None if value is None else arrays[value] for value in node.inputs),
-            tuple(None if value is None else arrays[value] for value in node.outputs),
-            tuple(workspaces.get(index, ())),
-            epilogue,
-        )
-
     program = Program([], [])
-    for index in order:
-        if index in absorbed:
-            continue
-        step = step_of(index, tuple(map(step_of, epilogues.get(index, ()))))
-        run = _attributed(find_kernel(step.signature).prepare, step, step.signature)
+    for unit in units:
+        own = tuple(workspaces.get(unit.home, ()))
+        run: Run | None
+        if unit.group is None:
+            run = _node_run(graph, graph.nodes[unit.home], arrays, own)
+        else:
+            run = group_run(unit.group, arrays, own[0] if own else _NOTHING)
         if run is not None:
             program.runs.append(run)
-            program.nodes.append(graph.nodes[index])
+            program.nodes.append(graph.nodes[unit.home])
     return program
+
+
+def _node_run(
+    graph: Graph, node: Node, arrays: Mapping[int, np.ndarray], workspaces: tuple[np.ndarray, ...]
+) -> Run | None:
+    """Return what runs a node alone."""
+    step = Step(
+        signature_of(graph, node),
+        tuple(None if value is None else arrays[value] for value in node.inputs),
+        tuple(None if value is None else arrays[value] for value in node.outputs),
+        workspaces,
+    )
+    return attributed(find_kernel(step.signature).prepare, step, step.signature)
 
 
 # -- running ------------------------------------------------------------------------

@@ -54,13 +54,13 @@ def verified_run(setup: Setup, inputs: Mapping[int, np.ndarray]) -> None:
     for node_index, _slot, _choice, space, offset, size in plan.workspaces:
         start = plan.bases[space] + offset
         scratch.setdefault(node_index, []).append((start, start + size))
-    live = _live_values(graph, plan.order, keep_inputs=bool(plan.options["preserve_inputs"]))
+    live = _live_values(graph, plan.steps, keep_inputs=bool(plan.options["preserve_inputs"]))
     apart = _apart(setup, inputs)
     planned, unplanned = _by_node(setup.program), _by_node(apart.program)
 
     load(setup, inputs)
     alive = next(live)
-    for index in plan.order:
+    for *_, index in plan.steps:
         node = graph.nodes[index]
         _poison(memory, _outside((spans[v] for v in alive if v in spans), memory.nbytes))
         own = [spans[v] for v in _written(node) if v in spans] + scratch.get(index, [])
@@ -93,26 +93,29 @@ def _value_spans(setup: Setup) -> dict[int, Span]:
     return spans
 
 
-def _live_values(graph: Graph, order: Sequence[int], *, keep_inputs: bool) -> Iterator[set[int]]:
+def _live_values(
+    graph: Graph, steps: Sequence[Sequence[int]], *, keep_inputs: bool
+) -> Iterator[set[int]]:
     """Yield the values whose bytes matter: before the first step, and after each one."""
     last: dict[int, int] = {}
-    for step, index in enumerate(order):
-        node = graph.nodes[index]
-        for position, value in enumerate(node.inputs):
-            if value is not None and position not in node.effects.ignores:
-                last[value] = step
+    for step, nodes in enumerate(steps):
+        for node in map(graph.nodes.__getitem__, nodes):
+            for position, value in enumerate(node.inputs):
+                if value is not None and position not in node.effects.ignores:
+                    last[value] = step
     states = [value.index for value in graph.values if value.kind == "state"]
-    last.update(dict.fromkeys([*graph.outputs, *states], len(order)))
+    last.update(dict.fromkeys([*graph.outputs, *states], len(steps)))
     if keep_inputs:
-        last.update(dict.fromkeys(graph.inputs, len(order)))
+        last.update(dict.fromkeys(graph.inputs, len(steps)))
     alive = {value for value in (*graph.inputs, *states) if value in last}
     yield alive
-    for step, index in enumerate(order):
-        node = graph.nodes[index]
-        alive.update(value for value in node.outputs if value in last and value is not None)
-        for value in (*node.inputs, *node.outputs):
-            if value is not None and last.get(value, -1) <= step:
-                alive.discard(value)
+    for step, nodes in enumerate(steps):
+        for node in map(graph.nodes.__getitem__, nodes):
+            alive.update(value for value in node.outputs if value in last and value is not None)
+        for node in map(graph.nodes.__getitem__, nodes):
+            for value in (*node.inputs, *node.outputs):
+                if value is not None and last.get(value, -1) <= step:
+                    alive.discard(value)
         yield alive
 
 
@@ -194,27 +197,25 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
     """Return the same graph and kernels, with every value in memory of its own."""
     graph = setup.graph
     arrays = {}
-    for index in used_values(graph):
+    for index, own in setup.arrays.items():
         value = graph.values[index]
         if value.kind == "constant":
-            arrays[index] = setup.arrays[index]
+            arrays[index] = own
             continue
         memory = aligned_bytes(byte_size(value))
         memory[...] = _UNWRITTEN
         arrays[index] = array_at(graph, index, memory)
         if value.kind == "state":
             np.copyto(arrays[index], setup.arrays[index])
-    for host, chain in setup.epilogues.items():
-        # What a kernel does in one go, it does in one array.
-        shared = graph.nodes[host].outputs[0]
-        for node in chain:
-            result = graph.nodes[node].outputs[0]
-            if shared is not None and result is not None:
-                arrays[result] = arrays[shared]
+    for unit in setup.units:
+        # What is made in one go is made in one place, though each node may have one.
+        made = [v for node in unit.nodes for v in _written(graph.nodes[node]) if v in arrays]
+        if len(unit.nodes) > 1:
+            arrays.update(dict.fromkeys(made, arrays[made[-1]]))
     sizes = {node: [slot.nbytes for slot in slots] for node, slots in setup.workspaces.items()}
     workspaces, _ = own_workspaces(sizes)
-    program = prepare(graph, setup.plan.order, arrays, workspaces, setup.epilogues)
-    apart = Setup(graph, setup.plan, setup.memory, arrays, workspaces, setup.epilogues, program)
+    program = prepare(graph, setup.units, arrays, workspaces)
+    apart = Setup(graph, setup.plan, setup.memory, arrays, workspaces, setup.units, program)
     load(apart, inputs)
     return apart
 

@@ -91,7 +91,7 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
     timeline = timeline_of(model)
     greedy = greedy_offsets(timeline.boxes)
     before = head_bytes(timeline.boxes, greedy)
-    best = plan(_as_graph(timeline), alignment=ALIGNMENT, in_place=False)
+    best = plan(_as_graph(timeline), alignment=ALIGNMENT, optimize="views")
     after, offsets = best.arena_bytes, _box_offsets(best, timeline)
     pinned = always or after < before
     if after > before:
@@ -116,7 +116,7 @@ def obey(model: Model, given: Plan) -> TflmPlan:
     ------
     PlanOverlap
         If it shares bytes in a way that the runtime's kernels do not allow for; plan with
-        ``in_place=False``.
+        ``optimize="views"``.
     PlanMisaligned
         If an offset is no multiple of 16.
     PlanMismatch
@@ -138,7 +138,7 @@ def obey(model: Model, given: Plan) -> TflmPlan:
     before = head_bytes(timeline.boxes, greedy_offsets(timeline.boxes))
     boxes = tuple(every[box.tensor] for box in timeline.boxes)
     after = head_bytes(timeline.boxes, boxes)
-    bound = plan(_as_graph(timeline), alignment=ALIGNMENT, in_place=False).lower_bound
+    bound = plan(_as_graph(timeline), alignment=ALIGNMENT, optimize="views").lower_bound
     status = "optimal" if after == bound else "feasible"
     return TflmPlan(tuple(every), before, after, bound, status, True, boxes)
 

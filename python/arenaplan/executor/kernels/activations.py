@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from arenaplan.executor.cuts import ELEMENTWISE
 from arenaplan.executor.kernels.pieces import Blocks, blockwise, operand, result
 from arenaplan.executor.registry import Run, Signature, Step, kernel
 
@@ -42,7 +43,7 @@ def _activation(
                 return blockwise(_widened(body), [x], y, wide.arrays(step))
             return blockwise(body, [x], y, blocks.arrays(step) if scratch else ())
 
-        kernel(*ops, since=since, workspace=declare)(prepare)
+        kernel(*ops, since=since, workspace=declare, cut=ELEMENTWISE)(prepare)
         return make
 
     return register
@@ -183,7 +184,7 @@ def swish(attributes: Attributes) -> Body:
     return body
 
 
-@kernel("SwiGLU", workspace=_ONE.declare)
+@kernel("SwiGLU", workspace=_ONE.declare, cut=ELEMENTWISE)
 def swiglu(step: Step) -> Run | None:
     """Write ``swish(a)·b``."""
     alpha = step.attributes.get("alpha", 1.0)
@@ -291,7 +292,7 @@ def leaky_relu(attributes: Attributes) -> Body:
     return body
 
 
-@kernel("PRelu", since=7, workspace=_ONE.declare)
+@kernel("PRelu", since=7, workspace=_ONE.declare, cut=ELEMENTWISE)
 def prelu(step: Step) -> Run | None:
     """Write ``slope·x`` for negative numbers."""
 
@@ -346,7 +347,7 @@ def softsign(_: Attributes) -> Body:
 _MASK = Blocks("bool")
 
 
-@kernel("ThresholdedRelu", workspace=_MASK.declare)
+@kernel("ThresholdedRelu", workspace=_MASK.declare, cut=ELEMENTWISE)
 def thresholded_relu(step: Step) -> Run | None:
     """Write ``x`` above a threshold and zero elsewhere."""
     alpha = step.attributes.get("alpha", 1.0)
@@ -362,7 +363,7 @@ def thresholded_relu(step: Step) -> Run | None:
 _LIKE_AND_MASK = Blocks(None, "bool")
 
 
-@kernel("Shrink", workspace=_LIKE_AND_MASK.declare)
+@kernel("Shrink", workspace=_LIKE_AND_MASK.declare, cut=ELEMENTWISE)
 def shrink(step: Step) -> Run | None:
     """Bring numbers nearer to zero by ``bias``, and those near it to zero."""
     bias, threshold = step.attributes.get("bias", 0.0), step.attributes.get("lambd", 0.5)

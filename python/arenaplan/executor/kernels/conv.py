@@ -8,232 +8,49 @@ of about a megabyte stays in cache and is as fast as one for the whole image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from arenaplan.errors import ShapeMismatch
-from arenaplan.executor.epilogue import Stages, finish
+from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
-from arenaplan.executor.kernels.windows import Axis, window_axes, windows
-from arenaplan.executor.registry import Run, Signature, Step, Tensor
+from arenaplan.executor.kernels.windows import windows
+from arenaplan.executor.registry import (
+    Box,
+    Run,
+    Scratch,
+    Signature,
+    Step,
+)
 from arenaplan.graph import Choice
 
-_TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22)
-"""Workspace sizes to offer, in bytes; the first stands for the least that works."""
+_TILES = tuple(1 << shift for shift in range(14, 23))
+"""Workspace sizes to offer, in bytes."""
+_NEGLIGIBLE = 25
+"""Operands are so many times as large as scratch memory that is not worth saving."""
 _WORTHWHILE = 0.98
 """A larger workspace is offered if it takes at most this much of the time."""
-_TILE_CALLS = 4e3
-"""Nanoseconds that the calls for one tile take."""
-_FLOPS, _COPIED = 200.0, 10.0
-"""Multiply-adds doubled, and elements copied, per nanosecond."""
-_PACKING = 14
-"""Columns in which BLAS could compute instead of repacking the weights for a tile."""
-
-
-class Tile(NamedTuple):
-    """How much is unrolled at once."""
-
-    groups: int
-    rows: int
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """All sizes of a convolution."""
-
-    batch: int
-    groups: int
-    fan_in: int
-    """Input channels per group."""
-    fan_out: int
-    """Output channels per group."""
-    axes: list[Axis]
-    item: int
-    """Bytes of an element."""
-
-    @property
-    def taps(self) -> int:
-        """Elements under the window."""
-        return prod(axis.kernel for axis in self.axes)
-
-    @property
-    def depth(self) -> int:
-        """Rows of the unrolled matrix of one group, without the one for the bias."""
-        return self.fan_in * self.taps
-
-    @property
-    def row(self) -> int:
-        """Output elements in one row: all positions that share the first coordinate."""
-        return prod(axis.out for axis in self.axes[1:])
-
-    @property
-    def rows(self) -> int:
-        """Output rows."""
-        return self.axes[0].out
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether windows reach beyond the image."""
-        return any(axis.is_padded for axis in self.axes)
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether the image is the unrolled matrix already."""
-        pointwise = all(axis.kernel == 1 and axis.stride == 1 for axis in self.axes)
-        single = all(axis.extent == axis.kernel == axis.size for axis in self.axes)
-        return (pointwise or single) and not self.is_padded
-
-    @property
-    def is_flat(self) -> bool:
-        """
-        Whether positions across the ends of rows are computed as well, and left out later.
-
-        The elements of all windows at one tap then are one contiguous piece of the padded
-        image, and copying them is several times faster. That decides where there is next
-        to nothing to multiply, as in depthwise convolution.
-        """
-        return self.fan_in == 1 and self.fan_out <= 4 and all(a.stride == 1 for a in self.axes)
-
-    @property
-    def pitch(self) -> int:
-        """Elements of the padded image from one row to the next."""
-        return prod(axis.padded for axis in self.axes[1:])
-
-    def columns(self, rows: int) -> int:
-        """Return how many windows some rows have, with those across the ends of rows if flat."""
-        if not self.is_flat:
-            return rows * self.row
-        last, pitch = 0, 1
-        for axis, out in reversed([*zip(self.axes, [rows, *self.outs[1:]], strict=True)]):
-            last += (out - 1) * pitch
-            pitch *= axis.padded
-        return last + 1
-
-    @property
-    def outs(self) -> list[int]:
-        """Spatial dimensions of the output."""
-        return [axis.out for axis in self.axes]
-
-    def padded_shape(self, tile: Tile) -> tuple[int, ...]:
-        """Return the shape of the padded input of one tile."""
-        first = self.axes[0]
-        reach = (tile.rows - 1) * first.stride + first.extent
-        return (tile.groups * self.fan_in, reach, *(axis.padded for axis in self.axes[1:]))
-
-    def matrix_shape(self, tile: Tile) -> tuple[int, int, int]:
-        """Return the shape of the unrolled matrices of one tile, with a row for the bias."""
-        return (tile.groups, self.depth + 1, self.columns(tile.rows))
-
-    def result_shape(self, tile: Tile) -> tuple[int, ...]:
-        """Return the shape of a flat tile's result."""
-        inner = (axis.padded for axis in self.axes[1:])
-        return (tile.groups, self.fan_out, tile.rows, *inner)
-
-    def bytes(self, tile: Tile) -> int:
-        """Return the workspace that a tile takes."""
-        shapes: list[tuple[int, ...]] = [self.matrix_shape(tile)]
-        if self.is_padded:
-            shapes.append(self.padded_shape(tile))
-        if self.is_flat:
-            shapes.append(self.result_shape(tile))
-        return sum(-(-prod(shape) * self.item // 64) * 64 for shape in shapes)
-
-    def tile(self, limit: int) -> Tile:
-        """
-        Return the largest tile within ``limit`` bytes, or the smallest there is.
-
-        Whole images of several groups come before parts of the image of one. Of tiles
-        that divide the work into equally many, the smallest is taken.
-        """
-        if self.bytes(Tile(1, self.rows)) <= limit:
-            most = _largest(self.groups, lambda n: self.bytes(Tile(n, self.rows)) <= limit)
-            return Tile(_even(self.groups, most), self.rows)
-        most = _largest(self.rows, lambda n: self.bytes(Tile(1, n)) <= limit)
-        return Tile(1, _even(self.rows, most))
-
-    def cost(self, tile: Tile) -> float:
-        """Return about how many nanoseconds a run takes."""
-        tiles = self.batch * -(-self.groups // tile.groups) * -(-self.rows // tile.rows)
-        weights = self.groups * self.fan_out * self.depth
-        packings = self.batch * -(-self.rows // tile.rows)
-        columns = self.batch * self.columns(self.rows)
-        flops = 2 * weights * (columns + _PACKING * packings)
-        copied = self.groups * self.depth * columns / (4 if self.is_flat else 1)
-        return flops / _FLOPS + copied / _COPIED + tiles * _TILE_CALLS
-
-
-def _largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number in ``[1, limit]`` that fits, given that all smaller ones do."""
-    low, high = 1, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
-
-
-def _even(total: int, most: int) -> int:
-    """Return the smallest part that divides ``total`` into as few parts as ``most`` does."""
-    return -(-total // -(-total // most))
-
-
-def geometry(signature: Signature) -> Geometry:
-    """
-    Return the sizes of a Conv node.
-
-    Raises
-    ------
-    ShapeMismatch
-        If image, weights and groups contradict each other.
-    """
-    image, weights, output = signature.input(0), signature.input(1), signature.outputs[0]
-    groups = signature.attributes.get("group", 1)
-    if (
-        image is None
-        or weights is None
-        or output is None
-        or not _agree(image, weights, output, groups)
-    ):
-        raise ShapeMismatch(
-            f"node {signature.name!r} (Conv): image, weights and output contradict each other"
-        )
-    return Geometry(
-        image.shape[0],
-        groups,
-        weights.shape[1],
-        weights.shape[0] // groups,
-        window_axes(signature, weights.shape[2:]),
-        image.dtype.itemsize,
-    )
-
-
-def _agree(image: Tensor, weights: Tensor, output: Tensor, groups: int) -> bool:
-    """Whether the shapes are those of one convolution."""
-    rank = len(weights.shape)
-    return (
-        rank >= 3
-        and len(image.shape) == len(output.shape) == rank
-        and groups >= 1
-        and image.shape[1] == weights.shape[1] * groups
-        and weights.shape[0] % groups == 0
-        and output.shape[:2] == (image.shape[0], weights.shape[0])
-    )
+_CACHED = 1 << 16
+"""Elements of output that are finished while they are in cache."""
+_NOTHING = np.empty(0, np.uint8)
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     """Offer tiles of several sizes; none is larger than pays."""
     sizes = geometry(signature)
     output = signature.outputs[0]
-    if sizes.is_direct or output is None or 0 in output.shape:
+    if output is None or 0 in output.shape:
         return []
+    if not sizes.is_tiled:
+        return []
+    operands = (t.bytes for t in (signature.input(0), output) if t is not None)
+    least = sum(operands) // _NEGLIGIBLE
     choices: list[Choice] = []
-    for limit in _TILES:
+    for limit in (least, *(limit for limit in _TILES if limit > least)):
         tile = sizes.tile(limit)
         choice = Choice(sizes.bytes(tile), sizes.cost(tile))
         if not choices or choice.cost < choices[-1].cost * _WORTHWHILE:
@@ -241,47 +58,73 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [choices]
 
 
-@heavy_kernel("Conv", workspace=_declare, epilogue=True)
+def _channels(shape: Sequence[int]) -> Iterator[Box]:
+    """Yield parts of an output, some channels at a time, that stay in cache."""
+    inner = tuple(slice(0, size) for size in shape[2:])
+    some = max(1, min(shape[1], _CACHED // prod(shape[2:])))
+    for n in range(shape[0]):
+        for start in range(0, shape[1], some):
+            yield (slice(n, n + 1), slice(start, min(start + some, shape[1])), *inner)
+
+
+# -- running ------------------------------------------------------------------------
+
+
+@heavy_kernel("Conv", workspace=_declare, hosts=True)
 def conv(step: Step) -> Run | None:
     """Multiply the weights by the unrolled image."""
-    image, weights, output = operand(step, 0), operand(step, 1), result(step)
+    output = result(step)
     if output.size == 0:
         return None
     sizes = geometry(step.signature)
-    stages = Stages(step)
-    bias = step.input(2)
-    load = step.signature.constant
-    if load[1] is None or (bias is not None and load[2] is None):
-        matrix = weights.reshape(sizes.groups, sizes.fan_out, sizes.depth)
+    matrix, bias = _weights(step, sizes)
+    if sizes.is_tiled:
+        work = [*_tiles(step, sizes, matrix, bias, output)]
+    else:
+        work = [_direct(sizes, operand(step, 0), matrix, output)]
+    if not sizes.finishes_tiles:
+        work += _finished(step, bias, output)
+    return in_sequence(*work)
+
+
+def _finished(step: Step, bias: np.ndarray | None, output: np.ndarray) -> Iterator[Run]:
+    """Yield what works on the product of everything, some channels at a time."""
+    if bias is None and step.guests is None:
+        return
+    for box in _channels(output.shape):
+        part = output[box]
         if bias is not None:
-            stages.add_bias(bias)
-    else:
-        matrix, shift = _folded(sizes, weights, bias, stages)
-        if shift is not None:
-            if sizes.is_direct:
-                stages.add_bias(shift)
-            else:
-                column = shift.reshape(sizes.groups, sizes.fan_out, 1)
-                matrix = np.concatenate([matrix, column], axis=2)
-    if sizes.is_direct:
-        work = [_direct(sizes, image, matrix, output)]
-    else:
-        work = [*_unrolled(step, sizes, image, matrix, output)]
-    return in_sequence(*work, *finish(output, stages))
+            yield _biased(part, bias[box[1]])
+        if step.guests is not None:
+            yield from step.guests.finish(box, part, Scratch(_NOTHING, step.signature.name))
 
 
-def _folded(
-    sizes: Geometry, weights: np.ndarray, bias: np.ndarray | None, stages: Stages
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return weights and bias with a following scale and shift per channel worked in."""
-    scale, shift = stages.take_channel_affine()
-    matrix = weights.reshape(sizes.groups, sizes.fan_out, sizes.depth)
+def _biased(part: np.ndarray, bias: np.ndarray) -> Run:
+    """Return what adds one number per channel."""
+    return partial(np.add, part, bias.reshape(-1, *(1 for _ in part.shape[2:])), part)
+
+
+def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:
+    """
+    Return the weights as matrices, and what is still to be added per channel.
+
+    What never changes is worked into the matrices: scales, and a bias as a last column if
+    they are multiplied by a matrix that can have a row of ones.
+    """
+    bias, load = step.input(2), step.signature.constant
+    matrix = operand(step, 1).reshape(sizes.groups, sizes.fan_out, sizes.depth)
+    if load[1] is None or (bias is not None and load[2] is None):
+        return matrix, bias
+    scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()
     if scale is not None:
         matrix = matrix * scale.reshape(sizes.groups, sizes.fan_out, 1)
         bias = None if bias is None else bias * scale
     if shift is not None:
         bias = shift if bias is None else bias + shift
-    return matrix, bias
+    if bias is None or sizes.is_direct:
+        return matrix, bias
+    column = bias.reshape(sizes.groups, sizes.fan_out, 1)
+    return np.concatenate([matrix, column], axis=2), None
 
 
 def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray) -> Run:
@@ -294,41 +137,63 @@ def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.n
     return partial(np.matmul, matrix, columns, target)
 
 
-def _unrolled(
-    step: Step, sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray
+def _tiles(
+    step: Step, sizes: Geometry, matrix: np.ndarray, bias: np.ndarray | None, output: np.ndarray
 ) -> Iterator[Run]:
-    """Yield the steps of unrolling and multiplying, tile by tile."""
+    """Yield the steps of unrolling, multiplying and finishing, tile by tile."""
     tile = sizes.tile(step.workspaces[0].nbytes)
     scratch = step.scratch()
+    dtype = sizes.dtype
     has_bias = matrix.shape[2] > sizes.depth
-    padded = flat = None
-    if sizes.is_padded:
-        padded = scratch.array(sizes.padded_shape(tile), image.dtype)
-        yield partial(padded.fill, 0)
-    if sizes.is_flat:
-        flat = scratch.array(sizes.result_shape(tile), image.dtype)
-    memory = scratch.array((prod(sizes.matrix_shape(tile)),), image.dtype)
+    loaded = unrolled = results = addend = None
+    if sizes.is_copied:
+        loaded = scratch.array(sizes.padded_shape(tile), dtype)
+        if sizes.is_padded:
+            yield partial(loaded.fill, 0)
+    if sizes.is_flat or sizes.needs_tile:
+        results = scratch.array(sizes.result_shape(tile), dtype)
+    if tile.channels < sizes.fan_in:
+        addend = scratch.array(sizes.result_shape(tile), dtype)
+    if not sizes.is_direct:
+        unrolled = scratch.array((prod(sizes.matrix_shape(tile)),), dtype)
     target = output.reshape(sizes.batch, sizes.groups, sizes.fan_out, *sizes.outs)
-    for n in range(sizes.batch):
-        for group in range(0, sizes.groups, tile.groups):
-            some = slice(group, min(group + tile.groups, sizes.groups))
-            groups = some.stop - group
-            channels = image[n, group * sizes.fan_in : some.stop * sizes.fan_in]
-            for row in range(0, sizes.rows, tile.rows):
-                rows = min(tile.rows, sizes.rows - row)
-                shape = (groups, sizes.depth + has_bias, sizes.columns(rows))
-                unrolled = memory[: prod(shape)].reshape(shape)
-                source = yield from _padded_rows(sizes, channels, padded, row, rows)
-                yield _unroll(sizes, source, rows, unrolled)
-                if has_bias:
-                    yield partial(unrolled[:, -1].fill, 1)
-                part = target[n, some, :, row : row + rows]
-                into = part if flat is None else flat[:groups, :, :rows]
-                products = _matrices(into, shape[2])
-                yield _multiply(matrix[some], unrolled, products)
-                if flat is not None:
-                    wanted = tuple(slice(0, out) for out in (rows, *sizes.outs[1:]))
-                    yield partial(np.copyto, part, into[(slice(None), slice(None), *wanted)])
+    last: Area | None = None
+    for area in sizes.areas(tile):
+        n, some, rows, channels = area
+        groups, count = some.stop - some.start, rows.stop - rows.start
+        is_last = channels.stop == sizes.fan_in
+        source = yield from _loaded(step, sizes, loaded, area, last, scratch)
+        last = area
+        depth = (channels.stop - channels.start) * sizes.taps
+        first = channels.start * sizes.taps
+        ones = int(has_bias and is_last)
+        shape = (groups, depth + ones, sizes.columns(count))
+        if unrolled is None:
+            columns = source.reshape(shape)
+        else:
+            columns = unrolled[: prod(shape)].reshape(shape)
+            yield _unroll(sizes, source, count, columns[:, :depth])
+            if ones:
+                yield partial(columns[:, -1].fill, 1)
+        into = target[n, some, :, rows] if results is None else results[:groups, :, :count]
+        product = into if addend is None or not first else addend[:groups, :, :count]
+        weights = matrix[some, :, first : first + depth + ones]
+        yield _multiply(weights, columns, _matrices(product, shape[2]))
+        if product is not into:
+            yield partial(np.add, into, product, into)
+        if not (is_last and sizes.finishes_tiles):
+            continue
+        box = sizes.box(area)
+        part = output[box]
+        wanted = [slice(None)] * 2 + [slice(0, out) for out in (count, *sizes.outs[1:])]
+        made = part if results is None else into.reshape(part.shape[:2] + into.shape[2:])
+        made = made[tuple(wanted)]
+        if bias is not None:
+            yield _biased(made, bias[box[1]])
+        if step.guests is not None:
+            yield from step.guests.finish(box, made, scratch)
+        elif results is not None:
+            yield partial(np.copyto, part, made)
 
 
 def _matrices(images: np.ndarray, columns: int) -> np.ndarray:
@@ -344,27 +209,56 @@ def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
     return partial(np.matmul, a, b, out)
 
 
-def _padded_rows(
-    sizes: Geometry, channels: np.ndarray, padded: np.ndarray | None, row: int, rows: int
+def _loaded(
+    step: Step,
+    sizes: Geometry,
+    memory: np.ndarray | None,
+    area: Area,
+    last: Area | None,
+    scratch: Scratch,
 ) -> Generator[Run, None, np.ndarray]:
-    """Yield what pads the input of some output rows, and return it."""
-    first, others = sizes.axes[0], sizes.axes[1:]
-    start = row * first.stride - first.before
-    stop = start + (rows - 1) * first.stride + first.extent
-    if padded is None:
-        return channels[:, start:stop]
-    source = padded[: len(channels), : stop - start]
-    low, high = max(start, 0), max(min(stop, first.size), 0)
-    low = min(low, high)
+    """Yield what pads, or computes, the part of the image for some rows, and return it."""
+    part = sizes.part(area)
+    if memory is None:
+        source = operand(step, 0)[part]
+        return source.reshape(source.shape[1:])
+    others = sizes.axes[1:]
+    start, reach = sizes.reach(area.rows)
+    source = memory[: part[1].stop - part[1].start, :reach]
+    low, high = part[2].start, part[2].stop
     if low > start:
         yield partial(source[:, : low - start].fill, 0)
+    kept = 0
+    if sizes.loads and last is not None and _is_next(last, area):
+        # Rows that the tile before has computed are the first ones of this.
+        earlier, length = sizes.reach(last.rows)
+        shift = start - earlier
+        if 0 < length - shift <= shift and low == start:
+            kept = length - shift
+            yield partial(np.copyto, source[:, :kept], memory[: len(source), shift:length])
+    low = min(low + kept, high)
     if high > low:
         inside = tuple(slice(axis.before, axis.before + axis.size) for axis in others)
         interior = source[(slice(None), slice(low - start, high - start), *inside)]
-        yield partial(np.copyto, interior, channels[:, low:high])
-    if stop > high:
+        if sizes.loads:
+            assert step.guests is not None
+            rest = (*part[:2], slice(low, high), *part[3:])
+            yield from step.guests.load_part(rest, interior[None], scratch)
+        else:
+            yield partial(np.copyto, interior, operand(step, 0)[part][0])
+    if start + reach > high:
         yield partial(source[:, max(high - start, 0) :].fill, 0)
     return source
+
+
+def _is_next(last: Area, area: Area) -> bool:
+    """Whether an area has the rows that follow those of the last one."""
+    return (last.n, last.groups, last.channels, last.rows.stop) == (
+        area.n,
+        area.groups,
+        area.channels,
+        area.rows.start,
+    )
 
 
 def _unroll(sizes: Geometry, source: np.ndarray, rows: int, unrolled: np.ndarray) -> Run:
@@ -375,7 +269,7 @@ def _unroll(sizes: Geometry, source: np.ndarray, rows: int, unrolled: np.ndarray
         shape = (*view.shape[:kernel], unrolled.shape[2])
         view = as_strided(view, shape, (*view.strides[:kernel], view.itemsize))
     groups = len(unrolled)
-    shape = (groups, sizes.fan_in, *view.shape[1:])
-    steps = (view.strides[0] * sizes.fan_in, *view.strides)
-    target = unrolled[:, : sizes.depth].reshape(shape)
-    return partial(np.copyto, target, as_strided(view, shape, steps))
+    channels = len(source) // groups
+    shape = (groups, channels, *view.shape[1:])
+    steps = (view.strides[0] * channels, *view.strides)
+    return partial(np.copyto, unrolled.reshape(shape), as_strided(view, shape, steps))

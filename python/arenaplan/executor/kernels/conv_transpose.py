@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from arenaplan.errors import InvalidAttribute, ShapeMismatch
-from arenaplan.executor.epilogue import Stages, finish
+from arenaplan.executor.cuts import CONV_TRANSPOSE
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.windows import Axis, auto_pad_of, ints
@@ -139,7 +139,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [choices]
 
 
-@heavy_kernel("ConvTranspose", workspace=_declare, epilogue=True)
+@heavy_kernel("ConvTranspose", workspace=_declare, cut=CONV_TRANSPOSE)
 def conv_transpose(step: Step) -> Run | None:
     """Multiply the weights by some rows of the image, and add the products up."""
     image, output = operand(step, 0), result(step)
@@ -150,7 +150,7 @@ def conv_transpose(step: Step) -> Run | None:
     start = partial(np.copyto, output, column)
     if image.size == 0:
         return start
-    return in_sequence(start, *_products(step, image, output), *finish(output, Stages(step)))
+    return in_sequence(start, *_products(step, image, output))
 
 
 def _products(step: Step, image: np.ndarray, output: np.ndarray) -> Iterator[Run]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from arenaplan.executor.cuts import ELEMENTWISE, UNARY
 from arenaplan.executor.kernels.pieces import (
     Blocks,
     blockwise,
@@ -75,19 +76,19 @@ def _apply(function: np.ufunc, step: Step) -> Run | None:
 
 
 for _op, _function in _UNARY.items():
-    kernel(_op)(partial(_apply, _function))
+    kernel(_op, cut=ELEMENTWISE)(partial(_apply, _function))
 for _op, (_function, _since) in _BINARY.items():
-    kernel(_op, since=_since)(partial(_apply, _function))
+    kernel(_op, since=_since, cut=ELEMENTWISE)(partial(_apply, _function))
 
 
-@kernel("Reciprocal")
+@kernel("Reciprocal", cut=ELEMENTWISE)
 def reciprocal(step: Step) -> Run | None:
     """Write ``1/x``."""
     # Twice as fast as np.reciprocal.
     return blockwise(lambda x, y: np.divide(1, x, y), [operand(step, 0)], result(step))
 
 
-@kernel("BitShift")
+@kernel("BitShift", cut=ELEMENTWISE)
 def bit_shift(step: Step) -> Run | None:
     """Shift the bits of ``a`` by ``b``."""
     direction = step.attributes.get("direction")
@@ -96,13 +97,13 @@ def bit_shift(step: Step) -> Run | None:
     return _apply(np.left_shift if direction == "LEFT" else np.right_shift, step)
 
 
-@kernel("Mod")
+@kernel("Mod", cut=ELEMENTWISE)
 def mod(step: Step) -> Run | None:
     """Write the rest of a division, with the sign of the divisor or (``fmod``) the dividend."""
     return _apply(np.fmod if step.attributes.get("fmod", 0) else np.remainder, step)
 
 
-@kernel("IsInf")
+@kernel("IsInf", cut=ELEMENTWISE)
 def is_inf(step: Step) -> Run | None:
     """Tell which elements are infinite, of either sign or of one."""
     negative = step.attributes.get("detect_negative", 1)
@@ -133,7 +134,7 @@ def _divide_whole(a: np.ndarray, b: np.ndarray, y: np.ndarray, rest: np.ndarray)
     np.floor_divide(rest, b, out=y)
 
 
-@kernel("Div", since=7, workspace=_REST.declare)
+@kernel("Div", since=7, workspace=_REST.declare, cut=ELEMENTWISE)
 def div(step: Step) -> Run | None:
     """Divide; whole numbers are rounded towards zero."""
     y = result(step)
@@ -166,7 +167,7 @@ def _power(x: np.ndarray, exponent: np.ndarray, y: np.ndarray) -> None:
     np.power(x, exponent, out=y, casting="unsafe")
 
 
-@kernel("Pow", since=7, workspace=_SQUARE.declare)
+@kernel("Pow", since=7, workspace=_SQUARE.declare, cut=ELEMENTWISE)
 def power(step: Step) -> Run | None:
     """Raise to a power; a few constant ones have functions of their own."""
     x, y = operand(step, 0), result(step)
@@ -213,10 +214,10 @@ def _combine(function: np.ufunc, step: Step) -> Run | None:
 
 
 for _op, _function in {"Sum": np.add, "Max": np.maximum, "Min": np.minimum}.items():
-    kernel(_op, workspace=_TOTAL.declare)(partial(_combine, _function))
+    kernel(_op, workspace=_TOTAL.declare, cut=ELEMENTWISE)(partial(_combine, _function))
 
 
-@kernel("Mean", workspace=_TOTAL.declare)
+@kernel("Mean", workspace=_TOTAL.declare, cut=ELEMENTWISE)
 def mean(step: Step) -> Run | None:
     """Write the mean of all inputs."""
     y, count = result(step), len(step.inputs)
@@ -226,7 +227,7 @@ def mean(step: Step) -> Run | None:
 # -- bounds and choices ---------------------------------------------------------------
 
 
-@kernel("Relu")
+@kernel("Relu", cut=ELEMENTWISE)
 def relu(step: Step) -> Run | None:
     """Write ``max(x, 0)``."""
     # A call with two bounds is three times as fast as np.maximum with a scalar.
@@ -235,7 +236,7 @@ def relu(step: Step) -> Run | None:
     return blockwise(lambda x, y: np.clip(x, 0, top, out=y), [operand(step, 0)], y)
 
 
-@kernel("Clip")
+@kernel("Clip", cut=UNARY)
 def clip(step: Step) -> Run | None:
     """Bound elements from below and above."""
     x, y = operand(step, 0), result(step)
@@ -266,7 +267,7 @@ def _select(
     np.bitwise_xor(difference, b, out=y)
 
 
-@kernel("Where", workspace=_DIFFERENCE.declare)
+@kernel("Where", workspace=_DIFFERENCE.declare, cut=ELEMENTWISE)
 def where(step: Step) -> Run | None:
     """Write ``a`` where the mask is true and ``b`` elsewhere."""
     y = result(step)
@@ -283,7 +284,7 @@ def _convert(x: np.ndarray, y: np.ndarray) -> None:
     np.copyto(y, x, casting="unsafe")
 
 
-@kernel("Cast", "CastLike")
+@kernel("Cast", "CastLike", cut=UNARY)
 def cast(step: Step) -> Run | None:
     """Convert to the type of the output."""
     x, y = operand(step, 0), result(step)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.errors import ShapeMismatch, UnsupportedOp
+from arenaplan.executor.cuts import RESHAPE
 from arenaplan.executor.kernels.pieces import (
     copy,
     in_sequence,
@@ -27,7 +28,7 @@ from arenaplan.executor.registry import Run, Step, kernel
 # -- the same elements ---------------------------------------------------------------
 
 
-@kernel("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+@kernel("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze", cut=RESHAPE)
 def same_elements(step: Step) -> Run | None:
     """Write the same elements in the same order; nothing to do for a view."""
     x, y = operand(step, 0), result(step)
@@ -39,7 +40,7 @@ def same_elements(step: Step) -> Run | None:
     return copy(x.reshape(-1), y.reshape(-1))
 
 
-@kernel("Dropout")
+@kernel("Dropout", cut=RESHAPE)
 def dropout(step: Step) -> Run | None:
     """Do nothing, as everywhere outside training."""
     mask = step.output(1)

@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 
+from arenaplan.executor.cuts import GEMM, PRODUCT
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
 
 
-@heavy_kernel("MatMul")
+@heavy_kernel("MatMul", cut=PRODUCT)
 def matmul(step: Step) -> Run | None:
     """Multiply matrices, or stacks of them; integers wrap around."""
     a, b, output = operand(step, 0), operand(step, 1), result(step)
@@ -34,7 +35,7 @@ def _declare_gemm(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(scratch_bytes(addend.shape, addend.dtype), 0.0)]]
 
 
-@heavy_kernel("Gemm", workspace=_declare_gemm)
+@heavy_kernel("Gemm", workspace=_declare_gemm, cut=GEMM)
 def gemm(step: Step) -> Run | None:
     """Compute ``alpha * A @ B + beta * C``, either matrix transposed if asked for."""
     a, b, output = operand(step, 0), operand(step, 1), result(step)

@@ -9,10 +9,11 @@ from math import prod
 import numpy as np
 
 from arenaplan.errors import UnsupportedOp
-from arenaplan.executor.epilogue import Stages, channel_affine
+from arenaplan.executor.affine import COMPOSED, normalization
+from arenaplan.executor.cuts import PER_CHANNEL, ROWS
 from arenaplan.executor.kernels.pieces import in_sequence, invalid, normalized_axis, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
-from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
+from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
 _BLOCK = 1 << 16
@@ -33,7 +34,7 @@ def _declare_batch(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(2 * scratch_bytes((channels,), source.dtype), 0.0)]]
 
 
-@heavy_kernel("BatchNormalization", since=7, workspace=_declare_batch, epilogue=True)
+@heavy_kernel("BatchNormalization", since=7, workspace=_declare_batch, cut=PER_CHANNEL)
 def batch_normalization(step: Step) -> Run | None:
     """Scale and shift every channel."""
     source, output = operand(step, 0), result(step)
@@ -47,19 +48,33 @@ def batch_normalization(step: Step) -> Run | None:
         )
     if output.size == 0:
         return None
-    stages = Stages(step)
     channels = source.shape[1] if source.ndim > 1 else 1
     work: list[Run] = []
     if all(step.signature.constant[1:5]):
-        scale, shift = channel_affine(step, source)
-        more, offset = stages.take_channel_affine()
-        scale, shift = (part if more is None else part * more for part in (scale, shift))
-        shift = shift if offset is None else shift + offset
+        parameters = [operand(step, position) for position in range(1, 5)]
+        scale, shift = normalization(parameters, step.attributes.get("epsilon", 1e-5))
         scale, shift = scale.astype(source.dtype), shift.astype(source.dtype)
     else:
         scratch = step.scratch()
         scale, shift = (scratch.array((channels,), source.dtype) for _ in range(2))
         work.append(partial(_write_affine, step, scale, shift))
+    return in_sequence(*work, *_scaled_and_shifted(source, output, scale, shift))
+
+
+@kernel(COMPOSED.op, domain=COMPOSED.domain, cut=PER_CHANNEL)
+def channel_affine(step: Step) -> Run | None:
+    """Scale and shift every channel by constants that several nodes have together."""
+    scale, shift = (step.signature.constant_data(position) for position in (1, 2))
+    assert scale is not None
+    assert shift is not None
+    return in_sequence(*_scaled_and_shifted(operand(step, 0), result(step), scale, shift))
+
+
+def _scaled_and_shifted(
+    source: np.ndarray, output: np.ndarray, scale: np.ndarray, shift: np.ndarray
+) -> Iterator[Run]:
+    """Yield what scales and shifts some channels at a time, while they are in cache."""
+    channels = len(scale)
     column = (channels, *(1 for _ in source.shape[2:]))
     scale, shift = scale.reshape(column), shift.reshape(column)
     tall = max(1, min(channels, _BLOCK // prod(source.shape[2:])))
@@ -68,10 +83,8 @@ def batch_normalization(step: Step) -> Run | None:
             cut = slice(start, min(start + tall, channels))
             index = (slice(n, n + 1), cut) if source.ndim > 1 else (slice(n, n + 1),)
             tile = output[index]
-            work.append(partial(np.multiply, source[index], scale[cut], tile))
-            work.append(partial(np.add, tile, shift[cut], tile))
-            work += stages.on(output, index)
-    return in_sequence(*work)
+            yield partial(np.multiply, source[index], scale[cut], tile)
+            yield partial(np.add, tile, shift[cut], tile)
 
 
 def _write_affine(step: Step, scale: np.ndarray, shift: np.ndarray) -> None:
@@ -174,13 +187,13 @@ def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(_Rows.bytes(*shape, source.dtype), 0.0)]]
 
 
-@heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows)
+@heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows, cut=ROWS)
 def layer_normalization(step: Step) -> Run | None:
     """Normalize what follows an axis, then scale and shift it."""
     return _trailing_normalization(step, centered=True)
 
 
-@heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows)
+@heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows, cut=ROWS)
 def rms_normalization(step: Step) -> Run | None:
     """Divide what follows an axis by its root mean square, then scale it."""
     return _trailing_normalization(step, centered=False)

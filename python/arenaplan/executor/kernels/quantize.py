@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from arenaplan.errors import UnsupportedDtype
+from arenaplan.executor.cuts import SCALED
 from arenaplan.executor.kernels.pieces import (
     Blocks,
     blockwise,
@@ -90,13 +91,13 @@ def _dequantize(
     np.multiply(real, scale, out=y, casting="same_kind")
 
 
-@kernel("QuantizeLinear", workspace=_REAL.declare)
+@kernel("QuantizeLinear", workspace=_REAL.declare, cut=SCALED)
 def quantize_linear(step: Step) -> Run | None:
     """Write ``x/scale + zero_point``, rounded and bounded."""
     return _converting(step, _quantize, result(step))
 
 
-@kernel("DequantizeLinear", workspace=_REAL.declare)
+@kernel("DequantizeLinear", workspace=_REAL.declare, cut=SCALED)
 def dequantize_linear(step: Step) -> Run | None:
     """Write ``(x - zero_point)·scale``."""
     return _converting(step, _dequantize, operand(step, 0))

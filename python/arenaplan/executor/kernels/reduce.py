@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from arenaplan.errors import ShapeMismatch
+from arenaplan.executor.cuts import REDUCED
 from arenaplan.executor.kernels.pieces import (
     BLOCK,
     boxes,
@@ -117,7 +118,7 @@ for _op, _reduce in {
     "ReduceMax": _extreme(np.maximum, 1),
     "ReduceMin": _extreme(np.minimum, -1),
 }.items():
-    kernel(_op)(partial(_reduce_step, _reduce))
+    kernel(_op, cut=REDUCED)(partial(_reduce_step, _reduce))
 
 
 # -- norms --------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ def _declare_norm(signature: Signature) -> list[list[Choice]]:
     return [[Choice(band.bytes, band.cost) for band in bands]] if bands else []
 
 
-@kernel(*_NORMS, workspace=_declare_norm)
+@kernel(*_NORMS, workspace=_declare_norm, cut=REDUCED)
 def norm(step: Step) -> Run | None:
     """Reduce to a sum of absolute values, squares or exponentials, or a function of it."""
     x, y = operand(step, 0), result(step)

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from arenaplan.executor.cuts import SOFTMAX
 from arenaplan.executor.kernels.pieces import in_sequence, normalized_axis, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, scratch_bytes
@@ -54,7 +55,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(size, 0.0)]]
 
 
-@heavy_kernel("Softmax", "LogSoftmax", workspace=_declare)
+@heavy_kernel("Softmax", "LogSoftmax", workspace=_declare, cut=SOFTMAX)
 def softmax(step: Step) -> Run | None:
     """Exponentiate, and divide by the sum, along one axis."""
     source, output = operand(step, 0), result(step)

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from arenaplan.executor.registry import (
+    Cut,
     Declare,
     Prepare,
     Run,
@@ -30,7 +31,11 @@ _HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 
 
 def heavy_kernel(
-    *ops: str, since: int = 1, workspace: Declare | None = None, epilogue: bool = False
+    *ops: str,
+    since: int = 1,
+    workspace: Declare | None = None,
+    cut: Cut | None = None,
+    hosts: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """Register a kernel that computes float16 in float32; see :func:`registry.kernel`."""
 
@@ -39,7 +44,8 @@ def heavy_kernel(
             *ops,
             since=since,
             workspace=partial(_declare, workspace),
-            epilogue=epilogue,
+            cut=cut,
+            hosts=hosts,
         )(partial(_prepare, prepare))
         return prepare
 

@@ -1,0 +1,221 @@
+"""
+Members of a group that the kernel of another one performs.
+
+A convolution cuts its work into tiles of its own. What is loaded into a tile can be
+computed on the way in (:attr:`Hosting.before`), and what comes out of one can be worked
+on while it is in cache (:attr:`Hosting.after`). Scales and shifts per channel need not
+even that, since the weights absorb them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from arenaplan.executor.affine import Vectors, channel_affine, is_channel_affine, then
+from arenaplan.executor.cuts import Uncuttable, box_shape
+from arenaplan.executor.groups import Group, Member
+from arenaplan.executor.registry import Box, Run, Scratch
+from arenaplan.executor.tiles import (
+    OUT,
+    Layout,
+    Tile,
+    bind,
+    cut,
+    kernel_bytes,
+    lay_out,
+    made_by,
+)
+
+_KERNEL_LIMIT = 1 << 17
+"""Bytes that the own workspaces of kernels may have, if they can work with as little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """The members that one of them performs."""
+
+    absorbed: tuple[tuple[Member, int], ...]
+    """Scales and shifts of what the host makes, and which operand of theirs that is."""
+    before: tuple[Member, ...]
+    """Those that make what the host loads."""
+    load: Layout | None
+    after: tuple[Member, ...]
+    """Those that work on what it makes."""
+    results: Layout
+
+    @property
+    def loads(self) -> bool:
+        """Whether input 0 has to be loaded by :meth:`BoundHosting.load_part`."""
+        return self.load is not None
+
+    @property
+    def needs_tile(self) -> bool:
+        """Whether results must not be written to the output before they are finished."""
+        source = self.results.source
+        return source is not None and self.results.home[source] != OUT
+
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether finishing a tile takes scratch memory besides the tile."""
+        return self.results.has_registers or any(member.has_scratch for member in self.after)
+
+    def bytes(self, tile: Box) -> int:
+        """Return the scratch memory for finishing a tile, without the tile itself."""
+        return _scratch(self.results, self.after, tile)
+
+    def load_bytes(self, part: Box) -> int:
+        """Return the scratch memory for loading a part of input 0, without the part."""
+        return 0 if self.load is None else _scratch(self.load, self.before, part)
+
+
+def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
+    """Return the scratch memory of registers and kernels for one box."""
+    total = layout.register_bytes(prod(box_shape(box)))
+    if any(member.has_scratch for member in members):
+        total += kernel_bytes(cut(members, members[-1].value, box, layout.source), _KERNEL_LIMIT)
+    return total
+
+
+# -- who hosts whom ---------------------------------------------------------------------------
+
+
+def host_of(group: Group) -> Member | None:
+    """Return the member that can perform all others, if there is one."""
+    hosts = [member for member in group.members if member.kernel.hosts]
+    if len(hosts) != 1 or hosts[0].value in group.loaded:
+        return None
+    (host,) = hosts
+    if made_by(host).dtype not in (np.float32, np.float64):
+        return None
+    if any(value in group.made for position, value in host.reads() if position):
+        return None
+    hosting = guests_of(group, host)
+    output, image = hosting.results.output, host.signature.input(0)
+    assert image is not None
+    if output.shape != made_by(host).shape or not _overwrites(hosting, group.taken):
+        return None
+    try:
+        for members, layout, shape in (
+            (hosting.after, hosting.results, output.shape),
+            (hosting.before, hosting.load, image.shape),
+        ):
+            if layout is None or not all(_is_pointwise(m, layout) for m in members):
+                if members:
+                    return None
+                continue
+            corner = tuple(slice(0, min(1, size)) for size in shape)
+            if members:
+                cut(members, members[-1].value, corner, layout.source)
+    except Uncuttable:
+        return None
+    return host
+
+
+def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
+    """Whether the last of them may write where values are that it reads."""
+    if not hosting.after:
+        return True
+    last = hosting.after[-1]
+    return all(at in last.overwrites for at, value in last.reads() if value in taken)
+
+
+def _is_pointwise(member: Member, layout: Layout) -> bool:
+    """Whether a member can work on parts that are not contiguous."""
+    if member.value in layout.roots:
+        return member.signature.input(0) == made_by(member)
+    return member.kernel.cut is not None and member.kernel.cut.pointwise
+
+
+def guests_of(group: Group, host: Member) -> Hosting:
+    """Return what the host performs, before memory is known."""
+    before = tuple(member for member in group.members if member.value in group.loaded)
+    after = [m for m in group.members if m.value not in group.loaded and m is not host]
+    output = group.sink.value
+    while after and after[-1].is_view and after[-1].inputs[0] in group.made:
+        output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.
+    absorbed, source = _absorbed(output, host, after)
+    after = [member for member in after if all(member is not known for known, _ in absorbed)]
+    wanted = host.inputs[0]
+    load = None
+    if before and wanted is not None:
+        # Inside of a frame of zeros, rows are apart.
+        padded = any(host.signature.attributes.get("pads", ()))
+        load = lay_out(before, wanted, scattered=padded)
+    results = lay_out(after, output, group.taken, (source, made_by(host)))
+    return Hosting(tuple(absorbed), before, load, tuple(after), results)
+
+
+def _absorbed(
+    output: int, host: Member, after: Sequence[Member]
+) -> tuple[list[tuple[Member, int]], int]:
+    """Return the scales and shifts that weights can absorb, and the value they result in."""
+    value = host.value
+    absorbed: list[tuple[Member, int]] = []
+    weights = [at for at, _ in host.reads() if at]
+    if not all(host.signature.constant[at] for at in weights):
+        return absorbed, value
+    while value != output:
+        readers = [(m, at) for m in after for at, read in m.reads() if read == value]
+        if len(readers) != 1 or not is_channel_affine(readers[0][0].signature, readers[0][1]):
+            break
+        absorbed.append(readers[0])
+        value = readers[0][0].value
+    return absorbed, value
+
+
+# -- with memory ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BoundHosting(Hosting):
+    """The members that one of them performs, and their memory."""
+
+    arrays: Mapping[int, np.ndarray]
+    output: np.ndarray
+
+    def channel_affine(self) -> Vectors:
+        """Return a scale and a shift per channel, which the host applies to its weights."""
+        total: Vectors = (None, None)
+        for member, position in self.absorbed:
+            total = then(total, channel_affine(member.signature, position))
+        return total
+
+    def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
+        """Return what turns a tile of results into one of the group's output."""
+        part = self.output[tile]
+        if self.after:
+            return bind(
+                self.results,
+                self.after,
+                Tile(tile, part, source),
+                self.arrays,
+                scratch,
+                _KERNEL_LIMIT,
+            )
+        if np.may_share_memory(part, source):
+            return []
+        return [partial(np.copyto, part, source)]
+
+    def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
+        """Return what writes a part of input 0 to ``target``."""
+        assert self.load is not None
+        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, _KERNEL_LIMIT)
+
+
+def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -> BoundHosting:
+    """Return what the host performs."""
+    free = guests_of(group, host)
+    return BoundHosting(
+        free.absorbed,
+        free.before,
+        free.load,
+        free.after,
+        free.results,
+        arrays,
+        arrays[group.sink.value].reshape(free.results.output.shape),
+    )

@@ -1,0 +1,114 @@
+"""
+What runs at each step of a plan.
+
+Besides the groups that the plan asks for, a chain such as Conv, BatchNormalization,
+Relu runs as one if the plan put each of its values in the place of the one before: one
+pass over that memory does, not three. The plan does not change for it: all values keep
+their places, some are never written in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arenaplan.errors import UnsupportedOp
+from arenaplan.executor.groups import Unit
+from arenaplan.executor.registry import Kernel, find_kernel
+from arenaplan.executor.steps import group_of, signature_of
+from arenaplan.graph import Graph, Node
+
+if TYPE_CHECKING:
+    from arenaplan import Plan
+
+_STARTS = frozenset(["BatchNormalization", "Conv", "ConvTranspose"])
+"""Operators that begin such a chain."""
+
+
+def find_units(graph: Graph, plan: Plan) -> list[Unit]:
+    """Return what runs at each step of a plan."""
+    placements = plan.placements
+
+    def same_place(a: int, b: int) -> bool:
+        return placements[a] is not None and placements[a] == placements[b]
+
+    chains = _chains(graph, plan.steps, same_place)
+    follow = {node for chain in chains.values() for node in chain[1:]}
+    units = []
+    for nodes in plan.steps:
+        if len(nodes) > 1:
+            units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes)))
+        elif nodes[0] in chains:
+            group = group_of(graph, chains[nodes[0]])
+            output = group.sink.value
+            outside = {v for member in group.members for _, v in member.reads()} - group.made
+            taken = frozenset(value for value in outside if same_place(value, output))
+            units.append(Unit(nodes[0], tuple(chains[nodes[0]]), replace(group, taken=taken)))
+        elif nodes[0] not in follow:
+            units.append(Unit(nodes[0], tuple(nodes)))
+    return units
+
+
+def _chains(
+    graph: Graph, steps: Sequence[Sequence[int]], same_place: Callable[[int, int], bool]
+) -> dict[int, list[int]]:
+    """Return, by its first node, each chain of nodes that work in one place."""
+    alone = {nodes[0]: at for at, nodes in enumerate(steps) if len(nodes) == 1}
+    born = {
+        value: at
+        for at, nodes in enumerate(steps)
+        for value in graph.nodes[nodes[-1]].outputs
+        if value is not None
+    }
+    readers: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value is not None:
+                readers.setdefault(value, []).append(node)
+    outputs = set(graph.outputs)
+    chains: dict[int, list[int]] = {}
+    taken: set[int] = set()
+    for start, step in alone.items():
+        if start in taken or graph.nodes[start].op not in _STARTS:
+            continue
+        chain, value = [start], graph.nodes[start].outputs[0]
+        while value is not None and value not in outputs and len(readers.get(value, ())) == 1:
+            node = readers[value][0]
+            ready = all(
+                other is None or other == value or born.get(other, -1) < step
+                for other in node.inputs
+            )
+            if node.index not in alone or not ready or not _is_light(graph, node, value):
+                break
+            result = node.outputs[0]
+            if result is None or not same_place(value, result):
+                break
+            chain.append(node.index)
+            value = result
+        if len(chain) > 1 and _kernel(graph, graph.nodes[start]) is not None:
+            chains[start] = chain
+            taken.update(chain)
+    return chains
+
+
+def _is_light(graph: Graph, node: Node, value: int) -> bool:
+    """Whether a node works elementwise on ``value``, and without scratch memory."""
+    if node.after or [result is not None for result in node.outputs] != [True]:
+        return False
+    result, operand = graph.values[node.outputs[0] or 0], graph.values[value]
+    if (result.shape, result.dtype) != (operand.shape, operand.dtype):
+        return False
+    if operand.dtype not in ("float32", "float64"):
+        return False
+    kernel = _kernel(graph, node)
+    if kernel is None or kernel.cut is None or not kernel.cut.pointwise:
+        return False
+    return kernel.workspace is None or not kernel.workspace(signature_of(graph, node))
+
+
+def _kernel(graph: Graph, node: Node) -> Kernel | None:
+    try:
+        return find_kernel(signature_of(graph, node))
+    except UnsupportedOp:
+        return None
