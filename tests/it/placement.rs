@@ -1,4 +1,4 @@
-//! SpaceAssignment of buffers to spaces, against brute force over all assignments and offsets.
+//! Buffers assigned to spaces, against brute force over all assignments and offsets.
 
 use std::collections::HashMap;
 
