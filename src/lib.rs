@@ -59,12 +59,14 @@ mod liveness;
 mod overlap;
 mod packing;
 mod packing_check;
+mod placement;
 mod plan;
 mod planner;
 mod problem;
 mod profile;
 mod resize;
 mod schedule;
+mod shared;
 mod sharing;
 mod solve;
 mod storage;
@@ -94,14 +96,18 @@ pub use liveness::{
     Member, Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
+pub use placement::{
+    Assigned, AssignmentProblem, Candidate, Floor, Memories, NoRoom, SpaceAssignment, assign_spaces,
+};
 pub use plan::{
-    Effort, OrderSearch, Placement, Plan, PlanOptions, PlanStep, Search, Share, ShareRule,
-    SpacePlan, WorkspacePlacement, WorkspacePolicy,
+    Effort, MoveCost, OrderSearch, Placement, Plan, PlanOptions, PlanStep, Search, Share,
+    ShareRule, SpacePlan, WorkspacePlacement, WorkspacePolicy,
 };
 pub use planner::{Explanation, Planner};
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
 pub use schedule::{FoundOrder, OrderLimits, find_order};
+pub use shared::{SharedMember, SharedPlan, Together};
 pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,

@@ -20,6 +20,7 @@ from arenaplan._core import (
     Lease,
     Packing,
     Plan,
+    SharedPlan,
     SimpleArena,
     StoragePlan,
     __version__,
@@ -33,8 +34,10 @@ from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, 
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.packing import pack
-from arenaplan.planning import Explanation, explain, plan
+from arenaplan.planning import Explanation, explain, plan, plan_together
 from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
+from arenaplan.spaces import Space
+from arenaplan.spill import Spilled, spilled
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
@@ -57,7 +60,10 @@ __all__ = [
     "Plan",
     "PlanFamily",
     "PlannerError",
+    "SharedPlan",
     "SimpleArena",
+    "Space",
+    "Spilled",
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
@@ -77,7 +83,9 @@ __all__ = [
     "plan",
     "plan_family",
     "plan_schema",
+    "plan_together",
     "save_params",
     "share_storage",
+    "spilled",
     "techniques",
 ]

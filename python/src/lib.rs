@@ -14,6 +14,7 @@ mod graph;
 mod incremental;
 mod pack;
 mod plan;
+mod shared;
 mod sharing;
 
 /// The Rust core of arenaplan.
@@ -31,6 +32,8 @@ mod _core {
     use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
     use crate::plan::{Plan, explain, plan, plan_schema, techniques};
+    #[pymodule_export]
+    use crate::shared::{SharedPlan, plan_together};
     #[pymodule_export]
     use crate::sharing::{StoragePlan, color_nodes, find_assigns, order_mutations, share_storage};
 

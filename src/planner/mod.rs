@@ -3,20 +3,32 @@
 mod assemble;
 mod explain;
 mod pack;
+mod place;
 mod schedule;
 mod search;
+mod together;
 
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::index::NodeId;
 use crate::liveness::Liveness;
 use crate::packing::Packing;
-use crate::plan::{Effort, Plan, PlanOptions, Search, WorkspacePolicy};
+use crate::placement::Memories;
+use crate::plan::{Effort, MoveCost, Plan, PlanOptions, Search, WorkspacePolicy};
 use crate::solve::Budget;
 use crate::technique::{Technique, Techniques};
 pub use explain::Explanation;
 use schedule::Schedule;
 use search::Attempt;
+
+/// Buffers with their spaces and offsets.
+#[derive(Clone, Debug)]
+struct Placed {
+    liveness: Liveness,
+    packing: Packing,
+    /// What moving bytes costs, where the planner chose the spaces.
+    move_cost: Option<MoveCost>,
+}
 
 /// How many schedules are packed at most, besides the given one.
 const MOST_PACKED: usize = 4;
@@ -46,6 +58,7 @@ const MOST_PACKED: usize = 4;
 pub struct Planner<'a> {
     options: PlanOptions,
     capacity: Option<u64>,
+    memories: Option<&'a Memories>,
     budget: Budget<'a>,
 }
 
@@ -118,6 +131,17 @@ impl<'a> Planner<'a> {
         self
     }
 
+    /// Places values in several memories, each in the one where moving its bytes costs least
+    /// as far as there is room, instead of in the graph's spaces.
+    ///
+    /// A value that the graph has in another than its default space stays in the memory of
+    /// that name. Workspaces have their smallest sizes then.
+    #[must_use]
+    pub fn memories(mut self, memories: &'a Memories) -> Self {
+        self.memories = Some(memories);
+        self
+    }
+
     /// Limits the work of the solvers.
     #[must_use]
     pub fn budget(mut self, budget: Budget<'a>) -> Self {
@@ -140,6 +164,8 @@ impl<'a> Planner<'a> {
     /// - [`InvalidAlignment`](crate::Error::InvalidAlignment) if the alignment is not a power of two.
     /// - [`SizeOverflow`](crate::Error::SizeOverflow) if no machine can address what is live at one step.
     /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
+    /// - [`SpacesExceeded`](crate::Error::SpacesExceeded) if the [`memories`](Self::memories)
+    ///   cannot hold the values: it says which ones, and when.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
         let (mut plan, attempts) = self.best_plan(graph)?;
         let floor = self.floor(&attempts)?;
@@ -154,10 +180,20 @@ impl<'a> Planner<'a> {
     /// Returns the best plan, and the schedules that were tried.
     fn best_plan<'g>(&self, graph: &'g Graph) -> Result<(Plan, Vec<Attempt<'g>>)> {
         let attempts = self.attempts(graph)?;
-        let (attempt, liveness, packing) = self.least(&attempts)?;
-        let mut plan = self.assemble(graph, &attempt.schedule, &liveness, &packing);
+        let (attempt, placed) = self.best_of(&attempts)?;
+        let mut plan = self.assemble(graph, &attempt.schedule, &placed);
         plan.search = Some(Search { order: attempt.order, floor: 0 });
         Ok((plan, attempts))
+    }
+
+    /// Returns the schedule whose buffers cost least in the memories, or else the one that
+    /// packs into the fewest bytes.
+    fn best_of<'t, 'g>(&self, attempts: &'t [Attempt<'g>]) -> Result<(&'t Attempt<'g>, Placed)> {
+        if let Some(memories) = self.memories {
+            return self.cheapest(attempts, memories);
+        }
+        let (attempt, liveness, packing) = self.least(attempts)?;
+        Ok((attempt, Placed { liveness, packing, move_cost: None }))
     }
 
     /// Returns the schedule that packs into the fewest bytes.
@@ -197,8 +233,8 @@ impl<'a> Planner<'a> {
     ///   once, after what it depends on.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
         let attempts = self.measured(Schedule::of(graph, steps)?)?;
-        let (attempt, liveness, packing) = self.least(&attempts)?;
-        let plan = self.assemble(graph, &attempt.schedule, &liveness, &packing);
+        let (attempt, placed) = self.best_of(&attempts)?;
+        let plan = self.assemble(graph, &attempt.schedule, &placed);
         plan.check(graph)?;
         Ok(plan)
     }

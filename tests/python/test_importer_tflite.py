@@ -283,7 +283,7 @@ def test_a_model_is_opened_once_for_several_graphs() -> None:
         ap.plan_family(graph_with, {"batch": range(1, 4)})
 
 
-def test_an_open_dimension_without_a_number_must_be_bound() -> None:
+def test_d22_an_open_dimension_without_a_number_must_be_bound() -> None:
     tensors = [
         flat.tensor("x", None, signature=(-1, 16)),
         flat.tensor("y", (-1, 16)),

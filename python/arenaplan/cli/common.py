@@ -52,11 +52,11 @@ def has_ranges(options: argparse.Namespace) -> bool:
     return any(not isinstance(sizes, int) for _, sizes in options.bind)
 
 
-def load_model(options: argparse.Namespace) -> Graph:
-    """Read the model that a command was given, and pass on what the importer had to assume."""
+def load_model(options: argparse.Namespace, path: Path | None = None) -> Graph:
+    """Read a model that a command was given, and pass on what the importer had to assume."""
     if has_ranges(options):
         raise InvalidOption("option bind: only 'plan' takes several numbers for a dimension")
-    graph = load(options.model, bind=dict(options.bind))
+    graph = load(options.model if path is None else path, bind=dict(options.bind))
     for warning in graph.warnings:
         say(f"warning: {warning}")
     return graph

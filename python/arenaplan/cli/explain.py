@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
-from arenaplan.cli.plan import add_plan_options, plan_arguments, reasons, step_label, summarize
+from arenaplan.cli.options import add_plan_options, plan_options
+from arenaplan.cli.plan import reasons, step_label, summarize
+from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 
 if TYPE_CHECKING:
@@ -26,10 +28,13 @@ def add_to(commands: Commands) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
-    arguments = plan_arguments(options)
+    arguments = plan_options(options)
     if not arguments.pop("in_place"):
         arguments["optimize"] = [name for name in arguments["optimize"] if name != "in-place"]
-    arguments.pop("workspace")
+    if arguments.pop("spaces") is not None:
+        raise InvalidOption("explain compares plans for one arena, and --budget names memories")
+    for name in ("workspace", "pins"):
+        arguments.pop(name)
     explanation = arenaplan.explain(graph, **arguments)
     if options.json:
         print_json(_document(graph, explanation))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,14 @@ from arenaplan.cli.common import (
     size,
 )
 from arenaplan.cli.family import plan_shapes
+from arenaplan.cli.options import add_plan_options, plan_options
+from arenaplan.cli.share import add_share, share
 from arenaplan.dynamic.shapes import MAX_SHAPES
-from arenaplan.errors import CapacityExceeded, InvalidOption
+from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
 from arenaplan.incremental import IncrementalMode, report_incremental
 from arenaplan.sharing import SharingMode, SizeRule, report_storage_sharing
+from arenaplan.spill import spilled
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -42,10 +46,23 @@ _INCREMENTAL: dict[str, IncrementalMode] = {
 """Strategies that place values one after the other: whose rules."""
 
 
+_SPACE_FIELDS = (
+    "name",
+    "arena_bytes",
+    "lower_bound",
+    "status",
+    "alignment",
+    "capacity",
+    "cost",
+)
+_MOST_SPILLED = 20
+
+
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "plan", "plan a model's arena and prove its size", execute)
     add_plan_options(parser)
+    add_share(parser)
     parser.add_argument(
         "--capacity", type=int, metavar="BYTES", help="most bytes the arena may have"
     )
@@ -80,65 +97,15 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
 
 
-def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
-    """Add the options of :func:`arenaplan.plan`; ``optimize`` is what is done by default."""
-    parser.add_argument(
-        "--align", type=int, default=64, metavar="BYTES", help="divides every offset (default: 64)"
-    )
-    parser.add_argument(
-        "--optimize",
-        default=optimize,
-        metavar="all|none|NAME,NAME",
-        help="what may be done to need fewer bytes: views, in-place, elision, fusion, order, "
-        f"streaming (default: {optimize})",
-    )
-    parser.add_argument(
-        "--order",
-        choices=("given", "search"),
-        default="search",
-        help="keep the model's order of operators, or look for a better one (default: search)",
-    )
-    parser.add_argument(
-        "--effort",
-        choices=("fast", "default", "max"),
-        default="default",
-        help="how long to look for a better choice",
-    )
-    parser.add_argument(
-        "--no-in-place", action="store_true", help="never let an output take over an input's bytes"
-    )
-    parser.add_argument(
-        "--preserve-inputs", action="store_true", help="keep the inputs' bytes until the end"
-    )
-    parser.add_argument(
-        "--workspace",
-        choices=("none", "auto"),
-        default="none",
-        help="count activations only, or add what the NumPy kernels need (default: none)",
-    )
-
-
-def plan_arguments(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of :func:`arenaplan.plan` that :func:`add_plan_options` reads."""
-    techniques = (
-        arenaplan.techniques() if options.optimize == "all" else options.optimize.split(",")
-    )
-    if options.order == "given":
-        techniques = [name for name in techniques if name != "order"]
-    return {
-        "alignment": options.align,
-        "optimize": techniques or ["none"],
-        "effort": options.effort,
-        "in_place": not options.no_in_place,
-        "preserve_inputs": options.preserve_inputs,
-        "workspace": options.workspace,
-    }
-
-
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if options.share is not None:
+        share(options)
+        return
+    if options.others:
+        raise InvalidOption("several models need --share, which says when they run")
     if has_ranges(options):
-        plan_shapes(options, plan_arguments(options))
+        plan_shapes(options, plan_options(options))
         return
     graph = load_model(options)
     if options.strategy != "arena":
@@ -147,10 +114,14 @@ def execute(options: argparse.Namespace) -> None:
     try:
         plan = arenaplan.plan(
             graph,
-            **plan_arguments(options),
             capacity=options.capacity,
             parallel_safe=options.parallel_safe,
+            **plan_options(options),
         )
+    except SpacesExceeded as error:
+        if options.json:
+            print_json(_no_room(graph, error))
+        raise
     except CapacityExceeded as error:
         if error.plan is not None:
             report(graph, error.plan, as_json=options.json)
@@ -175,7 +146,7 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
             graph,
             strategy=strategy,
             mode=_INCREMENTAL[strategy],
-            alignment=options.align,
+            alignment=options.align.everywhere,
             preserve_inputs=options.preserve_inputs,
             workspace=options.workspace,
         )
@@ -232,7 +203,12 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"  peak         {where}: {step_label(graph, plan, plan.peak_step)}")
         for value in summary["peak_values"]:
-            print(f"    {value['bytes']:>14,}  at {value['offset']:>12,}  {shown(value['name'])}")
+            where = f"at {value['offset']:>12,}"
+            if len(plan.spaces) > 1:
+                where = f"{shown(value['space'], 12):<12} {where}"
+            print(f"    {value['bytes']:>14,}  {where}  {shown(value['name'])}")
+    if plan.move_cost is not None:
+        _report_spaces(summary)
 
 
 def step_label(graph: Graph, plan: Plan, step: int) -> str:
@@ -272,7 +248,10 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         place = placements[index]
         if place is not None:
             name = graph.values[index].name
-            peak_values.append({"name": name, "offset": place[1], "bytes": place[2]})
+            space = plan.spaces[place[0]][0]
+            peak_values.append(
+                {"name": name, "space": space, "offset": place[1], "bytes": place[2]}
+            )
     return {
         "model": plan.model,
         "values": sum(place is not None for place in placements),
@@ -290,6 +269,60 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "alignment": plan.alignment,
         "options": plan.options,
         "digest": plan.digest,
+        "spaces": [dict(zip(_SPACE_FIELDS, space, strict=True)) for space in plan.spaces],
+        **_spills(graph, plan),
+    }
+
+
+def _spills(graph: Graph, plan: Plan) -> dict[str, Any]:
+    """Return what moving bytes costs and which values are in slow memory, where a plan chose."""
+    if plan.move_cost is None:
+        return {}
+    cost, bound = plan.move_cost
+    status = "optimal" if cost == bound else "feasible"
+    return {
+        "move_cost": {"cost": cost, "lower_bound": bound, "status": status},
+        "spilled": [asdict(value) for value in spilled(graph, plan)],
+    }
+
+
+def _report_spaces(summary: dict[str, Any]) -> None:
+    """Print what is in each memory, and what is in slow memory and why."""
+    for space in summary["spaces"]:
+        capacity = space["capacity"]
+        of = "" if capacity is None else f" of {capacity:,}"
+        if space["status"] == "optimal":
+            proof = "proven minimal for what is in it"
+        else:
+            proof = _gap(space["status"], space["arena_bytes"], space["lower_bound"])
+        print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
+    moved = summary["move_cost"]
+    if moved["status"] == "optimal":
+        proof = "proven minimal for this order"
+    else:
+        proof = f"no plan costs less than {moved['lower_bound']:,}"
+    print(f"  move cost    {moved['cost']:,} for the bytes that nodes read and write, {proof}")
+    values = summary["spilled"]
+    print(f"  spilled      {len(values)} values to slower memory")
+    for value in values[:_MOST_SPILLED]:
+        print(
+            f"    {value['size']:>14,}  to {shown(value['space'], 12):<12}"
+            f"  {value['moved']:,} bytes moved, cost {value['cost']:,}: {value['reason']}"
+            f"  {shown(value['name'])}"
+        )
+    if len(values) > _MOST_SPILLED:
+        print(f"    and {len(values) - _MOST_SPILLED:,} more; --json lists all")
+
+
+def _no_room(graph: Graph, error: SpacesExceeded) -> dict[str, Any]:
+    """Return why values do not fit, as ``plan --json`` prints it."""
+    return {
+        "model": graph.name,
+        "status": "infeasible" if error.proven else "unknown",
+        "reason": str(error),
+        "step": error.step,
+        "node": error.node,
+        "values": [{"name": name, "bytes": size} for name, size in error.values],
     }
 
 
@@ -300,5 +333,12 @@ def _proof(plan: Plan) -> str:
     if plan.status == "optimal" and plan.order_search == "complete":
         return "proven minimal for this order, and the order for these steps"
     if plan.status == "optimal":
-        return "proven minimal for this order"
-    return f"{plan.status}, {plan.gap:.2%} above the lower bound"
+        what = "this order" if plan.move_cost is None else "what is where"
+        return f"proven minimal for {what}"
+    return _gap(plan.status, plan.arena_bytes, plan.lower_bound)
+
+
+def _gap(status: str, arena_bytes: int, lower_bound: int) -> str:
+    """Say how far the size of an arena is from what is proven."""
+    gap = arena_bytes / lower_bound - 1 if lower_bound else 0.0
+    return f"{status}, {gap:.2%} above the lower bound"

@@ -207,7 +207,8 @@ def arena_arrays(graph: Graph, plan: Plan, memory: np.ndarray) -> dict[int, np.n
         if index in inner:
             continue
         placement = plan.placements[index]
-        start, size = (0 if placement is None else placement[1]), byte_size(value)
+        start = 0 if placement is None else plan.bases[placement[0]] + placement[1]
+        size = byte_size(value)
         arrays[index] = array_at(graph, index, memory[start : start + size])
     return arrays
 
@@ -221,8 +222,9 @@ def inner_values(graph: Graph, steps: Iterable[Sequence[int]]) -> set[int]:
 def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarray]]:
     """Return the planned scratch memory per node, on the arena's bytes."""
     workspaces: dict[int, list[np.ndarray]] = {}
-    for node, _slot, _choice, _space, offset, size in sorted(plan.workspaces):
-        workspaces.setdefault(node, []).append(memory[offset : offset + size])
+    for node, _slot, _choice, space, offset, size in sorted(plan.workspaces):
+        start = plan.bases[space] + offset
+        workspaces.setdefault(node, []).append(memory[start : start + size])
     return workspaces
 
 
