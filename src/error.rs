@@ -67,6 +67,20 @@ pub enum Error {
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
+    /// The spaces that values may be in cannot hold them.
+    #[error("{reason}")]
+    SpacesExceeded {
+        reason: String,
+        /// Step at which there is no room.
+        step: u32,
+        /// Node that runs then, if there is one.
+        node: Option<String>,
+        /// What is needed then, with its bytes, the largest first.
+        values: Vec<(String, u64)>,
+        /// Whether it is proven that no plan fits; otherwise none was found.
+        proven: bool,
+    },
+
     /// A line of a CSV file is not what it should be.
     #[error("line {line}: {reason}")]
     InvalidCsv { line: usize, reason: String },
@@ -147,6 +161,7 @@ impl Error {
             Self::InvalidBuffer { .. } => "InvalidBuffer",
             Self::PinConflict { .. } => "PinConflict",
             Self::CapacityExceeded { .. } => "CapacityExceeded",
+            Self::SpacesExceeded { .. } => "SpacesExceeded",
             Self::InvalidCsv { .. } => "InvalidCsv",
             Self::PlanCorrupt { .. } => "PlanCorrupt",
             Self::PlanVersion { .. } => "PlanVersion",

@@ -59,10 +59,12 @@ mod liveness;
 mod overlap;
 mod packing;
 mod packing_check;
+mod placement;
 mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod shared;
 mod sharing;
 mod solve;
 mod units;
@@ -89,13 +91,17 @@ pub use liveness::{
     Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
+pub use placement::{
+    Assigned, Assignment, AssignmentProblem, Candidate, Floor, Memories, NoRoom, assign_spaces,
+};
 pub use plan::{
-    Placement, Plan, PlanOptions, PlanStep, Share, ShareRule, SpacePlan, WorkspacePlacement,
-    WorkspacePolicy,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, Share, ShareRule, SpacePlan,
+    WorkspacePlacement, WorkspacePolicy,
 };
 pub use planner::Planner;
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use shared::{SharedMember, SharedPlan, Together};
 pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,

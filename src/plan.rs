@@ -175,6 +175,24 @@ pub struct SpacePlan {
     pub alignment: u64,
     /// Bytes that the space holds, if it is limited.
     pub capacity: Option<u64>,
+    /// What it costs to read or write one byte in it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// What it costs to move the bytes of one run, where the plan chose the space of each value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoveCost {
+    /// Bytes that nodes read and write, each times the cost of its space.
+    pub cost: u64,
+    /// What it costs at least, wherever the values are: proven, for this order and sharing.
+    pub lower_bound: u64,
 }
 
 /// Where every value of a graph lives in one arena per space.
@@ -189,6 +207,7 @@ pub struct Plan {
     pub(crate) options: PlanOptions,
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) spaces: Vec<SpacePlan>,
+    pub(crate) move_cost: Option<MoveCost>,
     pub(crate) naive_bytes: Option<u64>,
     pub(crate) value_count: u32,
     /// By node: its position in `steps`.
@@ -236,6 +255,28 @@ impl Plan {
     /// Returns what is planned for each space.
     pub fn spaces(&self) -> &[SpacePlan] {
         &self.spaces
+    }
+
+    /// Returns what moving bytes costs, if the plan chose the space of each value; `None` if
+    /// the graph did.
+    pub const fn move_cost(&self) -> Option<MoveCost> {
+        self.move_cost
+    }
+
+    /// Returns how many bytes of each value nodes read and write in one run, in the order of
+    /// [`placements`](Self::placements).
+    ///
+    /// What is shared as a view is not moved. What the caller reads and writes is not counted.
+    pub fn bytes_moved(&self) -> Vec<u64> {
+        let mut sizes = vec![0; self.value_count()];
+        for placement in &self.placements {
+            if let Some(size) = sizes.get_mut(ValueId::from(placement.value).index()) {
+                *size = placement.bytes;
+            }
+        }
+        let moved = bytes_moved(&self.steps, &sizes);
+        let ids = self.placements.iter().map(|placement| ValueId::from(placement.value).index());
+        ids.map(|value| moved.get(value).copied().unwrap_or(0)).collect()
     }
 
     /// Returns the number of values of the graph, constants among them.
@@ -318,6 +359,36 @@ impl Plan {
     pub fn status(&self) -> Status {
         self.spaces.iter().fold(Status::Optimal, |status, space| status.and(space.status))
     }
+}
+
+/// Returns how many bytes of each value, which have the given sizes, `steps` read and write.
+pub(crate) fn bytes_moved(steps: &[PlanStep], sizes: &[u64]) -> Vec<u64> {
+    let mut moved = vec![0_u64; sizes.len()];
+    let at = |value: u32| ValueId::from(value).index();
+    let size =
+        |operand: Option<u32>| operand.and_then(|value| sizes.get(at(value)).copied()).unwrap_or(0);
+    let operand = |operands: &[Option<u32>], position: u32| {
+        operands.get(usize::try_from(position).ok()?).copied().flatten()
+    };
+    for step in steps {
+        let views = || step.shares.iter().filter(|share| share.rule == ShareRule::View);
+        for (position, &input) in (0_u32..).zip(&step.inputs) {
+            if views().all(|share| share.input != position)
+                && let Some(moved) = input.and_then(|value| moved.get_mut(at(value)))
+            {
+                *moved = moved.saturating_add(size(input));
+            }
+        }
+        for (position, &output) in (0_u32..).zip(&step.outputs) {
+            let shown = views().filter(|share| share.output == position);
+            let shown = shown.map(|share| size(operand(&step.inputs, share.input)));
+            let written = shown.fold(size(output), u64::saturating_sub);
+            if let Some(moved) = output.and_then(|value| moved.get_mut(at(value))) {
+                *moved = moved.saturating_add(written);
+            }
+        }
+    }
+    moved
 }
 
 /// Returns the position of every node among `steps`, or `None` if the nodes are not the

@@ -13,13 +13,14 @@ pub struct Space {
     name: String,
     capacity: Option<u64>,
     alignment: Alignment,
+    cost: u64,
 }
 
 impl Space {
-    /// Returns an unlimited space called `name`.
+    /// Returns an unlimited space called `name`, in which moving bytes costs nothing.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), capacity: None, alignment: Alignment::BYTE }
+        Self { name: name.into(), capacity: None, alignment: Alignment::BYTE, cost: 0 }
     }
 
     /// Limits the space to `bytes`.
@@ -36,9 +37,21 @@ impl Space {
         self
     }
 
+    /// Says what it costs to read or write one byte, in any unit that all spaces share.
+    #[must_use]
+    pub fn with_cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
     /// Returns the name, for people.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns what it costs to read or write one byte.
+    pub const fn cost(&self) -> u64 {
+        self.cost
     }
 
     /// Returns the capacity in bytes, or `None` if it is unlimited.

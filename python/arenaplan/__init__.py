@@ -18,6 +18,7 @@ from arenaplan._core import (
     Lease,
     Packing,
     Plan,
+    SharedPlan,
     StoragePlan,
     __version__,
     plan_schema,
@@ -28,8 +29,10 @@ from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.packing import pack
-from arenaplan.planning import plan
+from arenaplan.planning import plan, plan_together
 from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.spaces import Space
+from arenaplan.spill import Spilled, spilled
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
@@ -45,6 +48,9 @@ __all__ = [
     "Packing",
     "Plan",
     "PlannerError",
+    "SharedPlan",
+    "Space",
+    "Spilled",
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
@@ -60,6 +66,8 @@ __all__ = [
     "pack",
     "plan",
     "plan_schema",
+    "plan_together",
     "save_params",
     "share_storage",
+    "spilled",
 ]

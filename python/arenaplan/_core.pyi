@@ -13,6 +13,7 @@ __all__ = [
     "Lease",
     "Packing",
     "Plan",
+    "SharedPlan",
     "StoragePlan",
     "__version__",
     "color_nodes",
@@ -20,6 +21,7 @@ __all__ = [
     "pack_csv",
     "plan",
     "plan_schema",
+    "plan_together",
     "share_storage",
 ]
 
@@ -306,7 +308,7 @@ class Packing:
 @final
 class Plan:
     """
-    Where every value of a graph lives in one arena.
+    Where every value of a graph lives in one arena per memory.
     """
 
     def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
@@ -321,6 +323,17 @@ class Plan:
         """
         Bytes of all arenas together.
         """
+    @property
+    def bases(self, /) -> list[int]:
+        """
+        Where the arena of each space begins in what :meth:`commit` allocates.
+        """
+    @property
+    def bytes_moved(self, /) -> list[int | None]:
+        """
+        Per value of the graph the bytes of it that nodes read and write in one run, or None
+        if it has no place.
+        """
     def check(self, /, graph: Any) -> None:
         """
         Raise unless the plan is valid for ``graph``.
@@ -332,9 +345,9 @@ class Plan:
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             If it would corrupt bytes, or contradicts itself.
         """
-    def commit(self, /) -> Arena:
+    def commit(self, /, space: str | None = None) -> Arena:
         """
-        Allocate the arena of the plan's only space.
+        Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
         """
     @property
     def digest(self, /) -> str:
@@ -368,7 +381,11 @@ class Plan:
     @property
     def live_bytes(self, /) -> list[int]:
         """
-        How many bytes of the first space are live at every step; shared bytes count once.
+        How many bytes of all spaces are live at every step; shared bytes count once.
+        """
+    def live_bytes_in(self, /, space: int) -> list[int]:
+        """
+        Return how many bytes of the space at position ``space`` are live at every step.
         """
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan:
@@ -384,6 +401,12 @@ class Plan:
     def model(self, /) -> str:
         """
         Name of the model.
+        """
+    @property
+    def move_cost(self, /) -> tuple[int, int] | None:
+        """
+        ``(cost, lower_bound)`` of moving the bytes of one run, or None if the plan did not
+        choose the space of each value.
         """
     @property
     def naive_bytes(self, /) -> int | None:
@@ -403,7 +426,7 @@ class Plan:
     @property
     def peak_step(self, /) -> int:
         """
-        First step at which most bytes of the first space are live.
+        First step at which most bytes of all spaces are live.
         """
     @property
     def placements(self, /) -> list[tuple[int, int, int] | None]:
@@ -415,15 +438,20 @@ class Plan:
         Write the plan to a file, which becomes the new plan or stays what it was.
         """
     @property
+    def shared_values(self, /) -> list[tuple[int, int]]:
+        """
+        Pairs of values that share bytes, as ``(read, written)``.
+        """
+    @property
     def shares(self, /) -> list[tuple[int, int, int, str]]:
         """
         Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
         ``"view"`` or ``"in-place"``.
         """
     @property
-    def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None]]:
+    def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None, int]]:
         """
-        Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity)``.
+        Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
         """
     @property
     def status(self, /) -> str:
@@ -443,6 +471,91 @@ class Plan:
     def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
         """
         Per workspace ``(node, slot, choice, space, offset, bytes)``.
+        """
+
+@final
+class SharedPlan:
+    """
+    Plans of several graphs that share one arena.
+    """
+
+    def __repr__(self, /) -> str: ...
+    @property
+    def alignment(self, /) -> int:
+        """
+        What divides the address of the arena's first byte.
+        """
+    @property
+    def arena_bytes(self, /) -> int:
+        """
+        Bytes of the shared arena.
+        """
+    @property
+    def bases(self, /) -> list[int]:
+        """
+        Per graph the first byte of its plan in the shared arena.
+        """
+    @property
+    def capacity(self, /) -> int | None:
+        """
+        Bytes that the arena may have, or None if they are not limited.
+        """
+    def check(self, /, graphs: Sequence[Any]) -> None:
+        """
+        Raise unless the plans are valid for ``graphs``, and together in one arena.
+
+        Raises
+        ------
+        PlanMismatch
+            If they were made for other graphs.
+        PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            If they would corrupt bytes, or contradict themselves.
+        """
+    def commit(self, /) -> Arena:
+        """
+        Allocate the shared arena.
+        """
+    def fits(self, /) -> None:
+        """
+        Raise unless the arena fits its capacity.
+        """
+    @staticmethod
+    def from_json(text: bytes) -> SharedPlan:
+        """
+        Return the plans that JSON text holds.
+        """
+    @staticmethod
+    def load(path: str | PathLike[str]) -> SharedPlan:
+        """
+        Read plans from a file.
+        """
+    @property
+    def lower_bound(self, /) -> int:
+        """
+        Bytes that no plans with these orders and this sharing can go below.
+        """
+    @property
+    def plans(self, /) -> list[Plan]:
+        """
+        Per graph its plan; offsets count from its base.
+        """
+    def save(self, /, path: str | PathLike[str]) -> None:
+        """
+        Write the plans to a file, which becomes the new one or stays what it was.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the plans as JSON text.
+        """
+    @property
+    def together(self, /) -> str:
+        """
+        When the graphs run: ``"never-together"`` or ``"concurrent"``.
         """
 
 @final
@@ -543,14 +656,34 @@ def plan(
     capacity: int | None,
     parallel_safe: bool = False,
     steps: Sequence[Sequence[int]] | None = None,
+    spaces: Sequence[tuple[str, int | None, int, int]] | None = None,
+    homes: Sequence[tuple[int, int]] = ...,
 ) -> Plan:
     """
     Plan ``graph`` with the given options.
+
+    ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
+    value and the only space that it may be in.
     """
 
 def plan_schema() -> str:
     """
     Return the JSON Schema of plan files.
+    """
+
+def plan_together(
+    graphs: Sequence[Graph],
+    *,
+    together: str,
+    alignment: int,
+    in_place: bool,
+    preserve_inputs: bool,
+    workspace: str,
+    capacity: int | None,
+    parallel_safe: bool = False,
+) -> SharedPlan:
+    """
+    Plan ``graphs`` for one arena; ``together`` is ``"never-together"`` or ``"concurrent"``.
     """
 
 def share_storage(

@@ -9,6 +9,7 @@ name of its class here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -133,6 +134,28 @@ class CapacityExceeded(PackingError):
 
     plan: Plan | None = None
     """The best plan that was found, where there is one."""
+
+
+class SpacesExceeded(CapacityExceeded):
+    """
+    The spaces that values may be in cannot hold them.
+
+    Attributes
+    ----------
+    step : int
+        Step at which there is no room.
+    node : str or None
+        Name of the node that runs then.
+    values : list of (str, int)
+        What is needed then, with its bytes, the largest first.
+    proven : bool
+        Whether it is proven that no plan fits; otherwise none was found.
+    """
+
+    step: int = 0
+    node: str | None = None
+    values: Sequence[tuple[str, int]] = ()
+    proven: bool = False
 
 
 class InvalidOption(PlannerError):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from arenaplan import _core
-from arenaplan._core import Plan
-from arenaplan.errors import CapacityExceeded, InvalidAlignment, InvalidSize
+from arenaplan._core import Plan, SharedPlan
+from arenaplan.errors import CapacityExceeded, InvalidAlignment, InvalidOption, InvalidSize
 from arenaplan.graph import Graph
+from arenaplan.spaces import Space, homes_of, parse_spaces
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
+Together: TypeAlias = Literal["never-together", "concurrent"]
 
 
 def plan(
@@ -24,9 +26,11 @@ def plan(
     capacity: int | None = None,
     parallel_safe: bool = False,
     steps: Sequence[Sequence[int]] | None = None,
+    spaces: str | Sequence[Space] | None = None,
+    pins: Mapping[str, str] | None = None,
 ) -> Plan:
     """
-    Decide where every value of ``graph`` lives in one arena.
+    Decide where every value of ``graph`` lives in one arena, or one per memory.
 
     Parameters
     ----------
@@ -50,6 +54,13 @@ def plan(
     steps : sequence of sequence of int, optional
         What to run, in order: per step the indices of the nodes that run as one, usually
         one. What all but the last of them make passes on piece by piece and needs no place.
+    spaces : str or sequence of Space, optional
+        Memories to place values in, such as ``"sram=64KiB,psram=8MiB"``; see
+        :class:`Space`. Each value goes to the one where the bytes that nodes read and write
+        cost least, as far as there is room: see :func:`spilled` for where they went, and why.
+        Workspaces have their smallest sizes then.
+    pins : mapping of str to str, optional
+        Patterns of names, such as ``"logits*"``, and the space that those values must be in.
 
     Returns
     -------
@@ -61,6 +72,8 @@ def plan(
     ------
     CapacityExceeded
         If the arena does not fit ``capacity``; the exception's ``plan`` is the best found.
+    SpacesExceeded
+        If the values do not fit ``spaces``; the exception says which ones, and at which step.
     InvalidAlignment, SizeOverflow, GraphError
         If the options or the graph make no sense.
 
@@ -75,22 +88,23 @@ def plan(
     >>> ap.plan(graph)
     Plan('', 8064 bytes, optimal)
     """
-    alignment = whole_number(alignment, "alignment")
-    if alignment <= 0 or alignment >= 1 << 64:
-        raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
-    if capacity is not None:
-        capacity = whole_number(capacity, "capacity")
-        if not 0 <= capacity < 1 << 64:
-            raise InvalidSize(f"capacity {capacity} is no number of bytes")
+    alignment = _checked_alignment(alignment)
+    rows, homes = (None, []) if spaces is None else _memories(graph, spaces, pins, alignment)
+    if spaces is None and pins:
+        raise InvalidOption("option pins: there are no spaces to pin values to")
+    if rows is not None:
+        alignment = min(row[2] for row in rows)
     result = _core.plan(
         core_graph(graph, workspace),
         alignment=alignment,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
         workspace=workspace,
-        capacity=capacity,
+        capacity=_checked_capacity(capacity),
         parallel_safe=parallel_safe,
         steps=None if steps is None else [list(step) for step in steps],
+        spaces=rows,
+        homes=homes,
     )
     try:
         result.fits()
@@ -98,6 +112,114 @@ def plan(
         error.plan = result
         raise
     return result
+
+
+def plan_together(
+    graphs: Sequence[Graph],
+    together: Together,
+    *,
+    alignment: int = 64,
+    in_place: bool = True,
+    preserve_inputs: bool = False,
+    workspace: WorkspacePolicy = "none",
+    capacity: int | None = None,
+    parallel_safe: bool = False,
+) -> SharedPlan:
+    """
+    Plan several graphs for one arena.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Models, or branches of which only one is taken.
+    together : {"never-together", "concurrent"}
+        Whether the graphs run one after the other, in any order, or at the same time. Of
+        graphs that never run together only the states survive the run of another one: take
+        the outputs away before, and write the inputs afterwards.
+    alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe
+        As for :func:`plan`; the capacity is that of the shared arena.
+
+    Returns
+    -------
+    SharedPlan
+        The plans, checked, with the base of each in the arena.
+
+    Raises
+    ------
+    CapacityExceeded
+        If the arena does not fit ``capacity``.
+    InvalidOption
+        If a graph has several spaces.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> def layer(size):
+    ...     graph = ap.Graph("layer")
+    ...     x = graph.input("x", (size,), "uint8")
+    ...     (y,) = graph.node("Op", [x], [("y", (size,), "uint8")])
+    ...     graph.output(y)
+    ...     return graph
+    >>> ap.plan_together([layer(64), layer(640)], "never-together")
+    SharedPlan(2 graphs, never-together, 1280 bytes, optimal)
+    >>> ap.plan_together([layer(64), layer(640)], "concurrent").bases
+    [0, 128]
+    """
+    result = _core.plan_together(
+        [core_graph(graph, workspace) for graph in graphs],
+        together=together,
+        alignment=_checked_alignment(alignment),
+        in_place=in_place,
+        preserve_inputs=preserve_inputs,
+        workspace=workspace,
+        capacity=_checked_capacity(capacity),
+        parallel_safe=parallel_safe,
+    )
+    result.fits()
+    return result
+
+
+def _checked_alignment(alignment: int) -> int:
+    """Refuse what cannot be a power of two of 64 bits."""
+    alignment = whole_number(alignment, "alignment")
+    if alignment <= 0 or alignment >= 1 << 64:
+        raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
+    return alignment
+
+
+def _checked_capacity(capacity: int | None) -> int | None:
+    """Refuse what cannot be a number of bytes."""
+    if capacity is None:
+        return None
+    capacity = whole_number(capacity, "capacity")
+    if not 0 <= capacity < 1 << 64:
+        raise InvalidSize(f"capacity {capacity} is no number of bytes")
+    return capacity
+
+
+def _memories(
+    graph: Graph, spaces: str | Sequence[Space], pins: Mapping[str, str] | None, alignment: int
+) -> tuple[list[tuple[str, int | None, int, int]], list[tuple[int, int]]]:
+    """Return memories and homes as the core takes them, with every default filled in."""
+    spaces = parse_spaces(spaces) if isinstance(spaces, str) else list(spaces)
+    if not spaces:
+        raise InvalidOption("option spaces: there is none")
+    rows = []
+    for position, space in enumerate(spaces):
+        cost = position if space.cost is None else whole_number(space.cost, "cost")
+        divisor = alignment if space.alignment is None else space.alignment
+        divisor = whole_number(divisor, "alignment")
+        capacity = space.capacity
+        if capacity is not None:
+            capacity = whole_number(capacity, "capacity")
+            if not 0 <= capacity < 1 << 63:
+                raise InvalidSize(f"space {space.name!r}: {capacity} is no number of bytes")
+        if not 0 <= cost < 1 << 63:
+            raise InvalidOption(f"option spaces: {cost} is no cost of space {space.name!r}")
+        if not 0 < divisor < 1 << 63:
+            raise InvalidAlignment(f"alignment {divisor} is not a power of two up to 2^62")
+        rows.append((space.name, capacity, divisor, cost))
+    return rows, homes_of(graph, spaces, pins or {})
 
 
 def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:

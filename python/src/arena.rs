@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use arenaplan::SpaceId;
+use arenaplan::{Alignment, SpaceId, quoted};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -36,14 +36,36 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Allocates the arena of a plan's only space.
-    pub(crate) fn commit(py: Python<'_>, plan: &arenaplan::Plan) -> PyResult<Self> {
-        if plan.spaces().len() != 1 {
-            let message = format!("the plan has {} spaces, one arena has one", plan.spaces().len());
-            return Err(raise_named(py, "ArenaState", message));
-        }
-        let memory = py.detach(|| plan.commit()).or_raise(py)?;
-        let space = SpaceId::from(0);
+    /// Allocates the arena of one space of a plan, or those of all, side by side.
+    pub(crate) fn commit(
+        py: Python<'_>,
+        plan: &arenaplan::Plan,
+        name: Option<&str>,
+    ) -> PyResult<Self> {
+        let spaces = plan.spaces();
+        let (bytes, alignment) = match name {
+            Some(name) => {
+                let Some(found) = spaces.iter().find(|space| space.name == name) else {
+                    let names: Vec<_> = spaces.iter().map(|space| quoted(&space.name)).collect();
+                    let (name, names) = (quoted(name), names.join(", "));
+                    let message = format!("the plan has no space {name}, only {names}");
+                    return Err(raise_named(py, "ArenaState", message));
+                };
+                (found.arena_bytes, found.alignment)
+            }
+            None => {
+                let (_, bytes) = plan.side_by_side().or_raise(py)?;
+                (bytes, spaces.iter().map(|space| space.alignment).max().unwrap_or(1))
+            }
+        };
+        Self::zeroed(py, bytes, alignment)
+    }
+
+    /// Allocates bytes, whatever is going to be in them.
+    pub(crate) fn zeroed(py: Python<'_>, bytes: u64, alignment: u64) -> PyResult<Self> {
+        let alignment = Alignment::new(alignment).or_raise(py)?;
+        let memory = py.detach(|| arenaplan::Arena::zeroed(bytes, alignment)).or_raise(py)?;
+        let space = SpaceId::new(0);
         let address = memory.address(space).map_or(0, |pointer| pointer.addr().get());
         let bytes = memory.bytes(space).map_or(0, <[u8]>::len);
         Ok(Self {

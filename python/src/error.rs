@@ -5,7 +5,19 @@ use pyo3::prelude::*;
 
 /// Returns the exception of `arenaplan.errors` that stands for `error`.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
-    raise_named(py, error.kind(), error.to_string())
+    let exception = raise_named(py, error.kind(), error.to_string());
+    if let Error::SpacesExceeded { step, node, values, proven, .. } = error {
+        let about = exception.value(py);
+        let noted = about
+            .setattr("step", step)
+            .and_then(|()| about.setattr("node", node.as_deref()))
+            .and_then(|()| about.setattr("values", values.clone()))
+            .and_then(|()| about.setattr("proven", proven));
+        if let Err(error) = noted {
+            return error;
+        }
+    }
+    exception
 }
 
 /// Returns an exception of `arenaplan.errors` by name.

@@ -13,6 +13,7 @@ mod graph;
 mod incremental;
 mod pack;
 mod plan;
+mod shared;
 mod sharing;
 
 /// The Rust core of arenaplan.
@@ -28,6 +29,8 @@ mod _core {
     use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
     use crate::plan::{Plan, plan, plan_schema};
+    #[pymodule_export]
+    use crate::shared::{SharedPlan, plan_together};
     #[pymodule_export]
     use crate::sharing::{StoragePlan, color_nodes, share_storage};
 

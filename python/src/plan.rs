@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arenaplan::{
-    Budget, NodeId, Placement, PlanOptions, Planner, ShareRule, SpaceId, SpacePlan, Step, ValueId,
-    WorkspacePlacement, WorkspacePolicy,
+    Alignment, Budget, Memories, NodeId, Placement, PlanOptions, Planner, ShareRule, Space,
+    SpaceId, SpacePlan, Step, ValueId, WorkspacePlacement, WorkspacePolicy,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -19,7 +19,10 @@ use crate::graph::Graph;
 /// How often a long call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 
-/// Where every value of a graph lives in one arena.
+/// Memories as `(name, capacity, alignment, cost)`.
+pub(crate) type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
+
+/// Where every value of a graph lives in one arena per memory.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -27,8 +30,11 @@ pub(crate) struct Plan {
 }
 
 /// Plan ``graph`` with the given options.
+///
+/// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
+/// value and the only space that it may be in.
 #[pyfunction]
-#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false, steps=None))]
+#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false, steps=None, spaces=None, homes=Vec::new()))]
 #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -40,8 +46,14 @@ pub(crate) fn plan(
     capacity: Option<u64>,
     parallel_safe: bool,
     steps: Option<Vec<Vec<u32>>>,
+    spaces: Option<SpaceRows>,
+    homes: Vec<(u32, u32)>,
 ) -> PyResult<Plan> {
     let policy: WorkspacePolicy = workspace.parse().or_raise(py)?;
+    let memories = match spaces {
+        Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
+        None => None,
+    };
     let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
         steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
     });
@@ -58,12 +70,31 @@ pub(crate) fn plan(
         if let Some(capacity) = capacity {
             planner = planner.capacity(capacity);
         }
+        if let Some(memories) = &memories {
+            planner = planner.memories(memories);
+        }
         match &steps {
             Some(steps) => planner.plan_steps(&graph.inner, steps),
             None => planner.plan(&graph.inner),
         }
     })?;
     Ok(Plan { inner: inner.or_raise(py)? })
+}
+
+/// Returns the memories that a plan may use.
+fn read_memories(rows: SpaceRows, homes: Vec<(u32, u32)>) -> arenaplan::Result<Memories> {
+    let mut spaces = Vec::with_capacity(rows.len());
+    for (name, capacity, alignment, cost) in rows {
+        let space = Space::new(name).with_alignment(Alignment::new(alignment)?).with_cost(cost);
+        spaces.push(match capacity {
+            Some(bytes) => space.with_capacity(bytes),
+            None => space,
+        });
+    }
+    let pin = |memories: Memories, (value, space): (u32, u32)| {
+        memories.pin(ValueId::from(value), SpaceId::from(space))
+    };
+    Ok(homes.into_iter().fold(Memories::new(spaces)?, pin))
 }
 
 /// Return the JSON Schema of plan files.
@@ -224,16 +255,73 @@ impl Plan {
             .collect()
     }
 
-    /// How many bytes of the first space are live at every step; shared bytes count once.
+    /// How many bytes of all spaces are live at every step; shared bytes count once.
     #[getter]
     fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
-        py.detach(|| self.inner.live_bytes(SpaceId::from(0)))
+        py.detach(|| {
+            let mut total = Vec::new();
+            for space in 0..self.inner.spaces().len() {
+                let live = self.inner.live_bytes(SpaceId::new(space));
+                total.resize(live.len(), 0_u64);
+                for (sum, bytes) in total.iter_mut().zip(live) {
+                    *sum = sum.saturating_add(bytes);
+                }
+            }
+            total
+        })
     }
 
-    /// First step at which most bytes of the first space are live.
+    /// Return how many bytes of the space at position ``space`` are live at every step.
+    fn live_bytes_in(&self, py: Python<'_>, space: u32) -> Vec<u64> {
+        py.detach(|| self.inner.live_bytes(SpaceId::from(space)))
+    }
+
+    /// First step at which most bytes of all spaces are live.
     #[getter]
     fn peak_step(&self, py: Python<'_>) -> u32 {
-        py.detach(|| self.inner.peak(SpaceId::from(0)).step.get())
+        let mut peak = (0, 0);
+        for (step, bytes) in (0..).zip(self.live_bytes(py)) {
+            if bytes > peak.1 {
+                peak = (step, bytes);
+            }
+        }
+        peak.0
+    }
+
+    /// ``(cost, lower_bound)`` of moving the bytes of one run, or None if the plan did not
+    /// choose the space of each value.
+    #[getter]
+    fn move_cost(&self) -> Option<(u64, u64)> {
+        self.inner.move_cost().map(|moved| (moved.cost, moved.lower_bound))
+    }
+
+    /// Per value of the graph the bytes of it that nodes read and write in one run, or None
+    /// if it has no place.
+    #[getter]
+    fn bytes_moved(&self, py: Python<'_>) -> Vec<Option<u64>> {
+        let moved = py.detach(|| self.inner.bytes_moved());
+        let mut rows = vec![None; self.inner.value_count()];
+        for (placement, moved) in self.inner.placements().iter().zip(moved) {
+            rows[ValueId::from(placement.value).index()] = Some(moved);
+        }
+        rows
+    }
+
+    /// Pairs of values that share bytes, as ``(read, written)``.
+    #[getter]
+    fn shared_values(&self) -> Vec<(u32, u32)> {
+        let operand = |operands: &[Option<u32>], position: u32| {
+            operands.get(usize::try_from(position).ok()?).copied().flatten()
+        };
+        let steps = self.inner.steps().iter();
+        steps
+            .flat_map(|step| {
+                step.shares.iter().filter_map(move |share| {
+                    let read = operand(&step.inputs, share.input)?;
+                    Some((read, operand(&step.outputs, share.output)?))
+                })
+            })
+            .collect()
     }
 
     /// Return the indices of the values that are live at ``step``, by offset.
@@ -242,9 +330,9 @@ impl Plan {
         live.into_iter().map(|placement| placement.value).collect()
     }
 
-    /// Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity)``.
+    /// Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
     #[getter]
-    fn spaces(&self) -> Vec<(String, u64, u64, String, u64, Option<u64>)> {
+    fn spaces(&self) -> Vec<(String, u64, u64, String, u64, Option<u64>, u64)> {
         let row = |space: &SpacePlan| {
             (
                 space.name.clone(),
@@ -253,6 +341,7 @@ impl Plan {
                 space.status.to_string(),
                 space.alignment,
                 space.capacity,
+                space.cost,
             )
         };
         self.inner.spaces().iter().map(row).collect()
@@ -308,9 +397,16 @@ impl Plan {
         Ok(Self { inner })
     }
 
-    /// Allocate the arena of the plan's only space.
-    fn commit(&self, py: Python<'_>) -> PyResult<Arena> {
-        Arena::commit(py, &self.inner)
+    /// Where the arena of each space begins in what :meth:`commit` allocates.
+    #[getter]
+    fn bases(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        Ok(self.inner.side_by_side().or_raise(py)?.0)
+    }
+
+    /// Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
+    #[pyo3(signature = (space=None))]
+    fn commit(&self, py: Python<'_>, space: Option<&str>) -> PyResult<Arena> {
+        Arena::commit(py, &self.inner, space)
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Vec<u8>,))> {

@@ -21,7 +21,7 @@ pub use simple::{SimpleArena, Span};
 use crate::error::{Error, Result};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::plan::{Placement, Plan};
-use crate::units::Alignment;
+use crate::units::{Alignment, MAX_BYTES};
 use raw::AlignedBytes;
 
 /// The bytes of one space.
@@ -94,6 +94,24 @@ impl Plan {
         Ok(Arena { regions })
     }
 
+    /// Returns where the arena of each space begins in one block that holds them side by side,
+    /// and the bytes of that block: for machines with one memory only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SizeOverflow`] if no machine can address the block.
+    pub fn side_by_side(&self) -> Result<(Vec<u64>, u64)> {
+        let overflow = || Error::SizeOverflow { what: "the arenas of all spaces".into() };
+        let mut bases = Vec::with_capacity(self.spaces().len());
+        let mut end = 0_u64;
+        for space in self.spaces() {
+            let base = Alignment::new(space.alignment)?.round_up(end).ok_or_else(overflow)?;
+            bases.push(base);
+            end = base.checked_add(space.arena_bytes).ok_or_else(overflow)?;
+        }
+        if end > MAX_BYTES { Err(overflow()) } else { Ok((bases, end)) }
+    }
+
     /// Uses the caller's bytes as the arena of a plan with one space.
     ///
     /// # Errors
@@ -129,6 +147,17 @@ impl Plan {
             }
         }
         Ok(Arena { regions: buffers.into_iter().map(Region::Bound).collect() })
+    }
+}
+
+impl Arena<'static> {
+    /// Allocates one stretch of bytes, zeroed and aligned, whatever is going to be in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaCommit`] if there is not enough memory.
+    pub fn zeroed(bytes: u64, alignment: Alignment) -> Result<Self> {
+        Ok(Arena { regions: vec![Region::Owned(AlignedBytes::zeroed(bytes, alignment)?)] })
     }
 }
 

@@ -11,6 +11,8 @@
 mod memory;
 mod races;
 mod replay;
+mod shared;
+mod spaces;
 mod unit;
 
 use crate::error::{Error, Result, quoted};
@@ -57,6 +59,7 @@ impl Plan {
         self.check_placements(graph, &units)?;
         self.check_workspaces(graph)?;
         self.check_claims(graph)?;
+        self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)
     }
 
@@ -96,20 +99,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that the plan's spaces are the graph's.
-    fn check_spaces(&self, graph: &Graph) -> Result<()> {
-        let planned = self.spaces.iter().map(|space| space.name.as_str());
-        if !planned.eq(graph.spaces().iter().map(crate::problem::Space::name)) {
-            return mismatch("its spaces are not those of the graph".into());
-        }
-        for space in &self.spaces {
-            Alignment::new(space.alignment).map_err(|_| Error::PlanCorrupt {
-                reason: format!("the alignment {} is not a power of two", space.alignment),
-            })?;
-        }
-        Ok(())
-    }
-
     /// Checks that exactly the values in the arena are placed, each where it can be.
     fn check_placements(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
         let live = live_ranges(graph, units, self.options.preserve_inputs);
@@ -136,7 +125,7 @@ impl Plan {
                 let (planned, bytes) = (placement.bytes, value.bytes());
                 return mismatch(format!("{} has {bytes} bytes, planned were {planned}", name()));
             }
-            if !is_at(placement.space, value.space().index()) {
+            if !self.may_be_in(graph, value.space(), placement.space) {
                 return mismatch(format!("{} is in another space", name()));
             }
             if placement.live != live[index] {

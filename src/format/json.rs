@@ -7,25 +7,21 @@
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::file::{self, MAX_FILE_BYTES};
 use crate::error::{Error, Result, hexadecimal, quoted};
 use crate::packing::Status;
 use crate::plan::{
-    Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
 };
 
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;
-
-/// Plan files larger than this are refused: a plan takes some 200 bytes per value.
-const MAX_FILE_BYTES: u64 = 1 << 30;
 
 const FORMAT: &str = "arenaplan";
 
@@ -53,6 +49,8 @@ struct Document {
     naive_bytes: Option<u64>,
     value_count: u32,
     spaces: Vec<SpacePlan>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    move_cost: Option<MoveCost>,
     steps: Vec<PlanStep>,
     values: Vec<Placement>,
     workspaces: Vec<WorkspacePlacement>,
@@ -79,6 +77,7 @@ impl Plan {
             naive_bytes: self.naive_bytes,
             value_count: self.value_count,
             spaces: self.spaces.clone(),
+            move_cost: self.move_cost,
             steps: self.steps.clone(),
             values: self.placements.clone(),
             workspaces: self.workspaces.clone(),
@@ -134,6 +133,7 @@ impl Plan {
                 .ok_or_else(|| corrupt("its steps do not run every node once".into()))?,
             steps: document.steps,
             spaces: document.spaces,
+            move_cost: document.move_cost,
             naive_bytes: document.naive_bytes,
             value_count: document.value_count,
             placements: document.values,
@@ -167,23 +167,7 @@ impl Plan {
     ///
     /// Whatever the file system refuses.
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
-        let path = path.as_ref();
-        let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
-        // Beside the target, so that renaming does not cross file systems.
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(temporary);
-        let written = File::create(&temporary).and_then(|mut file| {
-            file.write_all(self.to_json().as_bytes())?;
-            file.sync_all()
-        });
-        let renamed = written.and_then(|()| fs::rename(&temporary, path));
-        if renamed.is_err() {
-            // What is left over is of no use; the first error is the one to report.
-            let _ = fs::remove_file(&temporary);
-        }
-        renamed
+        file::replace(path.as_ref(), &self.to_json())
     }
 
     /// Reads a plan from a file; call [`check`](Self::check) before using it.
@@ -192,10 +176,7 @@ impl Plan {
     ///
     /// As [`from_json`](Self::from_json), and whatever the file system refuses.
     pub fn load(path: impl AsRef<Path>) -> std::io::Result<Result<Self>> {
-        let mut text = Vec::new();
-        // One byte past the limit is enough to know.
-        File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
-        Ok(Self::from_json(&text))
+        Ok(Self::from_json(&file::read(path.as_ref())?))
     }
 }
 

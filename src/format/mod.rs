@@ -1,7 +1,9 @@
-//! Files: plans as JSON, problems as CSV.
+//! Files: plans as JSON, alone or several in one arena, problems as CSV.
 
 mod csv;
+mod file;
 mod json;
+mod shared;
 
 pub use csv::CsvProblem;
 pub use json::{PLAN_VERSION, plan_schema};

@@ -147,6 +147,26 @@ impl Graph {
         Ok(graph)
     }
 
+    /// Returns a copy of the graph with other spaces, in which `home` puts values.
+    ///
+    /// Outputs of the nodes in `apart` take over no input.
+    pub(crate) fn with_spaces(
+        &self,
+        spaces: Vec<Space>,
+        home: impl Fn(ValueId) -> SpaceId,
+        apart: &[NodeId],
+    ) -> Self {
+        let mut graph = self.clone();
+        graph.spaces = spaces;
+        for (index, value) in graph.values.iter_mut().enumerate() {
+            value.space = home(ValueId::new(index));
+        }
+        for node in apart {
+            graph.nodes[node.index()].effects.in_place.retain(|pair| pair.identity);
+        }
+        graph
+    }
+
     /// Returns the SHA-256, in hexadecimal, of everything that a plan depends on:
     /// names, sizes, kinds, operands, effects, order and outputs.
     ///

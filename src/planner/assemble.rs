@@ -6,7 +6,9 @@ use crate::graph::{Graph, Value};
 use crate::index::{BufferId, NodeId, ValueId};
 use crate::liveness::{ChosenWorkspace, Liveness};
 use crate::packing::Packing;
-use crate::plan::{Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps};
+use crate::plan::{
+    MoveCost, Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
+};
 use crate::units::Alignment;
 
 impl Planner<'_> {
@@ -17,6 +19,7 @@ impl Planner<'_> {
         schedule: &Schedule<'_>,
         liveness: &Liveness,
         packing: &Packing,
+        move_cost: Option<MoveCost>,
     ) -> Plan {
         let narrow = |index: usize| u32::try_from(index).expect("positions have 32 bits");
         let place = |(index, value): (usize, &Value)| {
@@ -26,7 +29,7 @@ impl Planner<'_> {
             Some(Placement {
                 value: id.into(),
                 name: value.name().to_owned(),
-                space: value.space().into(),
+                space: liveness.problem.buffer(buffer).space().into(),
                 offset: packing.offset(buffer),
                 bytes: value.bytes(),
                 live: [live.start().get(), live.end().get()],
@@ -40,29 +43,31 @@ impl Planner<'_> {
             .enumerate()
             .map(|(index, workspace)| {
                 let (node, slot) = declared_by(graph, schedule, workspace);
+                let buffer = BufferId::new(first + index);
                 WorkspacePlacement {
                     node: node.into(),
                     slot: narrow(slot),
                     choice: narrow(workspace.choice),
-                    space: 0,
-                    offset: packing.offset(BufferId::new(first + index)),
+                    space: liveness.problem.buffer(buffer).space().into(),
+                    offset: packing.offset(buffer),
                     bytes: workspace.bytes,
                 }
             })
             .collect();
         workspaces.sort_unstable_by_key(|workspace| (workspace.node, workspace.slot));
-        let spaces = graph
+        let spaces = liveness
+            .problem
             .spaces()
             .iter()
-            .zip(liveness.problem.spaces())
             .zip(packing.spaces())
-            .map(|((declared, space), packed)| SpacePlan {
-                name: declared.name().to_owned(),
+            .map(|(space, packed)| SpacePlan {
+                name: space.name().to_owned(),
                 arena_bytes: packed.peak,
                 lower_bound: packed.lower_bound,
                 status: packed.status,
                 alignment: self.options.alignment.max(space.alignment().bytes()),
                 capacity: space.capacity(),
+                cost: space.cost(),
             })
             .collect();
         let steps = steps(schedule, liveness);
@@ -73,6 +78,7 @@ impl Planner<'_> {
             step_of: index_steps(&steps).expect("the order runs every node once"),
             steps,
             spaces,
+            move_cost,
             naive_bytes: naive_bytes(graph, self.options.alignment),
             value_count: narrow(graph.values().len()),
             placements,
@@ -82,7 +88,7 @@ impl Planner<'_> {
 }
 
 /// Returns every step with its operands and what they share.
-fn steps(schedule: &Schedule<'_>, liveness: &Liveness) -> Vec<PlanStep> {
+pub(super) fn steps(schedule: &Schedule<'_>, liveness: &Liveness) -> Vec<PlanStep> {
     let mut merges = liveness.classes.merges().iter().peekable();
     let mut steps = Vec::with_capacity(schedule.order.len());
     for id in &schedule.order {

@@ -2,12 +2,15 @@
 
 mod assemble;
 mod pack;
+mod place;
 mod schedule;
+mod together;
 
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::index::NodeId;
 use crate::liveness::Liveness;
+use crate::placement::Memories;
 use crate::plan::{Plan, PlanOptions, WorkspacePolicy};
 use crate::solve::Budget;
 use schedule::Schedule;
@@ -37,6 +40,7 @@ use schedule::Schedule;
 pub struct Planner<'a> {
     options: PlanOptions,
     capacity: Option<u64>,
+    memories: Option<&'a Memories>,
     budget: Budget<'a>,
 }
 
@@ -91,6 +95,17 @@ impl<'a> Planner<'a> {
         self
     }
 
+    /// Places values in several memories, each in the one where moving its bytes costs least
+    /// as far as there is room, instead of in the graph's spaces.
+    ///
+    /// A value that the graph has in another than its default space stays in the memory of
+    /// that name. Workspaces have their smallest sizes then.
+    #[must_use]
+    pub fn memories(mut self, memories: &'a Memories) -> Self {
+        self.memories = Some(memories);
+        self
+    }
+
     /// Limits the work of the solvers.
     #[must_use]
     pub fn budget(mut self, budget: Budget<'a>) -> Self {
@@ -113,6 +128,8 @@ impl<'a> Planner<'a> {
     /// - [`InvalidAlignment`](crate::Error::InvalidAlignment) if the alignment is not a power of two.
     /// - [`SizeOverflow`](crate::Error::SizeOverflow) if no machine can address what is live at one step.
     /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
+    /// - [`SpacesExceeded`](crate::Error::SpacesExceeded) if the [`memories`](Self::memories)
+    ///   cannot hold the values: it says which ones, and when.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
         self.plan_schedule(graph, &Schedule::given(graph))
     }
@@ -134,8 +151,13 @@ impl<'a> Planner<'a> {
     }
 
     fn plan_schedule(&self, graph: &Graph, schedule: &Schedule<'_>) -> Result<Plan> {
-        let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
-        let plan = self.assemble(graph, schedule, &liveness, &packing);
+        let (liveness, packing, move_cost) = if let Some(memories) = self.memories {
+            self.place(schedule, memories)?
+        } else {
+            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
+            (liveness, packing, None)
+        };
+        let plan = self.assemble(graph, schedule, &liveness, &packing, move_cost);
         plan.check(graph)?;
         Ok(plan)
     }

@@ -93,7 +93,7 @@ impl Planner<'_> {
     /// Returns the smallest packing that is found, whatever the capacities; with them as the
     /// target only where it does not fit, for a solver that is given one stops as soon as
     /// everything fits.
-    fn solve(&self, problem: &Problem) -> Result<Packing> {
+    pub(super) fn solve(&self, problem: &Problem) -> Result<Packing> {
         let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
         let mut packing = solve(&problem.without_capacities(), &self.budget)?;
         if !limited {
@@ -112,7 +112,7 @@ impl Planner<'_> {
 }
 
 /// Returns every workspace of `graph` at its smallest size.
-fn smallest_workspaces(graph: &Graph, order: &[NodeId]) -> Vec<ChosenWorkspace> {
+pub(super) fn smallest_workspaces(graph: &Graph, order: &[NodeId]) -> Vec<ChosenWorkspace> {
     let mut chosen = Vec::new();
     for (step, &node) in order.iter().enumerate() {
         for (slot, workspace) in graph.node(node).effects().workspaces.iter().enumerate() {

@@ -63,6 +63,7 @@ impl StoragePlan {
                 status: Status::of(arena_bytes, load, space.capacity()),
                 alignment: alignment.max(space.alignment().bytes()),
                 capacity: space.capacity(),
+                cost: space.cost(),
             })
             .collect();
         let steps: Vec<_> = graph.order().iter().map(|&id| self.step(graph, id)).collect();
@@ -82,6 +83,7 @@ impl StoragePlan {
             step_of: index_steps(&steps).expect("the order runs every node once"),
             steps,
             spaces,
+            move_cost: None,
             naive_bytes,
             value_count: u32::try_from(graph.values().len()).expect("ids have 32 bits"),
             placements,

@@ -1,4 +1,8 @@
-"""Hostile TFLite files: typed errors, bounded work, and no wrong plan accepted."""
+"""
+Hostile TFLite files: typed errors, bounded work, and no wrong plan accepted.
+
+Tests carry the row numbers of a list of bad inputs: D19 to D21 damage to the format.
+"""
 
 import itertools
 import struct
@@ -61,27 +65,27 @@ def test_a_folder_is_no_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 3, len(SMALL), 2**31, 2**32 - 1])
-def test_a_root_offset_past_the_end_is_corrupt(offset: int) -> None:
+def test_d19_a_root_offset_past_the_end_is_corrupt(offset: int) -> None:
     with pytest.raises(errors.FlatbufferCorrupt, match="the model"):
         parse(patched(SMALL, 0, "I", offset))
 
 
 @pytest.mark.parametrize("distance", [2**31 - 1, -(2**31), -len(SMALL)])
-def test_a_vtable_past_the_end_is_corrupt(distance: int) -> None:
+def test_d19_a_vtable_past_the_end_is_corrupt(distance: int) -> None:
     root, _ = vtable_of_root(SMALL)
     with pytest.raises(errors.FlatbufferCorrupt, match="vtable"):
         parse(patched(SMALL, root, "i", distance))
 
 
 @pytest.mark.parametrize("length", [0, 2, 5, 65534])
-def test_a_vtable_of_impossible_length_is_corrupt(length: int) -> None:
+def test_d19_a_vtable_of_impossible_length_is_corrupt(length: int) -> None:
     _, vtable = vtable_of_root(SMALL)
     with pytest.raises(errors.FlatbufferCorrupt, match="vtable"):
         parse(patched(SMALL, vtable, "H", length))
 
 
 @pytest.mark.parametrize("offset", [1, 3, 60000])
-def test_a_field_outside_its_table_is_corrupt(offset: int) -> None:
+def test_d19_a_field_outside_its_table_is_corrupt(offset: int) -> None:
     _, vtable = vtable_of_root(SMALL)
     with pytest.raises(errors.FlatbufferCorrupt, match="field 0"):
         parse(patched(SMALL, vtable + 4, "H", offset))
@@ -89,13 +93,13 @@ def test_a_field_outside_its_table_is_corrupt(offset: int) -> None:
 
 @pytest.mark.parametrize("slot", [1, 2, 3, 4])
 @pytest.mark.parametrize("length", [2**31, 2**32 - 1, 2**29])
-def test_a_vector_longer_than_the_file_is_corrupt(slot: int, length: int) -> None:
+def test_d19_a_vector_longer_than_the_file_is_corrupt(slot: int, length: int) -> None:
     vector = target(SMALL, field_of_root(SMALL, slot))
     with pytest.raises(errors.FlatbufferCorrupt):
         parse(patched(SMALL, vector, "I", length))
 
 
-def test_text_without_an_end_is_corrupt() -> None:
+def test_d19_text_without_an_end_is_corrupt() -> None:
     text = target(SMALL, field_of_root(SMALL, 3))
     (length,) = struct.unpack_from("<I", SMALL, text)
     with pytest.raises(errors.FlatbufferCorrupt, match="no end"):
@@ -110,14 +114,14 @@ def test_text_that_is_not_utf8_is_escaped() -> None:
     assert load_tflite(data).find("\\xff3").shape == (144,)
 
 
-def test_options_of_the_wrong_type_are_corrupt() -> None:
+def test_d19_options_of_the_wrong_type_are_corrupt() -> None:
     root = flat.fragmented()
     root[2][0][3][2][3] = flat.Number("B", 11)
     with pytest.raises(errors.FlatbufferCorrupt, match=r"CONCATENATION.*type 11, not 10"):
         parse(flat.write(root))
 
 
-def test_a_table_used_a_million_times_exceeds_the_budget() -> None:
+def test_d20_a_table_used_a_million_times_exceeds_the_budget() -> None:
     count = 10**6
     data = bytearray(SMALL + bytes(-len(SMALL) % 4))
     subgraphs = target(data, field_of_root(data, 2))
@@ -133,20 +137,20 @@ def test_a_table_used_a_million_times_exceeds_the_budget() -> None:
         parse(bytes(data))
 
 
-def test_metadata_used_a_thousand_times_exceeds_the_budget() -> None:
+def test_d20_metadata_used_a_thousand_times_exceeds_the_budget() -> None:
     root = flat.chain("NEG")
     root[6] = [{0: "m" * 100, 1: flat.Number("I", 0)}] * 1000
     with pytest.raises(errors.BudgetExceeded):
         parse(flat.write(root))
 
 
-def test_reading_costs_little_work(shared: Path) -> None:
+def test_d19_reading_costs_little_work(shared: Path) -> None:
     for path in sorted((shared / "models" / "tflite").glob("*.tflite")):
         model = parse(path.read_bytes())
         assert model.root.buffer.work <= WORK_PER_BYTE / 8 * len(model.data)
 
 
-def test_subgraphs_that_call_each_other_too_often_exceed_the_budget() -> None:
+def test_d20_subgraphs_that_call_each_other_too_often_exceed_the_budget() -> None:
     """Forty subgraphs that each call the next twice would run for 2^40 steps."""
     graphs = []
     for index in range(40):
@@ -172,7 +176,7 @@ def test_a_subgraph_that_calls_itself_is_refused(callee: int) -> None:
 
 @pytest.mark.parametrize("index", [-2, 2, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize("slot", [1, 2])
-def test_a_tensor_that_does_not_exist_is_out_of_range(slot: int, index: int) -> None:
+def test_d21_a_tensor_that_does_not_exist_is_out_of_range(slot: int, index: int) -> None:
     root = flat.chain("NEG")
     root[2][0][3][0][slot] = flat.Vector("i", [index])
     with pytest.raises(errors.IndexOutOfRange, match=r"'NEG'.*of 2"):
@@ -183,7 +187,7 @@ def test_a_tensor_that_does_not_exist_is_out_of_range(slot: int, index: int) -> 
         parse(flat.write(root))
 
 
-def test_minus_one_leaves_an_operand_out_but_no_input_of_a_graph() -> None:
+def test_d21_minus_one_leaves_an_operand_out_but_no_input_of_a_graph() -> None:
     root = flat.chain("NEG")
     root[2][0][3][0][1] = flat.Vector("i", [0, -1])
     assert load_tflite(flat.write(root)).nodes[0].inputs == (0, None)
@@ -193,7 +197,7 @@ def test_minus_one_leaves_an_operand_out_but_no_input_of_a_graph() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2**32 - 1])
-def test_buffers_codes_and_subgraphs_that_do_not_exist_are_out_of_range(number: int) -> None:
+def test_d21_buffers_codes_and_subgraphs_that_do_not_exist_are_out_of_range(number: int) -> None:
     index = flat.Number("I", number)
     root = flat.chain("NEG")
     root[2][0][0][0][2] = index
@@ -218,7 +222,7 @@ def test_buffers_codes_and_subgraphs_that_do_not_exist_are_out_of_range(number: 
 
 
 @pytest.mark.parametrize("called", [-1, 1, 2**31 - 1])
-def test_a_called_subgraph_that_does_not_exist_is_out_of_range(called: int) -> None:
+def test_d21_a_called_subgraph_that_does_not_exist_is_out_of_range(called: int) -> None:
     root = flat.chain("IF")
     root[2][0][3][0] |= {3: flat.Number("B", 92), 4: {0: flat.Number("i", called)}}
     with pytest.raises(errors.IndexOutOfRange, match="called subgraph"):

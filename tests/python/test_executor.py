@@ -21,7 +21,6 @@ from arenaplan.errors import (
     PlanMismatch,
     RankTooLarge,
     UnsupportedDtype,
-    UnsupportedModel,
     UnsupportedOp,
     WorkspaceOverrun,
 )
@@ -207,15 +206,17 @@ def test_an_unknown_operator_is_named() -> None:
         ap.Executor(graph)
 
 
-def test_values_in_several_memory_spaces_are_refused() -> None:
+def test_values_that_a_graph_has_in_several_spaces_run() -> None:
     graph = ap.Graph()
     x = graph.input("x", (4,), space="fast")
     y = graph.value("y", (4,), space="slow")
     graph.node("Neg", [x], [y])
     graph.output(y)
     plan = ap.plan(graph)
-    with pytest.raises(UnsupportedModel, match="one memory space"):
-        ap.Executor(graph, plan)
+    assert len([space for space in plan.spaces if space[1]]) == 2
+    given = np.array([1, -2, 3, 4], np.float32)
+    found = ap.Executor(graph, plan).run({"x": given}, verify=True)
+    np.testing.assert_array_equal(found["y"], -given)
 
 
 def test_the_plan_of_another_graph_is_refused() -> None:

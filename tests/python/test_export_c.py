@@ -93,6 +93,46 @@ def test_headers_of_any_plan_compile_and_say_what_the_plan_says(
     assert found[2:] == [row.offset for row in rows] + [row.size for row in rows]
 
 
+# Names that would meet those of values if arenas were not named apart.
+STRANGE_SPACES = ("offset", "BYTES", "offset_2", 'slow */ \n"', "", "9 ü", "index", "arena")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+@pytest.mark.parametrize("seed", range(4))
+def test_headers_of_plans_with_several_spaces_compile_and_say_where_values_are(
+    seed: int, compiler: str, tmp_path: Path
+) -> None:
+    graph = random_graph(seed)
+    for name in ("arena_bytes", "ARENA_OFFSET", "arena", "count", "index"):
+        (value,) = graph.node("Op", [], [(name, (40,), "uint8")], name=f"make {name}")
+        graph.output(value)
+    names = [name or "empty" for name in STRANGE_SPACES]
+    spaces = [ap.Space(name, 128, alignment=4 << (i % 4)) for i, name in enumerate(names)]
+    spaces.append(ap.Space("large", alignment=32))
+    plan = ap.plan(graph, spaces=spaces)
+    assert sum(space[1] > 0 for space in plan.spaces) > 1
+    text = header_of(graph, plan, sections={"large": ".large", "arena": ".data.arena"})
+    prefix = f"RANDOM_{seed}"
+    arenas = re.findall(rf"#define ({prefix}_ARENA_\w+)_BYTES", text)
+    homes = re.findall(rf"\b{prefix}_SPACE_\w+(?= = )", text)
+    offsets = re.findall(rf"\b{prefix}_OFFSET_\w+(?= = )", text)
+    assert len(arenas) == len(spaces)
+    lines = [f"{arena}_DEFINE(static, memory{i});" for i, arena in enumerate(arenas)]
+    numbers = [f"{prefix}_ARENA_COUNT", *homes, *offsets]
+    numbers += [f"{arena}_BYTES" for arena in arenas]
+    numbers += [f"(uintptr_t)memory{i} % {arena}_ALIGNMENT" for i, arena in enumerate(arenas)]
+    lines += [f'printf("%llu\\n", (unsigned long long)({number}));' for number in numbers]
+    found = compile_and_run(compiler, text, "\n".join(lines), tmp_path)
+    rows = rows_of(graph, plan)
+    assert found == [
+        len(spaces),
+        *(row.space for row in rows),
+        *(row.offset for row in rows),
+        *(space[1] for space in plan.spaces),
+        *(0 for _ in spaces),
+    ]
+
+
 def test_numbers_that_no_enumeration_holds_are_macros(tmp_path: Path) -> None:
     graph = chain(2**33, 2**33, 16)
     text = header_of(graph, ap.plan(graph, in_place=False))

@@ -131,7 +131,7 @@ def test_pieces_of_tensors_are_views() -> None:
     assert offsets == [[0, 48], [72], [72], [0, 48]]
 
 
-def test_writing_in_place_is_a_value_of_its_own() -> None:
+def test_d25_writing_in_place_is_a_value_of_its_own() -> None:
     tensors = dict.fromkeys(("x", "a", "b", "c"), (16,))
     nodes = [
         node("relu.default", "a", self="x"),
@@ -146,7 +146,7 @@ def test_writing_in_place_is_a_value_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("target", ["x", "w"])
-def test_writing_to_what_the_caller_or_model_owns_is_refused(target: str) -> None:
+def test_d25_writing_to_what_the_caller_or_model_owns_is_refused(target: str) -> None:
     tensors = dict.fromkeys(("x", "w", "y"), (16,))
     nodes = [node("add_.Tensor", "y", self=target, other="x")]
     with pytest.raises(errors.UnsupportedOp, match="'y' writes to an input"):
@@ -167,7 +167,7 @@ def test_writing_to_what_a_view_shows_later_is_refused() -> None:
     assert len(load(program(tensors, nodes, ["y"])).nodes) == 4
 
 
-def test_a_buffer_that_is_updated_is_a_state_and_its_update_an_output() -> None:
+def test_d25_a_buffer_that_is_updated_is_a_state_and_its_update_an_output() -> None:
     tensors = dict.fromkeys(("x", "cache", "new"), (16,))
     nodes = [node("add.Tensor", "new", self="cache", other="x")]
     graph = load(program(tensors, nodes, [], buffers=["cache"], updates=["new"]))
@@ -191,7 +191,7 @@ def test_symbols_need_numbers() -> None:
 
 
 @pytest.mark.parametrize("size", ["u0", "2*u0", "__import__('os')", "s(", "Log(1, 2)", "1//0"])
-def test_a_size_that_data_decides_is_unbound(size: str) -> None:
+def test_d24_a_size_that_data_decides_is_unbound(size: str) -> None:
     tensors = {"x": (4,), "y": (size,)}
     with pytest.raises(errors.UnboundDim, match="'y'"):
         load(program(tensors, [node("nonzero.default", "y", self="x")], ["y"]))

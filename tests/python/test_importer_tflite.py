@@ -275,7 +275,7 @@ def test_an_open_dimension_with_a_number_is_planned_and_said() -> None:
         load(root, bind={"t0": (1, 15)})
 
 
-def test_an_open_dimension_without_a_number_must_be_bound() -> None:
+def test_d22_an_open_dimension_without_a_number_must_be_bound() -> None:
     tensors = [
         flat.tensor("x", None, signature=(-1, 16)),
         flat.tensor("y", (-1, 16)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, size
+from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import PlanMismatch
 from arenaplan.export.greedy import head_bytes
 from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
@@ -24,20 +25,25 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "plan",
         type=Path,
-        nargs="?",
+        nargs="*",
         metavar="PLAN",
-        help="plan file, such as plan.json (default: the plan inside a .tflite model)",
+        help="plan file, such as plan.json (default: the plan inside a .tflite model); "
+        "before it more models, if it is of several that share an arena",
     )
     add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    if options.plan is None:
+    if not options.plan:
         _check_inside(options)
         return
+    *others, file = options.plan
+    if others or is_shared(file):
+        _check_shared(options, [options.model, *others], file)
+        return
     graph = load_model(options)
-    plan = arenaplan.Plan.load(options.plan)
+    plan = arenaplan.Plan.load(file)
     plan.check(graph)
     if options.json:
         print_json(
@@ -51,6 +57,17 @@ def execute(options: argparse.Namespace) -> None:
         )
     else:
         print(f"valid: {size(plan.arena_bytes)}, {plan.status}")
+
+
+def _check_shared(options: argparse.Namespace, models: list[Path], file: Path) -> None:
+    """Check the plans of several models that share an arena."""
+    graphs = [load_model(options, path) for path in models]
+    shared = arenaplan.SharedPlan.load(file)
+    shared.check(graphs)
+    if options.json:
+        print_json({"valid": True, **describe_shared(shared)})
+    else:
+        print(f"valid: {size(shared.arena_bytes)}, {shared.status}")
 
 
 def _check_inside(options: argparse.Namespace) -> None:

@@ -39,9 +39,9 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
 
 
-def load_model(options: argparse.Namespace) -> Graph:
-    """Read the model that a command was given, and pass on what the importer had to assume."""
-    graph = load(options.model, bind=dict(options.bind))
+def load_model(options: argparse.Namespace, path: Path | None = None) -> Graph:
+    """Read a model that a command was given, and pass on what the importer had to assume."""
+    graph = load(options.model if path is None else path, bind=dict(options.bind))
     for warning in graph.warnings:
         say(f"warning: {warning}")
     return graph

@@ -89,4 +89,5 @@ def _side(place: Place | None) -> str:
     """Return a place for people."""
     if place is None:
         return "nowhere"
-    return f"{place.size:,} bytes at {place.offset:,} in steps {place.live[0]}..{place.live[1]}"
+    where = f"{place.size:,} bytes at {place.offset:,}"
+    return f"{where} of {shown(place.space)} in steps {place.live[0]}..{place.live[1]}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
-from arenaplan.cli.plan import add_plan_options
-from arenaplan.errors import NotAModel
+from arenaplan.cli.options import Alignments, add_plan_options, plan_options
+from arenaplan.errors import InvalidOption, NotAModel
 from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.files import replace_file
 from arenaplan.export.table import csv_of
@@ -61,6 +61,9 @@ def add_to(commands: Commands) -> None:
         metavar="SPACE=SECTION",
         help="c: linker section for the arena of a space, such as arena=.sram; can be repeated",
     )
+    parser.add_argument(
+        "--space", metavar="NAME", help="csv: which space to write, if the plan has several"
+    )
     add_json(parser)
 
 
@@ -74,7 +77,7 @@ def execute(options: argparse.Namespace) -> None:
     if options.to == "c":
         text = header_of(graph, plan, sections=dict(options.section))
     elif options.to == "csv":
-        text = csv_of(graph, plan)
+        text = csv_of(graph, plan, space=options.space)
     else:
         text = plan.to_json() + "\n"
     _write(options, text.encode())
@@ -91,20 +94,16 @@ def _plan(graph: Graph, options: argparse.Namespace) -> Plan:
         plan = arenaplan.Plan.load(options.plan)
         plan.check(graph)
         return plan
-    return arenaplan.plan(
-        graph,
-        alignment=options.align,
-        in_place=not options.no_in_place,
-        preserve_inputs=options.preserve_inputs,
-        workspace=options.workspace,
-    )
+    return arenaplan.plan(graph, **plan_options(options))
 
 
 def _export_tflm(options: argparse.Namespace) -> None:
     """Write a plan for TensorFlow Lite Micro."""
     if options.model.suffix.lower() != ".tflite":
         raise NotAModel(f"{str(options.model)!r} is no .tflite model, which is all that TFLM runs")
-    if options.align != 64 or options.no_in_place or options.preserve_inputs:
+    if options.budget is not None:
+        raise InvalidOption("--budget: TensorFlow Lite Micro has one arena for tensors")
+    if options.align != Alignments() or options.no_in_place or options.preserve_inputs:
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     data, path = read_bytes(options.model)
     model = parse(data)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
-from arenaplan.cli.plan import add_plan_options
+from arenaplan.cli.options import add_plan_options, plan_options
 from arenaplan.graph import Graph
 
 if TYPE_CHECKING:
@@ -28,13 +28,7 @@ def add_to(commands: Commands) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
-    plan = arenaplan.plan(
-        graph,
-        alignment=options.align,
-        in_place=not options.no_in_place,
-        preserve_inputs=options.preserve_inputs,
-        workspace=options.workspace,
-    )
+    plan = arenaplan.plan(graph, **plan_options(options))
     if options.json:
         print_json(_document(graph, plan))
     else:
@@ -44,6 +38,7 @@ def execute(options: argparse.Namespace) -> None:
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     """Return everything as one JSON document."""
     live, placements, live_bytes = plan.live, plan.placements, plan.live_bytes
+    by_space = {space[0]: plan.live_bytes_in(i) for i, space in enumerate(plan.spaces)}
     values = []
     for value in graph.values:
         place, steps = placements[value.index], live[value.index]
@@ -54,6 +49,7 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
                 "dtype": value.dtype,
                 "shape": list(value.shape),
                 "bytes": place[2] if place else None,
+                "space": plan.spaces[place[0]][0] if place else None,
                 "offset": place[1] if place else None,
                 "live": list(steps) if steps else None,
             }
@@ -64,6 +60,7 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
             "node": graph.nodes[index].name,
             "op": graph.nodes[index].op,
             "live_bytes": live_bytes[step],
+            "live_bytes_by_space": {name: live[step] for name, live in by_space.items()},
         }
         for step, index in enumerate(plan.order)
     ]
@@ -95,15 +92,19 @@ def _print(graph: Graph, plan: Plan) -> None:
     """Print everything as tables."""
     placements, live = plan.placements, plan.live
     print(f"values in the arena of {shown(plan.model) or 'the model'}")
-    print(f"  {'bytes':>14}  {'offset':>14}  {'steps':>13}  {'kind':<10}  name")
+    several = len(plan.spaces) > 1
+    header = f"{'space':<12}  " if several else ""
+    print(f"  {header}{'bytes':>14}  {'offset':>14}  {'steps':>13}  {'kind':<10}  name")
     for index, place in enumerate(placements):
         steps = live[index]
         if place is None or steps is None:
             continue
         value = graph.values[index]
         span = f"{steps[0]}..{steps[1]}"
+        space = f"{shown(plan.spaces[place[0]][0], 12):<12}  " if several else ""
         print(
-            f"  {place[2]:>14,}  {place[1]:>14,}  {span:>13}  {value.kind:<10}  {shown(value.name)}"
+            f"  {space}{place[2]:>14,}  {place[1]:>14,}  {span:>13}  {value.kind:<10}"
+            f"  {shown(value.name)}"
         )
     print("steps")
     live_bytes = plan.live_bytes

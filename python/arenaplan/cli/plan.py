@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
-from arenaplan.errors import CapacityExceeded, InvalidOption
+from arenaplan.cli.options import add_plan_options, plan_options
+from arenaplan.cli.share import add_share, share
+from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
 from arenaplan.sharing import report_storage_sharing
+from arenaplan.spill import spilled
 
 if TYPE_CHECKING:
     from arenaplan import Plan
     from arenaplan.cli.common import Commands
 
 
+_SPACE_FIELDS = (
+    "name",
+    "arena_bytes",
+    "lower_bound",
+    "status",
+    "alignment",
+    "capacity",
+    "cost",
+)
+_MOST_SPILLED = 20
+
+
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "plan", "plan a model's arena and prove its size", execute)
     add_plan_options(parser)
+    add_share(parser)
     parser.add_argument(
         "--capacity", type=int, metavar="BYTES", help="most bytes the arena may have"
     )
@@ -45,27 +62,13 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
 
 
-def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`arenaplan.plan`."""
-    parser.add_argument(
-        "--align", type=int, default=64, metavar="BYTES", help="divides every offset (default: 64)"
-    )
-    parser.add_argument(
-        "--no-in-place", action="store_true", help="never let an output take over an input's bytes"
-    )
-    parser.add_argument(
-        "--preserve-inputs", action="store_true", help="keep the inputs' bytes until the end"
-    )
-    parser.add_argument(
-        "--workspace",
-        choices=("none", "auto"),
-        default="none",
-        help="count activations only, or add what the NumPy kernels need (default: none)",
-    )
-
-
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if options.share is not None:
+        share(options)
+        return
+    if options.others:
+        raise InvalidOption("several models need --share, which says when they run")
     graph = load_model(options)
     if options.strategy == "storage-sharing":
         share_blocks(graph, options)
@@ -73,13 +76,14 @@ def execute(options: argparse.Namespace) -> None:
     try:
         plan = arenaplan.plan(
             graph,
-            alignment=options.align,
-            in_place=not options.no_in_place,
-            preserve_inputs=options.preserve_inputs,
-            workspace=options.workspace,
             capacity=options.capacity,
             parallel_safe=options.parallel_safe,
+            **plan_options(options),
         )
+    except SpacesExceeded as error:
+        if options.json:
+            print_json(_no_room(graph, error))
+        raise
     except CapacityExceeded as error:
         if error.plan is not None:
             report(graph, error.plan, as_json=options.json)
@@ -132,7 +136,12 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
         where = f"step {plan.peak_step} of {len(plan.order)}"
         print(f"  peak         {where}: {shown(node.op)} {shown(node.name)}")
         for value in summary["peak_values"]:
-            print(f"    {value['bytes']:>14,}  at {value['offset']:>12,}  {shown(value['name'])}")
+            where = f"at {value['offset']:>12,}"
+            if len(plan.spaces) > 1:
+                where = f"{shown(value['space'], 12):<12} {where}"
+            print(f"    {value['bytes']:>14,}  {where}  {shown(value['name'])}")
+    if plan.move_cost is not None:
+        _report_spaces(summary)
 
 
 def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
@@ -143,7 +152,10 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         place = placements[index]
         if place is not None:
             name = graph.values[index].name
-            peak_values.append({"name": name, "offset": place[1], "bytes": place[2]})
+            space = plan.spaces[place[0]][0]
+            peak_values.append(
+                {"name": name, "space": space, "offset": place[1], "bytes": place[2]}
+            )
     return {
         "model": plan.model,
         "values": sum(place is not None for place in placements),
@@ -158,11 +170,72 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "alignment": plan.alignment,
         "options": plan.options,
         "digest": plan.digest,
+        "spaces": [dict(zip(_SPACE_FIELDS, space, strict=True)) for space in plan.spaces],
+        **_spills(graph, plan),
+    }
+
+
+def _spills(graph: Graph, plan: Plan) -> dict[str, Any]:
+    """Return what moving bytes costs and which values are in slow memory, where a plan chose."""
+    if plan.move_cost is None:
+        return {}
+    cost, bound = plan.move_cost
+    status = "optimal" if cost == bound else "feasible"
+    return {
+        "move_cost": {"cost": cost, "lower_bound": bound, "status": status},
+        "spilled": [asdict(value) for value in spilled(graph, plan)],
+    }
+
+
+def _report_spaces(summary: dict[str, Any]) -> None:
+    """Print what is in each memory, and what is in slow memory and why."""
+    for space in summary["spaces"]:
+        capacity = space["capacity"]
+        of = "" if capacity is None else f" of {capacity:,}"
+        if space["status"] == "optimal":
+            proof = "proven minimal for what is in it"
+        else:
+            proof = _gap(space["status"], space["arena_bytes"], space["lower_bound"])
+        print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
+    moved = summary["move_cost"]
+    if moved["status"] == "optimal":
+        proof = "proven minimal for this order"
+    else:
+        proof = f"no plan costs less than {moved['lower_bound']:,}"
+    print(f"  move cost    {moved['cost']:,} for the bytes that nodes read and write, {proof}")
+    values = summary["spilled"]
+    print(f"  spilled      {len(values)} values to slower memory")
+    for value in values[:_MOST_SPILLED]:
+        print(
+            f"    {value['size']:>14,}  to {shown(value['space'], 12):<12}"
+            f"  {value['moved']:,} bytes moved, cost {value['cost']:,}: {value['reason']}"
+            f"  {shown(value['name'])}"
+        )
+    if len(values) > _MOST_SPILLED:
+        print(f"    and {len(values) - _MOST_SPILLED:,} more; --json lists all")
+
+
+def _no_room(graph: Graph, error: SpacesExceeded) -> dict[str, Any]:
+    """Return why values do not fit, as ``plan --json`` prints it."""
+    return {
+        "model": graph.name,
+        "status": "infeasible" if error.proven else "unknown",
+        "reason": str(error),
+        "step": error.step,
+        "node": error.node,
+        "values": [{"name": name, "bytes": size} for name, size in error.values],
     }
 
 
 def _proof(plan: Plan) -> str:
     """Say what is proven about a plan's size."""
     if plan.status == "optimal":
-        return "proven minimal for this order"
-    return f"{plan.status}, {plan.gap:.2%} above the lower bound"
+        what = "this order" if plan.move_cost is None else "what is where"
+        return f"proven minimal for {what}"
+    return _gap(plan.status, plan.arena_bytes, plan.lower_bound)
+
+
+def _gap(status: str, arena_bytes: int, lower_bound: int) -> str:
+    """Say how far the size of an arena is from what is proven."""
+    gap = arena_bytes / lower_bound - 1 if lower_bound else 0.0
+    return f"{status}, {gap:.2%} above the lower bound"

@@ -20,7 +20,6 @@ from arenaplan.errors import (
     InputMismatch,
     InvalidBuffer,
     MisalignedBuffer,
-    UnsupportedModel,
 )
 from arenaplan.executor.epilogue import find_epilogues
 from arenaplan.executor.steps import (
@@ -60,14 +59,13 @@ class Executor:
     plan : Plan, optional
         Where every value goes; made with ``workspace="auto"`` if left out.
     arena : Arena, optional
-        Memory that ``plan`` was committed to; committed here if left out.
+        Memory that ``plan`` was committed to; committed here if left out. Several spaces
+        lie side by side in it, at ``plan.bases``.
 
     Raises
     ------
     UnsupportedOp, UnsupportedDtype, RankTooLarge
         If a node cannot be run, named in the message.
-    UnsupportedModel
-        If the plan has several memory spaces.
     PlanMismatch
         If the plan was made for another graph.
     CapacityExceeded, InvalidBuffer, MisalignedBuffer
@@ -97,8 +95,6 @@ class Executor:
             plan.check(graph)
         self.graph = graph
         self.plan = plan
-        if len({placement[0] for placement in plan.placements if placement is not None}) > 1:
-            raise UnsupportedModel("an executor works in one memory space, and the plan has more")
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
         memory = _bytes_of(self.arena, plan)
@@ -262,14 +258,14 @@ def _bytes_of(arena: Arena, plan: Plan) -> np.ndarray:
     view = memoryview(arena)
     if view.readonly or not view.c_contiguous:
         raise InvalidBuffer("the arena's memory is read-only or not contiguous")
-    if view.nbytes < plan.arena_bytes:
-        raise CapacityExceeded(
-            f"the arena has {view.nbytes} bytes, and the plan needs {plan.arena_bytes}"
-        )
+    needed = max(base + s[1] for base, s in zip(plan.bases, plan.spaces, strict=True))
+    if view.nbytes < needed:
+        raise CapacityExceeded(f"the arena has {view.nbytes} bytes, and the plan needs {needed}")
     memory: np.ndarray = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
-    memory = memory[: plan.arena_bytes]
-    if memory.nbytes and memory.ctypes.data % plan.alignment:
+    memory = memory[:needed]
+    alignment = max(space[4] for space in plan.spaces)
+    if memory.nbytes and memory.ctypes.data % alignment:
         raise MisalignedBuffer(
-            f"the arena does not start at a multiple of {plan.alignment} bytes, as the plan asks"
+            f"the arena does not start at a multiple of {alignment} bytes, as the plan asks"
         )
     return memory

@@ -200,7 +200,8 @@ def arena_arrays(graph: Graph, plan: Plan, memory: np.ndarray) -> dict[int, np.n
             arrays[index] = graph.data(index)
             continue
         placement = plan.placements[index]
-        start, size = (0 if placement is None else placement[1]), byte_size(value)
+        start = 0 if placement is None else plan.bases[placement[0]] + placement[1]
+        size = byte_size(value)
         arrays[index] = array_at(graph, index, memory[start : start + size])
     return arrays
 
@@ -208,8 +209,9 @@ def arena_arrays(graph: Graph, plan: Plan, memory: np.ndarray) -> dict[int, np.n
 def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarray]]:
     """Return the planned scratch memory per node, on the arena's bytes."""
     workspaces: dict[int, list[np.ndarray]] = {}
-    for node, _slot, _choice, _space, offset, size in sorted(plan.workspaces):
-        workspaces.setdefault(node, []).append(memory[offset : offset + size])
+    for node, _slot, _choice, space, offset, size in sorted(plan.workspaces):
+        start = plan.bases[space] + offset
+        workspaces.setdefault(node, []).append(memory[start : start + size])
     return workspaces
 
 

@@ -51,8 +51,9 @@ def verified_run(setup: Setup, inputs: Mapping[int, np.ndarray]) -> None:
     graph, plan, memory = setup.graph, setup.plan, setup.memory
     spans = _value_spans(setup)
     scratch: dict[int, list[Span]] = {}
-    for node_index, _slot, _choice, _space, offset, size in plan.workspaces:
-        scratch.setdefault(node_index, []).append((offset, offset + size))
+    for node_index, _slot, _choice, space, offset, size in plan.workspaces:
+        start = plan.bases[space] + offset
+        scratch.setdefault(node_index, []).append((start, start + size))
     live = _live_values(graph, plan.order, keep_inputs=bool(plan.options["preserve_inputs"]))
     apart = _apart(setup, inputs)
     planned, unplanned = _by_node(setup.program), _by_node(apart.program)
@@ -87,7 +88,8 @@ def _value_spans(setup: Setup) -> dict[int, Span]:
             continue
         placement = setup.plan.placements[index]
         if placement is not None:
-            spans[index] = (placement[1], placement[1] + byte_size(value))
+            start = setup.plan.bases[placement[0]] + placement[1]
+            spans[index] = (start, start + byte_size(value))
     return spans
 
 

@@ -36,8 +36,8 @@ def header_of(
     Returns
     -------
     str
-        Arena sizes and alignments as macros, offsets and sizes as enumerations,
-        and assertions that they fit together.
+        Arena sizes and alignments as macros, offsets and sizes as enumerations, with
+        several spaces also the space of each value, and assertions that they fit together.
 
     Raises
     ------
@@ -52,8 +52,9 @@ def header_of(
     rows = rows_of(graph, plan)
     names = list(identifiers(row.name for row in rows))
     spaces = list(identifiers(space[0] for space in plan.spaces))
-    # The only space needs no name of its own.
-    arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_{s}_ARENA" for s in spaces]
+    # The only space needs no name of its own. With others, it stands where the name of no
+    # value can: no two macros are the same, whatever values and spaces are called.
+    arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_ARENA_{s}" for s in spaces]
     lines = [
         f"/* Where the values of {_plain(plan.model) or 'a model'} live in memory.",
         f"   Written by arenaplan {_core.__version__}; do not edit. Sizes are in bytes. */",
@@ -67,6 +68,8 @@ def header_of(
     for arena, space in zip(arenas, plan.spaces, strict=True):
         lines += ["", *_arena(prefix, arena, space, sections.get(space[0]))]
     lines += ["", *_constants(prefix, names, rows)]
+    if len(spaces) > 1:
+        lines += ["", *_homes(prefix, arenas, names, rows)]
     lines += ["", *_assertions(prefix, arenas, names, rows, plan)]
     return "\n".join([*lines, "", f"#endif /* {prefix}_PLAN_H */", ""])
 
@@ -148,10 +151,13 @@ def _portability(prefix: str) -> Iterator[str]:
 
 
 def _arena(
-    prefix: str, arena: str, space: tuple[str, int, int, str, int, int | None], section: str | None
+    prefix: str,
+    arena: str,
+    space: tuple[str, int, int, str, int, int | None, int],
+    section: str | None,
 ) -> Iterator[str]:
     """Yield size, alignment and section of one arena, and a macro that defines it."""
-    _, size, _, _, alignment, capacity = space
+    _, size, _, _, alignment, capacity, _ = space
     attribute = f' __attribute__((section("{section}")))' if section else ""
     yield f"#define {arena}_BYTES UINT64_C({size})"
     yield f"#define {arena}_ALIGNMENT {alignment}"
@@ -182,6 +188,20 @@ def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
         yield f"enum {prefix.lower()}_{kind.lower()} {{"
         for name, number in zip(names, numbers, strict=True):
             yield f"  {prefix}_{kind}_{name} = {number},"
+        yield "};"
+
+
+def _homes(prefix: str, arenas: list[str], names: list[str], rows: list[Row]) -> Iterator[str]:
+    """Yield which arena every value is in, as numbers from 0 on."""
+    yield f"enum {prefix.lower()}_arena {{"
+    for number, arena in enumerate(arenas):
+        yield f"  {arena}_INDEX = {number},"
+    yield f"  {prefix}_ARENA_COUNT = {len(arenas)}"
+    yield "};"
+    if rows:
+        yield f"enum {prefix.lower()}_space {{"
+        for name, row in zip(names, rows, strict=True):
+            yield f"  {prefix}_SPACE_{name} = {arenas[row.space]}_INDEX,"
         yield "};"
 
 

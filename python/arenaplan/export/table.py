@@ -6,34 +6,48 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from arenaplan._core import Plan
-from arenaplan.errors import UnsupportedModel
+from arenaplan.errors import InvalidOption
 from arenaplan.export.placed import Row, identifiers, rows_of
 from arenaplan.graph import Graph
 
 
-def csv_of(graph: Graph, plan: Plan) -> str:
+def csv_of(graph: Graph, plan: Plan, *, space: str | None = None) -> str:
     """
-    Return a plan as CSV, one line per buffer.
+    Return one space of a plan as CSV, one line per buffer.
 
     Values that share bytes are one buffer. Live ranges are half-open; where a buffer is
     needed in part only, the column ``gaps`` says which bytes: ``3-5@0:64``.
 
+    Parameters
+    ----------
+    graph : Graph
+        What was planned.
+    plan : Plan
+        The plan.
+    space : str, optional
+        Name of the space; need not be given if there is only one.
+
     Raises
     ------
-    UnsupportedModel
-        If the plan has several spaces, which the format does not know.
+    InvalidOption
+        If the plan has no such space, or has several and none is named.
     """
-    if len(plan.spaces) > 1:
-        raise UnsupportedModel("CSV files describe one space, and the plan has several")
-    buffers = _buffers(graph, plan)
-    names = identifiers(rows[0].name for rows in buffers)
+    names = [row[0] for row in plan.spaces]
+    if space is None and len(names) > 1:
+        raise InvalidOption(f"CSV files describe one space; name one of {', '.join(names)}")
+    if space is not None and space not in names:
+        raise InvalidOption(f"the plan has no space {space!r}, only {', '.join(names)}")
+    index = 0 if space is None else names.index(space)
+    alignment = max(plan.alignment, plan.spaces[index][4])
+    buffers = [rows for rows in _buffers(graph, plan) if rows[0].space == index]
+    ids = identifiers(rows[0].name for rows in buffers)
     table = []
-    for name, rows in zip(names, buffers, strict=True):
+    for name, rows in zip(ids, buffers, strict=True):
         low = min(row.offset for row in rows)
         high = max(row.offset + row.size for row in rows)
         start, end = min(row.start for row in rows), max(row.end for row in rows)
         gaps = _gaps(rows, low, high)
-        line = (name.lower(), start, end, high - low, plan.alignment, gaps, low)
+        line = (name.lower(), start, end, high - low, alignment, gaps, low)
         table.append(",".join(map(str, line)))
     return "\n".join(["id,lower,upper,size,alignment,gaps,offset", *table, ""])
 
@@ -50,9 +64,8 @@ def _buffers(graph: Graph, plan: Plan) -> list[list[Row]]:
             index = leader[index]
         return index
 
-    for node, read, written, _ in plan.shares:
-        pair = graph.nodes[node].inputs[read], graph.nodes[node].outputs[written]
-        first, second = (position.get(value) for value in pair if value is not None)
+    for pair in plan.shared_values:
+        first, second = map(position.get, pair)
         if first is not None and second is not None:
             leader[find(second)] = find(first)
     buffers: dict[int, list[Row]] = {}

@@ -1,0 +1,105 @@
+"""The options of :func:`arenaplan.plan`, on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from typing import Any
+
+from arenaplan.errors import InvalidOption, InvalidSize
+from arenaplan.spaces import Space, aligned, parse_spaces
+
+_DEFAULT_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Alignments:
+    """What divides offsets: in every space, and in those that are named."""
+
+    everywhere: int = _DEFAULT_ALIGNMENT
+    spaces: dict[str, int] = field(default_factory=dict)
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`arenaplan.plan`."""
+    parser.add_argument(
+        "--align",
+        type=_alignments,
+        default=Alignments(),
+        metavar="BYTES",
+        help="divides every offset (default: 64); SPACE=BYTES for one space, such as sram=16",
+    )
+    parser.add_argument(
+        "--budget",
+        type=_spaces,
+        default=None,
+        metavar="SPACES",
+        help="memories, fastest first, such as sram=64KiB,psram=8MiB; "
+        "NAME=SIZE@COST says what it costs to move a byte (default: the position, from 0)",
+    )
+    parser.add_argument(
+        "--pin",
+        type=_pin,
+        action="append",
+        default=[],
+        metavar="SPACE=PATTERN",
+        help="memory for values by name, such as 'psram=logits*'; can be repeated",
+    )
+    parser.add_argument(
+        "--no-in-place", action="store_true", help="never let an output take over an input's bytes"
+    )
+    parser.add_argument(
+        "--preserve-inputs", action="store_true", help="keep the inputs' bytes until the end"
+    )
+    parser.add_argument(
+        "--workspace",
+        choices=("none", "auto"),
+        default="none",
+        help="count activations only, or add what the NumPy kernels need (default: none)",
+    )
+
+
+def plan_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of :func:`arenaplan.plan` that the options stand for."""
+    align: Alignments = options.align
+    spaces: list[Space] | None = options.budget
+    if spaces is None and (align.spaces or options.pin):
+        raise InvalidOption("--align SPACE=BYTES and --pin need a --budget that names the spaces")
+    return {
+        "alignment": align.everywhere,
+        "in_place": not options.no_in_place,
+        "preserve_inputs": options.preserve_inputs,
+        "workspace": options.workspace,
+        "spaces": None if spaces is None else aligned(spaces, align.spaces),
+        "pins": {pattern: space for space, pattern in options.pin} or None,
+    }
+
+
+def _alignments(text: str) -> Alignments:
+    """Read ``64``, ``sram=16`` or ``64,sram=16``."""
+    everywhere, spaces = _DEFAULT_ALIGNMENT, {}
+    for part in text.split(","):
+        name, separator, number = part.strip().rpartition("=")
+        if not (number.isascii() and number.isdigit()) or bool(separator) != bool(name):
+            raise argparse.ArgumentTypeError(f"{part!r} is not BYTES or SPACE=BYTES")
+        if separator:
+            spaces[name] = int(number)
+        else:
+            everywhere = int(number)
+    return Alignments(everywhere, spaces)
+
+
+def _spaces(text: str) -> list[Space]:
+    """Read ``sram=64KiB,psram=8MiB``."""
+    try:
+        return parse_spaces(text)
+    except (InvalidOption, InvalidSize) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _pin(text: str) -> tuple[str, str]:
+    """Read ``SPACE=PATTERN``."""
+    space, separator, pattern = text.partition("=")
+    if not (separator and space and pattern):
+        raise argparse.ArgumentTypeError(f"{text!r} is not SPACE=PATTERN, such as psram=logits*")
+    return space, pattern

@@ -1,0 +1,91 @@
+"""``arenaplan plan A B --share``: several models in one arena."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import arenaplan
+from arenaplan import SharedPlan
+from arenaplan.cli.common import load_model, print_json, say, shown, size
+from arenaplan.cli.options import plan_options
+from arenaplan.errors import InvalidOption
+
+_MARK = b'{"format":"arenaplan-shared"'
+
+
+def add_share(parser: argparse.ArgumentParser) -> None:
+    """Add the options that make models share an arena."""
+    parser.add_argument(
+        "others", type=Path, nargs="*", metavar="MODEL", help="more models, with --share"
+    )
+    parser.add_argument(
+        "--share",
+        choices=("never-together", "concurrent"),
+        help="plan all models for one arena: they run one after the other, or at the same time",
+    )
+
+
+def share(options: argparse.Namespace) -> None:
+    """Plan and report models that share an arena."""
+    if options.strategy != "arena":
+        raise InvalidOption("option share: storage sharing has blocks, no arena to share")
+    keywords = plan_options(options)
+    if keywords.pop("spaces") is not None:
+        raise InvalidOption("option share: models share one arena, and --budget names several")
+    keywords.pop("pins")
+    graphs = [load_model(options, path) for path in (options.model, *options.others)]
+    shared = arenaplan.plan_together(
+        graphs,
+        options.share,
+        capacity=options.capacity,
+        parallel_safe=options.parallel_safe,
+        **keywords,
+    )
+    if options.output is not None:
+        shared.save(options.output)
+        say(f"wrote {options.output}")
+    if options.json:
+        print_json(describe_shared(shared))
+    else:
+        _report(shared)
+
+
+def describe_shared(shared: SharedPlan) -> dict[str, Any]:
+    """Return what plans that share an arena say, as ``plan --share --json`` prints it."""
+    return {
+        "share": shared.together,
+        "arena_bytes": shared.arena_bytes,
+        "lower_bound": shared.lower_bound,
+        "status": shared.status,
+        "alignment": shared.alignment,
+        "capacity": shared.capacity,
+        "models": [
+            {
+                "model": plan.model,
+                "base": base,
+                "arena_bytes": plan.arena_bytes,
+                "lower_bound": plan.lower_bound,
+                "status": plan.status,
+                "digest": plan.digest,
+            }
+            for base, plan in zip(shared.bases, shared.plans, strict=True)
+        ],
+    }
+
+
+def is_shared(path: Path) -> bool:
+    """Return whether a file holds plans that share an arena."""
+    with path.open("rb") as file:
+        return file.read(len(_MARK)) == _MARK
+
+
+def _report(shared: SharedPlan) -> None:
+    """Print what plans that share an arena say."""
+    proof = "proven minimal for these orders" if shared.status == "optimal" else shared.status
+    print(f"{len(shared.plans)} models, {shared.together}")
+    print(f"  arena        {size(shared.arena_bytes)}, {proof}")
+    print(f"  lower bound  {size(shared.lower_bound)}")
+    for base, plan in zip(shared.bases, shared.plans, strict=True):
+        print(f"  {plan.arena_bytes:>14,}  at {base:>12,}  {shown(plan.model) or 'model'}")

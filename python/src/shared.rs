@@ -1,0 +1,174 @@
+//! Several graphs in one arena.
+
+use std::path::PathBuf;
+
+use arenaplan::{Budget, Planner, Together, WorkspacePolicy};
+use pyo3::prelude::*;
+
+use crate::arena::Arena;
+use crate::error::{OrRaise, raise_named};
+use crate::graph::Graph;
+use crate::plan::{Plan, interruptible};
+
+/// Plans of several graphs that share one arena.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct SharedPlan {
+    inner: arenaplan::SharedPlan,
+}
+
+/// Plan ``graphs`` for one arena; ``together`` is ``"never-together"`` or ``"concurrent"``.
+#[pyfunction]
+#[pyo3(signature = (graphs, *, together, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false))]
+#[allow(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
+pub(crate) fn plan_together(
+    py: Python<'_>,
+    graphs: Vec<Py<Graph>>,
+    together: &str,
+    alignment: u64,
+    in_place: bool,
+    preserve_inputs: bool,
+    workspace: &str,
+    capacity: Option<u64>,
+    parallel_safe: bool,
+) -> PyResult<SharedPlan> {
+    let policy: WorkspacePolicy = workspace.parse().or_raise(py)?;
+    let together: Together = together.parse().or_raise(py)?;
+    let graphs: Vec<_> = graphs.iter().map(|graph| &graph.get().inner).collect();
+    let inner = interruptible(py, |cancel| {
+        let mut budget = Budget::default();
+        budget.cancel = Some(cancel);
+        let mut planner = Planner::new()
+            .alignment(alignment)
+            .in_place(in_place)
+            .preserve_inputs(preserve_inputs)
+            .parallel_safe(parallel_safe)
+            .workspace(policy)
+            .budget(budget);
+        if let Some(capacity) = capacity {
+            planner = planner.capacity(capacity);
+        }
+        planner.plan_together(&graphs, together)
+    })?;
+    Ok(SharedPlan { inner: inner.or_raise(py)? })
+}
+
+#[pymethods]
+impl SharedPlan {
+    /// When the graphs run: ``"never-together"`` or ``"concurrent"``.
+    #[getter]
+    fn together(&self) -> &'static str {
+        self.inner.together().name()
+    }
+
+    /// Bytes of the shared arena.
+    #[getter]
+    fn arena_bytes(&self) -> u64 {
+        self.inner.arena_bytes()
+    }
+
+    /// Bytes that no plans with these orders and this sharing can go below.
+    #[getter]
+    fn lower_bound(&self) -> u64 {
+        self.inner.lower_bound()
+    }
+
+    /// What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+    #[getter]
+    fn status(&self) -> String {
+        self.inner.status().to_string()
+    }
+
+    /// What divides the address of the arena's first byte.
+    #[getter]
+    fn alignment(&self) -> u64 {
+        self.inner.alignment()
+    }
+
+    /// Bytes that the arena may have, or None if they are not limited.
+    #[getter]
+    fn capacity(&self) -> Option<u64> {
+        self.inner.capacity()
+    }
+
+    /// Per graph its plan; offsets count from its base.
+    #[getter]
+    fn plans(&self) -> Vec<Plan> {
+        let members = self.inner.members().iter();
+        members.map(|member| Plan { inner: member.plan.clone() }).collect()
+    }
+
+    /// Per graph the first byte of its plan in the shared arena.
+    #[getter]
+    fn bases(&self) -> Vec<u64> {
+        self.inner.members().iter().map(|member| member.base).collect()
+    }
+
+    /// Raise unless the plans are valid for ``graphs``, and together in one arena.
+    ///
+    /// Raises
+    /// ------
+    /// PlanMismatch
+    ///     If they were made for other graphs.
+    /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+    ///     If they would corrupt bytes, or contradict themselves.
+    fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let planning = py.import("arenaplan.planning")?;
+        let policies = self.inner.members().iter().map(|one| one.plan.options().workspace.name());
+        // Where the numbers differ, the check says so.
+        let policies = policies.chain(std::iter::repeat("none"));
+        let graphs = graphs.into_iter().zip(policies).map(|(graph, policy)| {
+            let graph = planning.call_method1("core_graph", (graph, policy))?;
+            Ok(graph.cast_into::<Graph>()?.unbind())
+        });
+        let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
+        let graphs: Vec<_> = graphs.iter().map(|graph| &graph.get().inner).collect();
+        py.detach(|| self.inner.check(&graphs)).or_raise(py)
+    }
+
+    /// Raise unless the arena fits its capacity.
+    fn fits(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.fits().or_raise(py)
+    }
+
+    /// Allocate the shared arena.
+    fn commit(&self, py: Python<'_>) -> PyResult<Arena> {
+        Arena::zeroed(py, self.inner.arena_bytes(), self.inner.alignment())
+    }
+
+    /// Return the plans as JSON text.
+    fn to_json(&self, py: Python<'_>) -> String {
+        py.detach(|| self.inner.to_json())
+    }
+
+    /// Return the plans that JSON text holds.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+        let inner = py.detach(|| arenaplan::SharedPlan::from_json(text)).or_raise(py)?;
+        Ok(Self { inner })
+    }
+
+    /// Write the plans to a file, which becomes the new one or stays what it was.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.inner.save(&path)).map_err(|error| {
+            raise_named(py, "PlanWriteError", format!("{}: {error}", path.display()))
+        })
+    }
+
+    /// Read plans from a file.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let inner = py.detach(|| arenaplan::SharedPlan::load(&path))?.or_raise(py)?;
+        Ok(Self { inner })
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "SharedPlan({} graphs, {}, {} bytes, {})",
+            self.inner.members().len(),
+            self.inner.together(),
+            self.inner.arena_bytes(),
+            self.inner.status()
+        )
+    }
+}

@@ -1,0 +1,113 @@
+//! Plans that share an arena as JSON: the plan files of all, with where each begins.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::file::{self, MAX_FILE_BYTES};
+use crate::error::{Error, Result, quoted};
+use crate::packing::Status;
+use crate::plan::Plan;
+use crate::shared::{SharedMember, SharedPlan, Together};
+
+const FORMAT: &str = "arenaplan-shared";
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    format: String,
+    version: u32,
+    together: Together,
+    arena_bytes: u64,
+    lower_bound: u64,
+    status: Status,
+    alignment: u64,
+    capacity: Option<u64>,
+    plans: Vec<Member>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Member {
+    base: u64,
+    plan: Value,
+}
+
+impl SharedPlan {
+    /// Returns the plans as JSON text: the same plans always give the same bytes.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let member = |one: &SharedMember| {
+            let plan = serde_json::from_str(&one.plan.to_json()).expect("a plan is JSON");
+            Member { base: one.base, plan }
+        };
+        let document = Document {
+            format: FORMAT.into(),
+            version: VERSION,
+            together: self.together,
+            arena_bytes: self.arena_bytes(),
+            lower_bound: self.lower_bound,
+            status: self.status(),
+            alignment: self.alignment(),
+            capacity: self.capacity,
+            plans: self.members.iter().map(member).collect(),
+        };
+        let mut text = serde_json::to_string(&document).expect("numbers and text become JSON");
+        text.push('\n');
+        text
+    }
+
+    /// Returns the plans that JSON text holds; call [`check`](Self::check) before using them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::from_json`].
+    pub fn from_json(text: &[u8]) -> Result<Self> {
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        if bytes > MAX_FILE_BYTES {
+            return Err(Error::PlanTooLarge { bytes, limit: MAX_FILE_BYTES });
+        }
+        let corrupt = |reason: String| Error::PlanCorrupt { reason };
+        let document: Document =
+            serde_json::from_slice(text).map_err(|error| corrupt(error.to_string()))?;
+        if document.format != FORMAT {
+            return Err(corrupt(format!("its format is {}", quoted(&document.format))));
+        }
+        if document.version != VERSION {
+            let reason = format!("the file is of version {}, this is {VERSION}", document.version);
+            return Err(Error::PlanVersion { reason });
+        }
+        let mut members = Vec::with_capacity(document.plans.len());
+        for Member { base, plan } in document.plans {
+            let text = serde_json::to_vec(&plan).map_err(|error| corrupt(error.to_string()))?;
+            members.push(SharedMember { base, plan: Plan::from_json(&text)? });
+        }
+        let Document { together, lower_bound, capacity, .. } = document;
+        let shared = Self { together, members, lower_bound, capacity };
+        let said = (document.arena_bytes, document.status, document.alignment);
+        if said != (shared.arena_bytes(), shared.status(), shared.alignment()) {
+            return Err(corrupt("its totals are not those of its plans".into()));
+        }
+        Ok(shared)
+    }
+
+    /// Writes the plans to a file, which either becomes the new one or stays what it was.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the file system refuses.
+    pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        file::replace(path.as_ref(), &self.to_json())
+    }
+
+    /// Reads plans from a file; call [`check`](Self::check) before using them.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_json`](Self::from_json), and whatever the file system refuses.
+    pub fn load(path: impl AsRef<Path>) -> std::io::Result<Result<Self>> {
+        Ok(Self::from_json(&file::read(path.as_ref())?))
+    }
+}

@@ -1,0 +1,278 @@
+//! Which buffer goes to which memory: from buffers that may be in several spaces to a
+//! [`Problem`] in which each is in one, and its packing.
+//!
+//! Moving a byte costs more in one memory than in another. Wanted is the assignment of
+//! buffers to spaces that costs least and of which every space can be packed within its
+//! capacity.
+//!
+//! - `sweep` walks through time once. Its states are the spaces of what is live, so it finds
+//!   the cheapest assignment of which the *loads* fit, and what each state costs from there
+//!   on. Exact, unless there are too many states.
+//! - `search` lists assignments from cheap to dear, guided by those costs. The first whose
+//!   spaces can be packed is the best one.
+//! - `layout` and `improve` are for what is too large for that. The first builds assignments
+//!   together with their offsets, and exchanges buffers for others. The second asks the
+//!   packing solvers: it pushes out buffers until everything fits, and pulls others in.
+
+mod improve;
+mod layout;
+mod memories;
+mod model;
+mod packer;
+mod search;
+mod sweep;
+
+pub use memories::Memories;
+
+use crate::error::{Error, Result};
+use crate::index::{BufferId, SpaceId};
+use crate::packing::{Packing, Status};
+use crate::problem::{Buffer, Problem, Space};
+use crate::solve::Budget;
+use crate::units::{MAX_BYTES, Step};
+use model::{Crowd, Model};
+use packer::Packer;
+use search::Found;
+use sweep::{Limits, Outcome, Table};
+
+/// More spaces than any machine has.
+const MOST_SPACES: usize = 64;
+
+/// How many states may stand next to each other in a first walk through time.
+const NARROW: usize = 512;
+/// How many states a second one may have in all: some tenths of a second.
+const MOST_STATES: usize = 1_500_000;
+
+/// A buffer that has no space yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Size and live range; its space is ignored.
+    pub buffer: Buffer,
+    /// Bytes of it that are read and written in one run.
+    pub traffic: u64,
+    /// The only space that it may be in; `None` for any.
+    pub home: Option<SpaceId>,
+}
+
+/// Buffers to be given a space and an offset, so that moving their bytes costs least.
+///
+/// ```
+/// use arenaplan::{AssignmentProblem, Assigned, Buffer, Budget, Candidate, LiveRange, Space, assign_spaces};
+/// let buffer = |bytes, start, end, traffic| -> arenaplan::Result<Candidate> {
+///     let buffer = Buffer::new(bytes, LiveRange::new(start, end)?);
+///     Ok(Candidate { buffer, traffic, home: None })
+/// };
+/// let problem = AssignmentProblem::new(
+///     vec![buffer(60, 0, 3, 120)?, buffer(60, 1, 2, 600)?],
+///     vec![Space::new("sram").with_capacity(100), Space::new("psram").with_cost(2)],
+/// )?;
+/// let Assigned::Fits(best) = assign_spaces(&problem, &Budget::default())? else { panic!() };
+/// // The buffer that is moved less goes to the slow memory: 120 bytes, at 2 each.
+/// assert_eq!((best.cost, best.lower_bound), (240, 240));
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssignmentProblem {
+    candidates: Vec<Candidate>,
+    spaces: Vec<Space>,
+}
+
+impl AssignmentProblem {
+    /// Returns the problem of assigning `candidates` to `spaces`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::InvalidOption`] if there is no space, or more than 64.
+    /// - [`Error::InvalidBuffer`] if a home is not among the spaces.
+    /// - [`Error::SizeOverflow`] if a buffer is larger than [`MAX_BYTES`], or the cost of
+    ///   moving all bytes is.
+    pub fn new(candidates: Vec<Candidate>, spaces: Vec<Space>) -> Result<Self> {
+        if spaces.is_empty() || spaces.len() > MOST_SPACES {
+            let reason = format!("{} spaces, and there can be 1 to {MOST_SPACES}", spaces.len());
+            return Err(Error::InvalidOption { option: "spaces", reason });
+        }
+        let dearest = spaces.iter().map(Space::cost).max().unwrap_or(0);
+        let mut most = 0_u128;
+        for (index, candidate) in candidates.iter().enumerate() {
+            if let Some(home) = candidate.home.filter(|home| home.index() >= spaces.len()) {
+                let reason = format!("its home is space {home}, which is not there");
+                return Err(Error::InvalidBuffer { buffer: index, reason });
+            }
+            if candidate.buffer.bytes() > MAX_BYTES {
+                return Err(Error::SizeOverflow { what: format!("buffer {index}") });
+            }
+            most += u128::from(candidate.traffic) * u128::from(dearest);
+            if most > u128::from(MAX_BYTES) {
+                return Err(Error::SizeOverflow { what: "the cost of moving all bytes".into() });
+            }
+        }
+        Ok(Self { candidates, spaces })
+    }
+
+    /// Returns every buffer.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// Returns every space.
+    pub fn spaces(&self) -> &[Space] {
+        &self.spaces
+    }
+
+    /// Returns what it costs to have `candidate` in `space`.
+    fn cost(&self, candidate: usize, space: usize) -> u64 {
+        self.candidates[candidate].traffic * self.spaces[space].cost()
+    }
+
+    /// Returns the problem with every buffer in the space that `assignment` gives it.
+    fn assigned(&self, assignment: &[usize]) -> Result<Problem> {
+        let buffers =
+            self.candidates.iter().zip(assignment).map(|(candidate, &space)| {
+                candidate.buffer.clone().with_space(SpaceId::new(space))
+            });
+        Problem::new(buffers.collect(), self.spaces.clone())
+    }
+}
+
+/// What became of an [`AssignmentProblem`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "there is only ever one")]
+pub enum Assigned {
+    /// Every buffer has a space and an offset, and every space holds what is in it.
+    Fits(Assignment),
+    /// There is none, or none was found.
+    NoRoom(NoRoom),
+}
+
+/// A space and an offset for every buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The buffers, in their spaces.
+    pub problem: Problem,
+    /// Their offsets; the bounds are those of this assignment.
+    pub packing: Packing,
+    /// What moving all bytes costs.
+    pub cost: u64,
+    /// What it costs under any assignment: proven.
+    pub lower_bound: u64,
+}
+
+impl Assignment {
+    /// Returns whether the cost is proven to be the least.
+    pub const fn status(&self) -> Status {
+        if self.cost == self.lower_bound { Status::Optimal } else { Status::Feasible }
+    }
+}
+
+/// Why there is no assignment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoom {
+    /// What there is no room for.
+    pub floor: Floor,
+    /// Step at which it is needed.
+    pub step: Step,
+    /// What is live then.
+    pub buffers: Vec<BufferId>,
+    /// Whether it is proven that there is no assignment; otherwise none was found.
+    pub proven: bool,
+}
+
+/// What there is no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Floor {
+    /// One buffer that is larger than each space that it may be in.
+    Buffer,
+    /// What is live at one step.
+    Step,
+    /// What is live at one step, since some of it had to be elsewhere before.
+    History,
+    /// The buffers of a space, at offsets: at each step by itself there is room.
+    Offsets,
+}
+
+/// Returns the cheapest assignment of buffers to spaces that is found within `budget`.
+///
+/// Never dearer than all buffers in one space, if that fits. Of each space the packing is
+/// the smallest that [`solve`](crate::solve()) finds.
+///
+/// # Errors
+///
+/// - [`Error::Interrupted`] if `budget` ends before any assignment is found.
+/// - [`Error::PinConflict`], if offsets that buffers are pinned to contradict each other.
+/// - [`Error::SizeOverflow`], [`Error::OutOfMemory`] as [`solve`](crate::solve()).
+pub fn assign_spaces(problem: &AssignmentProblem, budget: &Budget<'_>) -> Result<Assigned> {
+    let model = match Model::new(problem) {
+        Ok(model) => model,
+        Err(no_room) => return Ok(Assigned::NoRoom(no_room)),
+    };
+    if let Some(crowd) = model.first_crowd() {
+        return Ok(Assigned::NoRoom(no_room(Floor::Step, crowd, true)));
+    }
+    let mut packer = Packer::new(problem, *budget);
+    let found = best_picks(&model, &mut packer)?;
+    match found.best {
+        Some(best) => {
+            let cost = model.cost_of(&best);
+            let assignment = model.spaces_of(&best);
+            let packing = packer.tightest(&assignment)?;
+            let problem = problem.assigned(&assignment)?;
+            let lower_bound = found.lower_bound.min(cost);
+            Ok(Assigned::Fits(Assignment { problem, packing, cost, lower_bound }))
+        }
+        None if !found.exhausted && budget.exhausted() => Err(Error::Interrupted),
+        None => {
+            let crowd = found.dead.unwrap_or_else(|| (Floor::Offsets, model.largest_crowd()));
+            Ok(Assigned::NoRoom(no_room(crowd.0, crowd.1, found.exhausted)))
+        }
+    }
+}
+
+/// Returns the cheapest picks that are found, and what is proven about them.
+fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
+    let cheapest = vec![0; model.items.len()];
+    if packer.fits(model, &cheapest)? {
+        let lower_bound = model.cost_of(&cheapest);
+        return Ok(Found { best: Some(cheapest), lower_bound, ..Found::default() });
+    }
+    let budget = packer.budget;
+    let limits = Limits { widest: NARROW, states: usize::MAX, below: u64::MAX };
+    let (mut found, start) = match sweep::run(model, &budget, limits) {
+        Outcome::Dead { crowd, exact: true } => return Ok(Found::dead(crowd)),
+        Outcome::Done(table) if table.exact => {
+            let found = search::cheapest(model, &table, packer)?;
+            if found.best.is_some() || found.exhausted {
+                return Ok(found);
+            }
+            (found, Some(table))
+        }
+        Outcome::Done(table) => (Found::default(), Some(table)),
+        Outcome::Dead { .. } | Outcome::GaveUp => (Found::default(), None),
+    };
+    found.best = improve::improved(model, start.as_ref().map(Table::cheapest), packer)?;
+    found.lower_bound = found.lower_bound.max(model.overflow_bound());
+    if start.is_some_and(|table| table.exact) || budget.exhausted() {
+        return Ok(found);
+    }
+    // Wider, now that it is known what is too dear.
+    let below = found.best.as_ref().map_or(u64::MAX, |best| model.cost_of(best));
+    let limits = Limits { widest: usize::MAX, states: MOST_STATES, below };
+    let cheaper = match sweep::run(model, &budget, limits) {
+        Outcome::Dead { crowd, exact: true } => Found::dead(crowd),
+        Outcome::Done(table) if table.exact => search::cheapest(model, &table, packer)?,
+        _ => return Ok(found),
+    };
+    if cheaper.best.is_some() || found.best.is_none() {
+        return Ok(cheaper);
+    }
+    // Nothing costs less: what was found is the best, as far as that is proven.
+    let bound = if cheaper.exhausted { below } else { cheaper.lower_bound };
+    found.lower_bound = found.lower_bound.max(bound);
+    Ok(found)
+}
+
+/// Returns why there is no assignment: what is live at one step.
+fn no_room(floor: Floor, crowd: Crowd, proven: bool) -> NoRoom {
+    let buffers = crowd.members.into_iter().map(BufferId::new).collect();
+    NoRoom { floor, step: crowd.step, buffers, proven }
+}

@@ -1,0 +1,182 @@
+//! Plans of several graphs for one arena.
+
+use super::Planner;
+use super::schedule::Schedule;
+use crate::bound::max_load;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, ValueKind};
+use crate::index::{SpaceId, ValueId};
+use crate::liveness::Liveness;
+use crate::packing::{Packing, SpacePacking, Status};
+use crate::plan::Plan;
+use crate::problem::{Buffer, Part, Problem};
+use crate::shared::{SharedMember, SharedPlan, Together};
+use crate::units::{Alignment, LiveRange};
+
+/// A graph with its buffers and their offsets.
+struct Packed<'g> {
+    graph: &'g Graph,
+    schedule: Schedule<'g>,
+    liveness: Liveness,
+    packing: Packing,
+}
+
+impl Planner<'_> {
+    /// Returns plans of several graphs that share one arena, already checked.
+    ///
+    /// Graphs that never run together need as much as the largest of them; their states keep
+    /// bytes that no other graph touches, since they must survive its runs. Graphs that run
+    /// at the same time lie side by side. If the [capacity](Self::capacity) is too small the
+    /// best plan is returned all the same, and [`SharedPlan::fits`] tells.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan), and [`InvalidOption`](Error::InvalidOption) for several spaces.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Planner, Together, Value, ValueKind};
+    /// let layer = |bytes| {
+    ///     let mut builder = Graph::builder("layer");
+    ///     let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [bytes])?);
+    ///     let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [bytes])?);
+    ///     builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+    ///     builder.add_output(y);
+    ///     builder.build()
+    /// };
+    /// let (small, large) = (layer(64)?, layer(640)?);
+    /// let planner = Planner::new();
+    /// let apart = planner.plan_together(&[&small, &large], Together::Never)?;
+    /// assert_eq!(apart.arena_bytes(), 1280);
+    /// let at_once = planner.plan_together(&[&small, &large], Together::Concurrent)?;
+    /// assert_eq!(at_once.arena_bytes(), 1408);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn plan_together(&self, graphs: &[&Graph], together: Together) -> Result<SharedPlan> {
+        if self.memories.is_some() || graphs.iter().any(|graph| graph.spaces().len() > 1) {
+            let reason = "graphs share one arena, not several spaces".into();
+            return Err(Error::InvalidOption { option: "spaces", reason });
+        }
+        let unlimited = Planner { capacity: None, ..*self };
+        let packed = graphs.iter().map(|graph| unlimited.packed(graph));
+        let mut packed = packed.collect::<Result<Vec<_>>>()?;
+        let has_states = graphs
+            .iter()
+            .flat_map(|graph| graph.values())
+            .any(|value| value.kind() == ValueKind::State && value.bytes() > 0);
+        let lower_bound = match together {
+            Together::Concurrent => self.bound_of_all(&packed)?,
+            Together::Never if has_states && packed.len() > 1 => {
+                unlimited.pack_in_turn(&mut packed)?
+            }
+            Together::Never => {
+                packed.iter().map(|one| one.packing.lower_bound()).max().unwrap_or(0)
+            }
+        };
+        let mut members: Vec<SharedMember> = Vec::with_capacity(packed.len());
+        for Packed { graph, schedule, liveness, packing } in packed {
+            let plan = self.assemble(graph, &schedule, &liveness, &packing, None);
+            let base = match (together, members.last()) {
+                (Together::Concurrent, Some(last)) => after(last, &plan)?,
+                _ => 0,
+            };
+            members.push(SharedMember { base, plan });
+        }
+        let shared = SharedPlan { together, members, lower_bound, capacity: self.capacity };
+        shared.check(graphs)?;
+        Ok(shared)
+    }
+
+    fn packed<'g>(&self, graph: &'g Graph) -> Result<Packed<'g>> {
+        let schedule = Schedule::given(graph);
+        let (liveness, packing) = self.pack(&schedule.graph, &schedule.order)?;
+        Ok(Packed { graph, schedule, liveness, packing })
+    }
+
+    /// Returns what graphs need at least that may all be at any step at once.
+    ///
+    /// Bytes that one graph never uses can be cut out of its offsets, so that it alone would
+    /// do with the bytes that it uses. That keeps offsets aligned where no value asks for
+    /// more than all do; else the bytes live at once must do as a bound.
+    fn bound_of_all(&self, packed: &[Packed<'_>]) -> Result<u64> {
+        let mut sum = 0_u64;
+        for one in packed {
+            let mut buffers = one.liveness.problem.buffers().iter();
+            let alike = buffers.all(|buffer| buffer.alignment().bytes() == self.options.alignment);
+            let least = if alike {
+                one.packing.lower_bound()
+            } else {
+                max_load(&one.liveness.problem, SpaceId::new(0))?.0
+            };
+            sum = sum.saturating_add(least);
+        }
+        Ok(sum)
+    }
+
+    /// Packs graphs that run one after the other, with states that last through all of them,
+    /// and returns what they need at least.
+    fn pack_in_turn(&self, packed: &mut [Packed<'_>]) -> Result<u64> {
+        let horizons = packed.iter().map(|one| one.liveness.problem.horizon().get().max(1));
+        let mut starts = vec![0_u32];
+        for horizon in horizons {
+            let end = starts.last().and_then(|start| start.checked_add(horizon));
+            starts.push(end.ok_or_else(|| Error::SizeOverflow { what: "all steps".into() })?);
+        }
+        let end = *starts.last().expect("there is a first start");
+        let mut buffers = Vec::new();
+        for (one, &start) in packed.iter().zip(&starts) {
+            let classes = one.liveness.classes.classes();
+            for (index, buffer) in one.liveness.problem.buffers().iter().enumerate() {
+                let members = classes.get(index).map_or(&[][..], |class| &class.members);
+                let is_state = |&id: &ValueId| one.graph.value(id).kind() == ValueKind::State;
+                buffers.push(if members.iter().any(is_state) {
+                    moved(buffer, |_| LiveRange::new(0, end))?
+                } else {
+                    moved(buffer, |live| {
+                        LiveRange::new(live.start().get() + start, live.end().get() + start)
+                    })?
+                });
+            }
+        }
+        let spaces =
+            packed.first().map_or(Vec::new(), |one| one.liveness.problem.spaces().to_vec());
+        let problem = Problem::new(buffers, spaces)?;
+        let packing = self.solve(&problem)?;
+        let mut next = 0;
+        for one in packed {
+            let count = one.packing.offsets.len();
+            one.packing.offsets.copy_from_slice(&packing.offsets[next..next + count]);
+            next += count;
+            let buffers = one.liveness.problem.buffers().iter().zip(&one.packing.offsets);
+            let ends = buffers.filter(|(buffer, _)| buffer.bytes() > 0);
+            let peak = ends.map(|(buffer, &offset)| offset + buffer.bytes()).max().unwrap_or(0);
+            let SpacePacking { lower_bound, .. } = one.packing.spaces[0];
+            let status = Status::of(peak, lower_bound, None);
+            one.packing.spaces[0] = SpacePacking { peak, lower_bound, status };
+        }
+        Ok(packing.lower_bound())
+    }
+}
+
+/// Returns where the arena of `plan` can begin behind another one.
+fn after(last: &SharedMember, plan: &Plan) -> Result<u64> {
+    let overflow = || Error::SizeOverflow { what: "the shared arena".into() };
+    let end = last.base.checked_add(last.plan.arena_bytes()).ok_or_else(overflow)?;
+    let alignment = plan.spaces().iter().map(|space| space.alignment).max().unwrap_or(1);
+    Alignment::new(alignment)?.round_up(end).ok_or_else(overflow)
+}
+
+/// Returns a buffer that is live at other steps.
+fn moved(buffer: &Buffer, live: impl Fn(LiveRange) -> Result<LiveRange>) -> Result<Buffer> {
+    let mut result = if let Some(range) = buffer.solid() {
+        Buffer::new(buffer.bytes(), live(range)?)
+    } else {
+        let part = |(bytes, range)| Ok(Part { bytes, live: vec![live(range)?] });
+        let parts = buffer.rectangles().map(part).collect::<Result<_>>()?;
+        Buffer::with_parts(buffer.bytes(), parts)?
+    };
+    result = result.with_alignment(buffer.alignment()).with_space(buffer.space());
+    Ok(match buffer.pin() {
+        Some(pin) => result.with_pin(pin),
+        None => result,
+    })
+}

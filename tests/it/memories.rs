@@ -1,0 +1,203 @@
+//! Plans in several memories.
+
+use arenaplan::{
+    Error, Graph, Memories, Plan, Planner, Space, SpaceId, Status, ValueId, ValueKind,
+    WorkspacePolicy, plan_schema,
+};
+use proptest::prelude::*;
+
+use crate::graphs::{Sketch, graphs, in_place, reshape};
+
+fn memories(rows: &[(&str, u64, u64)]) -> Memories {
+    let space = |&(name, capacity, cost): &(&str, u64, u64)| {
+        Space::new(name).with_capacity(capacity).with_cost(cost)
+    };
+    Memories::new(rows.iter().map(space).collect()).unwrap()
+}
+
+fn space_of(plan: &Plan, graph: &Graph, name: &str) -> String {
+    let value = graph.values().iter().position(|value| value.name() == name).unwrap();
+    let place = plan.placement(ValueId::new(value)).unwrap();
+    plan.spaces()[SpaceId::from(place.space).index()].name.clone()
+}
+
+proptest! {
+    /// Plans in several memories pass the checker, survive their file, repeat themselves, and
+    /// cost no more than everything in the slowest memory.
+    #[test]
+    fn plans_in_several_memories_are_valid(
+        graph in graphs(16),
+        first in 64..600_u64,
+        second in 64..2000_u64,
+        workspace in any::<bool>(),
+        in_place in any::<bool>(),
+    ) {
+        let policy = if workspace { WorkspacePolicy::Auto } else { WorkspacePolicy::None };
+        let memories = memories(&[("a", first, 0), ("b", second, 2), ("c", 1 << 40, 5)]);
+        let planner = Planner::new().alignment(8).in_place(in_place).workspace(policy);
+        let planner = planner.memories(&memories);
+        let plan = planner.plan(&graph).unwrap();
+        prop_assert_eq!(plan.check(&graph), Ok(()));
+        prop_assert!(plan.fits().is_ok());
+        prop_assert_eq!(&planner.plan(&graph).unwrap(), &plan);
+        prop_assert_eq!(&Plan::from_json(plan.to_json().as_bytes()).unwrap(), &plan);
+        let moved = plan.move_cost().unwrap();
+        prop_assert!(moved.lower_bound <= moved.cost);
+        let bytes = plan.bytes_moved().iter().sum::<u64>()
+            + plan.workspaces().iter().map(|work| 2 * work.bytes).sum::<u64>();
+        prop_assert!(moved.cost <= 5 * bytes);
+    }
+
+    /// With room for everything in the cheapest memory, the plan is the one without memories.
+    #[test]
+    fn one_memory_that_is_large_enough_changes_nothing(graph in graphs(16)) {
+        let memories = memories(&[("arena", 1 << 40, 0), ("other", 1 << 40, 1)]);
+        let alone = Planner::new().plan(&graph).unwrap();
+        let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+        prop_assert_eq!(plan.arena_bytes(), alone.arena_bytes());
+        prop_assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(0));
+    }
+}
+
+#[test]
+fn a_pinned_value_goes_home_and_shares_no_bytes_with_others() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 100);
+    let y = sketch.effectful("y", &[x], 100, in_place(0));
+    let z = sketch.effectful("z", &[y], 100, reshape());
+    let graph = sketch.build(&[z]);
+    let memories = memories(&[("sram", 1000, 0), ("psram", 1000, 1)]);
+    let free = Planner::new().memories(&memories).plan(&graph).unwrap();
+    assert_eq!(free.spaces()[1].arena_bytes, 0);
+    let pinned = memories.clone().pin(z, SpaceId::new(1));
+    let plan = Planner::new().memories(&pinned).plan(&graph).unwrap();
+    assert_eq!(space_of(&plan, &graph, "y"), "sram");
+    assert_eq!(space_of(&plan, &graph, "z"), "psram");
+    // The node that reshapes has to write its output: 100 bytes at cost 1.
+    assert_eq!(plan.move_cost().map(|moved| (moved.cost, moved.lower_bound)), Some((100, 100)));
+}
+
+#[test]
+fn a_value_stays_in_the_memory_that_the_graph_names() {
+    let mut sketch = Sketch::new();
+    let slow = sketch.builder.add_space(Space::new("psram"));
+    let x = sketch.input("x", 100);
+    let value = arenaplan::Value::new("y", ValueKind::Activation, arenaplan::DType::UINT8, [50]);
+    let y = sketch.builder.add_value(value.unwrap().with_space(slow));
+    sketch.builder.add_node(arenaplan::Node::new("n", "Op").reads([x]).writes([y]));
+    let graph = sketch.build(&[y]);
+    let known = memories(&[("sram", 1000, 0), ("psram", 1000, 1)]);
+    let plan = Planner::new().memories(&known).plan(&graph).unwrap();
+    assert_eq!(space_of(&plan, &graph, "y"), "psram");
+    let unknown = memories(&[("sram", 1000, 0)]);
+    let error = Planner::new().memories(&unknown).plan(&graph).unwrap_err();
+    assert_eq!(error.to_string(), "option spaces: there is no space 'psram', only 'sram'");
+}
+
+#[test]
+fn values_that_share_bytes_in_a_slow_memory_are_taken_apart_where_that_is_cheaper() {
+    // `long` is still needed while `big` fills the fast memory; `late` takes its bytes over,
+    // and would be slow with it, though there is room by then.
+    let mut sketch = Sketch::new();
+    let long = sketch.input("long", 64);
+    let big = sketch.node("big", &[], 128);
+    let used = sketch.node("used", &[big], 64);
+    let late = sketch.effectful("late", &[long, used], 64, in_place(0));
+    let last = sketch.node("last", &[late, late, late], 64);
+    let graph = sketch.build(&[last]);
+    let memories = memories(&[("fast", 192, 0), ("slow", 1000, 1)]);
+    let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+    assert_eq!(space_of(&plan, &graph, "late"), "fast");
+    assert_eq!(space_of(&plan, &graph, "long"), "slow");
+    assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(64));
+}
+
+#[test]
+fn a_budget_that_is_too_small_names_the_step_the_node_and_the_values() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 128);
+    let y = sketch.node("y", &[x], 256);
+    let z = sketch.node("z", &[y, x], 192);
+    let graph = sketch.build(&[z]);
+    let tight = memories(&[("sram", 256, 0), ("psram", 256, 1)]);
+    let error = Planner::new().memories(&tight).plan(&graph).unwrap_err();
+    let Error::SpacesExceeded { step, node, values, proven, reason } = error else {
+        panic!("576 bytes do not fit 512")
+    };
+    assert_eq!((step, node.as_deref(), proven), (1, Some("z"), true));
+    assert_eq!(values, [("y".into(), 256), ("z".into(), 192), ("x".into(), 128)]);
+    assert_eq!(
+        reason,
+        "576 bytes are needed at once at step 1, node 'z', and the spaces have no room for \
+         them: 'sram' holds 256, 'psram' holds 256; needed are 'y' (256 bytes), 'z' (192 \
+         bytes), 'x' (128 bytes)"
+    );
+
+    let tiny = memories(&[("sram", 200, 0), ("psram", 200, 1)]);
+    let error = Planner::new().memories(&tiny).plan(&graph).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "'y' (256 bytes) fits none of the spaces that it may be in; it is needed at step 0, \
+         node 'y': 'sram' holds 200, 'psram' holds 200"
+    );
+}
+
+#[test]
+fn memories_have_names_of_their_own_and_capacities_of_their_own() {
+    let space = |name: &str| Space::new(name);
+    assert!(matches!(
+        Memories::new(vec![space("a"), space("a")]),
+        Err(Error::DuplicateName { .. })
+    ));
+    assert!(matches!(Memories::new(vec![space("")]), Err(Error::InvalidName { .. })));
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 1);
+    let graph = sketch.build(&[x]);
+    let refused = |planner: Planner<'_>| planner.plan(&graph).unwrap_err().kind();
+    let none = Memories::new(Vec::new()).unwrap();
+    assert_eq!(refused(Planner::new().memories(&none)), "InvalidOption");
+    let one = Memories::new(vec![space("a")]).unwrap();
+    assert_eq!(refused(Planner::new().memories(&one).capacity(5)), "InvalidOption");
+    let stray = one.pin(ValueId::new(7), SpaceId::new(0));
+    assert_eq!(refused(Planner::new().memories(&stray)), "InvalidOption");
+}
+
+/// Changes one thing in a valid plan's file, with a checksum that fits.
+fn altered(plan: &Plan, from: &str, to: &str) -> Plan {
+    use sha2::{Digest as _, Sha256};
+    let text = plan.to_json();
+    let changed = text.trim_end().replacen(from, to, 1);
+    assert_ne!(changed, text.trim_end(), "{from} is in the plan");
+    let (body, _) = changed.rsplit_once(",\"checksum\"").unwrap();
+    let body = format!("{body}}}");
+    let sum: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let whole = format!("{},\"checksum\":\"{sum}\"}}", body.strip_suffix('}').unwrap());
+    Plan::from_json(whole.as_bytes()).unwrap()
+}
+
+#[test]
+fn the_checker_believes_no_cost_and_no_space() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 640);
+    let y = sketch.node("y", &[x], 1280);
+    let graph = sketch.build(&[y]);
+    let memories = memories(&[("sram", 1300, 0), ("psram", 4096, 3)]);
+    let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+    assert_eq!(plan.status(), Status::Optimal);
+    let text = plan.to_json();
+    assert!(text.contains("\"move_cost\":{\"cost\":1920,\"lower_bound\":1920}"), "{text}");
+    let refused = |from: &str, to: &str| altered(&plan, from, to).check(&graph).unwrap_err().kind();
+    assert_eq!(refused("\"cost\":1920,", "\"cost\":1919,"), "PlanCorrupt");
+    assert_eq!(refused("\"lower_bound\":1920}", "\"lower_bound\":1921}"), "PlanCorrupt");
+    assert_eq!(refused("\"name\":\"psram\"", "\"name\":\"sram\""), "PlanCorrupt");
+    assert_eq!(refused("\"capacity\":1300", "\"capacity\":1200"), "PlanCorrupt");
+    assert_eq!(refused("\"move_cost\":{\"cost\":1920,\"lower_bound\":1920},", ""), "PlanMismatch");
+    // Then the slow memory is empty, and says that it is not.
+    assert_eq!(refused("\"name\":\"x\",\"space\":1", "\"name\":\"x\",\"space\":0"), "PlanCorrupt");
+    assert_eq!(refused("\"name\":\"x\",\"space\":1", "\"name\":\"x\",\"space\":7"), "PlanMismatch");
+}
+
+#[test]
+fn the_schema_knows_costs() {
+    assert!(plan_schema().contains("\"move_cost\""));
+}
