@@ -64,9 +64,12 @@ def test_a_bank_may_be_stricter_about_alignment() -> None:
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ([Buffer(300, (0, 1))], "300 bytes fits no bank"),
-        ([Buffer(200, (0, 2)), Buffer(200, (1, 3))], "200 bytes fits no bank"),
-        ([Buffer(200, (0, 2), 1, 1), Buffer(200, (1, 3), 1, 1)], "needs 400 of 256 bytes"),
+        ([Buffer(300, (0, 1))], r"'buffer 0' \(300 bytes\) fits none"),
+        ([Buffer(200, (0, 2)), Buffer(200, (1, 3))], "400 bytes are needed at once at step 1"),
+        (
+            [Buffer(200, (0, 2), 1, 1), Buffer(200, (1, 3), 1, 1)],
+            "400 bytes are needed at once at step 1",
+        ),
     ],
 )
 def test_too_small_banks_say_what_does_not_fit(found: list[Buffer], message: str) -> None:

@@ -1,20 +1,21 @@
 """
-Memories with capacities: which buffer goes into which.
+Memories with capacities: buffers with live ranges, in the memory where they cost least.
 
-A rule that is simple to explain, for where a planner has to choose among memories: the
-fastest memory gets the buffers that are touched most often for the time that they take up
-room, and what does not fit goes to the next.
+A compiler that has lifetimes already needs no graph of operators; so buffers become a graph
+with a node for each step, and :func:`arenaplan.plan` chooses among the memories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from arenaplan.errors import CapacityExceeded, InvalidOption
+from arenaplan.graph import Graph
 from arenaplan.packing import pack
-from arenaplan.planning import whole_number
+from arenaplan.planning import plan, whole_number
+from arenaplan.spaces import Space
 
 
 class Bank(NamedTuple):
@@ -103,11 +104,9 @@ def assign(
     """
     Choose a bank for every buffer, and an offset in it.
 
-    Banks are filled in their order. A bank first takes what is pinned to it, then others by
-    their uses per step of their life, the larger first among equals, as long as at every step
-    what is live fits the capacity. If the packer does not get that under the capacity, the
-    last ones taken leave again. Buffers pinned to a number that no bank has are placed
-    there without a limit.
+    A byte that is read or written costs nothing in the first bank, one in the second, two in the
+    third and so on; the sum is made as small as possible. Buffers pinned to a number that no
+    bank has are placed there without a limit.
 
     Parameters
     ----------
@@ -130,114 +129,99 @@ def assign(
     Raises
     ------
     CapacityExceeded
-        If a buffer fits no bank, or not the one that it is pinned to.
+        If the buffers do not fit.
 
     Examples
     --------
     >>> from arenaplan.integrations.banks import Bank, Buffer, assign
     >>> banks = [Bank("sram", 100, mem_id=1), Bank("psram", 1000, mem_id=2)]
-    >>> short, long, busy = Buffer(60, (0, 2), 2), Buffer(60, (0, 9), 2), Buffer(60, (2, 4), 5)
+    >>> short, long, busy = Buffer(60, (0, 2), 2), Buffer(60, (0, 9), 2), Buffer(60, (2, 4), 2)
     >>> assign([short, long, busy], banks).places
     [(1, 0), (2, 0), (1, 0)]
     """
     starts = starts or {}
-    places: list[tuple[int, int]] = [(0, 0)] * len(buffers)
-    sizes = [0] * (1 + max([1, *(bank.mem_id for bank in banks), *_pins(buffers)]))
-    for mem_id, taken in starts.items():
-        sizes += [0] * (mem_id + 1 - len(sizes))
-        sizes[mem_id] = taken
+    own = {bank.mem_id for bank in banks}
+    others = {b.pinned for b in buffers if b.pinned is not None} - own
+    sizes = [0] * (1 + max(1, *own, *others, *starts))
     alignments = {bank.mem_id: max(alignment, bank.alignment) for bank in banks}
-    known = {bank.mem_id for bank in banks}
-    for mem_id in _pins(buffers) - known:
-        alignments[mem_id] = alignment
-        here = [i for i, buffer in enumerate(buffers) if buffer.pinned == mem_id]
-        start = _up(starts.get(mem_id, 0), alignment)
-        peak, offsets = _packed(buffers, here, alignment, None)
-        sizes[mem_id] = start + peak + padding
-        for i, offset in zip(here, offsets, strict=True):
-            places[i] = (mem_id, start + offset)
-    left = [i for i, buffer in enumerate(buffers) if buffer.pinned is None]
-    for bank in banks:
-        step = alignments[bank.mem_id]
-        start = _up(starts.get(bank.mem_id, 0), step)
-        room = bank.capacity - start - padding
-        if starts.get(bank.mem_id, 0) > bank.capacity:
-            raise CapacityExceeded(
-                f"{starts[bank.mem_id]} bytes of bank {bank.name!r} are taken, and it has "
-                f"{bank.capacity}"
-            )
-        pinned = [i for i, buffer in enumerate(buffers) if buffer.pinned == bank.mem_id]
-        here, offsets, peak = _fill(buffers, pinned, left, room, step, bank)
-        if here:
-            sizes[bank.mem_id] = start + peak + padding
-        for i, offset in zip(here, offsets, strict=True):
-            places[i] = (bank.mem_id, start + offset)
-        left = [i for i in left if i not in set(here)]
-    if left:
-        raise CapacityExceeded(
-            f"a buffer of {max(buffers[i].size for i in left)} bytes fits no bank: "
-            + ", ".join(f"{bank.name!r} has {bank.capacity} bytes" for bank in banks)
-        )
-    return Assignment(places, sizes, alignments)
+    alignments |= dict.fromkeys(others, alignment)
+    for mem_id, taken in starts.items():
+        sizes[mem_id] = taken
+    first = {mem_id: _up(starts.get(mem_id, 0), step) for mem_id, step in alignments.items()}
+    places: dict[int, tuple[int, int]] = {}
+    for mem_id in others:
+        places |= _place_alone(buffers, mem_id, alignment)
+    places |= _place_in_banks(buffers, banks, alignments, first, padding)
+    for i, (mem_id, offset) in places.items():
+        places[i] = (mem_id, first[mem_id] + offset)
+        end = first[mem_id] + offset + _up(buffers[i].size, alignments[mem_id]) + padding
+        sizes[mem_id] = max(sizes[mem_id], end)
+    return Assignment([places[i] for i in range(len(buffers))], sizes, alignments)
 
 
-def _pins(buffers: Iterable[Buffer]) -> set[int]:
-    """Return the numbers of the memories that buffers are pinned to."""
-    return {buffer.pinned for buffer in buffers if buffer.pinned is not None}
-
-
-def _fill(
-    buffers: Sequence[Buffer],
-    pinned: list[int],
-    others: list[int],
-    room: int,
-    alignment: int,
-    bank: Bank,
-) -> tuple[list[int], list[int], int]:
-    """Return what goes into a bank, at which offsets, and how many bytes that needs."""
-    load = [0] * max((buffer.live[1] for buffer in buffers), default=0)
-    for i in pinned:
-        _add(load, buffers[i], alignment)
-    taken = []
-    for i in sorted(others, key=lambda i: (-_density(buffers[i]), -buffers[i].size, i)):
-        start, end = buffers[i].live
-        if max(load[start:end]) + _up(buffers[i].size, alignment) <= room:
-            _add(load, buffers[i], alignment)
-            taken.append(i)
-    while True:
-        here = pinned + taken
-        peak, offsets = _packed(buffers, here, alignment, max(room, 0))
-        if peak <= max(room, 0) or not here:
-            return here, offsets, peak
-        if not taken:
-            raise CapacityExceeded(
-                f"what is pinned to bank {bank.name!r} needs {peak} of {max(room, 0)} bytes"
-            )
-        del taken[-max(1, len(taken) // 16) :]
-
-
-def _density(buffer: Buffer) -> float:
-    """Return how often a buffer is touched for the time that it takes up room."""
-    return buffer.uses / (buffer.live[1] - buffer.live[0])
-
-
-def _add(load: list[int], buffer: Buffer, alignment: int) -> None:
-    """Add a buffer to the bytes live at each step."""
-    for step in range(*buffer.live):
-        load[step] += _up(buffer.size, alignment)
-
-
-def _packed(
-    buffers: Sequence[Buffer], here: Sequence[int], alignment: int, capacity: int | None
-) -> tuple[int, list[int]]:
-    """Return bytes and offsets of some buffers, packed."""
+def _place_alone(
+    buffers: Sequence[Buffer], mem_id: int, alignment: int
+) -> dict[int, tuple[int, int]]:
+    """Place what is pinned to a memory without a capacity."""
+    here = [i for i, buffer in enumerate(buffers) if buffer.pinned == mem_id]
     packing = pack(
         [_up(buffers[i].size, alignment) for i in here],
         [buffers[i].live for i in here],
         alignment=alignment,
-        capacity=capacity,
     )
-    return packing.peak, packing.offsets
+    return {i: (mem_id, offset) for i, offset in zip(here, packing.offsets, strict=True)}
+
+
+def _place_in_banks(
+    buffers: Sequence[Buffer],
+    banks: Sequence[Bank],
+    alignments: Mapping[int, int],
+    first: Mapping[int, int],
+    padding: int,
+) -> dict[int, tuple[int, int]]:
+    """Place everything else; offsets count from where a bank is free."""
+    ids = {bank.mem_id for bank in banks}
+    here = [i for i, buffer in enumerate(buffers) if buffer.pinned in (None, *ids)]
+    spaces = []
+    for bank in banks:
+        room = bank.capacity - first[bank.mem_id]
+        if room < 0:
+            raise CapacityExceeded(
+                f"{first[bank.mem_id]} bytes of bank {bank.name!r} are taken, and it has "
+                f"{bank.capacity}"
+            )
+        spaces.append(Space(bank.name, max(0, room - padding), alignment=alignments[bank.mem_id]))
+    graph = _graph_of([buffers[i] for i in here])
+    names = {bank.mem_id: bank.name for bank in banks}
+    pins = {
+        f"buffer {position}": names[pinned]
+        for position, i in enumerate(here)
+        if (pinned := buffers[i].pinned) is not None
+    }
+    found = plan(graph, spaces=spaces, pins=pins).placements
+    places = {}
+    for i, place in zip(here, found, strict=True):
+        space, offset = (0, 0) if place is None else place[:2]
+        places[i] = (banks[space].mem_id, offset)
+    return places
+
+
+def _graph_of(buffers: Sequence[Buffer]) -> Graph:
+    """Return a graph that reads and writes buffers at as many steps as they are used."""
+    graph = Graph("banks")
+    steps = max((buffer.live[1] for buffer in buffers), default=0)
+    reads: list[list[int]] = [[] for _ in range(steps)]
+    writes: list[list[int]] = [[] for _ in range(steps)]
+    for position, buffer in enumerate(buffers):
+        value = graph.value(f"buffer {position}", (buffer.size,), "uint8")
+        start, end = buffer.live
+        writes[start].append(value)
+        # Where in its life it is read makes no difference, but for the last step.
+        for step in {*range(start + 1, min(end, start + buffer.uses - 1)), end - 1} - {start}:
+            reads[step].append(value)
+    for step in range(steps):
+        graph.append("step", tuple(reads[step]), tuple(writes[step]), name=f"step {step}")
+    return graph
 
 
 def _up(number: int, alignment: int) -> int:

@@ -163,8 +163,8 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
     Parameters
     ----------
     banks : iterable of Bank
-        The memories, the fastest first. What does not fit one goes to the next:
-        :func:`arenaplan.integrations.banks.assign` says what. A spec with a ``mem_id`` that is
+        The memories, the fastest first: :func:`arenaplan.integrations.banks.assign` says what
+        goes where. A spec with a ``mem_id`` that is
         a bank's stays in that bank, and with any other one in an arena without a limit.
 
     Returns
