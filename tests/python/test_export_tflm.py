@@ -300,7 +300,9 @@ def test_a_given_plan_is_obeyed_or_refused(
     assert main(["check", str(out)]) == 0
     good = out.read_bytes()
 
-    ap.plan(graph, optimize="views,in-place", alignment=16).save(plan)  # NEG in place: the kernel must not.
+    ap.plan(graph, optimize="views,in-place", alignment=16).save(
+        plan
+    )  # NEG in place: the kernel must not.
     assert main(export) == 1
     assert "PlanOverlap" in capsys.readouterr().err
     ap.plan(graph, optimize="views", alignment=8).save(plan)
