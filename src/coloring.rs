@@ -86,17 +86,19 @@ pub fn color_weighted(graph: &Graph, importance: &[u32], most: u32) -> Result<Co
         let reason = format!("{} entries for {} nodes", importance.len(), graph.nodes().len());
         return Err(Error::InvalidOption { option: "importance", reason });
     }
+    let order = graph.order();
+    let operands = Operands::new(graph);
+    let mut left: Vec<u32> = order.iter().map(|id| importance[id.index()]).collect();
     let mut colors: Vec<Option<u32>> = vec![None; importance.len()];
-    let mut left = importance.to_vec();
     let mut color = 0;
     while color < most - 1 {
-        let path = best_path(graph, &left);
+        let path = best_path(&operands, &left);
         if path.is_empty() {
             break;
         }
-        for node in path {
-            if std::mem::take(&mut left[node.index()]) > 0 {
-                colors[node.index()] = Some(color);
+        for position in path {
+            if std::mem::take(&mut left[position]) > 0 {
+                colors[order[position].index()] = Some(color);
             }
         }
         color += 1;
@@ -105,31 +107,63 @@ pub fn color_weighted(graph: &Graph, importance: &[u32], most: u32) -> Result<Co
     Ok(Coloring { colors, count: color + 1 })
 }
 
+/// Who produces the operands of each node; nodes by position in the order.
+///
+/// Every path is found by a walk over all nodes. This is small and read from one end to the
+/// other, which the graph is not.
+struct Operands {
+    producers: Vec<usize>,
+    /// By node: the end of its part of `producers`.
+    ends: Vec<usize>,
+}
+
+impl Operands {
+    fn new(graph: &Graph) -> Self {
+        let mut position_of = vec![0; graph.nodes().len()];
+        for (position, id) in graph.order().iter().enumerate() {
+            position_of[id.index()] = position;
+        }
+        let (mut producers, mut ends) = (Vec::new(), Vec::new());
+        for &id in graph.order() {
+            let inputs = graph.node(id).inputs().iter().flatten();
+            let found = inputs.filter_map(|&value| graph.producer(value));
+            producers.extend(found.map(|producer| position_of[producer.index()]));
+            ends.push(producers.len());
+        }
+        Self { producers, ends }
+    }
+
+    /// Returns who produces the operands of a node, in the order of the operands.
+    fn of(&self, position: usize) -> &[usize] {
+        let start = if position == 0 { 0 } else { self.ends[position - 1] };
+        &self.producers[start..self.ends[position]]
+    }
+}
+
 /// Returns the path with the largest sum of importance, or nothing if all sums are 0.
 ///
 /// Of several, it starts as late as possible in the order; where several successors are
 /// worth the same, it goes on to the one that runs last.
-fn best_path(graph: &Graph, importance: &[u32]) -> Vec<NodeId> {
+fn best_path(operands: &Operands, importance: &[u32]) -> Vec<usize> {
     let mut reward = vec![0_u64; importance.len()];
-    let mut next: Vec<Option<NodeId>> = vec![None; importance.len()];
+    let mut next: Vec<Option<usize>> = vec![None; importance.len()];
     let mut best = None;
     let mut most = 0;
-    for &id in graph.order().iter().rev() {
-        let index = id.index();
-        reward[index] += u64::from(importance[index]);
-        if reward[index] > most {
-            most = reward[index];
-            best = Some(id);
+    for position in (0..importance.len()).rev() {
+        reward[position] += u64::from(importance[position]);
+        let own = reward[position];
+        if own > most {
+            most = own;
+            best = Some(position);
         }
-        let producers = graph.node(id).inputs().iter().flatten();
-        for producer in producers.filter_map(|&value| graph.producer(value)) {
-            if reward[index] > reward[producer.index()] {
-                reward[producer.index()] = reward[index];
-                next[producer.index()] = Some(id);
+        for &producer in operands.of(position) {
+            if own > reward[producer] {
+                reward[producer] = own;
+                next[producer] = Some(position);
             }
         }
     }
-    std::iter::successors(best, |node| next[node.index()]).collect()
+    std::iter::successors(best, |&position| next[position]).collect()
 }
 
 /// Most entries of the table that [`Reachability`] keeps: 256 MiB.

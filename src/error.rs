@@ -108,6 +108,9 @@ pub enum Error {
     /// An option contradicts another one, or the graph it is used with.
     #[error("option {option}: {reason}")]
     InvalidOption { option: &'static str, reason: String },
+    /// Storage ids, arrays or parameters do not fit together.
+    #[error("{reason}")]
+    Storage { reason: String },
     /// An arena is not in the state that a call needs.
     #[error("{reason}")]
     ArenaState { reason: String },
@@ -160,6 +163,7 @@ impl Error {
             Self::MisalignedBuffer { .. } => "MisalignedBuffer",
             Self::SpaceCount { .. } => "InvalidBuffer",
             Self::InvalidOption { .. } => "InvalidOption",
+            Self::Storage { .. } => "StorageError",
             Self::ArenaState { .. } => "ArenaState",
             Self::Interrupted => "Interrupted",
             Self::OutOfMemory { .. } => "OutOfMemory",

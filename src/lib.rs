@@ -63,24 +63,26 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod resize;
 mod schedule;
 mod sharing;
 mod solve;
+mod storage;
 mod technique;
 mod transform;
 mod units;
 
 pub use arena::{
     Allocation, Arena, ArenaAllocator, ArenaBlock, GapRule, IncrementalArena, Input, NodeMemory,
-    Output, SimpleArena, Span, StorageBlocks, StorageEntry, SystemAllocator,
+    Output, SimpleArena, Span, SystemAllocator,
 };
 pub use bound::max_load;
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
-    Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Value, ValueKind,
-    View, Whole, Workspace,
+    Assignment, Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Value,
+    ValueKind, View, Whole, Workspace,
 };
 pub use incremental::{
     AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
@@ -105,6 +107,7 @@ pub use sharing::{
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
 };
 pub use solve::{Budget, Progress, Stage, solve};
+pub use storage::{StorageEntry, StoragePool, Tensor, load_params, save_params};
 pub use technique::{Technique, Techniques};
 pub use transform::{Fusion, fuse};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};

@@ -38,8 +38,9 @@ impl Plan {
         for group in self.sharing_groups(space) {
             let mut events: Vec<(u32, bool, u64, u64)> = Vec::with_capacity(2 * group.len());
             for placement in group {
-                let (start, end) =
-                    (placement.offset, placement.offset + self.padded(placement.bytes));
+                // Pieces of other values need not be aligned.
+                let start = placement.offset - placement.offset % self.options.alignment.max(1);
+                let end = start + self.padded(placement.offset - start + placement.bytes);
                 events.push((placement.live[0], true, start, end));
                 events.push((placement.live[1], false, start, end));
             }
@@ -106,7 +107,7 @@ impl Plan {
         let mut group_of = BTreeMap::new();
         let in_space =
             |placement: &&Placement| SpaceId::from(placement.space) == space && placement.bytes > 0;
-        let mut leader = BTreeMap::new();
+        let mut joined_to: BTreeMap<u32, u32> = BTreeMap::new();
         for step in &self.steps {
             for share in &step.shares {
                 let operand = |operands: &[Option<u32>], position: u32| {
@@ -115,13 +116,15 @@ impl Plan {
                 if let (Some(input), Some(output)) =
                     (operand(&step.inputs, share.input), operand(&step.outputs, share.output))
                 {
-                    let root = *leader.get(&input).unwrap_or(&input);
-                    leader.insert(output, root);
+                    let [input, output] = [input, output].map(|value| root(&mut joined_to, value));
+                    if input != output {
+                        joined_to.insert(input, output);
+                    }
                 }
             }
         }
         for placement in self.placements.iter().filter(in_space) {
-            let root = *leader.get(&placement.value).unwrap_or(&placement.value);
+            let root = root(&mut joined_to, placement.value);
             let group = *group_of.entry(root).or_insert_with(|| {
                 groups.push(Vec::new());
                 groups.len() - 1
@@ -136,6 +139,18 @@ impl Plan {
         let alignment = Alignment::new(self.options.alignment).unwrap_or_default();
         alignment.round_up(bytes).unwrap_or(bytes)
     }
+}
+
+/// Returns the value that stands for all those that `value` is joined to.
+fn root(joined_to: &mut BTreeMap<u32, u32>, mut value: u32) -> u32 {
+    while let Some(&next) = joined_to.get(&value) {
+        // Whoever comes here next has half as far to go.
+        if let Some(&further) = joined_to.get(&next) {
+            joined_to.insert(value, further);
+        }
+        value = next;
+    }
+    value
 }
 
 /// Returns the number of bytes in the union of `spans`, which are in ascending order.

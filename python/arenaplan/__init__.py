@@ -13,40 +13,50 @@ from __future__ import annotations
 
 from arenaplan import errors
 from arenaplan._core import (
+    Allocation,
     Arena,
+    IncrementalArena,
     IncrementalPlanner,
     Lease,
     Packing,
     Plan,
+    SimpleArena,
     StoragePlan,
     __version__,
     plan_schema,
     techniques,
 )
+from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan
-from arenaplan.sharing import color_nodes, share_storage
+from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
 __all__ = [
+    "Allocation",
     "Arena",
+    "Assign",
     "Choice",
+    "DynamicExecutor",
     "Effects",
     "Executor",
     "Explanation",
     "Flow",
     "Graph",
     "InPlace",
+    "IncrementalArena",
     "IncrementalPlanner",
     "Lease",
     "Node",
     "Packing",
     "Plan",
+    "PlanFamily",
     "PlannerError",
+    "SimpleArena",
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
@@ -56,10 +66,13 @@ __all__ = [
     "color_nodes",
     "errors",
     "explain",
+    "find_assigns",
     "load",
     "load_params",
+    "order_mutations",
     "pack",
     "plan",
+    "plan_family",
     "plan_schema",
     "save_params",
     "share_storage",

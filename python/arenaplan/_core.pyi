@@ -9,16 +9,21 @@ from typing import Any, Final, final
 from _typeshed import Incomplete
 
 __all__ = [
+    "Allocation",
     "Arena",
     "Graph",
+    "IncrementalArena",
     "IncrementalPlanner",
     "Lease",
     "Packing",
     "Plan",
+    "SimpleArena",
     "StoragePlan",
     "__version__",
     "color_nodes",
     "explain",
+    "find_assigns",
+    "order_mutations",
     "pack",
     "pack_csv",
     "plan",
@@ -31,6 +36,32 @@ __version__: Final[str]
 """
 Version of the Rust core.
 """
+
+@final
+class Allocation:
+    """
+    Bytes of an incremental arena, and when they are needed.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def live(self, /) -> tuple[int, int]:
+        """
+        First step at which the bytes are needed, and first one at which they are not.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        Size in bytes.
+        """
+    @property
+    def offset(self, /) -> int:
+        """
+        First byte.
+        """
 
 @final
 class Arena:
@@ -152,6 +183,94 @@ class Graph:
         """
 
 @final
+class IncrementalArena:
+    """
+    An arena whose allocations have live ranges and only avoid those they meet, as
+    TensorFlow Lite's today.
+
+    ``rule`` is ``"shortest"``, or ``"litert"`` for the original's way to compare gaps.
+    """
+
+    def __new__(cls, /, alignment: int = 64, *, rule: str = "shortest") -> IncrementalArena:
+        """
+        Make an empty arena whose first byte will be at a multiple of ``alignment``.
+        """
+    @property
+    def active(self, /) -> int:
+        """
+        Number of active allocations.
+        """
+    def allocate(self, /, alignment: int, nbytes: int, start: int, stop: int) -> Allocation:
+        """
+        Return ``nbytes`` bytes that no active allocation has from step ``start`` up to, and
+        without, ``stop``.
+
+        Raises
+        ------
+        InvalidAlignment
+            If ``alignment`` is stricter than the arena's.
+        InvalidLiveRange
+            If there is no step in the range.
+        SizeOverflow
+            If no machine can address the arena then.
+        """
+    @property
+    def buffer_bytes(self, /) -> int:
+        """
+        Size of the memory.
+        """
+    def clear(self, /) -> None:
+        """
+        Drop all allocations and the high-water mark, and keep the memory.
+        """
+    def commit(self, /) -> bool:
+        """
+        Get memory for all that was allocated; return whether it moved.
+
+        Raises
+        ------
+        ArenaCommitError
+            If there is not enough memory; what was there is unchanged.
+        """
+    def deallocate(self, /, allocation: Allocation) -> None:
+        """
+        Drop one allocation, if it is active.
+        """
+    @property
+    def high_water(self, /) -> int:
+        """
+        End of the highest allocation since the arena was cleared.
+        """
+    def purge_after(self, /, step: int) -> None:
+        """
+        Drop the allocations that begin after ``step``.
+        """
+    def purge_before(self, /, step: int) -> None:
+        """
+        Drop the allocations that are over before ``step``.
+        """
+    def release(self, /) -> None:
+        """
+        Free the memory, and keep the allocations; it needs a commit again.
+        """
+    def reset(self, /) -> None:
+        """
+        Drop all allocations, and keep the high-water mark.
+        """
+    def resolve(self, /, allocation: Allocation) -> bytes | None:
+        """
+        Return a copy of an allocation's bytes, or None if it has none.
+        """
+    def restore(self, /, allocations: Sequence[Allocation]) -> None:
+        """
+        Make exactly ``allocations``, which this arena made, active.
+        """
+    def write(self, /, allocation: Allocation, data: bytes) -> None:
+        """
+        Overwrite the first bytes of an allocation.
+        """
+
+@final
 class IncrementalPlanner:
     """
     Places the values of a graph whose sizes become known while it runs.
@@ -198,6 +317,19 @@ class IncrementalPlanner:
     def execute(self, /, start: int, stop: int) -> None:
         """
         Place the values that begin with nodes ``start`` up to, and without, ``stop``.
+        """
+    @staticmethod
+    def from_graph(
+        graph: Graph,
+        *,
+        mode: str = "default",
+        alignment: int = 64,
+        preserve_inputs: bool = True,
+        preserve_all: bool = False,
+    ) -> IncrementalPlanner:
+        """
+        Return a planner of the nodes of ``graph`` in execution order; values have the same
+        indices, and each workspace, in its smallest size, is one more.
         """
     def place(self, /, value: int) -> tuple[bool, int, int] | None:
         """
@@ -427,6 +559,20 @@ class Plan:
         """
         Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
         """
+    def resized(self, /, graph: Any) -> Plan:
+        """
+        Return a plan of ``graph`` that has the offsets of this one.
+
+        The graph has the same nodes and values, with sizes of its own. Each workspace gets the
+        cheapest size that fits into the bytes it had, or moves to where its step leaves room.
+
+        Raises
+        ------
+        PlanMismatch
+            If the graph has other nodes or values.
+        PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            If the offsets do not serve these sizes.
+        """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
         Write the plan to a file, which becomes the new plan or stays what it was.
@@ -468,6 +614,72 @@ class Plan:
         """
 
 @final
+class SimpleArena:
+    """
+    An arena that is filled while it is planned, as TensorFlow Lite's was in 2019.
+
+    Spans are handed out before there is memory; :meth:`commit` gets the memory, and keeps
+    its content where it has to grow. No bytes are a span at offset 0 with nothing behind it.
+    """
+
+    def __new__(cls, /, alignment: int = 64) -> SimpleArena:
+        """
+        Make an empty arena whose first byte will be at a multiple of ``alignment``.
+        """
+    def allocate(self, /, alignment: int, nbytes: int) -> int:
+        """
+        Return the offset of ``nbytes`` bytes: of the shortest free stretch that holds them,
+        or the end of the arena.
+
+        Raises
+        ------
+        InvalidAlignment
+            If ``alignment`` is stricter than the arena's.
+        SizeOverflow
+            If no machine can address the arena then.
+        """
+    @property
+    def buffer_bytes(self, /) -> int:
+        """
+        Size of the memory.
+        """
+    def clear(self, /) -> None:
+        """
+        Take everything back, and keep the memory.
+        """
+    def commit(self, /) -> bool:
+        """
+        Get memory for all that was ever handed out; return whether it moved.
+
+        Raises
+        ------
+        ArenaCommitError
+            If there is not enough memory; what was there is unchanged.
+        """
+    def deallocate(self, /, offset: int, nbytes: int) -> None:
+        """
+        Take back what :meth:`allocate` handed out; no bytes as often as one likes.
+
+        Raises
+        ------
+        ArenaState
+            If it is not handed out.
+        """
+    @property
+    def high_water(self, /) -> int:
+        """
+        End of the highest bytes that were handed out since the arena was empty.
+        """
+    def resolve(self, /, offset: int, nbytes: int) -> bytes | None:
+        """
+        Return a copy of some bytes, or None for no bytes.
+        """
+    def write(self, /, offset: int, data: bytes) -> None:
+        """
+        Overwrite the bytes from ``offset`` on.
+        """
+
+@final
 class StoragePlan:
     """
     Which values share blocks of memory.
@@ -489,10 +701,10 @@ class StoragePlan:
         """
         Color of every node, by index; None with one color.
         """
-    def decorate(self, /, graph: Graph, direct: Sequence[int]) -> StoragePlan:
+    def decorate(self, /, graph: Graph, elementwise: Sequence[int]) -> StoragePlan:
         """
         Return the plan with blocks for inputs, constants and states, assignments tied to
-        their states; ``direct`` are nodes that may write an assignment's state themselves.
+        their states; nodes in ``elementwise`` may write an assignment's state themselves.
         """
     @property
     def in_place_index(self, /) -> list[int]:
@@ -530,6 +742,19 @@ def explain(
     """
     Return a plan, the bytes without any technique, those with one technique after another,
     and those with each one switched the other way.
+    """
+
+def find_assigns(
+    graph: Graph, elementwise: Sequence[int]
+) -> list[tuple[bool, int, int, int] | None]:
+    """
+    Return ``(direct, state, source, result)`` of every node that is an assignment.
+    """
+
+def order_mutations(graph: Graph, elementwise: Sequence[int]) -> list[list[int]]:
+    """
+    Return what every node must run after, so that states change in the order in which the
+    nodes were added.
     """
 
 def pack(

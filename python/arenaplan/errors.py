@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
+    from arenaplan.dynamic import PlanFamily
 
 
 class PlannerError(Exception):
@@ -48,6 +49,14 @@ class DimConflict(SizeError):
 
 class UnknownDim(SizeError):
     """``bind`` names a dimension or input that the model does not have."""
+
+
+class ShapeNotPlanned(SizeError):
+    """A shape is not one of those that a family of plans was made for."""
+
+
+class TooManyShapes(SizeError):
+    """Ranges of dimensions have more combinations than are looked at one by one."""
 
 
 class UnknownShape(SizeError):
@@ -133,6 +142,8 @@ class CapacityExceeded(PackingError):
 
     plan: Plan | None = None
     """The best plan that was found, where there is one."""
+    family: PlanFamily | None = None
+    """The plans of all shapes, where several were asked for."""
 
 
 class InvalidOption(PlannerError):

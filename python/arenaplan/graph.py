@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -370,6 +370,16 @@ class Graph:
                 break
         self.values.append(Value(name, dims, dtype, kind, index, alignment, space))
         return index
+
+    def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
+        """Return a copy whose nodes run after other nodes, by index, than here."""
+        copy = Graph(self.name)
+        copy.values, copy.warnings = list(self.values), list(self.warnings)
+        copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
+        copy._constants = dict(self._constants)
+        rows = zip(self.nodes, after, strict=True)
+        copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
+        return copy
 
     # -- reading -------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from arenaplan import _core
 from arenaplan._core import StoragePlan
@@ -114,12 +114,96 @@ def color_nodes(graph: Graph, num_temp: int) -> list[int]:
     return _core.color_nodes(graph.core, num_temp)
 
 
-def report_storage_sharing(graph: Graph, **options: Any) -> dict[str, Any]:
+class Assign(NamedTuple):
+    """A node that overwrites a state with the bytes of another value; values by index."""
+
+    direct: bool
+    """Whether the producer of the right side writes the state, and the node does nothing."""
+    state: int
+    """The left side."""
+    source: int
+    """The right side."""
+    result: int
+    """What the node returns: the state's new bytes."""
+
+
+def find_assigns(graph: Graph, elementwise: Iterable[int] = ()) -> dict[int, Assign]:
+    """
+    Return the assignments of ``graph``, by node.
+
+    An assignment mutates one state without reading it, and has an in-place *identity* pair
+    from another operand of that size to its result.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to look at.
+    elementwise : iterable of int
+        Nodes that may write into a state that they read: they write directly for an
+        assignment if nothing else needs what they return.
+
+    Returns
+    -------
+    dict
+        :class:`Assign`, by the index of the node.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> w = graph.state("w", (4,))
+    >>> (sum_,) = graph.node("AddOne", [w], [("sum", (4,), "float32")], in_place=[(0, 0)])
+    >>> (new,) = graph.node(
+    ...     "Assign",
+    ...     [w, sum_],
+    ...     [("new", (4,), "float32")],
+    ...     in_place=[(1, 0, True)],
+    ...     ignores=[0],
+    ...     mutates=[0],
+    ... )
+    >>> ap.find_assigns(graph, elementwise=[0])
+    {1: Assign(direct=True, state=0, source=1, result=2)}
+    """
+    rows = _core.find_assigns(graph.core, list(elementwise))
+    return {node: Assign(*row) for node, row in enumerate(rows) if row is not None}
+
+
+def order_mutations(graph: Graph, elementwise: Iterable[int] = ()) -> Graph:
+    """
+    Return a copy of ``graph`` in which states change in the order in which nodes were added.
+
+    A node that was added before another one that writes a state sees the state's old bytes,
+    and one that was added later sees the new ones, whatever order the nodes run in. For a
+    direct assignment (see :func:`find_assigns`) it is the producer of the right side that
+    waits for the readers of the old bytes.
+
+    Raises
+    ------
+    GraphCycle
+        If a node would have to run before and after another one; without ``elementwise``
+        that happens only if the nodes were added in an order in which they cannot run.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> w, x = graph.state("w", (4,)), graph.input("x", (4,))
+    >>> (old,) = graph.node("Copy", [w], [("old", (4,), "float32")])
+    >>> _ = graph.node("Write", [w, x], [("new", (4,), "float32")], mutates=[0])
+    >>> ap.order_mutations(graph).nodes[1].after
+    (0,)
+    """
+    return graph.with_after(_core.order_mutations(graph.core, list(elementwise)))
+
+
+def report_storage_sharing(
+    graph: Graph, *, strategy: str = "storage-sharing", **options: Any
+) -> dict[str, Any]:
     """Return what ``arenaplan plan --strategy storage-sharing --json`` prints."""
     result = share_storage(graph, **options)
     return {
         "model": graph.name,
-        "strategy": "storage-sharing",
+        "strategy": strategy,
         "values": len(graph.values),
         "nodes": len(graph.nodes),
         "blocks": [{"bytes": nbytes, "space": space} for nbytes, space in result.blocks],

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{OrRaise, raise_named};
+use crate::graph::Graph;
 
 /// `(inputs, outputs, temporaries, shares)`, shares as `(input, output, unmodified)`.
 type NodeRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize, bool)>);
@@ -35,6 +36,25 @@ fn kind_called(name: &str) -> PyResult<AllocationType> {
         "variant" => AllocationType::Variant,
         "non_cpu" => AllocationType::NonCpu,
         _ => return Err(PyValueError::new_err(format!("{name:?} is no allocation type"))),
+    })
+}
+
+/// Returns the options that these keywords stand for.
+fn read_options(
+    py: Python<'_>,
+    mode: &str,
+    alignment: u64,
+    preserve_inputs: bool,
+    preserve_all: bool,
+) -> PyResult<IncrementalOptions> {
+    let alignment = Alignment::new(alignment).or_raise(py)?;
+    let default = IncrementalOptions::default();
+    Ok(IncrementalOptions {
+        mode: mode.parse().or_raise(py)?,
+        alignment,
+        arena_alignment: default.arena_alignment.max(alignment),
+        preserve_inputs,
+        preserve_all,
     })
 }
 
@@ -87,18 +107,27 @@ impl IncrementalPlanner {
             outputs,
             variables,
         };
-        let alignment = Alignment::new(alignment).or_raise(py)?;
-        let default = IncrementalOptions::default();
-        let options = IncrementalOptions {
-            mode: mode.parse().or_raise(py)?,
-            alignment,
-            arena_alignment: default.arena_alignment.max(alignment),
-            preserve_inputs,
-            preserve_all,
-        };
+        let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
         let inner =
             py.detach(|| arenaplan::IncrementalPlanner::new(graph, options)).or_raise(py)?;
         Ok(Self { inner: Mutex::new(inner) })
+    }
+
+    /// Return a planner of the nodes of ``graph`` in execution order; values have the same
+    /// indices, and each workspace, in its smallest size, is one more.
+    #[staticmethod]
+    #[pyo3(signature = (graph, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
+    fn from_graph(
+        py: Python<'_>,
+        graph: &Graph,
+        mode: &str,
+        alignment: u64,
+        preserve_inputs: bool,
+        preserve_all: bool,
+    ) -> PyResult<Self> {
+        let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
+        let plan = || arenaplan::IncrementalPlanner::new((&graph.inner).into(), options);
+        Ok(Self { inner: Mutex::new(py.detach(plan).or_raise(py)?) })
     }
 
     /// Place the values that begin with nodes ``start`` up to, and without, ``stop``.

@@ -8,6 +8,7 @@
 )]
 
 mod arena;
+mod arenas;
 mod error;
 mod graph;
 mod incremental;
@@ -21,6 +22,8 @@ mod _core {
     #[pymodule_export]
     use crate::arena::{Arena, Lease};
     #[pymodule_export]
+    use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
+    #[pymodule_export]
     use crate::graph::Graph;
     #[pymodule_export]
     use crate::incremental::IncrementalPlanner;
@@ -29,7 +32,7 @@ mod _core {
     #[pymodule_export]
     use crate::plan::{Plan, explain, plan, plan_schema, techniques};
     #[pymodule_export]
-    use crate::sharing::{StoragePlan, color_nodes, share_storage};
+    use crate::sharing::{StoragePlan, color_nodes, find_assigns, order_mutations, share_storage};
 
     /// Version of the Rust core.
     #[pymodule_export]

@@ -342,6 +342,24 @@ impl Plan {
         self.inner.spaces().iter().map(row).collect()
     }
 
+    /// Return a plan of ``graph`` that has the offsets of this one.
+    ///
+    /// The graph has the same nodes and values, with sizes of its own. Each workspace gets the
+    /// cheapest size that fits into the bytes it had, or moves to where its step leaves room.
+    ///
+    /// Raises
+    /// ------
+    /// PlanMismatch
+    ///     If the graph has other nodes or values.
+    /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+    ///     If the offsets do not serve these sizes.
+    fn resized(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let graph = self.core_graph(graph)?;
+        let graph = graph.get();
+        let inner = py.detach(|| self.inner.resized(&graph.inner)).or_raise(py)?;
+        Ok(Self { inner })
+    }
+
     /// Raise unless the plan is valid for ``graph``.
     ///
     /// Raises
@@ -351,11 +369,7 @@ impl Plan {
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If it would corrupt bytes, or contradicts itself.
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<()> {
-        let policy = self.inner.options().workspace.name();
-        let graph = py
-            .import("arenaplan.planning")?
-            .call_method1("core_graph", (graph, policy, self.steps()))?
-            .cast_into::<Graph>()?;
+        let graph = self.core_graph(graph)?;
         let graph = graph.get();
         py.detach(|| self.inner.check(&graph.inner)).or_raise(py)
     }
@@ -415,6 +429,14 @@ impl Plan {
 }
 
 impl Plan {
+    /// Returns the core's graph, with workspaces if the plan has any.
+    fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
+        let policy = self.inner.options().workspace.name();
+        let planning = graph.py().import("arenaplan.planning")?;
+        let graph = planning.call_method1("core_graph", (graph, policy, self.steps()))?;
+        Ok(graph.cast_into::<Graph>()?)
+    }
+
     /// Returns something about every value's placement, by value.
     fn by_value<T: Clone>(&self, row: impl Fn(&Placement) -> T) -> Vec<Option<T>> {
         let mut rows = vec![None; self.inner.value_count()];

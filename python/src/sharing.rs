@@ -1,6 +1,8 @@
 //! Storage sharing and coloring.
 
-use arenaplan::{SharingOptions, Storage};
+use std::collections::HashSet;
+
+use arenaplan::{Assign, AssignKind, SharingOptions, Storage};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -62,6 +64,45 @@ pub(crate) fn color_nodes(py: Python<'_>, graph: &Graph, num_temp: u32) -> PyRes
     Ok(coloring.colors().to_vec())
 }
 
+/// `(direct, state, source, result)` of an assignment.
+type AssignRow = (bool, u32, u32, u32);
+
+/// Returns what every node assigns, where the nodes in `elementwise` may write for others.
+fn assigns(graph: &Graph, elementwise: Vec<u32>) -> Vec<Option<Assign>> {
+    let elementwise: HashSet<u32> = elementwise.into_iter().collect();
+    arenaplan::find_assigns(&graph.inner, |node| elementwise.contains(&u32::from(node)))
+}
+
+/// Return ``(direct, state, source, result)`` of every node that is an assignment.
+#[pyfunction]
+pub(crate) fn find_assigns(
+    py: Python<'_>,
+    graph: &Graph,
+    elementwise: Vec<u32>,
+) -> Vec<Option<AssignRow>> {
+    let row = |it: Assign| {
+        let direct = it.kind == AssignKind::Direct;
+        (direct, it.state.into(), it.source.into(), it.result.into())
+    };
+    let assigns = py.detach(|| assigns(graph, elementwise));
+    assigns.into_iter().map(|found| found.map(row)).collect()
+}
+
+/// Return what every node must run after, so that states change in the order in which the
+/// nodes were added.
+#[pyfunction]
+pub(crate) fn order_mutations(
+    py: Python<'_>,
+    graph: &Graph,
+    elementwise: Vec<u32>,
+) -> PyResult<Vec<Vec<u32>>> {
+    let ordered = py
+        .detach(|| arenaplan::order_mutations(&graph.inner, &assigns(graph, elementwise)))
+        .or_raise(py)?;
+    let after = ordered.nodes().iter().map(arenaplan::Node::control_dependencies);
+    Ok(after.map(|nodes| nodes.iter().map(|&node| node.into()).collect()).collect())
+}
+
 #[pymethods]
 impl StoragePlan {
     /// Block of every value, by index; -1 unassigned, -2 external, -3 dynamic.
@@ -116,10 +157,9 @@ impl StoragePlan {
     }
 
     /// Return the plan with blocks for inputs, constants and states, assignments tied to
-    /// their states; ``direct`` are nodes that may write an assignment's state themselves.
-    fn decorate(&self, py: Python<'_>, graph: &Graph, direct: Vec<u32>) -> PyResult<Self> {
-        let assigns =
-            arenaplan::find_assigns(&graph.inner, |node| direct.contains(&u32::from(node)));
+    /// their states; nodes in ``elementwise`` may write an assignment's state themselves.
+    fn decorate(&self, py: Python<'_>, graph: &Graph, elementwise: Vec<u32>) -> PyResult<Self> {
+        let assigns = assigns(graph, elementwise);
         let inner = self.inner.clone().decorate(&graph.inner, &assigns).or_raise(py)?;
         Ok(Self { inner, spaces: self.spaces.clone() })
     }

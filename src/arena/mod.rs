@@ -1,7 +1,6 @@
 //! Committed arenas: the bytes that a plan speaks of, lent node by node.
 
 mod backing;
-mod blocks;
 mod gaps;
 mod incremental;
 mod lend;
@@ -12,7 +11,6 @@ mod simple;
 use std::ptr::NonNull;
 
 pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
-pub use blocks::{StorageBlocks, StorageEntry};
 pub use gaps::GapRule;
 pub use incremental::{Allocation, IncrementalArena};
 pub use lend::{Input, NodeMemory, Output};

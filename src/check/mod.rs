@@ -122,7 +122,9 @@ impl Plan {
         }
         let mut placements = self.placements.iter();
         for (index, value) in graph.values().iter().enumerate() {
-            if value.kind() == ValueKind::Constant || inner[index] {
+            let never_made = value.kind() == ValueKind::Activation
+                && graph.producer(ValueId::new(index)).is_none();
+            if value.kind() == ValueKind::Constant || inner[index] || never_made {
                 continue;
             }
             let name = || format!("value {}", quoted(value.name()));

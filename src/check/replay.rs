@@ -8,7 +8,7 @@ use crate::check::is_at;
 use crate::check::memory::{Memory, Owner};
 use crate::check::unit::Unit;
 use crate::error::{Error, Result, quoted};
-use crate::graph::{Graph, ValueKind, View, Whole};
+use crate::graph::{Assignment, Graph, ValueKind, View, Whole};
 use crate::index::{NodeId, ValueId};
 use crate::plan::{Placement, Plan, Share, ShareRule};
 use crate::units::Step;
@@ -123,7 +123,10 @@ impl<'a> Replay<'a> {
             }));
             contents.push((output, content));
         }
-        for &state in &unit.mutates {
+        let assignment = self.assignment_in_place(unit);
+        // There the result's bytes are the state's.
+        let written_as_result = |state| assignment.is_some_and(|it| it.state == state);
+        for &state in unit.mutates.iter().filter(|&&state| !written_as_result(state)) {
             let place = self.places[state.index()].expect("states are in the arena");
             let (space, start) = (place.space, place.offset);
             writes.push(Write { space, start, end: start + place.bytes, by: Writer::State(state) });
@@ -148,7 +151,22 @@ impl<'a> Replay<'a> {
         for (output, content) in contents {
             self.contents[output.index()] = content;
         }
+        for state in &unit.mutates {
+            self.contents[state.index()] = None;
+        }
+        if let Some(Assignment { state, result, .. }) = assignment {
+            self.contents[state.index()] = Some(self.content(result));
+        }
         Ok(())
+    }
+
+    /// Returns what a unit assigns, if the result is where the state is.
+    fn assignment_in_place(&self, unit: &Unit<'_>) -> Option<Assignment> {
+        let &[node] = unit.nodes.as_slice() else { return None };
+        let assignment = self.graph.assignment(node)?;
+        let place =
+            |value: ValueId| self.places[value.index()].map(|place| (place.space, place.offset));
+        (place(assignment.state) == place(assignment.result)).then_some(assignment)
     }
 
     /// Notes which bytes a node uses, if that matters.

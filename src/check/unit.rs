@@ -174,7 +174,7 @@ impl<'a> Group<'a, '_> {
             (None, None) => return self.refuse(node, "it is not made in pieces"),
         };
         let mut needs: BTreeMap<ValueId, Need> = BTreeMap::new();
-        let mut note = |value, need| {
+        let mut demand = |value, need| {
             let known = needs.entry(value).or_insert(need);
             if need == Need::All {
                 *known = Need::All;
@@ -183,16 +183,16 @@ impl<'a> Group<'a, '_> {
         for (position, value) in node.reads_bytes_of() {
             let in_step = follows.contains(&position);
             match self.made.get(&value) {
-                None => note(value, if in_step { Need::Piece } else { Need::All }),
+                None => demand(value, if in_step { Need::Piece } else { Need::All }),
                 Some(made) if in_step => {
                     pieces = common(pieces, made.pieces);
-                    made.needs.iter().for_each(|(&value, &need)| note(value, need));
+                    made.needs.iter().for_each(|(&value, &need)| demand(value, need));
                 }
                 Some(made) if effects.loads.contains(&position) => {
                     if made.pieces != count(value) {
                         return self.refuse(node, "it loads what is not made element by element");
                     }
-                    made.needs.keys().for_each(|&value| note(value, Need::All));
+                    made.needs.keys().for_each(|&value| demand(value, Need::All));
                 }
                 Some(_) => return self.refuse(node, "it needs whole what another of them makes"),
             }

@@ -18,6 +18,7 @@ pub use value::{DType, Value, ValueKind};
 use crate::error::{Error, Result, hexadecimal};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::problem::Space;
+use crate::units::Alignment;
 
 /// A neural network as a planner sees it: immutable and valid.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,17 @@ pub struct Graph {
     producers: Vec<Option<NodeId>>,
     order: Vec<NodeId>,
     sorted: bool,
+}
+
+/// What a node does that overwrites a state with the bytes of another value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The left side.
+    pub state: ValueId,
+    /// The right side.
+    pub source: ValueId,
+    /// What the node returns: the state's new bytes.
+    pub result: ValueId,
 }
 
 impl Graph {
@@ -124,6 +136,24 @@ impl Graph {
         order::is_topological(&self.nodes, &self.producers, order)
     }
 
+    /// Returns what `node` assigns, if it is an assignment.
+    ///
+    /// An assignment mutates one state without reading it, and has an in-place *identity*
+    /// pair from another operand of that size to its result. So the state, too, has the
+    /// operand's bytes from then on.
+    pub fn assignment(&self, node: NodeId) -> Option<Assignment> {
+        let node = self.node(node);
+        let effects = node.effects();
+        let &[position] = effects.mutates.as_slice() else { return None };
+        let pair = effects.in_place.iter().find(|pair| pair.identity && pair.input != position)?;
+        let state = node.input(position)?;
+        let (source, result) = (node.input(pair.input)?, node.output(pair.output)?);
+        let bytes = |value: ValueId| self.value(value).bytes();
+        let same_size = bytes(source) == bytes(state) && bytes(result) == bytes(state);
+        let unread = node.reads_bytes_of().all(|(_, value)| value != state);
+        (unread && same_size).then_some(Assignment { state, source, result })
+    }
+
     /// Returns a copy of the graph whose nodes have other workspaces.
     ///
     /// `workspaces` pairs a node with its scratch buffers; nodes that are not named keep theirs.
@@ -145,6 +175,13 @@ impl Graph {
             builder::check_workspaces(node)?;
         }
         Ok(graph)
+    }
+
+    /// Returns the bytes of all values in the arena, each rounded up to `alignment`; `None`
+    /// if no machine has as many.
+    pub(crate) fn naive_bytes(&self, alignment: Alignment) -> Option<u64> {
+        let mut planned = self.values.iter().filter(|value| value.is_planned());
+        planned.try_fold(0_u64, |sum, value| sum.checked_add(alignment.round_up(value.bytes())?))
     }
 
     /// Returns the SHA-256, in hexadecimal, of everything that a plan depends on:

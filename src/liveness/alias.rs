@@ -382,23 +382,25 @@ impl<'a> Builder<'a> {
                 let mut reads = node.reads_bytes_of().filter(|&(_, read)| read == id).peekable();
                 let is_exact =
                     member.start == start && self.graph.value(id).bytes() == taken.bytes();
-                let dies = member.live.end() == step.next() && !self.is_output[id.index()];
+                let dies = member.live.end() == step.next() && !self.is_callers(id);
                 let elementwise = |at| {
                     let mut pairs = node.effects().in_place.iter();
                     pairs.any(|pair| (pair.input, pair.output) == (at, position))
                 };
                 is_exact && dies && reads.peek().is_some() && reads.all(|(at, _)| elementwise(at))
             });
-        let callers = |kind| match kind {
+        let root = self.root(input);
+        given_away && !self.is_callers(root) && self.runs_last(id, class)
+    }
+
+    /// Returns whether the caller may look at the bytes of `value` after a run.
+    fn is_callers(&self, value: ValueId) -> bool {
+        let is_kept = match self.graph.value(value).kind() {
             ValueKind::State => true,
             ValueKind::Input => !self.rules.reuse_inputs,
             _ => false,
         };
-        let root = self.root(input);
-        given_away
-            && !callers(self.graph.value(input).kind())
-            && !callers(self.graph.value(root).kind())
-            && self.runs_last(id, class)
+        is_kept || self.is_output[value.index()]
     }
 
     /// Returns whether everybody else who uses the bytes of `class` runs before `id`, in

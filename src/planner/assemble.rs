@@ -66,6 +66,7 @@ impl Planner<'_> {
             })
             .collect();
         let steps = steps(schedule, liveness);
+        let alignment = Alignment::new(self.options.alignment);
         Plan {
             model: graph.name().to_owned(),
             digest: graph.digest(),
@@ -74,7 +75,7 @@ impl Planner<'_> {
             step_of: index_steps(&steps).expect("the order runs every node once"),
             steps,
             spaces,
-            naive_bytes: naive_bytes(graph, self.options.alignment),
+            naive_bytes: alignment.ok().and_then(|alignment| graph.naive_bytes(alignment)),
             value_count: narrow(graph.values().len()),
             placements,
             workspaces,
@@ -122,14 +123,4 @@ fn declared_by(
         slot -= count;
     }
     unreachable!("a step has the workspaces of its nodes and no others")
-}
-
-/// Returns the bytes of all values in the arena, each rounded up to `alignment`.
-fn naive_bytes(graph: &Graph, alignment: u64) -> Option<u64> {
-    let alignment = Alignment::new(alignment).ok()?;
-    graph
-        .values()
-        .iter()
-        .filter(|value| value.is_planned())
-        .try_fold(0_u64, |sum, value| sum.checked_add(alignment.round_up(value.bytes())?))
 }

@@ -2,7 +2,7 @@
 //! storage of variables.
 
 use crate::error::{Error, Result, quoted};
-use crate::graph::{Graph, Node, ValueKind};
+use crate::graph::{Assignment, Graph, InPlace, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::sharing::{Block, Storage, StoragePlan, TakenFrom, reference_counts};
 
@@ -30,9 +30,8 @@ pub struct Assign {
 
 /// Returns, for every node, what it assigns if it is an assignment.
 ///
-/// An assignment mutates one state without reading it, and has an in-place *identity* pair
-/// from another operand of that size to its result. It is [direct](AssignKind::Direct) if
-/// its right side comes from a node that
+/// An [assignment](Graph::assignment) is [direct](AssignKind::Direct) if its right side comes
+/// from a node that
 ///
 /// - `is_elementwise`, so that it may write into a state that it reads,
 /// - returns nothing else, and nothing else reads what it returns,
@@ -55,24 +54,12 @@ pub fn find_assigns(graph: &Graph, is_elementwise: impl Fn(NodeId) -> bool) -> V
                 && is_elementwise(producer)
         })
     };
-    let assign = |node: &Node| {
-        let (state, source, result) = assignment(graph, node)?;
+    let assign = |node: usize| {
+        let Assignment { state, source, result } = graph.assignment(NodeId::new(node))?;
         let kind = if writes_directly(source) { AssignKind::Direct } else { AssignKind::Copy };
         Some(Assign { kind, state, source, result })
     };
-    graph.nodes().iter().map(assign).collect()
-}
-
-/// Returns state, right side and result of `node` if it is an assignment.
-fn assignment(graph: &Graph, node: &Node) -> Option<(ValueId, ValueId, ValueId)> {
-    let effects = node.effects();
-    let &[position] = effects.mutates.as_slice() else { return None };
-    let state = node.input(position)?;
-    let pair = effects.in_place.iter().find(|pair| pair.identity && pair.input != position)?;
-    let (source, result) = (node.input(pair.input)?, node.output(pair.output)?);
-    let bytes = |value: ValueId| graph.value(value).bytes();
-    let same_size = bytes(source) == bytes(state) && bytes(result) == bytes(state);
-    (effects.ignores.contains(&position) && same_size).then_some((state, source, result))
+    (0..graph.nodes().len()).map(assign).collect()
 }
 
 /// Returns a copy of `graph` in which states change in the order in which its nodes were
@@ -160,7 +147,9 @@ impl StoragePlan {
     /// direct one. Blocks that nothing is left in stay, with a size of 0.
     ///
     /// With direct assignments the plan is only right for a graph whose nodes wait for
-    /// each other as [`order_mutations`] makes them.
+    /// each other as [`order_mutations`] makes them, and where a node that computes a new
+    /// value of a state from the old one permits that in place: [`to_plan`](Self::to_plan)
+    /// checks both.
     ///
     /// # Errors
     ///
@@ -178,11 +167,15 @@ impl StoragePlan {
             }
         }
         for assign in assigns.iter().flatten() {
-            let state = self.storages[assign.state.index()];
-            self.storages[assign.result.index()] = state;
+            self.tied.push(assign.result);
+            self.storages[assign.result.index()] = self.storages[assign.state.index()];
             if assign.kind == AssignKind::Direct {
-                self.storages[assign.source.index()] = state;
+                self.tied.push(assign.source);
+                self.storages[assign.source.index()] = self.storages[assign.state.index()];
             }
+        }
+        for &value in &self.tied {
+            self.taken_from[value.index()] = self.operand_in_block(graph, value);
         }
         for block in &mut self.blocks {
             block.bytes = 0;
@@ -199,11 +192,28 @@ impl StoragePlan {
                     let position = usize::try_from(position).unwrap_or(usize::MAX);
                     let input = node.input(position).map(|input| self.storages[input.index()]);
                     if input != Some(self.storages[output.index()]) {
-                        self.taken_from[output.index()] = TakenFrom::Nothing;
+                        // What it took over was a result that is in a state's block now.
+                        self.taken_from[output.index()] = self.operand_in_block(graph, output);
                     }
                 }
             }
         }
         Ok(self)
+    }
+
+    /// Returns which operand of its producer is in the block of `value`, and may be there.
+    fn operand_in_block(&self, graph: &Graph, value: ValueId) -> TakenFrom {
+        let Some(producer) = graph.producer(value).map(|id| graph.node(id)) else {
+            return TakenFrom::Nothing;
+        };
+        let is_there = |pair: &&InPlace| {
+            let input = producer.input(pair.input).map(|input| self.storages[input.index()]);
+            producer.output(pair.output) == Some(value)
+                && input == Some(self.storages[value.index()])
+        };
+        let pair = producer.effects().in_place.iter().find(is_there);
+        pair.map_or(TakenFrom::Nothing, |pair| {
+            TakenFrom::Input(u32::try_from(pair.input).expect("operands are numbered by 32 bits"))
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! A storage plan as an arena plan: the blocks one behind the other.
 
 use crate::error::{Error, Result, quoted};
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Node, ValueKind};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Lifetimes;
 use crate::packing::Status;
@@ -98,7 +98,9 @@ impl StoragePlan {
         let mut strictest = vec![unit; self.blocks.len()];
         let mut spaces: Vec<Option<SpaceId>> = vec![None; self.blocks.len()];
         for (storage, value) in self.storages.iter().zip(graph.values()) {
-            let Some(block) = storage.block().map(at) else { continue };
+            let Some(block) = storage.block().map(at).filter(|_| value.is_planned()) else {
+                continue;
+            };
             if *spaces[block].get_or_insert(value.space()) != value.space() {
                 let reason = format!("value {} is in another space", quoted(value.name()));
                 return Err(Error::InvalidBuffer { buffer: block, reason });
@@ -159,6 +161,10 @@ impl StoragePlan {
                 }
             }
         }
+        // What is in a state's block takes no more than the state, which is there throughout.
+        for value in &self.tied {
+            runs[value.index()] = None;
+        }
         let horizon = lifetimes.horizon().index();
         let mut changes = vec![vec![0_i128; horizon + 1]; graph.spaces().len()];
         for (index, found) in runs.into_iter().enumerate() {
@@ -197,6 +203,8 @@ impl StoragePlan {
                     .in_place
                     .iter()
                     .any(|pair| pair.identity && is_pair(pair.input, pair.output));
+            // The bytes of a state change: what is computed from them is no view.
+            let is_view = is_view && graph.value(from).kind() != ValueKind::State;
             let rule = if is_view && same_bytes { ShareRule::View } else { ShareRule::InPlace };
             let output = u32::try_from(output).expect("operands are numbered by 32 bits");
             shares.push(Share { input, output, rule });

@@ -221,6 +221,8 @@ pub struct StoragePlan {
     pub(crate) taken_from: Vec<TakenFrom>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) given: u32,
+    /// Values that have the block of a state.
+    pub(crate) tied: Vec<ValueId>,
     pub(crate) not_allocated: usize,
     pub(crate) match_range: u64,
     pub(crate) coloring: Option<Coloring>,

@@ -95,6 +95,7 @@ impl<'a> Pass<'a> {
             taken_from: self.taken_from,
             blocks: self.pool.blocks,
             given: self.given,
+            tied: Vec::new(),
             not_allocated: self.not_allocated,
             match_range: self.match_range,
             coloring: None,

@@ -27,6 +27,7 @@ mod oracle;
 mod plan_file;
 mod planner;
 mod problem;
+mod resize;
 mod shared;
 mod sharing;
 mod solve;

@@ -1,6 +1,8 @@
 //! Laws of plans, over random graphs.
 
-use arenaplan::{Graph, Planner, Status, Technique, Techniques, WorkspacePolicy, plan_schema};
+use arenaplan::{
+    Graph, Planner, Status, Technique, Techniques, ValueKind, WorkspacePolicy, plan_schema,
+};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
@@ -129,6 +131,17 @@ fn a06_a_naive_total_past_any_machine_is_no_obstacle() {
     }
     let plan = Planner::new().plan(&sketch.build(&[last])).unwrap();
     assert_eq!((plan.naive_bytes(), plan.arena_bytes()), (None, 1 << 61));
+}
+
+#[test]
+fn a_value_that_nobody_makes_or_uses_has_no_place() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 8);
+    let orphan = sketch.value("orphan", ValueKind::Activation, 100);
+    let y = sketch.node("y", &[x], 8);
+    let graph = sketch.build(&[y]);
+    let plan = Planner::new().alignment(1).plan(&graph).unwrap();
+    assert_eq!((plan.placement(orphan), plan.arena_bytes()), (None, 16));
 }
 
 #[test]

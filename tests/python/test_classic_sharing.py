@@ -106,6 +106,19 @@ def test_the_report_is_json() -> None:
     assert report["allocated_bytes"] == 80
 
 
+def test_an_incremental_planner_of_a_graph_has_its_values_and_workspaces() -> None:
+    graph = ap.Graph()
+    x, w = graph.input("x", (10,)), graph.state("w", (5,))
+    (y,) = graph.node("Op", [x, w], [("y", (10,), "float32")], workspaces=[[(100, 1.0), (30, 2.0)]])
+    graph.output(y)
+    for mode in ("default", "litert", "tflite-2019"):
+        planner = ap.IncrementalPlanner.from_graph(graph.core, mode=mode, alignment=4)
+        planner.execute(0, 1)
+        assert planner.place(w)[0], "states are persistent"
+        sizes = [planner.place(value)[2] for value in (x, w, y, 3)]
+        assert sizes == [40, 20, 40, 30]
+
+
 def test_the_incremental_planner_places_what_becomes_known() -> None:
     planner = ap.IncrementalPlanner(
         [(100, "arena"), (50, "arena"), (0, "arena")],

@@ -133,6 +133,28 @@ def test_storage_sharing_is_a_strategy(small: Path, capsys: pytest.CaptureFixtur
     assert sum(block["bytes"] for block in document["blocks"]) >= 64
 
 
+@pytest.mark.parametrize("strategy", ["nnvm", "incremental", "litert", "tflite-2019"])
+def test_row_50_every_classic_strategy_plans_a_model_and_needs_no_less(
+    strategy: str, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(small), "--json"]) == 0
+    ours = json.loads(capsys.readouterr().out)["arena_bytes"]
+    assert main(["plan", str(small), "--strategy", strategy, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["strategy"] == strategy
+    if strategy == "nnvm":
+        assert document["allocated_bytes"] == sum(block["bytes"] for block in document["blocks"])
+    else:
+        places = document["offsets"].values()
+        assert document["arena_bytes"] >= max(it["offset"] + it["bytes"] for it in places)
+        assert document["arena_bytes"] >= ours - 63, "sizes are not rounded up there"
+    assert main(["plan", str(small), "--strategy", strategy]) == 0
+    assert strategy in capsys.readouterr().out
+    refused = ["--capacity", "1"] if strategy == "nnvm" else ["--parallel-safe"]
+    assert main(["plan", str(small), "--strategy", strategy, *refused]) == 2
+    assert "InvalidOption" in capsys.readouterr().err
+
+
 def test_a_plan_can_be_safe_in_every_order(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan import errors
-from arenaplan.importers.pt2 import load_pt2
+from arenaplan.importers.pt2 import load_pt2, open_pt2
 
 FLOAT, LONG = 7, 5
 
@@ -185,6 +185,16 @@ def test_symbols_need_numbers() -> None:
         load(document, bind={"s1": 3})
     with pytest.raises(errors.InvalidDim):
         load(document, bind={"s0": 0})
+
+
+def test_symbols_can_have_a_range_of_numbers() -> None:
+    tensors = {"x": ("s0", 16), "y": ("2*s0 - 1", 16)}
+    document = program(tensors, [node("repeat.default", "y", self="x")], ["y"])
+    family = ap.plan_family(open_pt2(archive(document)), {"s0": range(1, 9)}, alignment=1)
+    assert [family.required_bytes(s0=n) for n in range(1, 9)] == [
+        64 * (3 * n - 1) for n in range(1, 9)
+    ]
+    assert family.graph(s0=3).digest == load(document, bind={"s0": 3}).digest
 
 
 @pytest.mark.parametrize("size", ["u0", "2*u0", "__import__('os')", "s(", "Max(1, 2)", "1//0"])

@@ -10,7 +10,7 @@ import arenaplan as ap
 import flat
 from arenaplan import errors
 from arenaplan.cli import main
-from arenaplan.importers.tflite import load_tflite
+from arenaplan.importers.tflite import load_tflite, open_tflite
 
 
 def load(root: dict, **options) -> ap.Graph:
@@ -273,6 +273,14 @@ def test_an_open_dimension_with_a_number_is_planned_and_said() -> None:
         load(root, bind={"t0": (2, 16)})
     with pytest.raises(errors.DimConflict):
         load(root, bind={"t0": (1, 15)})
+
+
+def test_a_model_is_opened_once_for_several_graphs() -> None:
+    root = flat.chain("RELU", "NEG", shape=(1, 64))
+    graph_with = open_tflite(flat.write(root))
+    assert graph_with(None).digest == graph_with(None).digest == load(root).digest
+    with pytest.raises(errors.UnknownDim, match="with batch=3: "):
+        ap.plan_family(graph_with, {"batch": range(1, 4)})
 
 
 def test_an_open_dimension_without_a_number_must_be_bound() -> None:

@@ -7,14 +7,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
+from arenaplan.cli.common import (
+    add_command,
+    add_json,
+    has_ranges,
+    load_model,
+    print_json,
+    say,
+    shown,
+    size,
+)
+from arenaplan.cli.family import plan_shapes
+from arenaplan.dynamic.shapes import MAX_SHAPES
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
-from arenaplan.sharing import report_storage_sharing
+from arenaplan.incremental import IncrementalMode, report_incremental
+from arenaplan.sharing import SharingMode, SizeRule, report_storage_sharing
 
 if TYPE_CHECKING:
     from arenaplan import Plan
     from arenaplan.cli.common import Commands
+
+_SHARING: dict[str, tuple[SharingMode, SizeRule]] = {
+    "storage-sharing": ("default", "bytes"),
+    "nnvm": ("nnvm", "elements_x4"),
+}
+"""Strategies with blocks: whose rules, and what counts as a size."""
+
+_INCREMENTAL: dict[str, IncrementalMode] = {
+    "incremental": "default",
+    "litert": "litert",
+    "tflite-2019": "tflite-2019",
+}
+"""Strategies that place values one after the other: whose rules."""
 
 
 def add_to(commands: Commands) -> None:
@@ -26,9 +51,10 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--strategy",
-        choices=("arena", "storage-sharing"),
+        choices=("arena", *_SHARING, *_INCREMENTAL),
         default="arena",
-        help="offsets in one arena, or blocks that values share (default: arena)",
+        help="offsets in one arena; blocks that values share, as ours or as NNVM; "
+        "or values one after the other, as ours or as TensorFlow Lite (default: arena)",
     )
     for flag, name, default in (("--match-range", "N", 16), ("--num-temp", "N", 1)):
         parser.add_argument(
@@ -36,10 +62,19 @@ def add_to(commands: Commands) -> None:
         )
     parser.add_argument("--auto-search", action="store_true", help="storage sharing: try ranges")
     parser.add_argument(
-        "--size-rule", choices=("bytes", "elements_x4"), default="bytes", help="storage sharing"
+        "--size-rule",
+        choices=("bytes", "elements_x4"),
+        help="storage sharing (bytes; nnvm: elements_x4)",
     )
     parser.add_argument(
         "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
+    )
+    parser.add_argument(
+        "--max-shapes",
+        type=int,
+        default=MAX_SHAPES,
+        metavar="N",
+        help=f"most shapes that --bind may describe (default: {MAX_SHAPES:,})",
     )
     add_json(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
@@ -102,9 +137,12 @@ def plan_arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if has_ranges(options):
+        plan_shapes(options, plan_arguments(options))
+        return
     graph = load_model(options)
-    if options.strategy == "storage-sharing":
-        share_blocks(graph, options)
+    if options.strategy != "arena":
+        execute_classic(graph, options)
         return
     try:
         plan = arenaplan.plan(
@@ -123,22 +161,45 @@ def execute(options: argparse.Namespace) -> None:
     report(graph, plan, as_json=options.json)
 
 
-def share_blocks(graph: Graph, options: argparse.Namespace) -> None:
-    """Plan and report blocks that values share."""
-    if options.output is not None:
-        raise InvalidOption("option output: storage sharing writes its report with --json")
-    summary = report_storage_sharing(
-        graph,
-        match_range=options.match_range,
-        auto_search=options.auto_search,
-        num_temp=options.num_temp,
-        size_rule=options.size_rule,
-        parallel_safe=options.parallel_safe,
-    )
+def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
+    """Plan with one of the classic planners, and report it."""
+    strategy = options.strategy
+    for flag in ("output", "capacity"):
+        if getattr(options, flag) is not None:
+            raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
+    if strategy in _INCREMENTAL:
+        if options.parallel_safe or options.no_in_place:
+            flag = "parallel_safe" if options.parallel_safe else "no_in_place"
+            raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
+        summary = report_incremental(
+            graph,
+            strategy=strategy,
+            mode=_INCREMENTAL[strategy],
+            alignment=options.align,
+            preserve_inputs=options.preserve_inputs,
+            workspace=options.workspace,
+        )
+    else:
+        mode, size_rule = _SHARING[strategy]
+        summary = report_storage_sharing(
+            graph,
+            strategy=strategy,
+            mode=mode,
+            match_range=options.match_range,
+            auto_search=options.auto_search,
+            num_temp=options.num_temp,
+            size_rule=options.size_rule or size_rule,
+            parallel_safe=options.parallel_safe,
+        )
     if options.json:
         print_json(summary)
         return
-    print(f"{shown(graph.name) or 'model'}: {len(graph.nodes):,} nodes")
+    print(f"{shown(graph.name) or 'model'}: {len(graph.nodes):,} nodes, strategy {strategy}")
+    if strategy in _INCREMENTAL:
+        print(f"  arena        {size(summary['arena_bytes'])}")
+        if summary["persistent_bytes"]:
+            print(f"  persistent   {size(summary['persistent_bytes'])} of it")
+        return
     print(f"  blocks       {len(summary['blocks'])}, {size(summary['allocated_bytes'])} in all")
     print(f"  match range  {summary['match_range']}")
 

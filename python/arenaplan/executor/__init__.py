@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from arenaplan.executor import kernels as kernels  # Registers them.
-from arenaplan.executor.executor import Executor
+from arenaplan.executor.executor import PLAN_OPTIONS, Executor
 from arenaplan.executor.registry import kernel, supported_ops
 from arenaplan.executor.steps import workspace_choices
 
-__all__ = ["Executor", "kernel", "supported_ops", "workspace_choices"]
+__all__ = ["PLAN_OPTIONS", "Executor", "kernel", "supported_ops", "workspace_choices"]

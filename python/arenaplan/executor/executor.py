@@ -7,8 +7,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
 # shorter than half of that; with 1024 such an addition takes a third of the time.
+
+PLAN_OPTIONS: Mapping[str, Any] = MappingProxyType({"workspace": "auto"})
+"""Options of the plans that executors make for themselves."""
 
 
 class Executor:
@@ -92,7 +95,7 @@ class Executor:
         if plan is None:
             from arenaplan import plan as make_plan
 
-            plan = make_plan(graph, workspace="auto")
+            plan = make_plan(graph, **PLAN_OPTIONS)
         else:
             plan.check(graph)
         self.graph = graph

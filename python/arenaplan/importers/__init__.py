@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,20 +20,20 @@ from arenaplan.importers.common import Bind
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load"]
+__all__ = ["load", "open_model"]
 
 
 class _Importer(NamedTuple):
-    """Where the function that reads a format is."""
+    """Where the function that opens files of a format is."""
 
     module: str
     function: str
 
 
 _IMPORTERS: Mapping[str, _Importer] = {
-    ".onnx": _Importer("arenaplan.importers.onnx", "load_onnx"),
-    ".pt2": _Importer("arenaplan.importers.pt2", "load_pt2"),
-    ".tflite": _Importer("arenaplan.importers.tflite", "load_tflite"),
+    ".onnx": _Importer("arenaplan.importers.onnx", "open_onnx"),
+    ".pt2": _Importer("arenaplan.importers.pt2", "open_pt2"),
+    ".tflite": _Importer("arenaplan.importers.tflite", "open_tflite"),
 }
 
 
@@ -64,11 +64,33 @@ def load(source: str | os.PathLike[str], *, bind: Bind | None = None) -> Graph:
     OSError
         If the file cannot be read.
     """
+    return open_model(source)(bind)
+
+
+def open_model(source: str | os.PathLike[str]) -> Callable[[Bind | None], Graph]:
+    """
+    Read a model file once, to make graphs of it for several shapes.
+
+    Parameters
+    ----------
+    source : path
+        The file, as for :func:`load`.
+
+    Returns
+    -------
+    callable
+        A function that takes what :func:`load` takes as ``bind``, and returns the graph.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load`, and so does the function.
+    """
     suffix = Path(source).suffix.lower()
     importer = _IMPORTERS.get(suffix)
     if importer is None:
         known = ", ".join(sorted(_IMPORTERS))
         raise NotAModel(f"{str(source)!r} has the suffix {suffix!r}; models end in {known}")
-    read = getattr(importlib.import_module(importer.module), importer.function)
-    graph: Graph = read(source, bind=bind)
-    return graph
+    opener = getattr(importlib.import_module(importer.module), importer.function)
+    graph_with: Callable[[Bind | None], Graph] = opener(source)
+    return graph_with

@@ -13,6 +13,7 @@ whose size the model merely claims.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from arenaplan.errors import NotAModel
@@ -27,12 +28,13 @@ except ImportError as error:
 
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import Source, is_text, read_model
+from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import Walk
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load_onnx"]
+__all__ = ["load_onnx", "open_onnx"]
 
 
 def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -72,18 +74,37 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
     >>> graph.find("y").shape
     (4, 8)
     """
+    return open_onnx(source)(bind)
+
+
+def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
+    """
+    Read an ONNX model, and return a function that makes its graph for given numbers.
+
+    The graphs share the model's weights.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load_onnx`, and so does the function.
+    """
     model, path = read_model(source)
     name = model.graph.name or (path.stem if path is not None else "")
     folder = Folder(None if path is None else path.absolute().parent)
-    try:
-        graph = Walk(model, name, folder, bind).run()
-        _check_text(graph)
-    except (AttributeError, TypeError, UnicodeDecodeError) as error:
-        # protobuf hands out bytes for text that is not UTF-8, or refuses to.
-        if is_text(model):
-            raise
-        raise NotAModel(f"a name in the model is not UTF-8: {error}") from error
-    return graph
+    tensors: dict[str, StoredTensor] = {}
+
+    def graph_with(bind: Bind | None) -> Graph:
+        try:
+            graph = Walk(model, name, folder, bind, tensors).run()
+            _check_text(graph)
+        except (AttributeError, TypeError, UnicodeDecodeError) as error:
+            # protobuf hands out bytes for text that is not UTF-8, or refuses to.
+            if is_text(model):
+                raise
+            raise NotAModel(f"a name in the model is not UTF-8: {error}") from error
+        return graph
+
+    return graph_with
 
 
 def _check_text(graph: Graph) -> None:

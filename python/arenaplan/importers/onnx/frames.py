@@ -118,10 +118,9 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     return stored
 
 
-def stored_operand(name: str, proto: TensorProto, folder: Folder) -> Operand:
-    """Return an initializer as a constant, checked."""
-    tensor = StoredTensor(proto, name, folder)
-    return Operand(name, tensor.shape, tensor.dtype, tensor, not tensor.is_external)
+def stored_operand(tensor: StoredTensor) -> Operand:
+    """Return an initializer as a constant."""
+    return Operand(tensor.name, tensor.shape, tensor.dtype, tensor, not tensor.is_external)
 
 
 def declared_types(*lists: Iterable[ValueInfoProto]) -> dict[str, ValueInfoProto]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from functools import cache
 from math import prod
 from typing import Any
@@ -100,7 +101,10 @@ def from_bytes(data: bytes | memoryview, dtype: str, shape: Shape) -> np.ndarray
 class StoredTensor:
     """A tensor of a model file. Its bytes are counted at once, and decoded by :meth:`load`."""
 
-    __slots__ = ("_folder", "_proto", "_span", "bytes", "dtype", "is_external", "name", "shape")
+    __slots__ = (
+        *("_folder", "_loaded", "_proto", "_span"),
+        *("bytes", "dtype", "is_external", "name", "shape"),
+    )
 
     def __init__(self, proto: TensorProto, name: str, folder: Folder) -> None:
         dtype = DTYPES.get(proto.data_type)
@@ -116,6 +120,8 @@ class StoredTensor:
         self._proto = proto
         self._folder = folder
         self._span: Span | None = None
+        self._loaded: weakref.ref[np.ndarray] | None = None
+        """The elements, as long as somebody has them: graphs of one model share them."""
         self.is_external = proto.data_location == _EXTERNAL
         """Whether the bytes are in another file than the model."""
         if self.is_external:
@@ -125,6 +131,14 @@ class StoredTensor:
             self._check_payload()
 
     def load(self) -> np.ndarray:
+        """Return the elements; without reading them again, if somebody still has them."""
+        array = None if self._loaded is None else self._loaded()
+        if array is None:
+            array = self._decode()
+            self._loaded = weakref.ref(array)
+        return array
+
+    def _decode(self) -> np.ndarray:
         """Return the elements; without copying them, where that is possible."""
         if self._span is not None:
             return from_bytes(self._folder.read(self.name, self._span), self.dtype, self.shape)

@@ -74,10 +74,20 @@ class Walk:
         Where external data may be.
     bind : mapping or None
         Numbers for symbolic dimensions.
+    tensors : dict of str to StoredTensor
+        Initializers that earlier walks over the same model have read; this one adds to them.
     """
 
-    def __init__(self, model: ModelProto, name: str, folder: Folder, bind: Bind | None) -> None:
+    def __init__(
+        self,
+        model: ModelProto,
+        name: str,
+        folder: Folder,
+        bind: Bind | None,
+        tensors: dict[str, StoredTensor],
+    ) -> None:
         graph = model.graph
+        self._tensors = tensors
         self.graph = Graph(name)
         self._proto = graph
         self._folder = folder
@@ -209,7 +219,8 @@ class Walk:
                 branch, stored = open_branch(frame, op, self._prefix(frame, node), self._folder)
                 for inner, proto in stored.items():
                     (shown,) = self._names(branch, [inner])
-                    branch.own[inner] = stored_operand(shown, proto, self._folder)
+                    tensor = StoredTensor(proto, shown, self._folder)
+                    branch.own[inner] = stored_operand(tensor)
                 return self._named(branch)
             if subgraphs(node):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
@@ -228,7 +239,10 @@ class Walk:
         known = scope.get(name)
         if type(known) is TensorProto:
             # Only the graph itself has such; all other scopes see it through this one.
-            known = self._main.own[name] = stored_operand(name, known, self._folder)
+            tensor = self._tensors.get(name)
+            if tensor is None:
+                tensor = self._tensors[name] = StoredTensor(known, name, self._folder)
+            known = self._main.own[name] = stored_operand(tensor)
         return known
 
     def _define(

@@ -9,6 +9,7 @@ constant, and needs no memory of the arena.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from arenaplan.importers.common import Bind
@@ -18,7 +19,7 @@ from arenaplan.importers.pt2.walk import Walk
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load_pt2"]
+__all__ = ["load_pt2", "open_pt2"]
 
 
 def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -46,5 +47,18 @@ def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
     OSError
         If the file cannot be read.
     """
+    return open_pt2(source)(bind)
+
+
+def open_pt2(source: Source) -> Callable[[Bind | None], Graph]:
+    """
+    Read an exported PyTorch program, and return a function that makes its graph.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load_pt2`, and so does the function.
+    """
     document, path = read_graph(source)
-    return Walk(document, "" if path is None else path.stem, bind).run()
+    name = "" if path is None else path.stem
+    return lambda bind: Walk(document, name, bind).run()

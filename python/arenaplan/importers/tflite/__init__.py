@@ -10,6 +10,7 @@ checked cursor (:mod:`~arenaplan.importers.tflite.flatbuffer`) into plain object
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from arenaplan.importers.common import Bind
@@ -19,7 +20,7 @@ from arenaplan.importers.tflite.walk import Walk
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load_tflite"]
+__all__ = ["load_tflite", "open_tflite"]
 
 
 def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -48,5 +49,18 @@ def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
     OSError
         If the file cannot be read.
     """
+    return open_tflite(source)(bind)
+
+
+def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
+    """
+    Read a TFLite model, and return a function that makes its graph for given shapes.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load_tflite`, and so does the function.
+    """
     data, path = read_bytes(source)
-    return Walk(parse(data), "" if path is None else path.stem, bind).run()
+    model, name = parse(data), "" if path is None else path.stem
+    return lambda bind: Walk(model, name, bind).run()

@@ -1,0 +1,153 @@
+"""``arenaplan plan --bind batch=1..32``: one arena for every shape of a model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import arenaplan
+from arenaplan.cli.common import print_json, say, shown, size
+from arenaplan.dynamic.shapes import Size, sizes_text
+from arenaplan.errors import CapacityExceeded, InvalidOption
+
+if TYPE_CHECKING:
+    from arenaplan import PlanFamily
+
+_LISTED = 64
+"""Most shapes whose bytes are all listed, since each is planned for that."""
+
+_NAMED = 4
+"""Most shapes in a line of text."""
+
+_SHOWN = 16
+"""Most rows of a table for people."""
+
+
+def plan_shapes(options: argparse.Namespace, arguments: dict[str, Any]) -> None:
+    """Plan and report every shape that ``--bind`` describes, with arguments of ``plan``."""
+    if options.output is not None:
+        raise InvalidOption("option output: a file holds the plan of one shape")
+    if options.strategy != "arena":
+        raise InvalidOption("option strategy: storage sharing plans one shape")
+    watch = _Watch() if sys.stderr.isatty() else None
+    try:
+        family = arenaplan.plan_family(
+            options.model,
+            dict(options.bind),
+            max_shapes=options.max_shapes,
+            on_progress=watch,
+            capacity=options.capacity,
+            parallel_safe=options.parallel_safe,
+            **arguments,
+        )
+    except CapacityExceeded as error:
+        if error.family is not None:
+            report(error.family, as_json=options.json, watch=watch)
+        raise
+    finally:
+        if watch is not None:
+            watch.clear()
+    for warning in family.warnings:
+        say(f"warning: {warning}")
+    report(family, as_json=options.json, watch=watch)
+
+
+def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
+    """Print what the plans of all shapes say."""
+    try:
+        summary = summarize(family, watch)
+    finally:
+        if watch is not None:
+            watch.clear()
+    if as_json:
+        print_json(summary)
+        return
+    sizes = " ".join(f"{shown(name)}={sizes_text(each)}" for name, each in family.bind.items())
+    print(f"{shown(family.model) or 'model'}: {len(family):,} shapes, {sizes}")
+    proof = (
+        "proven minimal for this order"
+        if family.status == "optimal"
+        else f"{family.status}, {family.gap:.2%} above the lower bound"
+    )
+    print(f"  arena        {size(family.arena_bytes)} for every shape, {proof}")
+    print(f"  lower bound  {size(family.lower_bound)}")
+    print(f"  planned      {_planned(family)}")
+    print("  required")
+    rows = summary["required"]
+    hidden = max(0, len(rows) - _SHOWN)
+    for row in rows[: len(rows) - hidden - 1] + rows[-1:]:
+        if hidden and row is rows[-1]:
+            print(f"    {'…':>14}  {hidden:,} more, see --json")
+        print(f"    {row['arena_bytes']:>14,}  {_text(row['bind'])}")
+
+
+def summarize(family: PlanFamily, watch: _Watch | None = None) -> dict[str, Any]:
+    """Return what the plans say, as ``plan --json`` prints it."""
+    smallest, *others = reversed(list(family))
+    listed = [smallest, *others] if len(family) <= _LISTED else [smallest, others[-1]]
+    required = []
+    for bind in listed:
+        required.append(_row(bind, family.at(**bind)))
+        if watch is not None:
+            watch(len(required), len(listed), "planned by themselves")
+    return {
+        "model": family.model,
+        "bind": family.bind,
+        "shapes": len(family),
+        "arena_bytes": family.arena_bytes,
+        "lower_bound": family.lower_bound,
+        "gap": family.gap,
+        "status": family.status,
+        "planned": [_row(bind, plan) for bind, plan in family.planned],
+        "required": required,
+        "alignment": family.alignment,
+        "options": family.options,
+    }
+
+
+def _planned(family: PlanFamily) -> str:
+    """Say which shapes were planned, and what became of the others."""
+    planned = [_text(bind) for bind, _ in family.planned]
+    text = ", ".join(planned[:_NAMED]) + (", …" if len(planned) > _NAMED else "")
+    others = len(family) - len(planned)
+    if not others:
+        return text
+    whose = "its" if len(planned) == 1 else "their"
+    which = "the other shape" if others == 1 else f"the other {others:,} shapes"
+    return f"{text}; {whose} offsets were checked to serve {which}"
+
+
+def _text(bind: dict[str, Size]) -> str:
+    """Return a shape for people."""
+    return " ".join(f"{shown(name)}={sizes_text([size])}" for name, size in bind.items())
+
+
+def _row(bind: dict[str, Any], plan: arenaplan.Plan) -> dict[str, Any]:
+    """Return what the plan of one shape says."""
+    return {
+        "bind": bind,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound": plan.lower_bound,
+        "status": plan.status,
+        "digest": plan.digest,
+    }
+
+
+class _Watch:
+    """A line on the terminal that shows how many shapes are done."""
+
+    def __init__(self) -> None:
+        self._shown = time.monotonic()
+
+    def __call__(self, done: int, total: int, what: str = "checked") -> None:
+        now = time.monotonic()
+        if now - self._shown < 0.1:
+            return
+        self._shown = now
+        print(f"\r\x1b[K{done:,} of {total:,} shapes {what}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Leave an empty line."""
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

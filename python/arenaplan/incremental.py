@@ -1,0 +1,47 @@
+"""Planning as TensorFlow Lite does: values placed one after the other, the largest first."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from arenaplan import _core
+from arenaplan.graph import Graph
+from arenaplan.planning import WorkspacePolicy, core_graph
+
+IncrementalMode: TypeAlias = Literal["default", "litert", "tflite-2019"]
+
+
+def report_incremental(
+    graph: Graph,
+    *,
+    strategy: str,
+    mode: IncrementalMode,
+    alignment: int = 64,
+    preserve_inputs: bool = False,
+    workspace: WorkspacePolicy = "none",
+) -> dict[str, Any]:
+    """Return what ``arenaplan plan --strategy litert --json`` prints, or another mode's."""
+    planner = _core.IncrementalPlanner.from_graph(
+        core_graph(graph, workspace),
+        mode=mode,
+        alignment=alignment,
+        preserve_inputs=preserve_inputs,
+    )
+    planner.execute(0, len(graph.nodes))
+    temporary, persistent = planner.arena_bytes
+    places = {value.name: planner.place(value.index) for value in graph.values}
+    return {
+        "model": graph.name,
+        "strategy": strategy,
+        "values": len(graph.values),
+        "nodes": len(graph.nodes),
+        "arena_bytes": temporary + persistent,
+        "persistent_bytes": persistent,
+        "alignment": alignment,
+        "offsets": {
+            name: {"persistent": place[0], "offset": place[1], "bytes": place[2]}
+            for name, place in places.items()
+            if place is not None
+        },
+        "digest": graph.digest,
+    }

@@ -1,0 +1,298 @@
+//! Incremental arenas, of both generations.
+
+use std::sync::{Mutex, MutexGuard};
+
+use arenaplan::{Alignment, GapRule, LiveRange, Span, Step};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::error::{OrRaise, raise_named};
+
+/// An arena that is filled while it is planned, as TensorFlow Lite's was in 2019.
+///
+/// Spans are handed out before there is memory; :meth:`commit` gets the memory, and keeps
+/// its content where it has to grow. No bytes are a span at offset 0 with nothing behind it.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct SimpleArena {
+    inner: Mutex<arenaplan::SimpleArena>,
+}
+
+/// An arena whose allocations have live ranges and only avoid those they meet, as
+/// TensorFlow Lite's today.
+///
+/// ``rule`` is ``"shortest"``, or ``"litert"`` for the original's way to compare gaps.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct IncrementalArena {
+    inner: Mutex<arenaplan::IncrementalArena>,
+}
+
+/// Bytes of an incremental arena, and when they are needed.
+#[pyclass(frozen, eq, hash, module = "arenaplan._core")]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Allocation {
+    inner: arenaplan::Allocation,
+}
+
+#[pymethods]
+impl Allocation {
+    /// First byte.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.inner.span.offset
+    }
+
+    /// Size in bytes.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.inner.span.bytes
+    }
+
+    /// First step at which the bytes are needed, and first one at which they are not.
+    #[getter]
+    fn live(&self) -> (u32, u32) {
+        (self.inner.live.start().get(), self.inner.live.end().get())
+    }
+
+    fn __repr__(&self) -> String {
+        let ((start, end), span) = (self.live(), self.inner.span);
+        format!("Allocation(offset={}, nbytes={}, live=({start}, {end}))", span.offset, span.bytes)
+    }
+}
+
+/// Locks an arena for one call.
+fn locked<'a, T>(py: Python<'_>, arena: &'a Mutex<T>) -> PyResult<MutexGuard<'a, T>> {
+    arena
+        .lock()
+        .map_err(|_| raise_named(py, "InternalError", "the arena's lock is poisoned".into()))
+}
+
+/// Overwrites the first bytes of `target`.
+fn overwrite(py: Python<'_>, target: Option<&mut [u8]>, data: &[u8]) -> PyResult<()> {
+    let start = target.unwrap_or_default().get_mut(..data.len()).ok_or_else(|| {
+        let message = format!("{} bytes are more than were allocated", data.len());
+        raise_named(py, "ArenaState", message)
+    })?;
+    start.copy_from_slice(data);
+    Ok(())
+}
+
+#[pymethods]
+impl SimpleArena {
+    /// Make an empty arena whose first byte will be at a multiple of ``alignment``.
+    #[new]
+    #[pyo3(signature = (alignment=64))]
+    fn new(py: Python<'_>, alignment: u64) -> PyResult<Self> {
+        let alignment = Alignment::new(alignment).or_raise(py)?;
+        Ok(Self { inner: Mutex::new(arenaplan::SimpleArena::new(alignment)) })
+    }
+
+    /// Return the offset of ``nbytes`` bytes: of the shortest free stretch that holds them,
+    /// or the end of the arena.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidAlignment
+    ///     If ``alignment`` is stricter than the arena's.
+    /// SizeOverflow
+    ///     If no machine can address the arena then.
+    fn allocate(&self, py: Python<'_>, alignment: u64, nbytes: u64) -> PyResult<u64> {
+        let alignment = Alignment::new(alignment).or_raise(py)?;
+        let span = locked(py, &self.inner)?.allocate(alignment, nbytes).or_raise(py)?;
+        Ok(span.offset)
+    }
+
+    /// Take back what :meth:`allocate` handed out; no bytes as often as one likes.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaState
+    ///     If it is not handed out.
+    fn deallocate(&self, py: Python<'_>, offset: u64, nbytes: u64) -> PyResult<()> {
+        locked(py, &self.inner)?.deallocate(Span { offset, bytes: nbytes }).or_raise(py)
+    }
+
+    /// Get memory for all that was ever handed out; return whether it moved.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaCommitError
+    ///     If there is not enough memory; what was there is unchanged.
+    fn commit(&self, py: Python<'_>) -> PyResult<bool> {
+        locked(py, &self.inner)?.commit().or_raise(py)
+    }
+
+    /// Return a copy of some bytes, or None for no bytes.
+    fn resolve<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        nbytes: u64,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let arena = locked(py, &self.inner)?;
+        let bytes = arena.resolve(Span { offset, bytes: nbytes }).or_raise(py)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    /// Overwrite the bytes from ``offset`` on.
+    fn write(&self, py: Python<'_>, offset: u64, data: &[u8]) -> PyResult<()> {
+        let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        let mut arena = locked(py, &self.inner)?;
+        let target = arena.resolve_mut(Span { offset, bytes }).or_raise(py)?;
+        overwrite(py, target, data)
+    }
+
+    /// Take everything back, and keep the memory.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        locked(py, &self.inner)?.clear();
+        Ok(())
+    }
+
+    /// End of the highest bytes that were handed out since the arena was empty.
+    #[getter]
+    fn high_water(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(locked(py, &self.inner)?.high_water())
+    }
+
+    /// Size of the memory.
+    #[getter]
+    fn buffer_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(locked(py, &self.inner)?.buffer_bytes())
+    }
+}
+
+#[pymethods]
+impl IncrementalArena {
+    /// Make an empty arena whose first byte will be at a multiple of ``alignment``.
+    #[new]
+    #[pyo3(signature = (alignment=64, *, rule="shortest"))]
+    fn new(py: Python<'_>, alignment: u64, rule: &str) -> PyResult<Self> {
+        let rule = match rule {
+            "shortest" => GapRule::Shortest,
+            "litert" => GapRule::AlignedAgainstUnaligned,
+            _ => {
+                let message = format!("rule {rule:?} is neither 'shortest' nor 'litert'");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let alignment = Alignment::new(alignment).or_raise(py)?;
+        let arena = arenaplan::IncrementalArena::new(alignment).with_rule(rule);
+        Ok(Self { inner: Mutex::new(arena) })
+    }
+
+    /// Return ``nbytes`` bytes that no active allocation has from step ``start`` up to, and
+    /// without, ``stop``.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidAlignment
+    ///     If ``alignment`` is stricter than the arena's.
+    /// InvalidLiveRange
+    ///     If there is no step in the range.
+    /// SizeOverflow
+    ///     If no machine can address the arena then.
+    fn allocate(
+        &self,
+        py: Python<'_>,
+        alignment: u64,
+        nbytes: u64,
+        start: u32,
+        stop: u32,
+    ) -> PyResult<Allocation> {
+        let alignment = Alignment::new(alignment).or_raise(py)?;
+        let live = LiveRange::new(start, stop).or_raise(py)?;
+        let inner = locked(py, &self.inner)?.allocate(alignment, nbytes, live).or_raise(py)?;
+        Ok(Allocation { inner })
+    }
+
+    /// Drop the allocations that are over before ``step``.
+    fn purge_before(&self, py: Python<'_>, step: u32) -> PyResult<()> {
+        locked(py, &self.inner)?.purge_before(Step::new(step));
+        Ok(())
+    }
+
+    /// Drop the allocations that begin after ``step``.
+    fn purge_after(&self, py: Python<'_>, step: u32) -> PyResult<()> {
+        locked(py, &self.inner)?.purge_after(Step::new(step));
+        Ok(())
+    }
+
+    /// Drop one allocation, if it is active.
+    fn deallocate(&self, py: Python<'_>, allocation: &Allocation) -> PyResult<()> {
+        locked(py, &self.inner)?.forget(allocation.inner);
+        Ok(())
+    }
+
+    /// Make exactly ``allocations``, which this arena made, active.
+    fn restore(&self, py: Python<'_>, allocations: Vec<Bound<'_, Allocation>>) -> PyResult<()> {
+        let allocations = allocations.iter().map(|allocation| allocation.get().inner);
+        locked(py, &self.inner)?.restore(allocations);
+        Ok(())
+    }
+
+    /// Drop all allocations, and keep the high-water mark.
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        locked(py, &self.inner)?.reset();
+        Ok(())
+    }
+
+    /// Drop all allocations and the high-water mark, and keep the memory.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        locked(py, &self.inner)?.clear();
+        Ok(())
+    }
+
+    /// Free the memory, and keep the allocations; it needs a commit again.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        locked(py, &self.inner)?.release();
+        Ok(())
+    }
+
+    /// Get memory for all that was allocated; return whether it moved.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaCommitError
+    ///     If there is not enough memory; what was there is unchanged.
+    fn commit(&self, py: Python<'_>) -> PyResult<bool> {
+        locked(py, &self.inner)?.commit().or_raise(py)
+    }
+
+    /// Return a copy of an allocation's bytes, or None if it has none.
+    fn resolve<'py>(
+        &self,
+        py: Python<'py>,
+        allocation: &Allocation,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let arena = locked(py, &self.inner)?;
+        let bytes = arena.resolve(allocation.inner.span).or_raise(py)?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    /// Overwrite the first bytes of an allocation.
+    fn write(&self, py: Python<'_>, allocation: &Allocation, data: &[u8]) -> PyResult<()> {
+        let mut arena = locked(py, &self.inner)?;
+        let target = arena.resolve_mut(allocation.inner.span).or_raise(py)?;
+        overwrite(py, target, data)
+    }
+
+    /// End of the highest allocation since the arena was cleared.
+    #[getter]
+    fn high_water(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(locked(py, &self.inner)?.high_water())
+    }
+
+    /// Size of the memory.
+    #[getter]
+    fn buffer_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(locked(py, &self.inner)?.buffer_bytes())
+    }
+
+    /// Number of active allocations.
+    #[getter]
+    fn active(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(locked(py, &self.inner)?.active())
+    }
+}
