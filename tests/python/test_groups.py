@@ -482,6 +482,16 @@ def test_a_kernel_that_cannot_be_cut_runs_on_everything(custom: Any) -> None:
     check(b.graph, [[0, 1, 2]])
 
 
+def test_the_shape_of_a_value_inside_of_a_group_is_known_outside() -> None:
+    b = Builder()
+    inner = b.elementwise("Exp", b.input("x", 3, 20))
+    b.graph.output(b.elementwise("Neg", inner))
+    (shape,) = b.graph.node("Shape", [inner], [("shape", (2,), "int64")], version=13, ignores=[0])
+    b.graph.output(shape)
+    with ap.Executor(b.graph, ap.plan(b.graph, steps=[[0, 1], [2]])) as executor:
+        assert executor.run(inputs_of(b.graph), verify=True)["shape"].tolist() == [3, 20]
+
+
 def test_too_little_scratch_memory_is_an_error() -> None:
     graph = attention()
     plan = ap.plan(graph, steps=[[0, 1, 2, 3, 4]], workspace="auto")

@@ -52,6 +52,13 @@ def test_light_models_with_random_weights_agree_with_onnx_runtime(
     assert np.abs(result - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("name", light_models.NAMES)
+def test_scratch_memory_takes_at_most_a_twentieth_of_a_light_model(name: str) -> None:
+    graph = ap.load(light_models.path(name))
+    with_scratch = ap.plan(graph, workspace="auto").arena_bytes
+    assert with_scratch <= 1.05 * ap.plan(graph).arena_bytes
+
+
 PROLOGUES = [(name, grouping.one_anchor) for name in ("densenet121", "shufflenet")]
 
 

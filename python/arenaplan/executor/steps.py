@@ -303,10 +303,18 @@ def _node_run(
     graph: Graph, node: Node, arrays: Mapping[int, np.ndarray], workspaces: tuple[np.ndarray, ...]
 ) -> Run | None:
     """Return what runs a node alone."""
+
+    def array(index: int | None) -> np.ndarray | None:
+        if index is None or index in arrays:
+            return None if index is None else arrays[index]
+        # It never leaves a group, and of it this node asks for nothing but the shape.
+        value = graph.values[index]
+        return np.broadcast_to(np.zeros((), dtype_of(value)), value.shape)
+
     step = Step(
         signature_of(graph, node),
-        tuple(None if value is None else arrays[value] for value in node.inputs),
-        tuple(None if value is None else arrays[value] for value in node.outputs),
+        tuple(map(array, node.inputs)),
+        tuple(map(array, node.outputs)),
         workspaces,
     )
     return attributed(find_kernel(step.signature).prepare, step, step.signature)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
-from arenaplan.executor.kernels.pieces import in_sequence, operand, result
+from arenaplan.executor.kernels.pieces import in_sequence, negligible, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.windows import windows
 from arenaplan.executor.registry import (
@@ -30,8 +30,6 @@ from arenaplan.graph import Choice
 
 _TILES = tuple(1 << shift for shift in range(14, 23))
 """Workspace sizes to offer, in bytes."""
-_NEGLIGIBLE = 25
-"""Operands are so many times as large as scratch memory that is not worth saving."""
 _WORTHWHILE = 0.98
 """A larger workspace is offered if it takes at most this much of the time."""
 _CACHED = 1 << 16
@@ -47,8 +45,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
         return []
     if not sizes.is_tiled:
         return []
-    operands = (t.bytes for t in (signature.input(0), output) if t is not None)
-    least = sum(operands) // _NEGLIGIBLE
+    least = negligible(signature)
     choices: list[Choice] = []
     for limit in (least, *(limit for limit in _TILES if limit > least)):
         tile = sizes.tile(limit)

@@ -11,7 +11,14 @@ import numpy as np
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.affine import COMPOSED, normalization
 from arenaplan.executor.cuts import PER_CHANNEL, ROWS
-from arenaplan.executor.kernels.pieces import in_sequence, invalid, normalized_axis, operand, result
+from arenaplan.executor.kernels.pieces import (
+    in_sequence,
+    invalid,
+    negligible,
+    normalized_axis,
+    operand,
+    result,
+)
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
@@ -273,8 +280,8 @@ def _plane_normalization(step: Step, shape: tuple[int, int], *, per_channel: boo
 
 # -- over channels ------------------------------------------------------------------------
 
-_LRN_BLOCKS = (0, 1 << 16, 1 << 18)
-"""Workspace sizes to offer, in bytes; the first stands for one channel."""
+_LRN_BLOCKS = (1 << 16, 1 << 18)
+"""Workspace sizes to offer, in bytes, if they are worth saving."""
 
 
 def _lrn_channels(shape: Sequence[int], limit: int, item: int) -> int:
@@ -288,7 +295,7 @@ def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
     if source is None or 0 in source.shape:
         return []
     choices: list[Choice] = []
-    for limit in _LRN_BLOCKS:
+    for limit in (min(negligible(signature), _LRN_BLOCKS[0]), *_LRN_BLOCKS):
         channels = _lrn_channels(source.shape, limit, source.dtype.itemsize)
         blocks = source.shape[0] * -(-source.shape[1] // channels)
         size = scratch_bytes((channels, *source.shape[2:]), source.dtype)

@@ -22,6 +22,8 @@ from arenaplan.graph import Choice
 
 BLOCK = 1 << 16
 """Elements that chains of calls work on at a time: fewer take more calls, more miss the cache."""
+_NEGLIGIBLE = 25
+"""Operands are so many times as large as scratch memory that is not worth saving."""
 HIDDEN_COPY = 1 << 14
 """Elements that NumPy may copy behind our back when it converts in place."""
 
@@ -95,6 +97,17 @@ def normalized_axis(step: Step, axis: int, rank: int) -> int:
     if not -rank <= axis < max(rank, 1):
         raise invalid(step, f"axis {axis} of an operand with {rank} dimensions")
     return axis + rank if axis < 0 else axis
+
+
+def negligible(signature: Signature) -> int:
+    """
+    Return how many bytes of scratch memory are not worth saving.
+
+    They raise the peak by little, compared to the operands that make it.
+    """
+    operands = (signature.inputs[0], signature.outputs[0])
+    total = sum(tensor.bytes for tensor in operands if tensor is not None)
+    return min(total // _NEGLIGIBLE, 1 << 18)
 
 
 # -- copies --------------------------------------------------------------------
