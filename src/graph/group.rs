@@ -60,7 +60,7 @@ impl Graph {
                 }
             }
         }
-        let grouping = Grouping { graph: self, readers: self.readers(), group_of };
+        let grouping = Grouping { graph: self, users: self.users(), group_of };
         let group_of = &grouping.group_of;
         let mut values = self.values.clone();
         let mut members = Vec::new();
@@ -115,8 +115,9 @@ impl Graph {
 /// Which nodes run as one.
 struct Grouping<'a> {
     graph: &'a Graph,
-    /// By value: the nodes that read its bytes.
-    readers: Vec<Vec<NodeId>>,
+    /// By value: the nodes that name it. One that only asks for its shape must run after it,
+    /// too, and so be in the group or not at all.
+    users: Vec<Vec<NodeId>>,
     /// By node: the position of its group.
     group_of: Vec<Option<usize>>,
 }
@@ -234,9 +235,9 @@ impl Grouping<'_> {
         let leaves = |id: NodeId| {
             graph.node(id).produces().any(|(_, value)| {
                 let group = self.group_of[id.index()];
-                let mut readers = self.readers[value.index()].iter();
+                let mut users = self.users[value.index()].iter();
                 graph.outputs().contains(&value)
-                    || readers.any(|reader| self.group_of[reader.index()] != group)
+                    || users.any(|user| self.group_of[user.index()] != group)
             })
         };
         (pieces > 1 && !inner.iter().any(|&id| leaves(id))).then_some(outside)

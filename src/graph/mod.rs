@@ -114,6 +114,18 @@ impl Graph {
         readers
     }
 
+    /// Returns, by value, the nodes that name it as an operand, whether or not they read its
+    /// bytes, in execution order.
+    pub(crate) fn users(&self) -> Vec<Vec<NodeId>> {
+        let mut users = vec![Vec::new(); self.values.len()];
+        for &id in &self.order {
+            for value in self.node(id).inputs.iter().flatten() {
+                users[value.index()].push(id);
+            }
+        }
+        users
+    }
+
     /// Iterates over what `node` must run after: the producers of its operands, then its
     /// control dependencies; a node may come twice.
     pub fn dependencies(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {

@@ -109,7 +109,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
     let mut fuser = Fuser {
         graph,
         fusion,
-        readers: graph.readers(),
+        users: graph.users(),
         candidates,
         groups: (0..count).map(|_| None).collect(),
         group_of: vec![None; count],
@@ -170,7 +170,7 @@ fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
 struct Fuser<'a> {
     graph: &'a Graph,
     fusion: Fusion,
-    readers: Vec<Vec<NodeId>>,
+    users: Vec<Vec<NodeId>>,
     candidates: Vec<Option<Candidate>>,
     /// By last node.
     groups: Vec<Option<Group>>,
@@ -199,7 +199,7 @@ impl Fuser<'_> {
     /// Lets a node join the group of its readers, and returns whether it could.
     fn join(&mut self, id: NodeId) -> bool {
         let Some(candidate) = &self.candidates[id.index()] else { return false };
-        let readers = &self.readers[candidate.output.index()];
+        let readers = &self.users[candidate.output.index()];
         let Some(&first) = readers.first() else { return false };
         let Some(last) = self.group_of[first.index()] else { return false };
         if readers.iter().any(|reader| self.group_of[reader.index()] != Some(last)) {

@@ -291,3 +291,18 @@ fn pieces_wait_in_their_window() {
     };
     assert_eq!((bytes("views,in-place"), bytes("views,in-place,elision")), (256, 192));
 }
+
+#[test]
+fn what_somebody_asks_the_shape_of_stays_outside_of_groups() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.effectful("a", &[x], 64, anchor(64));
+    let b = sketch.effectful("b", &[a], 64, elementwise(1, 64));
+    let shape =
+        sketch.effectful("shape", &[a], 8, Effects { ignores: vec![0], ..Effects::default() });
+    let graph = sketch.build(&[b, shape]);
+    let fusion = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
+    assert!(fuse(&graph, fusion).is_empty());
+    assert!(graph.grouped(&[[0, 1].map(NodeId::new).to_vec()]).is_err());
+    Planner::new().plan(&graph).unwrap();
+}
