@@ -32,6 +32,8 @@ pub(super) struct Critical {
     /// How many targets were given up: the next is closer to the best peak.
     level: i32,
     target: u64,
+    /// The number of the thread: each has other rules first.
+    worker: usize,
 }
 
 /// Critical items at first.
@@ -49,14 +51,15 @@ const REST: [Order; 4] = [Order::Load, Order::Size, Order::SizeRootLength, Order
 
 impl Critical {
     /// Returns a series that has not begun.
-    pub(super) fn new(model: &Model) -> Result<Self> {
+    pub(super) fn new(model: &Model, worker: usize) -> Result<Self> {
         let loads = most_loaded(model)?;
         let mut by_load = with_capacity(model.items.len(), "an order")?;
         by_load.extend(0..number(model.items.len()));
         by_load.sort_unstable_by_key(|&item| (Reverse(loads[index(item)]), item));
         let space = Occupancy::new(model.loads.len())?;
         let (count, kept) = (FIRST, Vec::new());
-        Ok(Self { by_load, count, search: None, kept, space, tries: 0, level: 0, target: 0 })
+        let (search, tries, level, target) = (None, 0, 0, 0);
+        Ok(Self { by_load, count, search, kept, space, tries, level, target, worker })
     }
 
     /// Returns whether the lowest target has not been given up.
@@ -117,7 +120,7 @@ impl Critical {
         self.kept.extend_from_slice(&self.by_load[..self.count.min(self.by_load.len())]);
         self.kept.sort_unstable();
         let part = model.restricted_to(&self.kept)?;
-        let turns = Turns::new(&part);
+        let turns = Turns::from(&part, self.worker);
         match Restarts::new(&part, clock.seed())? {
             Some(search) => self.search = Some((part, search, turns)),
             None => self.give_up(),

@@ -58,7 +58,8 @@ pub(super) fn join(model: &Model, target: u64) -> Result<Option<Joined>> {
     while again {
         again = false;
         for moment in 1..full.len() {
-            if !full[moment - 1] || !full[moment] || dying[moment].is_empty() {
+            let one = dying[moment].len() == 1 || born[moment].len() == 1;
+            if !full[moment - 1] || !full[moment] || !one {
                 continue;
             }
             let starts =
@@ -115,5 +116,48 @@ impl Joined {
             }
         }
         Ok(offsets)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::Budget;
+    use super::super::clock::Clock;
+    use super::*;
+    use crate::index::BufferId;
+    use crate::problem::{Buffer, Problem, Space};
+    use crate::units::LiveRange;
+
+    /// Joins items given as first step, last step and size.
+    fn joined(rows: &[(u32, u32, u64)], target: u64) -> Option<Joined> {
+        let buffer = |&(start, end, size)| Buffer::new(size, LiveRange::new(start, end).unwrap());
+        let buffers = rows.iter().map(buffer).collect();
+        let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
+        let members: Vec<_> = (0..rows.len()).map(BufferId::new).collect();
+        let budget = Budget::default();
+        let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+        join(&model, target).unwrap()
+    }
+
+    #[test]
+    fn what_takes_the_place_of_one_item_is_joined_to_it() {
+        // 0 gives way to 1 and 2, which live as long as each other, and those to 3.
+        let rows = [(0, 2, 5), (2, 4, 2), (2, 4, 3), (4, 6, 5), (0, 6, 4), (1, 3, 1), (3, 5, 1)];
+        let full = [&rows[..], &[(0, 1, 1), (5, 6, 1)]].concat();
+        let joined = joined(&full, 10).unwrap();
+        assert_eq!(joined.model.items.len(), 3, "one of 5, one of 4, and one of 1");
+        let offsets = joined.offsets(&[0, 1, 5]).unwrap();
+        assert_eq!(offsets, [5, 5, 7, 5, 1, 0, 0, 0, 0]);
+        assert_eq!(joined.model.loads.len(), 1, "all are live together");
+    }
+
+    #[test]
+    fn nothing_is_joined_where_there_is_room_or_two_give_way_to_two() {
+        let two = [(0, 2, 2), (0, 2, 3), (2, 4, 2), (2, 4, 3), (0, 4, 4)];
+        assert!(joined(&two, 9).is_none());
+        let one = [(0, 2, 5), (2, 4, 5), (0, 4, 4)];
+        assert!(joined(&one, 10).is_none());
+        assert!(joined(&one, 9).is_some());
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn run(
     let core = model.restricted_to(&peeled.core)?;
     let mut core_best = best.for_core(&core);
     let mut tools = Tools::default();
-    greedy(&core, &mut tools, &mut core_best, clock)?;
+    greedy(&core, capacity, &mut tools, &mut core_best, clock)?;
     let complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
         best.raise_bound(core_best.bound(), Stage::Exact);
         let Some(offsets) = core_best.offsets().filter(|_| core_best.peak() < best.peak()) else {
@@ -79,11 +79,18 @@ fn is_decided(best: &Incumbent<'_>, capacity: Option<u64>) -> bool {
 /// What improves packings of one model, made when it is needed.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
+    /// The number of the thread.
+    worker: usize,
     repair: Option<Repair>,
     critical: Option<Critical>,
 }
 
 impl Tools {
+    /// Returns the tools of a thread.
+    pub(super) fn of_worker(worker: usize) -> Self {
+        Self { worker, ..Self::default() }
+    }
+
     /// Returns what repairs packings of `core`.
     fn repair(&mut self, core: &Model, clock: &Clock<'_>) -> Result<&mut Repair> {
         if self.repair.is_none() {
@@ -99,7 +106,7 @@ impl Tools {
             return Ok(None);
         }
         if self.critical.is_none() {
-            self.critical = Some(Critical::new(core)?);
+            self.critical = Some(Critical::new(core, self.worker)?);
         }
         Ok(self.critical.as_mut())
     }
@@ -135,10 +142,11 @@ fn first_answer(
 
 /// Places the core greedily in several orders.
 ///
-/// After a few, repair has a short turn: it improves most packings faster than the
-/// next order does.
+/// After a few, of a large core the critical part is searched, and repair has a short turn:
+/// they improve most packings faster than the next order does.
 fn greedy(
     core: &Model,
+    capacity: Option<u64>,
     tools: &mut Tools,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
@@ -163,7 +171,7 @@ fn greedy(
         if !small && count % 3 == 2 {
             while let Some(critical) = tools.critical(core)?
                 && critical.is_hopeful()
-                && !best.is_proven()
+                && !is_decided(best, capacity)
                 && !clock.is_up()
             {
                 critical.step(core, best, clock)?;
@@ -190,14 +198,13 @@ const SMALL: usize = 2_000;
 /// Improves the packing of a core until its peak is at most `capacity`, or proven to be
 /// the least one, or until that is proven to be impossible.
 ///
-/// `worker` is the number of the thread; what others know is `shared`.
+/// What other threads know is `shared`.
 pub(super) fn improve(
     core: &Model,
     capacity: Option<u64>,
     tools: &mut Tools,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
-    worker: usize,
     shared: Option<&Shared>,
 ) -> Result<()> {
     if is_decided(best, capacity) {
@@ -206,7 +213,8 @@ pub(super) fn improve(
     let small = core.items.len() <= SMALL;
     // What is larger has its critical part searched.
     let solid = core.all_solid();
-    let mut exact = if small || !solid { Searches::new(core, clock.seed(), worker)? } else { None };
+    let mut exact =
+        if small || !solid { Searches::new(core, clock.seed(), tools.worker)? } else { None };
     let mut round = 0_u32;
     while !is_decided(best, capacity) && !clock.is_up() {
         round += 1;

@@ -55,7 +55,7 @@ pub(super) fn improve_together(
 ) -> Result<()> {
     let threads = clock.threads();
     if threads == 1 || best.is_proven() {
-        return improve(core, capacity, tools, best, clock, 0, None);
+        return improve(core, capacity, tools, best, clock, None);
     }
     let found = Found { offsets: None, peak: best.peak(), bound: best.bound() };
     let shared = Shared { found: Mutex::new(found), stop: AtomicBool::new(false) };
@@ -67,11 +67,11 @@ pub(super) fn improve_together(
                 let clock = Clock::new(&budget);
                 let mut best = Incumbent::new(core, space, &clock);
                 // A thread without memory for its tables leaves the work to the others.
-                let (tools, share) = (&mut Tools::default(), Some(shared));
-                let _ = improve(core, capacity, tools, &mut best, &clock, worker, share);
+                let (tools, share) = (&mut Tools::of_worker(worker), Some(shared));
+                let _ = improve(core, capacity, tools, &mut best, &clock, share);
             });
         }
-        let result = improve(core, capacity, tools, best, clock, 0, Some(&shared));
+        let result = improve(core, capacity, tools, best, clock, Some(&shared));
         shared.stop.store(true, Ordering::Relaxed);
         result
     })?;
