@@ -70,8 +70,9 @@ fn dense(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("dense_net");
     group.bench_function("plan", |bencher| bencher.iter(|| Planner::new().plan(black_box(&graph))));
     group.bench_function("liveness", |bencher| {
-        bencher
-            .iter(|| Liveness::new(&graph, graph.order(), LivenessOptions::default(), Vec::new()));
+        bencher.iter(|| {
+            Liveness::new(&graph, graph.order(), LivenessOptions::default(), &[], Vec::new())
+        });
     });
     group.bench_function("check", |bencher| bencher.iter(|| plan.check(black_box(&graph))));
     group.bench_function("digest", |bencher| bencher.iter(|| black_box(&graph).digest()));

@@ -45,6 +45,9 @@ pub enum Error {
     /// An effect names an operand that the node does not have.
     #[error("node {node}: {reason}")]
     InvalidEffect { node: String, reason: String },
+    /// Nodes cannot run as one.
+    #[error("the nodes up to {node} cannot run as one: {reason}")]
+    InvalidGroup { node: String, reason: String },
     /// Values are views of each other in a circle.
     #[error("node {node} makes value {value} a view of itself")]
     AliasCycle { node: String, value: String },
@@ -138,6 +141,7 @@ impl Error {
             Self::UndefinedValue { .. } => "UndefinedValue",
             Self::InvalidName { .. } => "InvalidName",
             Self::InvalidEffect { .. } => "InvalidEffect",
+            Self::InvalidGroup { .. } => "InvalidGroup",
             Self::AliasCycle { .. } => "AliasCycle",
             Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",
             Self::InvalidBuffer { .. } => "InvalidBuffer",

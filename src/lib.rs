@@ -63,8 +63,11 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod schedule;
 mod sharing;
 mod solve;
+mod technique;
+mod transform;
 mod units;
 
 pub use arena::{
@@ -76,8 +79,8 @@ pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
-    Choice, DType, Effects, Graph, GraphBuilder, InPlace, Node, Value, ValueKind, View, Whole,
-    Workspace,
+    Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Value, ValueKind,
+    View, Whole, Workspace,
 };
 pub use incremental::{
     AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
@@ -86,21 +89,24 @@ pub use incremental::{
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use liveness::{
     AliasClass, AliasClasses, AliasRules, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions,
-    Merge,
+    Member, Merge,
 };
 pub use packing::{Packing, SpacePacking, Status};
 pub use plan::{
-    Placement, Plan, PlanOptions, PlanStep, Share, ShareRule, SpacePlan, WorkspacePlacement,
-    WorkspacePolicy,
+    Effort, OrderSearch, Placement, Plan, PlanOptions, PlanStep, Search, Share, ShareRule,
+    SpacePlan, WorkspacePlacement, WorkspacePolicy,
 };
-pub use planner::Planner;
+pub use planner::{Explanation, Planner};
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use schedule::{FoundOrder, OrderLimits, find_order};
 pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
 };
 pub use solve::{Budget, Progress, Stage, solve};
+pub use technique::{Technique, Techniques};
+pub use transform::{Fusion, fuse};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
 
 /// The examples of the README, as tests.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, quoted};
 use crate::index::{NodeId, ValueId};
 use crate::packing::Status;
+use crate::technique::Techniques;
 
 /// How the sizes of workspaces are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -49,6 +50,73 @@ impl FromStr for WorkspacePolicy {
     }
 }
 
+/// How much work to spend on the choice of groups and orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Effort {
+    /// A few milliseconds for a network of hundreds of nodes.
+    Fast,
+    /// Up to a second or two.
+    #[default]
+    Default,
+    /// Up to a minute or two.
+    Max,
+}
+
+impl Effort {
+    /// Returns the name used in plan files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Default => "default",
+            Self::Max => "max",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_default(&self) -> bool {
+        *self == Self::Default
+    }
+}
+
+impl FromStr for Effort {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = [Self::Fast, Self::Default, Self::Max].into_iter();
+        let mut known = known.filter(|effort| effort.name() == text);
+        known
+            .next()
+            .ok_or_else(|| Error::InvalidName { what: format!("the effort {}", quoted(text)) })
+    }
+}
+
+/// What is known of an order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OrderSearch {
+    /// It is the graph's own; no other was looked for.
+    #[default]
+    Given,
+    /// No other order of the same steps has fewer bytes live at its highest step.
+    Complete,
+    /// It is the best of those that were tried.
+    Beam,
+}
+
+impl OrderSearch {
+    /// Returns the name used in plan files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Complete => "complete",
+            Self::Beam => "beam",
+        }
+    }
+}
+
 /// The options that a plan was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,8 +124,11 @@ impl FromStr for WorkspacePolicy {
 pub struct PlanOptions {
     /// What divides every offset, in bytes.
     pub alignment: u64,
-    /// Whether outputs may take over the bytes of dying inputs.
-    pub in_place: bool,
+    /// What may be done to need fewer bytes.
+    pub optimize: Techniques,
+    /// How much work to spend on choosing.
+    #[serde(default, skip_serializing_if = "Effort::is_default")]
+    pub effort: Effort,
     /// Whether graph inputs keep their bytes until the end of a run.
     pub preserve_inputs: bool,
     /// Whether the plan is safe in every order that the graph permits, not only in its own.
@@ -71,7 +142,8 @@ impl Default for PlanOptions {
     fn default() -> Self {
         Self {
             alignment: 64,
-            in_place: true,
+            optimize: Techniques::ALL,
+            effort: Effort::Default,
             preserve_inputs: false,
             parallel_safe: false,
             workspace: WorkspacePolicy::None,
@@ -138,7 +210,7 @@ pub struct Share {
     pub rule: ShareRule,
 }
 
-/// One node to run, and the values it works on.
+/// One node to run, or several as one, and the values they work on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanStep {
@@ -146,8 +218,12 @@ pub struct PlanStep {
     pub node: u32,
     /// Name of the node.
     pub name: String,
+    /// Positions of the nodes that run as one with it, in order, before it: what they make
+    /// passes on piece by piece and has no place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fused: Vec<u32>,
     /// Values read, by position; null for an operand that is left out, or whose bytes are
-    /// never read.
+    /// never read. Of nodes that run as one: what they read from outside, each once.
     pub inputs: Vec<Option<u32>>,
     /// Values written, by position; null for a result that is left out.
     pub outputs: Vec<Option<u32>>,
@@ -173,6 +249,17 @@ pub struct SpacePlan {
     pub capacity: Option<u64>,
 }
 
+/// What is known of the choice of steps and their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Search {
+    /// What is known of the order.
+    pub order: OrderSearch,
+    /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
+    /// were tried it needs least: no order of theirs needs fewer.
+    pub floor: u64,
+}
+
 /// Where every value of a graph lives in one arena per space.
 ///
 /// A plan stands on its own: it names the values it places and carries the
@@ -183,6 +270,7 @@ pub struct Plan {
     pub(crate) model: String,
     pub(crate) digest: String,
     pub(crate) options: PlanOptions,
+    pub(crate) search: Option<Search>,
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) spaces: Vec<SpacePlan>,
     pub(crate) naive_bytes: Option<u64>,
@@ -211,7 +299,13 @@ impl Plan {
         self.options
     }
 
-    /// Returns the nodes in the order in which they run.
+    /// Returns what is known of the choice of steps and their order; `None` if the caller
+    /// chose them.
+    pub const fn search(&self) -> Option<Search> {
+        self.search
+    }
+
+    /// Returns what to run, in order: nodes, and nodes that run as one.
     pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
@@ -222,9 +316,11 @@ impl Plan {
         self.steps.get(usize::try_from(step).ok()?)
     }
 
-    /// Iterates over the nodes in the order in which they run.
+    /// Iterates over the nodes in the order in which they run, those that run as one side
+    /// by side.
     pub fn order(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.steps.iter().map(|step| NodeId::from(step.node))
+        let nodes = self.steps.iter().flat_map(|step| step.fused.iter().chain([&step.node]));
+        nodes.map(|&node| NodeId::from(node))
     }
 
     /// Returns what is planned for each space.
@@ -317,11 +413,14 @@ impl Plan {
 /// Returns the position of every node among `steps`, or `None` if the nodes are not the
 /// numbers from 0 on, each once.
 pub(crate) fn index_steps(steps: &[PlanStep]) -> Option<Vec<u32>> {
-    let mut step_of = vec![u32::MAX; steps.len()];
+    let nodes = steps.iter().map(|step| 1 + step.fused.len()).sum();
+    let mut step_of = vec![u32::MAX; nodes];
     for (position, step) in (0_u32..).zip(steps) {
-        let known = step_of.get_mut(usize::try_from(step.node).ok()?)?;
-        if std::mem::replace(known, position) != u32::MAX {
-            return None;
+        for &node in step.fused.iter().chain([&step.node]) {
+            let known = step_of.get_mut(usize::try_from(node).ok()?)?;
+            if std::mem::replace(known, position) != u32::MAX {
+                return None;
+            }
         }
     }
     Some(step_of)

@@ -21,13 +21,14 @@ from arenaplan._core import (
     StoragePlan,
     __version__,
     plan_schema,
+    techniques,
 )
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
-from arenaplan.graph import Choice, Effects, Graph, InPlace, Node, Value, View
+from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
 from arenaplan.importers import load
 from arenaplan.packing import pack
-from arenaplan.planning import plan
+from arenaplan.planning import Explanation, explain, plan
 from arenaplan.sharing import color_nodes, share_storage
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
 
@@ -36,6 +37,8 @@ __all__ = [
     "Choice",
     "Effects",
     "Executor",
+    "Explanation",
+    "Flow",
     "Graph",
     "InPlace",
     "IncrementalPlanner",
@@ -52,6 +55,7 @@ __all__ = [
     "__version__",
     "color_nodes",
     "errors",
+    "explain",
     "load",
     "load_params",
     "pack",
@@ -59,4 +63,5 @@ __all__ = [
     "plan_schema",
     "save_params",
     "share_storage",
+    "techniques",
 ]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Final, final
 
+from _typeshed import Incomplete
+
 __all__ = [
     "Arena",
     "Graph",
@@ -16,11 +18,13 @@ __all__ = [
     "StoragePlan",
     "__version__",
     "color_nodes",
+    "explain",
     "pack",
     "pack_csv",
     "plan",
     "plan_schema",
     "share_storage",
+    "techniques",
 ]
 
 __version__: Final[str]
@@ -345,6 +349,12 @@ class Plan:
         """
         Raise unless every space holds what is planned in it.
         """
+    @property
+    def floor(self, /) -> int | None:
+        """
+        Bytes that no order of any steps that were tried goes below; None if the caller chose
+        the steps.
+        """
     @staticmethod
     def from_json(text: bytes) -> Plan:
         """
@@ -401,6 +411,13 @@ class Plan:
         Indices of the nodes in execution order.
         """
     @property
+    def order_search(self, /) -> str | None:
+        """
+        What is known of the order: ``"given"`` if no other was looked for, ``"complete"`` if
+        no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
+        it is the best of those tried; None if the caller chose the steps.
+        """
+    @property
     def peak_step(self, /) -> int:
         """
         First step at which most bytes of the first space are live.
@@ -418,7 +435,7 @@ class Plan:
     def shares(self, /) -> list[tuple[int, int, int, str]]:
         """
         Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
-        ``"view"`` or ``"in-place"``.
+        ``"view"`` or ``"in-place"``; positions are those of ``step_operands(node)``.
         """
     @property
     def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None]]:
@@ -429,6 +446,16 @@ class Plan:
     def status(self, /) -> str:
         """
         What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+    def step_operands(self, /, node: int) -> tuple[list[int | None], list[int | None]]:
+        """
+        Return what the step of a node reads and writes, by position: for nodes that run as one,
+        what they read from outside, each value once.
+        """
+    @property
+    def steps(self, /) -> list[list[int]]:
+        """
+        Per step the indices of the nodes that it runs as one, in order; nearly always one.
         """
     def to_json(self, /) -> str:
         """
@@ -497,6 +524,14 @@ def color_nodes(graph: Graph, num_temp: int) -> list[int]:
     Return the color of every node, at most ``num_temp`` colors.
     """
 
+def explain(
+    graph: Graph, options: Incomplete
+) -> tuple[Plan, int, list[tuple[str, int]], list[tuple[str, int]]]:
+    """
+    Return a plan, the bytes without any technique, those with one technique after another,
+    and those with each one switched the other way.
+    """
+
 def pack(
     sizes: Sequence[int],
     live: Sequence[tuple[int, int]],
@@ -528,18 +563,9 @@ def pack_csv(
     Pack the buffers of a CSV document.
     """
 
-def plan(
-    graph: Graph,
-    *,
-    alignment: int,
-    in_place: bool,
-    preserve_inputs: bool,
-    workspace: str,
-    capacity: int | None,
-    parallel_safe: bool = False,
-) -> Plan:
+def plan(graph: Graph, options: Incomplete, steps: Sequence[Sequence[int]] | None = None) -> Plan:
     """
-    Plan ``graph`` with the given options.
+    Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
     """
 
 def plan_schema() -> str:
@@ -562,4 +588,9 @@ def share_storage(
 ) -> StoragePlan:
     """
     Return which values of ``graph`` can share blocks.
+    """
+
+def techniques() -> list[str]:
+    """
+    Return the names of all techniques.
     """

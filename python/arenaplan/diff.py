@@ -95,8 +95,9 @@ def _places(plan: Plan) -> dict[str, Place]:
         places[value["name"]] = Place(
             spaces[value["space"]], value["offset"], value["bytes"], (start, end)
         )
+    step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
     for node, slot, _, space, offset, size in plan.workspaces:
-        step = plan.order.index(node)
+        step = step_of[node]
         name = f"{document['steps'][step]['name']} workspace {slot}"
         places[name] = Place(spaces[space], offset, size, (step, step + 1))
     return places

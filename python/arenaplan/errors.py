@@ -101,6 +101,10 @@ class InvalidEffect(GraphError):
     """An effect of a node names an operand that the node does not have."""
 
 
+class InvalidGroup(GraphError):
+    """Nodes that were to run as one cannot."""
+
+
 class AliasError(GraphError):
     """A declared alias cannot hold."""
 

@@ -62,6 +62,25 @@ class View(NamedTuple):
     ``"output"`` for an operand of a concatenation."""
 
 
+class Flow(NamedTuple):
+    """
+    An output that a node can make in pieces, one after the other, and never needs whole.
+
+    Cut the output, and each input that it follows, into ``pieces`` equal runs of neighboring
+    elements: for piece *i* of the output the node needs piece *i* of those inputs, and all of
+    the others. An elementwise node has as many pieces as elements and follows its full-size
+    operands; a matrix product has one piece per row and follows its left operand; a
+    convolution can make any piece, but follows nothing.
+    """
+
+    output: int
+    """Position among the node's outputs."""
+    pieces: int
+    """Number of equal pieces."""
+    follows: tuple[int, ...] = ()
+    """Positions of the inputs that are needed piece by piece, too."""
+
+
 class Choice(NamedTuple):
     """One size of a workspace that a node can work with."""
 
@@ -84,6 +103,11 @@ class Effects(NamedTuple):
     """Positions of inputs that the node writes; each must be a state."""
     workspaces: tuple[tuple[Choice, ...], ...] = ()
     """Scratch buffers of the node, each with one or several sizes to choose from."""
+    flows: tuple[Flow, ...] = ()
+    """Outputs that can be made in pieces, so that the node can run as one with others."""
+    loads: tuple[int, ...] = ()
+    """Positions of inputs that the node copies to scratch memory before it computes with
+    them: elementwise producers can be applied on the way."""
 
 
 NO_EFFECTS = Effects()
@@ -248,6 +272,8 @@ class Graph:
         ignores: Iterable[int] = (),
         mutates: Iterable[int] = (),
         workspaces: Iterable[Iterable[Choice | tuple[int, float]]] = (),
+        flows: Iterable[Flow | tuple[int, int, tuple[int, ...]]] = (),
+        loads: Iterable[int] = (),
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -261,7 +287,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces
+        in_place, views, ignores, mutates, workspaces, flows, loads
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -273,6 +299,8 @@ class Graph:
             tuple(ignores),
             tuple(mutates),
             tuple(tuple(Choice(*choice) for choice in choices) for choices in workspaces),
+            tuple(Flow(*flow) for flow in flows),
+            tuple(loads),
         )
         self.append(
             op,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use arenaplan::{
-    Alignment, Choice, Effects, GraphBuilder, InPlace, Node, NodeId, Space, SpaceId, Value,
+    Alignment, Choice, Effects, Flow, GraphBuilder, InPlace, Node, NodeId, Space, SpaceId, Value,
     ValueId, View, Whole, Workspace,
 };
 use pyo3::exceptions::PyValueError;
@@ -127,6 +127,8 @@ fn read_effects(effects: &Bound<'_, PyAny>) -> PyResult<Effects> {
         effects.getattr(pyo3::intern!(py, "in_place"))?.extract()?;
     let views: Vec<(usize, usize, u64, String)> =
         effects.getattr(pyo3::intern!(py, "views"))?.extract()?;
+    let flows: Vec<(usize, u64, Vec<usize>)> =
+        effects.getattr(pyo3::intern!(py, "flows"))?.extract()?;
     let workspaces: WorkspaceRows = effects.getattr(pyo3::intern!(py, "workspaces"))?.extract()?;
     let views = views.into_iter().map(|(input, output, offset, of)| {
         let whole = match of.as_str() {
@@ -142,6 +144,11 @@ fn read_effects(effects: &Bound<'_, PyAny>) -> PyResult<Effects> {
             .map(|(input, output, identity)| InPlace { input, output, identity })
             .collect(),
         views: views.collect::<PyResult<_>>()?,
+        flows: flows
+            .into_iter()
+            .map(|(output, pieces, follows)| Flow { output, pieces, follows })
+            .collect(),
+        loads: effects.getattr(pyo3::intern!(py, "loads"))?.extract()?,
         ignores: effects.getattr(pyo3::intern!(py, "ignores"))?.extract()?,
         mutates: effects.getattr(pyo3::intern!(py, "mutates"))?.extract()?,
         workspaces: read_workspaces(workspaces),

@@ -27,7 +27,7 @@ mod _core {
     #[pymodule_export]
     use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
-    use crate::plan::{Plan, plan, plan_schema};
+    use crate::plan::{Plan, explain, plan, plan_schema, techniques};
     #[pymodule_export]
     use crate::sharing::{StoragePlan, color_nodes, share_storage};
 

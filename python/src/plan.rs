@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arenaplan::{
-    Budget, Placement, PlanOptions, Planner, ShareRule, SpaceId, SpacePlan, Step, ValueId,
-    WorkspacePlacement, WorkspacePolicy,
+    Budget, Explanation, NodeId, Placement, PlanOptions, Planner, ShareRule, SpaceId, SpacePlan,
+    Step, Technique, ValueId, WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -26,37 +26,90 @@ pub(crate) struct Plan {
     pub(crate) inner: arenaplan::Plan,
 }
 
-/// Plan ``graph`` with the given options.
+/// The options of a planner, as Python hands them over.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    alignment: u64,
+    optimize: String,
+    effort: String,
+    preserve_inputs: bool,
+    workspace: String,
+    capacity: Option<u64>,
+    parallel_safe: bool,
+}
+
+impl Options {
+    fn planner(&self, py: Python<'_>) -> PyResult<Planner<'static>> {
+        let mut planner = Planner::new()
+            .alignment(self.alignment)
+            .optimize(self.optimize.parse().or_raise(py)?)
+            .effort(self.effort.parse().or_raise(py)?)
+            .preserve_inputs(self.preserve_inputs)
+            .parallel_safe(self.parallel_safe)
+            .workspace(self.workspace.parse().or_raise(py)?);
+        if let Some(capacity) = self.capacity {
+            planner = planner.capacity(capacity);
+        }
+        Ok(planner)
+    }
+}
+
+/// Returns a budget that ends on Ctrl-C.
+fn cancelled_by(cancel: &AtomicBool) -> Budget<'_> {
+    let mut budget = Budget::default();
+    budget.cancel = Some(cancel);
+    budget
+}
+
+/// Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
 #[pyfunction]
-#[pyo3(signature = (graph, *, alignment, in_place, preserve_inputs, workspace, capacity, parallel_safe=false))]
-#[allow(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
+#[pyo3(signature = (graph, options, steps=None))]
 pub(crate) fn plan(
     py: Python<'_>,
     graph: &Graph,
-    alignment: u64,
-    in_place: bool,
-    preserve_inputs: bool,
-    workspace: &str,
-    capacity: Option<u64>,
-    parallel_safe: bool,
+    options: Options,
+    steps: Option<Vec<Vec<u32>>>,
 ) -> PyResult<Plan> {
-    let policy: WorkspacePolicy = workspace.parse().or_raise(py)?;
+    let planner = options.planner(py)?;
+    let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
+        steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
+    });
     let inner = interruptible(py, |cancel| {
-        let mut budget = Budget::default();
-        budget.cancel = Some(cancel);
-        let mut planner = Planner::new()
-            .alignment(alignment)
-            .in_place(in_place)
-            .preserve_inputs(preserve_inputs)
-            .parallel_safe(parallel_safe)
-            .workspace(policy)
-            .budget(budget);
-        if let Some(capacity) = capacity {
-            planner = planner.capacity(capacity);
+        let planner = planner.budget(cancelled_by(cancel));
+        match &steps {
+            Some(steps) => planner.plan_steps(&graph.inner, steps),
+            None => planner.plan(&graph.inner),
         }
-        planner.plan(&graph.inner)
     })?;
     Ok(Plan { inner: inner.or_raise(py)? })
+}
+
+/// ``(technique, bytes)``
+type Level = (&'static str, u64);
+
+/// Return a plan, the bytes without any technique, those with one technique after another,
+/// and those with each one switched the other way.
+#[pyfunction]
+pub(crate) fn explain(
+    py: Python<'_>,
+    graph: &Graph,
+    options: Options,
+) -> PyResult<(Plan, u64, Vec<Level>, Vec<Level>)> {
+    let planner = options.planner(py)?;
+    let found =
+        interruptible(py, |cancel| planner.budget(cancelled_by(cancel)).explain(&graph.inner))?;
+    let Explanation { plan, without, levels, switched } = found.or_raise(py)?;
+    let named = |levels: Vec<(Technique, u64)>| {
+        levels.into_iter().map(|(technique, bytes)| (technique.name(), bytes)).collect()
+    };
+    Ok((Plan { inner: plan }, without, named(levels), named(switched)))
+}
+
+/// Return the names of all techniques.
+#[pyfunction]
+pub(crate) fn techniques() -> Vec<&'static str> {
+    Technique::ALL.into_iter().map(Technique::name).collect()
 }
 
 /// Return the JSON Schema of plan files.
@@ -152,16 +205,48 @@ impl Plan {
     /// The options that the plan was made with.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<&'static str, Bound<'py, PyAny>>> {
-        let PlanOptions { alignment, in_place, preserve_inputs, workspace, parallel_safe, .. } =
-            self.inner.options();
+        let PlanOptions {
+            alignment,
+            optimize,
+            effort,
+            preserve_inputs,
+            workspace,
+            parallel_safe,
+            ..
+        } = self.inner.options();
+        let techniques: Vec<_> = optimize.iter().map(Technique::name).collect();
         let flag = |value: bool| PyBool::new(py, value).to_owned().into_any();
         Ok(BTreeMap::from([
             ("alignment", alignment.into_pyobject(py)?.into_any()),
-            ("in_place", flag(in_place)),
+            ("in_place", flag(optimize.contains(Technique::InPlace))),
+            ("optimize", techniques.into_pyobject(py)?.into_any()),
+            ("effort", effort.name().into_pyobject(py)?.into_any()),
             ("preserve_inputs", flag(preserve_inputs)),
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
         ]))
+    }
+
+    /// What is known of the order: ``"given"`` if no other was looked for, ``"complete"`` if
+    /// no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
+    /// it is the best of those tried; None if the caller chose the steps.
+    #[getter]
+    fn order_search(&self) -> Option<&'static str> {
+        self.inner.search().map(|search| search.order.name())
+    }
+
+    /// Bytes that no order of any steps that were tried goes below; None if the caller chose
+    /// the steps.
+    #[getter]
+    fn floor(&self) -> Option<u64> {
+        self.inner.search().map(|search| search.floor)
+    }
+
+    /// Per step the indices of the nodes that it runs as one, in order; nearly always one.
+    #[getter]
+    fn steps(&self) -> Vec<Vec<u32>> {
+        let steps = self.inner.steps().iter();
+        steps.map(|step| step.fused.iter().copied().chain([step.node]).collect()).collect()
     }
 
     /// Indices of the nodes in execution order.
@@ -192,8 +277,21 @@ impl Plan {
         self.inner.workspaces().iter().map(row).collect()
     }
 
+    /// Return what the step of a node reads and writes, by position: for nodes that run as one,
+    /// what they read from outside, each value once.
+    fn step_operands(
+        &self,
+        py: Python<'_>,
+        node: u32,
+    ) -> PyResult<(Vec<Option<u32>>, Vec<Option<u32>>)> {
+        match self.inner.step_of(NodeId::from(node)) {
+            Some(step) => Ok((step.inputs.clone(), step.outputs.clone())),
+            None => Err(raise_named(py, "UndefinedValue", format!("there is no node {node}"))),
+        }
+    }
+
     /// Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
-    /// ``"view"`` or ``"in-place"``.
+    /// ``"view"`` or ``"in-place"``; positions are those of ``step_operands(node)``.
     #[getter]
     fn shares(&self) -> Vec<(u32, u32, u32, &'static str)> {
         let steps = self.inner.steps().iter();

@@ -11,6 +11,7 @@
 mod memory;
 mod races;
 mod replay;
+mod unit;
 
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind};
@@ -19,6 +20,7 @@ use crate::packing::Status;
 use crate::plan::{Plan, ShareRule, WorkspacePolicy};
 use crate::units::Alignment;
 use replay::Replay;
+use unit::Unit;
 
 impl Plan {
     /// Returns whether the plan is valid for `graph`.
@@ -49,29 +51,29 @@ impl Plan {
         if !graph.is_topological(&order) {
             return mismatch("its order does not run every node after what it depends on".into());
         }
-        self.check_steps(graph)?;
+        let units = Unit::all(self, graph)?;
+        self.check_steps(&units)?;
         self.check_spaces(graph)?;
-        self.check_placements(graph, &order)?;
+        self.check_placements(graph, &units)?;
         self.check_workspaces(graph)?;
         self.check_claims(graph)?;
-        Replay::new(self, graph).run(&order)
+        Replay::new(self, graph).run(&units)
     }
 
     /// Checks that the plan's steps have the graph's operands, and that the bytes they are
     /// said to share are shared and may be.
-    fn check_steps(&self, graph: &Graph) -> Result<()> {
-        for step in &self.steps {
-            let node = graph.node(NodeId::from(step.node));
-            let ids = |operand: Option<ValueId>| operand.map(u32::from);
-            let reads = step.inputs.iter().copied().eq(node.bytes_read().map(ids));
-            let writes = step.outputs.iter().copied().eq(node.outputs().iter().copied().map(ids));
-            if step.name != node.name() || !reads || !writes {
-                return mismatch(format!("node {} has other operands", quoted(node.name())));
+    fn check_steps(&self, units: &[Unit<'_>]) -> Result<()> {
+        for (step, unit) in self.steps.iter().zip(units) {
+            let ids = |operand: &Option<ValueId>| operand.map(u32::from);
+            let reads = step.inputs.iter().copied().eq(unit.reads.iter().map(ids));
+            let writes = step.outputs.iter().copied().eq(unit.writes.iter().map(ids));
+            if step.name != unit.name || !reads || !writes {
+                return mismatch(format!("node {} has other operands", quoted(unit.name)));
             }
             for share in &step.shares {
                 let is_pair =
                     |input, output| is_at(share.input, input) && is_at(share.output, output);
-                let effects = node.effects();
+                let effects = &unit.effects;
                 let mut in_place = effects.in_place.iter();
                 let mut views = effects.views.iter();
                 let permitted = match share.rule {
@@ -84,7 +86,7 @@ impl Plan {
                 };
                 if !permitted {
                     let (input, output) = (share.input, share.output);
-                    let name = quoted(node.name());
+                    let name = quoted(unit.name);
                     return mismatch(format!(
                         "node {name} cannot put output {output} into input {input}"
                     ));
@@ -109,11 +111,18 @@ impl Plan {
     }
 
     /// Checks that exactly the values in the arena are placed, each where it can be.
-    fn check_placements(&self, graph: &Graph, order: &[NodeId]) -> Result<()> {
-        let live = live_ranges(graph, order, self.options.preserve_inputs);
+    fn check_placements(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
+        let live = live_ranges(graph, units, self.options.preserve_inputs);
+        let joined = joined_at_distances(self, graph, units);
+        let mut inner = vec![false; graph.values().len()];
+        for &node in units.iter().flat_map(|unit| &unit.nodes[..unit.nodes.len() - 1]) {
+            for (_, value) in graph.node(node).produces() {
+                inner[value.index()] = true;
+            }
+        }
         let mut placements = self.placements.iter();
         for (index, value) in graph.values().iter().enumerate() {
-            if value.kind() == ValueKind::Constant {
+            if value.kind() == ValueKind::Constant || inner[index] {
                 continue;
             }
             let name = || format!("value {}", quoted(value.name()));
@@ -138,13 +147,15 @@ impl Plan {
             if value.pin().is_some_and(|pin| pin != placement.offset) {
                 return mismatch(format!("{} is not where it is pinned", name()));
             }
-            self.check_span(
-                name,
-                placement.space,
-                placement.offset,
-                placement.bytes,
-                value.alignment(),
-            )?;
+            // What is a piece of another value is where that has it.
+            let general = if joined[index] { 1 } else { self.options.alignment };
+            let element = (value.dtype().bits() / 8).clamp(1, 16).min(self.options.alignment);
+            let alignment = value.alignment().bytes().max(general);
+            let (space, offset, bytes) = (placement.space, placement.offset, placement.bytes);
+            self.check_span(name, space, offset, bytes, alignment)?;
+            if bytes > 0 && !offset.is_multiple_of(element) {
+                return Err(Error::PlanMisaligned { what: name(), offset, alignment: element });
+            }
         }
         match placements.next() {
             None => Ok(()),
@@ -170,13 +181,8 @@ impl Plan {
                     if choice.is_none_or(|choice| choice.bytes != found.bytes) {
                         return mismatch(format!("{} has no such size", what()));
                     }
-                    self.check_span(
-                        what,
-                        found.space,
-                        found.offset,
-                        found.bytes,
-                        workspace.alignment,
-                    )?;
+                    let alignment = workspace.alignment.bytes().max(self.options.alignment);
+                    self.check_span(what, found.space, found.offset, found.bytes, alignment)?;
                 }
             }
         }
@@ -193,13 +199,18 @@ impl Plan {
         space: u32,
         offset: u64,
         bytes: u64,
-        alignment: Alignment,
+        alignment: u64,
     ) -> Result<()> {
         let Some(space) = usize::try_from(space).ok().and_then(|space| self.spaces.get(space))
         else {
             return mismatch(format!("{} is in a space that is not there", what()));
         };
-        let alignment = alignment.bytes().max(space.alignment).max(self.options.alignment);
+        // The space is aligned as a whole; a piece of a value need not be.
+        let alignment = if alignment >= self.options.alignment {
+            alignment.max(space.alignment)
+        } else {
+            alignment
+        };
         if !offset.is_multiple_of(alignment) {
             return Err(Error::PlanMisaligned { what: what(), offset, alignment });
         }
@@ -225,7 +236,8 @@ impl Plan {
             if bytes > 0 {
                 let extent = usize::try_from(space).ok().and_then(|space| extents.get_mut(space));
                 let extent = extent.expect("every span was checked to be in a space");
-                *extent = (*extent).max(u128::from(offset) + padded(bytes));
+                let end = u128::from(offset) + u128::from(bytes);
+                *extent = (*extent).max(end.next_multiple_of(alignment.bytes().into()));
             }
         }
         for (space, extent) in self.spaces.iter().zip(extents) {
@@ -263,28 +275,22 @@ impl Plan {
 }
 
 /// Returns when each value is needed, first step and first step after the last.
-fn live_ranges(graph: &Graph, order: &[NodeId], preserve_inputs: bool) -> Vec<[u32; 2]> {
-    let mut step_of = vec![0_u32; graph.nodes().len()];
-    for (step, node) in (0_u32..).zip(order) {
-        step_of[node.index()] = step;
-    }
-    let end = u32::try_from(order.len()).unwrap_or(u32::MAX).max(1);
-    let mut live: Vec<[u32; 2]> = (0..graph.values().len())
-        .map(|index| match graph.producer(ValueId::new(index)) {
-            Some(node) => [step_of[node.index()], step_of[node.index()] + 1],
-            None => [0, 1],
-        })
-        .collect();
-    for (index, node) in graph.nodes().iter().enumerate() {
-        for (_, value) in node.reads_bytes_of() {
-            live[value.index()][1] = live[value.index()][1].max(step_of[index] + 1);
+fn live_ranges(graph: &Graph, units: &[Unit<'_>], preserve_inputs: bool) -> Vec<[u32; 2]> {
+    let end = u32::try_from(units.len()).unwrap_or(u32::MAX).max(1);
+    let mut live: Vec<[u32; 2]> = vec![[0, 1]; graph.values().len()];
+    for (step, unit) in (0_u32..).zip(units) {
+        for (_, value) in unit.reads() {
+            live[value.index()][1] = live[value.index()][1].max(step + 1);
+        }
+        for (_, value) in unit.writes() {
+            live[value.index()] = [step, step + 1];
         }
     }
     for (index, value) in graph.values().iter().enumerate() {
         let kept = match value.kind() {
             ValueKind::State => true,
             ValueKind::Input => preserve_inputs,
-            ValueKind::Activation | ValueKind::Constant => false,
+            ValueKind::Activation | ValueKind::Constant | ValueKind::Inner => false,
         };
         if kept {
             live[index][1] = end;
@@ -294,6 +300,49 @@ fn live_ranges(graph: &Graph, order: &[NodeId], preserve_inputs: bool) -> Vec<[u
         live[output.index()][1] = end;
     }
     live
+}
+
+/// Returns, by value, whether it is joined to others of which one is a piece of another at a
+/// distance: those need not all be aligned.
+fn joined_at_distances(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Vec<bool> {
+    let mut joined_to: Vec<usize> = (0..graph.values().len()).collect();
+    let find = |joined_to: &mut Vec<usize>, mut value: usize| {
+        while joined_to[value] != value {
+            joined_to[value] = joined_to[joined_to[value]];
+            value = joined_to[value];
+        }
+        value
+    };
+    let mut pieces = Vec::new();
+    for (step, unit) in plan.steps.iter().zip(units) {
+        let at = |operands: &[Option<ValueId>], position: u32| {
+            operands.get(usize::try_from(position).ok()?).copied().flatten()
+        };
+        for share in &step.shares {
+            let (Some(input), Some(output)) =
+                (at(&unit.reads, share.input), at(&unit.writes, share.output))
+            else {
+                continue;
+            };
+            let mut views = unit.effects.views.iter();
+            let is_piece = views.any(|view| {
+                is_at(share.input, view.input)
+                    && is_at(share.output, view.output)
+                    && view.offset > 0
+            });
+            if is_piece && share.rule == ShareRule::View {
+                pieces.push(input.index());
+            }
+            let roots = [input, output].map(|value| find(&mut joined_to, value.index()));
+            joined_to[roots[0]] = roots[1];
+        }
+    }
+    let mut joined = vec![false; joined_to.len()];
+    for piece in pieces {
+        let root = find(&mut joined_to, piece);
+        joined[root] = true;
+    }
+    (0..joined_to.len()).map(|value| joined[find(&mut joined_to, value)]).collect()
 }
 
 /// Returns whether a plan's `position` is `expected`.

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use super::races::Races;
 use crate::check::is_at;
 use crate::check::memory::{Memory, Owner};
+use crate::check::unit::Unit;
 use crate::error::{Error, Result, quoted};
-use crate::graph::{Graph, Node, ValueKind, View, Whole};
+use crate::graph::{Graph, ValueKind, View, Whole};
 use crate::index::{NodeId, ValueId};
 use crate::plan::{Placement, Plan, Share, ShareRule};
 use crate::units::Step;
@@ -41,8 +42,8 @@ enum Writer {
     Output(usize, ValueId),
     /// A state that it mutates.
     State(ValueId),
-    /// Scratch.
-    Workspace(usize),
+    /// Scratch: a node, and the position among its workspaces.
+    Workspace(NodeId, u32),
 }
 
 /// One run of the graph on symbolic memory.
@@ -72,7 +73,7 @@ impl<'a> Replay<'a> {
         Self { plan, graph, places, contents, memories, step: Step::new(0), races }
     }
 
-    pub(super) fn run(mut self, order: &[NodeId]) -> Result<()> {
+    pub(super) fn run(mut self, units: &[Unit<'_>]) -> Result<()> {
         let kinds = |wanted: &'static [ValueKind]| {
             let values = self.graph.values().iter().enumerate();
             values
@@ -87,10 +88,10 @@ impl<'a> Replay<'a> {
         for &value in &supplied {
             self.read(value)?;
         }
-        for (step, &node) in order.iter().enumerate() {
+        for (step, unit) in units.iter().enumerate() {
             self.step = Step::at(step);
             let shares = &self.plan.steps[step].shares;
-            self.run_node(node, shares)?;
+            self.run_unit(unit, shares)?;
         }
         let kept: &'static [ValueKind] = if self.plan.options.preserve_inputs {
             &[ValueKind::Input, ValueKind::State]
@@ -100,19 +101,19 @@ impl<'a> Replay<'a> {
         for value in kinds(kept).iter().chain(self.graph.outputs()) {
             self.read(*value)?;
         }
-        self.races.take().map_or(Ok(()), |races| races.check(self.graph, order))
+        let order: Vec<_> = units.iter().map(Unit::last).collect();
+        self.races.take().map_or(Ok(()), |races| races.check(self.graph, &order))
     }
 
-    /// Checks what one node reads and writes, and writes it.
-    fn run_node(&mut self, id: NodeId, shares: &[Share]) -> Result<()> {
-        let node = self.graph.node(id);
-        for (_, value) in node.reads_bytes_of() {
+    /// Checks what runs at one step reads and writes, and writes it.
+    fn run_unit(&mut self, unit: &Unit<'_>, shares: &[Share]) -> Result<()> {
+        for (_, value) in unit.reads() {
             self.read(value)?;
         }
         let mut writes = Vec::new();
         let mut contents = Vec::new();
-        for (position, output) in node.produces() {
-            let (content, missing) = self.shown(node, shares, position, output);
+        for (position, output) in unit.writes() {
+            let (content, missing) = self.shown(unit, shares, position, output);
             let place = self.places[output.index()].expect("outputs are in the arena");
             writes.extend(missing.into_iter().map(|range| Write {
                 space: place.space,
@@ -122,25 +123,25 @@ impl<'a> Replay<'a> {
             }));
             contents.push((output, content));
         }
-        for &position in &node.effects().mutates {
-            let state = node.input(position).expect("mutated states are there");
+        for &state in &unit.mutates {
             let place = self.places[state.index()].expect("states are in the arena");
             let (space, start) = (place.space, place.offset);
             writes.push(Write { space, start, end: start + place.bytes, by: Writer::State(state) });
         }
-        for workspace in self.plan.workspaces_of(id) {
+        let plan = self.plan;
+        for workspace in unit.nodes.iter().flat_map(|&id| plan.workspaces_of(id)) {
             let (space, start) = (workspace.space, workspace.offset);
-            let slot = usize::try_from(workspace.slot).expect("workspaces were checked");
+            let (node, slot) = (NodeId::from(workspace.node), workspace.slot);
             let end = start + workspace.bytes;
-            writes.push(Write { space, start, end, by: Writer::Workspace(slot) });
+            writes.push(Write { space, start, end, by: Writer::Workspace(node, slot) });
         }
         writes.retain(|write| write.start < write.end);
-        self.check_writes(node, shares, &mut writes)?;
-        self.note_uses(id, &writes);
+        self.check_writes(unit, shares, &mut writes)?;
+        self.note_uses(unit, &writes);
         for write in writes {
             let owner = match write.by {
                 Writer::Output(_, value) | Writer::State(value) => self.owner(value),
-                Writer::Workspace(_) => Owner::Workspace(id),
+                Writer::Workspace(node, _) => Owner::Workspace(node),
             };
             self.memory(write.space).write(write.start..write.end, owner);
         }
@@ -151,12 +152,12 @@ impl<'a> Replay<'a> {
     }
 
     /// Notes which bytes a node uses, if that matters.
-    fn note_uses(&mut self, id: NodeId, writes: &[Write]) {
+    fn note_uses(&mut self, unit: &Unit<'_>, writes: &[Write]) {
         let Some(races) = &mut self.races else { return };
-        let node = self.graph.node(id);
-        let read = node.reads_bytes_of().map(|(_, value)| value);
+        let id = unit.last();
+        let read = unit.reads().map(|(_, value)| value);
         // An output that is there already is used as well, if not written.
-        let shown = node.produces().map(|(_, value)| value);
+        let shown = unit.writes().map(|(_, value)| value);
         for place in read.chain(shown).filter_map(|value| self.places[value.index()]) {
             let written = |write: &&Write| {
                 write.space == place.space
@@ -174,19 +175,18 @@ impl<'a> Replay<'a> {
 
     /// Checks that a node writes no byte twice, and none that it still reads unless its
     /// effects permit it.
-    fn check_writes(&self, node: &Node, shares: &[Share], writes: &mut [Write]) -> Result<()> {
+    fn check_writes(&self, unit: &Unit<'_>, shares: &[Share], writes: &mut [Write]) -> Result<()> {
         writes.sort_unstable_by_key(|write| (write.space, write.start, write.end));
         let overlap = |first: String, second: String, byte: u64| {
             Err(Error::PlanOverlap { first, second, step: self.step.get(), byte })
         };
         for pair in writes.windows(2) {
             if pair[0].space == pair[1].space && pair[1].start < pair[0].end {
-                let [first, second] =
-                    [pair[0].by, pair[1].by].map(|by| self.shown_writer(node, by));
+                let [first, second] = [pair[0].by, pair[1].by].map(|by| self.shown_writer(by));
                 return overlap(first, second, pair[1].start);
             }
         }
-        for (position, value) in node.reads_bytes_of() {
+        for (position, value) in unit.reads() {
             let Some(place) = self.places[value.index()].filter(|place| place.bytes > 0) else {
                 continue;
             };
@@ -200,9 +200,9 @@ impl<'a> Replay<'a> {
             for write in touched {
                 let permitted = match write.by {
                     Writer::State(state) => state == value,
-                    Writer::Workspace(_) => false,
+                    Writer::Workspace(..) => false,
                     Writer::Output(output, written) => {
-                        let mut pairs = node.effects().in_place.iter();
+                        let mut pairs = unit.effects.in_place.iter();
                         write.start == place.offset
                             && self.graph.value(written).bytes() <= place.bytes
                             && pairs.any(|pair| (pair.input, pair.output) == (position, output))
@@ -214,7 +214,7 @@ impl<'a> Replay<'a> {
                 if !permitted {
                     let byte = write.start.max(place.offset);
                     let first = format!("value {}", quoted(self.graph.value(value).name()));
-                    return overlap(first, self.shown_writer(node, write.by), byte);
+                    return overlap(first, self.shown_writer(write.by), byte);
                 }
             }
         }
@@ -225,14 +225,14 @@ impl<'a> Replay<'a> {
     /// which of its bytes the node must write because no view already put them there.
     fn shown(
         &self,
-        node: &Node,
+        unit: &Unit<'_>,
         shares: &[Share],
         position: usize,
         output: ValueId,
     ) -> (Option<Rc<[Piece]>>, Vec<Range<u64>>) {
         let bytes = self.graph.value(output).bytes();
         let mut pieces: Vec<Piece> = Vec::new();
-        for (view, input) in self.realized_views(node, shares, position, output) {
+        for (view, input) in self.realized_views(unit, shares, position, output) {
             let content = self.content(input);
             let (from, to) = match view.whole {
                 // Output byte 0 is input byte `offset`.
@@ -284,7 +284,7 @@ impl<'a> Replay<'a> {
     /// as far as the memory is laid out for it.
     fn realized_views(
         &self,
-        node: &Node,
+        unit: &Unit<'_>,
         shares: &[Share],
         position: usize,
         output: ValueId,
@@ -292,7 +292,7 @@ impl<'a> Replay<'a> {
         let shares = shares
             .iter()
             .filter(|share| share.rule == ShareRule::View && is_at(share.output, position));
-        let effects = node.effects();
+        let effects = &unit.effects;
         shares
             .filter_map(|share| {
                 let is_pair = |input, output| is_at(share.input, input) && output == position;
@@ -305,7 +305,7 @@ impl<'a> Replay<'a> {
                     Some(View { input, output, offset: 0, whole: Whole::Input })
                 };
                 let view = declared.copied().or_else(identity)?;
-                let input = node.input(view.input)?;
+                let input = unit.reads.get(view.input).copied().flatten()?;
                 let (shown, bytes) =
                     (self.graph.value(input).bytes(), self.graph.value(output).bytes());
                 let fits = declared.is_some() || shown == bytes;
@@ -379,13 +379,13 @@ impl<'a> Replay<'a> {
         &mut self.memories[usize::try_from(space).expect("spaces were checked")]
     }
 
-    fn shown_writer(&self, node: &Node, writer: Writer) -> String {
+    fn shown_writer(&self, writer: Writer) -> String {
         match writer {
             Writer::Output(_, value) | Writer::State(value) => {
                 format!("value {}", quoted(self.graph.value(value).name()))
             }
-            Writer::Workspace(slot) => {
-                format!("workspace {slot} of node {}", quoted(node.name()))
+            Writer::Workspace(node, slot) => {
+                format!("workspace {slot} of node {}", quoted(self.graph.node(node).name()))
             }
         }
     }

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result, hexadecimal, quoted};
 use crate::packing::Status;
 use crate::plan::{
-    Placement, Plan, PlanOptions, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
+    Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, WorkspacePlacement, index_steps,
 };
 
 /// The version of plan files that this crate writes, and the only one it reads.
@@ -47,6 +47,8 @@ struct Document {
     model: String,
     digest: String,
     options: PlanOptions,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    search: Option<Search>,
     arena_bytes: u64,
     lower_bound: u64,
     status: Status,
@@ -73,6 +75,7 @@ impl Plan {
             model: self.model.clone(),
             digest: self.digest.clone(),
             options: self.options,
+            search: self.search,
             arena_bytes: self.arena_bytes(),
             lower_bound: self.lower_bound(),
             status: self.status(),
@@ -130,6 +133,7 @@ impl Plan {
             model: document.model,
             digest: document.digest,
             options: document.options,
+            search: document.search,
             step_of: index_steps(&document.steps)
                 .ok_or_else(|| corrupt("its steps do not run every node once".into()))?,
             steps: document.steps,

@@ -147,6 +147,7 @@ fn find_producers(values: &[Value], nodes: &[Node]) -> Result<Vec<Option<NodeId>
                 (ValueKind::Input, _) => "the caller, as a graph input".into(),
                 (ValueKind::Constant, _) => "the model, as a constant".into(),
                 (ValueKind::State, _) => "the caller, as a state".into(),
+                (ValueKind::Inner, _) => "a group of nodes".into(),
             };
             return Err(Error::DuplicateProducer { value: quoted(&known.name), first, second });
         }
@@ -208,6 +209,7 @@ fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
             None => return refuse(format!("it mutates input {position}, which is left out")),
         }
     }
+    check_flows(node, values)?;
     for pair in &effects.in_place {
         if pair.input >= node.inputs.len() || pair.output >= node.outputs.len() {
             return refuse(format!(
@@ -253,6 +255,33 @@ fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses flows whose operands cannot be cut into equal pieces.
+fn check_flows(node: &Node, values: &[Value]) -> Result<()> {
+    let refuse = |reason: String| Err(Error::InvalidEffect { node: quoted(&node.name), reason });
+    for (index, flow) in node.effects.flows.iter().enumerate() {
+        if node.effects.flows[..index].iter().any(|other| other.output == flow.output) {
+            return refuse(format!("output {} has two flows", flow.output));
+        }
+        let followed = flow.follows.iter().map(|&position| ("input", position, &node.inputs));
+        let made = std::iter::once(("output", flow.output, &node.outputs));
+        for (what, position, operands) in made.chain(followed) {
+            let Some(operand) = operands.get(position) else {
+                return refuse(format!("a flow names {what} {position}, which it does not have"));
+            };
+            let Some(value) = operand.map(|value| &values[value.index()]) else { continue };
+            let elements = value.elements().unwrap_or(0);
+            if flow.pieces == 0 || !elements.is_multiple_of(flow.pieces) {
+                let name = quoted(&value.name);
+                return refuse(format!("{name} cannot be cut into {} equal pieces", flow.pieces));
+            }
+        }
+    }
+    match node.effects.loads.iter().find(|&&position| position >= node.inputs.len()) {
+        Some(position) => refuse(format!("it loads input {position}, which it does not have")),
+        None => Ok(()),
+    }
 }
 
 /// Refuses workspaces without a size.

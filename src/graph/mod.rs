@@ -3,6 +3,7 @@
 //! A [`Graph`] is immutable and valid by construction: a [`GraphBuilder`] checks it.
 
 mod builder;
+mod group;
 mod node;
 mod order;
 mod value;
@@ -10,7 +11,8 @@ mod value;
 use sha2::{Digest as _, Sha256};
 
 pub use builder::GraphBuilder;
-pub use node::{Choice, Effects, InPlace, Node, View, Whole, Workspace};
+pub use group::Grouped;
+pub use node::{Choice, Effects, Flow, InPlace, Node, View, Whole, Workspace};
 pub use value::{DType, Value, ValueKind};
 
 use crate::error::{Error, Result, hexadecimal};
@@ -86,6 +88,18 @@ impl Graph {
     /// Returns the node that produces `value`, or `None` for inputs, constants and states.
     pub fn producer(&self, value: ValueId) -> Option<NodeId> {
         self.producers[value.index()]
+    }
+
+    /// Returns, by value, the nodes that read its bytes, in execution order; one that reads
+    /// them at two positions comes twice.
+    pub fn readers(&self) -> Vec<Vec<NodeId>> {
+        let mut readers = vec![Vec::new(); self.values.len()];
+        for &id in &self.order {
+            for (_, value) in self.node(id).reads_bytes_of() {
+                readers[value.index()].push(id);
+            }
+        }
+        readers
     }
 
     /// Iterates over what `node` must run after: the producers of its operands, then its
@@ -179,7 +193,17 @@ impl Graph {
                 hash.number(view.offset);
                 hash.count(usize::from(view.whole == Whole::Output));
             }
-            for positions in [&node.effects.ignores, &node.effects.mutates] {
+            hash.count(node.effects.flows.len());
+            for flow in &node.effects.flows {
+                hash.count(flow.output);
+                hash.number(flow.pieces);
+                hash.count(flow.follows.len());
+                for &position in &flow.follows {
+                    hash.count(position);
+                }
+            }
+            let effects = &node.effects;
+            for positions in [&effects.loads, &effects.ignores, &effects.mutates] {
                 hash.count(positions.len());
                 for &position in positions {
                     hash.count(position);

@@ -50,6 +50,23 @@ pub struct Choice {
     pub cost: f64,
 }
 
+/// An output that a node can make in pieces, one after the other, and never needs whole.
+///
+/// Cut the output, and each input that it `follows`, into `pieces` equal runs of neighboring
+/// bytes: for piece *i* of the output the node needs piece *i* of those inputs, and all of
+/// the others. An elementwise node has as many pieces as elements and follows its full-size
+/// operands; a matrix product has one piece per row and follows its left operand; a
+/// convolution can make any piece, but follows nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Flow {
+    /// Position among the node's outputs.
+    pub output: usize,
+    /// Number of equal pieces.
+    pub pieces: u64,
+    /// Positions of the inputs that are needed piece by piece, too.
+    pub follows: Vec<usize>,
+}
+
 /// What a node does to memory. The default is to read every input and write every output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
@@ -57,6 +74,11 @@ pub struct Effects {
     pub in_place: Vec<InPlace>,
     /// Outputs that show bytes of an input, or inputs that are pieces of an output.
     pub views: Vec<View>,
+    /// Outputs that can be made in pieces, so that the node can be fused with others.
+    pub flows: Vec<Flow>,
+    /// Positions of inputs that the node copies to scratch memory, tile by tile, before it
+    /// computes with them: elementwise producers can be applied on the way.
+    pub loads: Vec<usize>,
     /// Positions of inputs whose bytes are never read; only their shape is.
     pub ignores: Vec<usize>,
     /// Positions of inputs that the node writes; each must be a state.
@@ -136,6 +158,20 @@ impl Node {
     #[must_use]
     pub fn view(mut self, input: usize, output: usize) -> Self {
         self.effects.views.push(View { input, output, offset: 0, whole: Whole::Input });
+        self
+    }
+
+    /// Lets `output` be made in `pieces`, for each of which only the same piece of the inputs
+    /// in `follows` is needed, by position.
+    #[must_use]
+    pub fn flow(
+        mut self,
+        output: usize,
+        pieces: u64,
+        follows: impl IntoIterator<Item = usize>,
+    ) -> Self {
+        let follows = follows.into_iter().collect();
+        self.effects.flows.push(Flow { output, pieces, follows });
         self
     }
 

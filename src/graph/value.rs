@@ -20,6 +20,9 @@ pub enum ValueKind {
     Activation,
     /// A variable: it keeps its bytes between runs, and nodes may mutate it.
     State,
+    /// It passes piece by piece between nodes that run as one, and is never in the arena.
+    /// Only [`Graph::grouped`](crate::Graph::grouped) makes such values.
+    Inner,
 }
 
 impl ValueKind {
@@ -30,6 +33,7 @@ impl ValueKind {
             Self::Constant => "constant",
             Self::Activation => "activation",
             Self::State => "state",
+            Self::Inner => "inner",
         }
     }
 }
@@ -259,9 +263,10 @@ impl Value {
         self.pin
     }
 
-    /// Returns whether the value lives in the arena: everything but constants.
+    /// Returns whether the value lives in the arena: everything but constants and what
+    /// never leaves a group of nodes.
     pub const fn is_planned(&self) -> bool {
-        !matches!(self.kind, ValueKind::Constant)
+        !matches!(self.kind, ValueKind::Constant | ValueKind::Inner)
     }
 }
 

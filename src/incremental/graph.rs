@@ -82,7 +82,7 @@ impl From<&Graph> for IncrementalGraph {
         let mut result = Self::default();
         for (index, value) in graph.values().iter().enumerate() {
             let kind = match value.kind() {
-                ValueKind::Constant => AllocationType::ReadOnly,
+                ValueKind::Constant | ValueKind::Inner => AllocationType::ReadOnly,
                 ValueKind::State => AllocationType::PersistentArena,
                 ValueKind::Input | ValueKind::Activation => AllocationType::Arena,
             };
@@ -91,7 +91,7 @@ impl From<&Graph> for IncrementalGraph {
             match value.kind() {
                 ValueKind::Input => result.inputs.push(Some(id)),
                 ValueKind::State => result.variables.push(id),
-                ValueKind::Constant | ValueKind::Activation => {}
+                ValueKind::Constant | ValueKind::Activation | ValueKind::Inner => {}
             }
         }
         result.outputs = graph.outputs().iter().map(|&output| Some(output.into())).collect();

@@ -1,4 +1,7 @@
-//! Which values share their bytes: whole views, and outputs in place of dying inputs.
+//! Which values share their bytes: views, pieces of larger values, and outputs in place of
+//! dying inputs.
+
+use std::cell::Cell;
 
 use crate::coloring::Reachability;
 use crate::graph::{Graph, Node, ValueKind, View, Whole};
@@ -7,34 +10,51 @@ use crate::liveness::Lifetimes;
 use crate::plan::{Share, ShareRule};
 use crate::units::{Alignment, LiveRange, Step};
 
-/// Values that share one buffer, all from its first byte on.
+/// Most pairs of values that are compared in one graph; past that, values get bytes of their
+/// own.
+const MOST_COMPARISONS: usize = 100_000_000;
+
+/// A value inside of an alias class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The value.
+    pub value: ValueId,
+    /// Its first byte, counted from the start of the class.
+    pub start: u64,
+}
+
+/// Values at fixed distances from each other, in one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClass {
     /// The values, in order of birth.
-    pub members: Vec<ValueId>,
+    pub members: Vec<Member>,
     /// From the first member's birth to the last one's death.
     pub live: LiveRange,
-    /// Size of the largest member.
-    pub bytes: u64,
     /// The strictest alignment of a member.
     pub alignment: Alignment,
     /// Memory of all members.
     pub space: SpaceId,
-    /// Offset at which a member is fixed, if one is.
+    /// Offset at which the class is fixed, if it is.
     pub pin: Option<u64>,
-    /// Whether a member belongs to the caller, so that nothing may overwrite it.
-    kept: bool,
-    /// The member that overwrote the bytes last: whoever used those before it ran before it.
-    since: usize,
 }
 
-/// When an output may take over the bytes of a dying input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When values may share bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct AliasRules {
-    /// Whether it may at all.
+    /// Whether an output may be all bytes of an input that it shows unchanged.
+    pub views: bool,
+    /// Whether values may be pieces of larger ones: operands inside of a concatenation,
+    /// slices inside of their source.
+    pub elision: bool,
+    /// Whether an output may take over the bytes of a dying input.
     pub in_place: bool,
-    /// Whether only if both have the same size.
+    /// Whether it may only if both have the same size.
     pub same_size: bool,
+    /// Whether that input may be the caller's.
+    pub reuse_inputs: bool,
+    /// What divides the distance of a class's start to one of its members, at least.
+    pub alignment: Alignment,
 }
 
 /// One decision to let an output share the bytes of an input.
@@ -50,19 +70,26 @@ pub struct Merge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClasses {
     classes: Vec<AliasClass>,
-    class_of: Vec<Option<usize>>,
+    /// By value: its class, and its first byte in it.
+    places: Vec<Option<(usize, u64)>>,
     merges: Vec<Merge>,
 }
 
 impl AliasClasses {
-    /// Returns the classes that views make, and, if the rules have it, those that taking
-    /// over dying inputs makes.
+    /// Returns the classes that the rules make.
     ///
-    /// An output takes over an input where the node permits it and the input, with all
-    /// that shares its bytes, is read by nobody later and belongs to no caller. Of
-    /// several such inputs it takes the one closest in size, then the one born last.
+    /// First, what a view shows shares bytes with what it is a view of: all views of whole
+    /// inputs, slices and pieces that do not contradict each other. Two classes are put at a
+    /// distance only if no two of their members that share a byte are live together with
+    /// different contents. `declined` names operands, by node and position, that are to be
+    /// copied instead; in ascending order.
     ///
-    /// With `reach`, "later" means in any order that the graph permits.
+    /// Then outputs take over inputs: where the node permits it and the input, with all that
+    /// shares its bytes, is read by nobody later and belongs to no caller. Of several such
+    /// inputs it takes the one closest in size, then the one born last.
+    ///
+    /// With `reach`, "later" means in any order that the graph permits; there are no pieces
+    /// of larger values then.
     #[must_use]
     pub fn new(
         graph: &Graph,
@@ -70,31 +97,28 @@ impl AliasClasses {
         lifetimes: &Lifetimes,
         rules: AliasRules,
         reach: Option<&Reachability>,
+        declined: &[(NodeId, usize)],
     ) -> Self {
-        let mut builder = Builder {
-            graph,
-            lifetimes,
-            rules,
-            reach: reach.map(|reach| (reach, readers(graph))),
-            is_output: vec![false; graph.values().len()],
-            result: Self {
-                classes: Vec::new(),
-                class_of: vec![None; graph.values().len()],
-                merges: Vec::new(),
-            },
-        };
-        for output in graph.outputs() {
-            builder.is_output[output.index()] = true;
-        }
+        let mut builder = Builder::new(graph, lifetimes, rules, reach, declined);
         for (index, value) in graph.values().iter().enumerate() {
             if matches!(value.kind(), ValueKind::Input | ValueKind::State) {
                 builder.start(ValueId::new(index));
             }
         }
-        for (step, &id) in order.iter().enumerate() {
-            builder.add_node(Step::at(step), id);
+        for &id in order {
+            for (_, value) in graph.node(id).produces() {
+                builder.start(value);
+            }
         }
-        builder.result
+        for (step, &id) in order.iter().enumerate() {
+            builder.link_views(Step::at(step), id);
+        }
+        if rules.in_place {
+            for (step, &id) in order.iter().enumerate() {
+                builder.take_over(Step::at(step), id);
+            }
+        }
+        builder.finish()
     }
 
     /// Returns every class, in order of birth.
@@ -104,7 +128,12 @@ impl AliasClasses {
 
     /// Returns the position of `value`'s class, or `None` if it is not in the arena.
     pub fn class_of(&self, value: ValueId) -> Option<usize> {
-        self.class_of[value.index()]
+        self.places[value.index()].map(|(class, _)| class)
+    }
+
+    /// Returns the first byte of `value` in its class; 0 if it is not in the arena.
+    pub fn start_of(&self, value: ValueId) -> u64 {
+        self.places[value.index()].map_or(0, |(_, start)| start)
     }
 
     /// Returns every decision to share bytes, in execution order.
@@ -113,143 +142,220 @@ impl AliasClasses {
     }
 }
 
-/// Iterates over the views of `node` that start at the first byte, and over the pairs
-/// whose output has the bytes of the input, which is the same thing.
-fn whole_views(node: &Node) -> impl Iterator<Item = View> + '_ {
-    let identities = node.effects().in_place.iter().filter(|pair| pair.identity).map(|pair| {
+/// Iterates over the views of `node`, and over the pairs whose output has the bytes of an
+/// input of the same size, which is the same thing.
+fn views<'a>(graph: &'a Graph, node: &'a Node) -> impl Iterator<Item = View> + 'a {
+    let identities = node.effects().in_place.iter().filter_map(|pair| {
         let (input, output) = (pair.input, pair.output);
-        View { input, output, offset: 0, whole: Whole::Input }
+        let bytes = |value: Option<ValueId>| value.map(|value| graph.value(value).bytes());
+        let is_copy = pair.identity && bytes(node.input(input)) == bytes(node.output(output));
+        is_copy.then_some(View { input, output, offset: 0, whole: Whole::Input })
     });
-    node.effects().views.iter().copied().filter(|view| view.offset == 0).chain(identities)
+    node.effects().views.iter().copied().chain(identities)
+}
+
+/// A value in a class that is still growing; the class's start is arbitrary.
+#[derive(Clone, Copy)]
+struct Draft {
+    value: ValueId,
+    start: i128,
+    end: i128,
+    live: LiveRange,
+}
+
+/// A class that is still growing.
+struct DraftClass {
+    /// Those that live longest last, so that the dead need not be looked at.
+    members: Vec<Draft>,
+    birth: Step,
+    /// The first byte of a member, and the one after the last.
+    span: (i128, i128),
+    space: SpaceId,
+    pin: Option<u64>,
+    /// The values that used the bytes since they were last overwritten.
+    users: Vec<ValueId>,
 }
 
 struct Builder<'a> {
     graph: &'a Graph,
     lifetimes: &'a Lifetimes,
     rules: AliasRules,
+    declined: &'a [(NodeId, usize)],
     /// What runs before what in every order, and who reads each value; `None` if only the
     /// given order counts.
     reach: Option<(&'a Reachability, Vec<Vec<NodeId>>)>,
     is_output: Vec<bool>,
-    result: AliasClasses,
+    /// By value: the value that it is a part of, or equal to.
+    part_of: Vec<Cell<Option<ValueId>>>,
+    /// By value: whether it shows bytes of an operand of the node that produces it.
+    is_view: Vec<bool>,
+    /// By value: its class, and its first byte there.
+    places: Vec<Option<(usize, i128)>>,
+    classes: Vec<Option<DraftClass>>,
+    merges: Vec<(Step, Merge)>,
+    comparisons: usize,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(
+        graph: &'a Graph,
+        lifetimes: &'a Lifetimes,
+        rules: AliasRules,
+        reach: Option<&'a Reachability>,
+        declined: &'a [(NodeId, usize)],
+    ) -> Self {
+        let count = graph.values().len();
+        let mut is_output = vec![false; count];
+        for output in graph.outputs() {
+            is_output[output.index()] = true;
+        }
+        Self {
+            graph,
+            lifetimes,
+            rules,
+            declined,
+            reach: reach.map(|reach| (reach, graph.readers())),
+            is_output,
+            part_of: vec![Cell::new(None); count],
+            is_view: vec![false; count],
+            places: vec![None; count],
+            classes: Vec::new(),
+            merges: Vec::new(),
+            comparisons: 0,
+        }
+    }
+
     /// Opens a class of its own for `value`.
     fn start(&mut self, id: ValueId) {
         let value = self.graph.value(id);
-        self.result.class_of[id.index()] = Some(self.result.classes.len());
-        self.result.classes.push(AliasClass {
-            members: vec![id],
-            live: self.lifetimes.of(id).expect("a value in the arena has a live range"),
-            bytes: value.bytes(),
-            alignment: value.alignment(),
+        let live = self.live(id);
+        self.places[id.index()] = Some((self.classes.len(), 0));
+        self.classes.push(Some(DraftClass {
+            members: vec![Draft { value: id, start: 0, end: value.bytes().into(), live }],
+            birth: live.start(),
+            span: (0, value.bytes().into()),
             space: value.space(),
             pin: value.pin(),
-            kept: value.kind() != ValueKind::Activation || self.is_output[id.index()],
-            since: 0,
-        });
+            users: vec![id],
+        }));
     }
 
-    /// Puts `value` into the class of the input that it shares bytes with.
-    fn join(&mut self, id: ValueId, merge: Merge) {
-        let class = self.class_of_operand(merge.node, merge.share.input, true);
-        let class = class.expect("the input is in the arena");
-        let value = self.graph.value(id);
-        let live = self.lifetimes.of(id).expect("a value in the arena has a live range");
-        let kept = self.is_output[id.index()];
-        let class_of = &mut self.result.class_of[id.index()];
-        *class_of = Some(class);
-        let class = &mut self.result.classes[class];
-        if merge.share.rule == ShareRule::InPlace {
-            class.since = class.members.len();
+    fn live(&self, value: ValueId) -> LiveRange {
+        self.lifetimes.of(value).expect("a value in the arena has a live range")
+    }
+
+    fn class(&self, index: usize) -> &DraftClass {
+        self.classes[index].as_ref().expect("values are in classes that are there")
+    }
+
+    /// Returns the largest value that `value` is a part of.
+    fn root(&self, mut value: ValueId) -> ValueId {
+        while let Some(whole) = self.part_of[value.index()].get() {
+            // Whoever comes here next has half as far to go.
+            if let Some(further) = self.part_of[whole.index()].get() {
+                self.part_of[value.index()].set(Some(further));
+            }
+            value = whole;
         }
-        class.members.push(id);
-        class.live = class.live.hull(live);
-        class.bytes = class.bytes.max(value.bytes());
-        class.alignment = class.alignment.max(value.alignment());
-        class.kept |= kept;
-        self.result.merges.push(merge);
+        value
     }
 
-    /// Gives every output of a node a class.
-    fn add_node(&mut self, step: Step, id: NodeId) {
+    /// Lets what the views of a node show share bytes, where it can.
+    fn link_views(&mut self, step: Step, id: NodeId) {
         let node = self.graph.node(id);
-        for (position, output) in node.produces() {
-            let view = whole_views(node)
-                .filter(|view| view.output == position)
-                .find(|&view| self.can_show(id, view, output));
-            let found = match view {
-                Some(view) => Some((view.input, ShareRule::View)),
-                None if self.rules.in_place => {
-                    let input = self.taken_over(step, id, position, output);
-                    input.map(|input| (input, ShareRule::InPlace))
-                }
-                None => None,
+        for view in views(self.graph, node) {
+            let (Some(input), Some(output)) = (node.input(view.input), node.output(view.output))
+            else {
+                continue;
             };
-            let narrow = |position| u32::try_from(position).ok();
-            match found.map(|(input, rule)| (narrow(input), narrow(position), rule)) {
-                Some((Some(input), Some(output_position), rule)) => {
-                    let share = Share { input, output: output_position, rule };
-                    self.join(output, Merge { node: id, share });
+            let (part, whole) = match view.whole {
+                Whole::Input => (output, input),
+                Whole::Output => (input, output),
+            };
+            let bytes = |value| self.graph.value(value).bytes();
+            let is_all = bytes(part) == bytes(whole);
+            let shown_already = view.whole == Whole::Input && self.is_view[output.index()];
+            let permitted = match view.whole {
+                Whole::Input if is_all => self.rules.views,
+                Whole::Input => self.rules.elision,
+                // The caller's inputs are there before the concatenation is, and outputs
+                // stay when it is gone.
+                Whole::Output => {
+                    self.rules.elision
+                        && self.reach.is_none()
+                        && self.graph.value(part).kind() == ValueKind::Activation
+                        && !self.is_output[part.index()]
                 }
-                _ => self.start(output),
+            };
+            // A view of a state would change when the state is mutated.
+            let stays = self.graph.value(input).kind() != ValueKind::State;
+            let declined = self.declined.binary_search(&(id, view.input)).is_ok();
+            if permitted && stays && !declined && !shown_already && self.link(part, whole, view) {
+                self.is_view[output.index()] |= view.whole == Whole::Input;
+                self.note(step, id, view.input, view.output, ShareRule::View);
             }
         }
     }
 
-    /// Returns the class of an operand of a node.
-    fn class_of_operand(&self, node: NodeId, position: u32, is_input: bool) -> Option<usize> {
-        let (node, position) = (self.graph.node(node), usize::try_from(position).ok()?);
-        let operand = if is_input { node.input(position) } else { node.output(position) };
-        self.result.class_of(operand?)
+    /// Puts `part` into `whole`, and returns whether that could be done.
+    fn link(&mut self, part: ValueId, whole: ValueId, view: View) -> bool {
+        let (Some((part_class, part_start)), Some((whole_class, whole_start))) =
+            (self.places[part.index()], self.places[whole.index()])
+        else {
+            return false;
+        };
+        let root = self.root(part);
+        // What is a piece of something else already has its neighbors there.
+        let bytes = |value| self.graph.value(value).bytes();
+        if part_class == whole_class || bytes(root) != bytes(part) {
+            return false;
+        }
+        let whole_root = self.root(whole);
+        let shift = whole_start + i128::from(view.offset) - part_start;
+        let same = |this: &Self, u: &Draft, v: &Draft| {
+            let (u, v) = (this.root(u.value), this.root(v.value));
+            u == v || (u == root && v == whole_root)
+        };
+        if !self.fit(part_class, whole_class, shift)
+            || !self.agree(part_class, whole_class, shift, same)
+        {
+            return false;
+        }
+        self.part_of[root.index()].set(Some(whole_root));
+        self.merge(part_class, whole_class, shift);
+        true
     }
 
-    /// Returns whether `output` can share the bytes of the input that it shows whole.
-    fn can_show(&self, node: NodeId, view: View, output: ValueId) -> bool {
-        let Some(input) = self.graph.node(node).input(view.input) else { return false };
-        let (value, shown) = (self.graph.value(output), self.graph.value(input));
-        let Some(class_index) = self.result.class_of(input) else { return false };
-        let class = &self.result.classes[class_index];
-        // Another output of the same node may have taken over the bytes just now.
-        let overwritten =
-            self.result.merges.iter().rev().take_while(|merge| merge.node == node).any(|merge| {
-                merge.share.rule == ShareRule::InPlace
-                    && self.class_of_operand(node, merge.share.output, false) == Some(class_index)
-            });
-        // A view of a state would change when the state is mutated.
-        shown.bytes() == value.bytes()
-            && shown.kind() != ValueKind::State
-            && !overwritten
-            && class.space == value.space()
-            && value.pin().is_none_or(|pin| class.pin == Some(pin))
-    }
-
-    /// Returns the position of the dying input whose bytes `output` may take over, if there
-    /// is one.
-    fn taken_over(
-        &self,
-        step: Step,
-        id: NodeId,
-        position: usize,
-        output: ValueId,
-    ) -> Option<usize> {
+    /// Lets the outputs of a node take over dying inputs.
+    fn take_over(&mut self, step: Step, id: NodeId) {
         let node = self.graph.node(id);
-        let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
-        pairs
-            .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
-            .filter(|&(_, input)| self.may_take_over(step, id, position, input, output))
-            .min_by_key(|&(_, input)| {
+        for (position, output) in node.produces() {
+            if self.is_view[output.index()] {
+                continue;
+            }
+            let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
+            let mut inputs: Vec<_> = pairs
+                .filter(|pair| !node.effects().ignores.contains(&pair.input))
+                .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
+                .filter(|&(_, input)| self.dies(step, id, position, input, output))
+                .collect();
+            inputs.sort_by_key(|&(_, input)| {
                 let value = self.graph.value(input);
                 let surplus = value.bytes() - self.graph.value(output).bytes();
-                let birth = self.lifetimes.of(input).map(LiveRange::start);
-                (surplus, std::cmp::Reverse(birth))
-            })
-            .map(|(position, _)| position)
+                (surplus, std::cmp::Reverse(self.live(input).start()))
+            });
+            for (input_position, input) in inputs {
+                if self.overwrite(step, input, output) {
+                    self.note(step, id, input_position, position, ShareRule::InPlace);
+                    break;
+                }
+            }
+        }
     }
 
-    /// Returns whether `output` may be written over `input` at `step`.
-    fn may_take_over(
+    /// Returns whether `output` may be written over `input` at `step`, as far as the input
+    /// and what shares its bytes are concerned.
+    fn dies(
         &self,
         step: Step,
         id: NodeId,
@@ -258,53 +364,181 @@ impl Builder<'_> {
         output: ValueId,
     ) -> bool {
         let node = self.graph.node(id);
-        let Some(class_index) = self.result.class_of(input) else { return false };
-        let class = &self.result.classes[class_index];
+        let Some((class_index, start)) = self.places[input.index()] else { return false };
+        let class = self.class(class_index);
         let (taken, value) = (self.graph.value(input), self.graph.value(output));
-        let fits = value.bytes() < taken.bytes();
-        // Another output of this node may have joined the class already: then its live
-        // range goes on, or its last member was born at this step.
-        let dies_here = class.live.end() == step.next()
-            && class.members.last().is_some_and(|&last| {
-                self.lifetimes.of(last).is_some_and(|live| live.start() < step)
+        let fits = value.bytes() < taken.bytes() && !self.rules.same_size;
+        if !(value.bytes() == taken.bytes() || fits) || class.space != value.space() {
+            return false;
+        }
+        let end = start + i128::from(value.bytes());
+        let overlaps = |member: &Draft| member.start < end && start < member.end;
+        // Those that died before this step are further down.
+        let live = class.members.iter().rev().take_while(|member| member.live.end() > step);
+        let given_away =
+            live.filter(|member| overlaps(member) && member.live.start() <= step).all(|member| {
+                let id = member.value;
+                // Every operand in the same bytes must be read in the same elementwise way.
+                let mut reads = node.reads_bytes_of().filter(|&(_, read)| read == id).peekable();
+                let is_exact =
+                    member.start == start && self.graph.value(id).bytes() == taken.bytes();
+                let dies = member.live.end() == step.next() && !self.is_output[id.index()];
+                let elementwise = |at| {
+                    let mut pairs = node.effects().in_place.iter();
+                    pairs.any(|pair| (pair.input, pair.output) == (at, position))
+                };
+                is_exact && dies && reads.peek().is_some() && reads.all(|(at, _)| elementwise(at))
             });
-        // Every other operand in the same bytes must be read in the same elementwise way.
-        let others_agree = node.reads_bytes_of().all(|(other, read)| {
-            self.result.class_of(read) != Some(class_index)
-                || (self.graph.value(read).bytes() == taken.bytes()
-                    && node
-                        .effects()
-                        .in_place
-                        .iter()
-                        .any(|pair| pair.input == other && pair.output == position))
-        });
-        dies_here
-            && others_agree
-            && !class.kept
-            && (value.bytes() == taken.bytes() || (fits && !self.rules.same_size))
-            && class.space == value.space()
-            && value.pin().is_none()
+        let callers = |kind| match kind {
+            ValueKind::State => true,
+            ValueKind::Input => !self.rules.reuse_inputs,
+            _ => false,
+        };
+        let root = self.root(input);
+        given_away
+            && !callers(self.graph.value(input).kind())
+            && !callers(self.graph.value(root).kind())
             && self.runs_last(id, class)
     }
 
     /// Returns whether everybody else who uses the bytes of `class` runs before `id`, in
     /// every order that counts.
-    fn runs_last(&self, id: NodeId, class: &AliasClass) -> bool {
+    fn runs_last(&self, id: NodeId, class: &DraftClass) -> bool {
         let Some((reach, readers)) = &self.reach else { return true };
-        class.members[class.since..].iter().all(|&member| {
+        class.users.iter().all(|&member| {
             let users = readers[member.index()].iter().copied().chain(self.graph.producer(member));
             users.filter(|&user| user != id).all(|user| reach.is_before(user, id))
         })
     }
-}
 
-/// Returns the nodes that read the bytes of each value.
-fn readers(graph: &Graph) -> Vec<Vec<NodeId>> {
-    let mut readers = vec![Vec::new(); graph.values().len()];
-    for &id in graph.order() {
-        for (_, value) in graph.node(id).reads_bytes_of() {
-            readers[value.index()].push(id);
+    /// Puts `output` on top of `input`, and returns whether everything else in their classes
+    /// allows it.
+    fn overwrite(&mut self, step: Step, input: ValueId, output: ValueId) -> bool {
+        let (Some((over, start)), Some((made, at))) =
+            (self.places[input.index()], self.places[output.index()])
+        else {
+            return false;
+        };
+        if over == made || self.class(made).pin.is_some() {
+            return false;
+        }
+        let shift = start - at;
+        // That what dies at this step may be written over, `dies` has seen.
+        let same = |this: &Self, u: &Draft, v: &Draft| {
+            (u.value == output && v.live.start() <= step && v.live.end() == step.next())
+                || this.root(u.value) == this.root(v.value)
+        };
+        if !self.fit(made, over, shift) || !self.agree(made, over, shift, same) {
+            return false;
+        }
+        self.classes[over].as_mut().expect("the input has a class").users.clear();
+        // Pieces of a large value stay aligned as that value is.
+        let extent = |class: &DraftClass| class.span.1 - class.span.0;
+        if extent(self.class(made)) > extent(self.class(over)) && self.fit(over, made, -shift) {
+            self.merge(over, made, -shift);
+        } else {
+            self.merge(made, over, shift);
+        }
+        true
+    }
+
+    /// Returns whether the members of class `from` can be at `shift` in class `into`, but for
+    /// who else is there.
+    fn fit(&self, from: usize, into: usize, shift: i128) -> bool {
+        let (from, into) = (self.class(from), self.class(into));
+        let aligned = |member: &Draft| {
+            let alignment = i128::from(self.graph.value(member.value).alignment().bytes());
+            (member.start + shift).rem_euclid(alignment) == 0
+        };
+        let pins_agree = match (from.pin, into.pin) {
+            (None, None) => true,
+            (None, Some(_)) => from.span.0 + shift >= 0,
+            (pin, other) => pin == other && shift == 0,
+        };
+        from.space == into.space && pins_agree && from.members.iter().all(aligned)
+    }
+
+    /// Returns whether no two members of two classes, one of them moved by `shift`, hold
+    /// different contents in a byte at a step.
+    fn agree(
+        &mut self,
+        from: usize,
+        into: usize,
+        shift: i128,
+        same: impl Fn(&Self, &Draft, &Draft) -> bool,
+    ) -> bool {
+        let mut comparisons = self.comparisons;
+        let (a, b) = (self.class(from), self.class(into));
+        let moved = a.members.iter().rev().take_while(|u| u.live.end() > b.birth);
+        let mut agree = true;
+        'all: for u in moved {
+            for v in b.members.iter().rev().take_while(|v| v.live.end() > u.live.start()) {
+                comparisons += 1;
+                let apart = u.start + shift >= v.end || v.start >= u.end + shift;
+                if !(apart || !u.live.overlaps(v.live) || same(self, u, v)) {
+                    agree = false;
+                    break 'all;
+                }
+            }
+        }
+        self.comparisons = comparisons;
+        agree && comparisons < MOST_COMPARISONS
+    }
+
+    /// Moves the members of class `from` to class `into`.
+    fn merge(&mut self, from: usize, into: usize, shift: i128) {
+        let moved = self.classes[from].take().expect("a class is merged once");
+        let class = self.classes[into].as_mut().expect("values are in classes that are there");
+        class.birth = class.birth.min(moved.birth);
+        class.span.0 = class.span.0.min(moved.span.0 + shift);
+        class.span.1 = class.span.1.max(moved.span.1 + shift);
+        class.users.extend(moved.users);
+        for member in moved.members {
+            let member = Draft { start: member.start + shift, end: member.end + shift, ..member };
+            self.places[member.value.index()] = Some((into, member.start));
+            let mut at = class.members.len();
+            while at > 0 && class.members[at - 1].live.end() > member.live.end() {
+                at -= 1;
+            }
+            class.members.insert(at, member);
         }
     }
-    readers
+
+    /// Notes that two operands of a node share bytes.
+    fn note(&mut self, step: Step, node: NodeId, input: usize, output: usize, rule: ShareRule) {
+        let narrow = |position: usize| u32::try_from(position).expect("positions have 32 bits");
+        let share = Share { input: narrow(input), output: narrow(output), rule };
+        self.merges.push((step, Merge { node, share }));
+    }
+
+    /// Returns the classes with their members counted from the start of each.
+    fn finish(mut self) -> AliasClasses {
+        self.merges.sort_by_key(|&(step, _)| step);
+        let mut drafts: Vec<_> = self.classes.into_iter().flatten().collect();
+        drafts.sort_by_key(|class| class.birth);
+        let mut classes = Vec::with_capacity(drafts.len());
+        let mut places = vec![None; self.places.len()];
+        let alignment = i128::from(self.rules.alignment.bytes());
+        for mut draft in drafts {
+            draft.members.sort_by_key(|member| (member.live.start(), member.value));
+            let lowest = draft.members.iter().map(|member| member.start).min().unwrap_or(0);
+            // The member that the others came to stays where the packing aligns it.
+            let base = lowest.div_euclid(alignment) * alignment;
+            let base = if draft.pin.is_some() { 0 } else { base };
+            let mut strictest = Alignment::BYTE;
+            let mut live = draft.members[0].live;
+            let mut members = Vec::with_capacity(draft.members.len());
+            for member in &draft.members {
+                let start = u64::try_from(member.start - base).expect("the base is the lowest");
+                live = live.hull(member.live);
+                strictest = strictest.max(self.graph.value(member.value).alignment());
+                places[member.value.index()] = Some((classes.len(), start));
+                members.push(Member { value: member.value, start });
+            }
+            let (space, pin) = (draft.space, draft.pin);
+            classes.push(AliasClass { members, live, alignment: strictest, space, pin });
+        }
+        let merges = self.merges.into_iter().map(|(_, merge)| merge).collect();
+        AliasClasses { classes, places, merges }
+    }
 }

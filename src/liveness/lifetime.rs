@@ -96,7 +96,7 @@ fn supplied(graph: &Graph, preserve_inputs: bool, horizon: Step) -> Vec<Option<(
             ValueKind::Input if preserve_inputs => Some((start, horizon)),
             ValueKind::State => Some((start, horizon)),
             ValueKind::Input => Some((start, Step::new(1))),
-            ValueKind::Constant | ValueKind::Activation => None,
+            ValueKind::Constant | ValueKind::Activation | ValueKind::Inner => None,
         })
         .collect()
 }

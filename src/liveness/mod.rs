@@ -7,7 +7,7 @@
 mod alias;
 mod lifetime;
 
-pub use alias::{AliasClass, AliasClasses, AliasRules, Merge};
+pub use alias::{AliasClass, AliasClasses, AliasRules, Member, Merge};
 pub use lifetime::Lifetimes;
 use lifetime::node_window;
 
@@ -25,10 +25,16 @@ use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
 pub struct LivenessOptions {
     /// What divides every offset, and every size after rounding up.
     pub alignment: Alignment,
+    /// Whether an output may be all bytes of an input that it shows unchanged.
+    pub views: bool,
+    /// Whether values may be pieces of larger ones.
+    pub elision: bool,
     /// Whether an output may take over the bytes of a dying input.
     pub in_place: bool,
     /// Whether it may only if both have the same size.
     pub same_size: bool,
+    /// Whether that input may be the caller's.
+    pub reuse_inputs: bool,
     /// Whether graph inputs keep their bytes until the end.
     pub preserve_inputs: bool,
     /// Whether the buffers must be apart in every order that the graph permits, not only in
@@ -42,8 +48,11 @@ impl Default for LivenessOptions {
     fn default() -> Self {
         Self {
             alignment: Alignment::new(64).expect("64 is a power of two"),
+            views: true,
+            elision: true,
             in_place: true,
             same_size: false,
+            reuse_inputs: false,
             preserve_inputs: false,
             parallel_safe: false,
             capacity: None,
@@ -52,8 +61,15 @@ impl Default for LivenessOptions {
 }
 
 impl LivenessOptions {
-    const fn alias_rules(&self) -> AliasRules {
-        AliasRules { in_place: self.in_place, same_size: self.same_size }
+    pub(crate) const fn alias_rules(&self) -> AliasRules {
+        AliasRules {
+            views: self.views,
+            elision: self.elision,
+            in_place: self.in_place,
+            same_size: self.same_size,
+            reuse_inputs: self.reuse_inputs,
+            alignment: self.alignment,
+        }
     }
 }
 
@@ -91,6 +107,9 @@ pub struct Liveness {
 impl Liveness {
     /// Returns the buffers that `graph` needs when it runs in `order`.
     ///
+    /// `declined` names operands, by node and position in ascending order, that are no
+    /// pieces of what they are joined to.
+    ///
     /// # Errors
     ///
     /// - [`Error::SizeOverflow`] if a size overflows when it is rounded up.
@@ -99,12 +118,13 @@ impl Liveness {
         graph: &Graph,
         order: &[NodeId],
         options: LivenessOptions,
+        declined: &[(NodeId, usize)],
         workspaces: Vec<ChosenWorkspace>,
     ) -> Result<Self> {
         let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
         let reach = options.parallel_safe.then(|| Reachability::new(graph));
         let rules = options.alias_rules();
-        let classes = AliasClasses::new(graph, order, &lifetimes, rules, reach.as_ref());
+        let classes = AliasClasses::new(graph, order, &lifetimes, rules, reach.as_ref(), declined);
         Self::from_classes(graph, options, lifetimes, classes, reach, workspaces)
     }
 
@@ -198,44 +218,71 @@ impl Liveness {
 
 /// Returns the buffer of a class, before it is given an alignment and a space.
 ///
-/// Where a smaller value took over a larger one, the bytes behind it are free again: each
-/// size is a part of its own, live until the last member that reaches so far has died.
+/// Its bytes are needed where and when a member is: wherever the members begin and end, a
+/// part of the buffer does.
 fn class_buffer(
     graph: &Graph,
     lifetimes: &Lifetimes,
     class: &AliasClass,
     alignment: Alignment,
 ) -> Result<Buffer> {
-    let mut ends: Vec<(u64, Step)> = Vec::new();
-    let lives = class.members.iter().filter_map(|&member| lifetimes.of(member));
-    let live = lives.reduce(LiveRange::hull).unwrap_or(class.live);
-    let mut last_end = live.start();
-    for &member in &class.members {
-        let value = graph.value(member);
-        let bytes =
-            round_size(value.bytes(), alignment, || format!("value {}", quoted(value.name())))?;
-        // Whoever uses the larger value uses the bytes of the smaller ones, too.
-        last_end = lifetimes.of(member).map_or(live.end(), LiveRange::end).max(last_end);
-        match ends.last_mut() {
-            // Members are in order of birth, and none is larger than the one it followed.
-            Some((last, end)) if *last == bytes => *end = last_end,
-            _ => ends.push((bytes, last_end)),
+    let mut spans = Vec::with_capacity(class.members.len());
+    for &Member { value: id, start } in &class.members {
+        let value = graph.value(id);
+        let what = || format!("value {}", quoted(value.name()));
+        let end = start.checked_add(value.bytes());
+        let end = end.ok_or_else(|| Error::SizeOverflow { what: what() })?;
+        let first = start - start % alignment.bytes();
+        let live = lifetimes.of(id).unwrap_or(class.live);
+        spans.push((first..round_size(end, alignment, what)?, live));
+    }
+    let whole = spans[0].0.clone();
+    if spans.iter().all(|(span, _)| span.is_empty()) {
+        return Ok(Buffer::new(0, class.live));
+    }
+    if spans.iter().all(|(span, _)| *span == whole) && whole.start == 0 {
+        let live: Vec<LiveRange> = union(spans.into_iter().map(|(_, live)| live).collect());
+        if let [live] = live[..] {
+            return Ok(Buffer::new(whole.end, live));
+        }
+        return Buffer::with_parts(whole.end, vec![Part { bytes: whole, live }]);
+    }
+    let mut cuts: Vec<u64> = spans.iter().flat_map(|(span, _)| [span.start, span.end]).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut lives: Vec<Vec<LiveRange>> = vec![Vec::new(); cuts.len()];
+    for (span, live) in spans {
+        let (first, last) = (cuts.partition_point(|&cut| cut < span.start), cuts.len());
+        let covered = (first..last).take_while(|&index| cuts[index] < span.end);
+        covered.for_each(|index| lives[index].push(live));
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    for (cut, live) in cuts.windows(2).zip(lives) {
+        let live = union(live);
+        match parts.last_mut() {
+            _ if live.is_empty() => {}
+            Some(last) if last.bytes.end == cut[0] && last.live == live => last.bytes.end = cut[1],
+            _ => parts.push(Part { bytes: cut[0]..cut[1], live }),
         }
     }
-    let (bytes, _) = ends[0];
-    if ends.len() == 1 {
-        return Ok(Buffer::new(bytes, live));
+    let bytes = *cuts.last().expect("a class has members");
+    match &parts[..] {
+        [] => Ok(Buffer::new(0, class.live)),
+        _ => Buffer::with_parts(bytes, parts),
     }
-    let mut parts = Vec::with_capacity(ends.len());
-    let mut start = 0;
-    for &(end_byte, end) in ends.iter().rev() {
-        if start < end_byte {
-            let live = LiveRange::new(live.start().get(), end.get())?;
-            parts.push(Part { bytes: start..end_byte, live: vec![live] });
+}
+
+/// Returns live ranges that cover the same steps, in order and apart from each other.
+fn union(mut ranges: Vec<LiveRange>) -> Vec<LiveRange> {
+    ranges.sort_unstable_by_key(|range| (range.start(), range.end()));
+    let mut result: Vec<LiveRange> = Vec::with_capacity(1);
+    for range in ranges {
+        match result.last_mut() {
+            Some(last) if last.end() >= range.start() => *last = last.hull(range),
+            _ => result.push(range),
         }
-        start = end_byte;
     }
-    Buffer::with_parts(bytes, parts)
+    result
 }
 
 /// Returns `bytes` rounded up to `alignment`.

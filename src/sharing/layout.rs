@@ -74,6 +74,7 @@ impl StoragePlan {
         let plan = Plan {
             model: graph.name().to_owned(),
             digest: graph.digest(),
+            search: None,
             options: PlanOptions {
                 alignment,
                 parallel_safe: self.parallel_safe,
@@ -201,6 +202,7 @@ impl StoragePlan {
             shares.push(Share { input, output, rule });
         }
         PlanStep {
+            fused: Vec::new(),
             node: id.into(),
             name: node.name().to_owned(),
             inputs: node.bytes_read().map(|read| read.map(u32::from)).collect(),

@@ -14,7 +14,7 @@ use crate::error::Result;
 enum Spans {
     /// One interval, or none if it is empty.
     One((u64, u64)),
-    Many(Box<Vec<(u64, u64)>>),
+    Many(Vec<(u64, u64)>),
 }
 
 impl Spans {
@@ -39,7 +39,7 @@ impl Spans {
             Self::One(span) => {
                 let mut both = vec![*span, (start, end)];
                 both.sort_unstable();
-                *self = Self::Many(Box::new(both));
+                *self = Self::Many(both);
             }
             Self::Many(spans) => {
                 let first = spans.partition_point(|&(_, other)| other < start);

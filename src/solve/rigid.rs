@@ -190,7 +190,7 @@ impl Rigid {
             return Outcome::Impossible;
         }
         let mut left = self.nodes;
-        self.nodes += self.nodes / 8;
+        self.nodes = self.nodes.saturating_add(self.nodes / 8);
         self.turn += 1;
         let mut stack: Vec<(State, Vec<Child>)> = Vec::new();
         loop {

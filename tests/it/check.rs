@@ -20,6 +20,7 @@ pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
         "model",
         "digest",
         "options",
+        "search",
         "arena_bytes",
         "lower_bound",
         "status",
@@ -40,11 +41,13 @@ pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
 
 /// Writes an object with its fields in the order in which the program writes them.
 fn ordered(json: &Json, order: &[&str]) -> String {
-    const INNER: [&[&str]; 7] = [
-        &["alignment", "in_place", "preserve_inputs", "workspace"],
-        &["alignment", "in_place", "preserve_inputs", "parallel_safe", "workspace"],
+    const INNER: [&[&str]; 9] = [
+        &["order", "floor"],
+        &["alignment", "optimize", "preserve_inputs", "workspace"],
+        &["alignment", "optimize", "preserve_inputs", "parallel_safe", "workspace"],
         &["name", "arena_bytes", "lower_bound", "status", "alignment", "capacity"],
         &["node", "name", "inputs", "outputs", "shares"],
+        &["node", "name", "fused", "inputs", "outputs", "shares"],
         &["input", "output", "rule"],
         &["value", "name", "space", "offset", "bytes", "live"],
         &["node", "slot", "choice", "space", "offset", "bytes"],

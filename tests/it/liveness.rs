@@ -8,12 +8,12 @@ use arenaplan::{
 use crate::graphs::{Sketch, in_place, reshape};
 
 fn liveness(graph: &Graph) -> Liveness {
-    Liveness::new(graph, graph.order(), LivenessOptions::default(), Vec::new()).unwrap()
+    Liveness::new(graph, graph.order(), LivenessOptions::default(), &[], Vec::new()).unwrap()
 }
 
 /// Returns the live range of every value.
 fn live(graph: &Graph, options: LivenessOptions) -> Vec<Option<(u32, u32)>> {
-    let liveness = Liveness::new(graph, graph.order(), options, Vec::new()).unwrap();
+    let liveness = Liveness::new(graph, graph.order(), options, &[], Vec::new()).unwrap();
     (0..graph.values().len())
         .map(|index| liveness.lifetimes.of(ValueId::new(index)))
         .map(|live| live.map(|live| (live.start().get(), live.end().get())))
@@ -22,8 +22,9 @@ fn live(graph: &Graph, options: LivenessOptions) -> Vec<Option<(u32, u32)>> {
 
 /// Returns the values that each buffer holds.
 fn classes(graph: &Graph) -> Vec<Vec<usize>> {
-    let members =
-        |class: &arenaplan::AliasClass| class.members.iter().map(|member| member.index()).collect();
+    let members = |class: &arenaplan::AliasClass| {
+        class.members.iter().map(|member| member.value.index()).collect()
+    };
     liveness(graph).classes.classes().iter().map(members).collect()
 }
 
@@ -186,7 +187,8 @@ fn a_view_of_bytes_that_the_same_node_overwrites_is_a_copy() {
         .add_node(Node::new("n", "Op").reads([a]).writes([over, shown]).with_effects(effects));
     let out = sketch.node("out", &[over, shown], 64);
     let graph = sketch.build(&[out]);
-    assert_eq!(classes(&graph), [vec![0], vec![1, 2], vec![3], vec![4]]);
+    // Either may have the bytes, and a view costs no time.
+    assert_eq!(classes(&graph), [vec![0], vec![1, 3], vec![2], vec![4]]);
     Planner::new().plan(&graph).unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! Laws of plans, over random graphs.
 
-use arenaplan::{Graph, Planner, Status, WorkspacePolicy, plan_schema};
+use arenaplan::{Graph, Planner, Status, Technique, Techniques, WorkspacePolicy, plan_schema};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
@@ -28,7 +28,7 @@ fn planners() -> Vec<Planner<'static>> {
 /// Returns the bytes of the best plan of a chain, found without a solver: what is live at
 /// each step when every value is on its own.
 fn bytes_live_at_once(graph: &Graph) -> u64 {
-    let plan = Planner::new().in_place(false).alignment(1).plan(graph).unwrap();
+    let plan = Planner::new().optimize(Techniques::NONE).alignment(1).plan(graph).unwrap();
     let steps = u32::try_from(graph.order().len().max(1)).unwrap();
     (0..steps)
         .map(|step| {
@@ -56,14 +56,18 @@ proptest! {
         }
     }
 
-    /// Taking over dying inputs never raises the bound, and views alone never do.
+    /// Techniques never need more than their absence, and views alone no more than what is
+    /// live at once.
     #[test]
     fn sharing_bytes_never_needs_more(graph in graphs(24)) {
-        let bound = |in_place| {
-            Planner::new().in_place(in_place).alignment(1).plan(&graph).unwrap().lower_bound()
+        let bytes = |techniques| {
+            Planner::new().optimize(techniques).alignment(1).plan(&graph).unwrap().arena_bytes()
         };
-        prop_assert!(bound(true) <= bound(false));
-        prop_assert!(bound(false) <= bytes_live_at_once(&graph));
+        let views = Techniques::NONE.with(Technique::Views);
+        prop_assert!(bytes(Techniques::ALL) <= bytes(Techniques::BASIC));
+        prop_assert!(bytes(Techniques::BASIC) <= bytes(views));
+        prop_assert!(bytes(views) <= bytes(Techniques::NONE));
+        prop_assert_eq!(bytes(Techniques::NONE), bytes_live_at_once(&graph));
     }
 
     /// Workspaces never make the arena larger than their smallest sizes do.

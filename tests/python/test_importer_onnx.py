@@ -207,7 +207,7 @@ def test_shape_tensors_that_are_inputs_need_a_declared_result() -> None:
 @pytest.mark.parametrize("op", ["Relu", "Sigmoid", "Erf", "Gelu", "Softmax", "LogSoftmax", "Neg"])
 def test_unary_operators_may_work_in_place(op: str) -> None:
     effects = load_one(op, "x", given={"x": [2, 3]}, opset=20).nodes[0].effects
-    assert effects == ap.Effects(in_place=(InPlace(0, 0),))
+    assert effects.in_place == (InPlace(0, 0),)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_outputs_may_take_over_operands_of_their_full_shape(
 ) -> None:
     rest = {"size": 3} if op == "LRN" else {}
     effects = load_one(op, inputs, given=given, **rest).nodes[0].effects  # type: ignore[arg-type]
-    assert effects == ap.Effects(in_place=tuple(InPlace(p, 0) for p in pairs))
+    assert effects.in_place == tuple(InPlace(p, 0) for p in pairs)
 
 
 def test_a_constant_operand_is_never_taken_over() -> None:
@@ -591,3 +591,31 @@ def test_onnx_is_imported_only_when_a_model_is_read(tmp_path: Path) -> None:
         "sys.exit(2)"
     )
     assert subprocess.run([sys.executable, "-c", blocked], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("op", "names", "given", "attributes", "flow", "loads"),
+    [
+        ("Relu", "a", {"a": (2, 3)}, {}, (6, (0,)), ()),
+        ("Add", "a b", {"a": (2, 3), "b": (3,)}, {}, (6, (0,)), ()),
+        ("Mul", "a b", {"a": (2, 3), "b": (2, 3)}, {}, (6, (0, 1)), ()),
+        ("Conv", "a w", {"a": (1, 2, 5, 5), "w": (4, 2, 3, 3)}, {}, (36, ()), (0,)),
+        ("MatMul", "a b", {"a": (2, 3, 4), "b": (4, 5)}, {}, (6, (0,)), (0,)),
+        ("MatMul", "a b", {"a": (3, 4), "b": (2, 4, 5)}, {}, (6, ()), (0,)),
+        ("Gemm", "a b", {"a": (3, 4), "b": (4, 5)}, {}, (3, (0,)), (0,)),
+        ("Gemm", "a b", {"a": (4, 3), "b": (4, 5)}, {"transA": 1}, (3, ()), (0,)),
+        ("Softmax", "a", {"a": (2, 3, 4)}, {}, (6, (0,)), ()),
+        ("Softmax", "a", {"a": (2, 3, 4)}, {"axis": 1}, (2, (0,)), ()),
+        ("ReduceMean", "a", {"a": (2, 3, 4)}, {"axes": [2]}, (6, (0,)), ()),
+    ],
+)
+def test_nodes_say_in_which_pieces_they_can_work(op, names, given, attributes, flow, loads):
+    opset = 13 if op == "ReduceMean" else 17
+    effects = load_one(op, names, given=given, opset=opset, **attributes).nodes[0].effects
+    assert effects.flows == ((0, *flow),)
+    assert effects.loads == loads
+
+
+def test_what_is_needed_whole_has_no_flow():
+    assert load_one("Transpose", "a", given={"a": (2, 3)}).nodes[0].effects.flows == ()
+    assert load_one("Softmax", "a", given={"a": (2, 3)}, axis=0).nodes[0].effects.flows == ()

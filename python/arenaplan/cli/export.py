@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
-from arenaplan.cli.plan import add_plan_options
+from arenaplan.cli.plan import add_plan_options, plan_arguments
 from arenaplan.errors import NotAModel
 from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.files import replace_file
@@ -47,7 +47,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
     )
-    add_plan_options(parser)
+    add_plan_options(parser, optimize="views,in-place")
     parser.add_argument(
         "--always",
         action="store_true",
@@ -91,13 +91,7 @@ def _plan(graph: Graph, options: argparse.Namespace) -> Plan:
         plan = arenaplan.Plan.load(options.plan)
         plan.check(graph)
         return plan
-    return arenaplan.plan(
-        graph,
-        alignment=options.align,
-        in_place=not options.no_in_place,
-        preserve_inputs=options.preserve_inputs,
-        workspace=options.workspace,
-    )
+    return arenaplan.plan(graph, **plan_arguments(options))
 
 
 def _export_tflm(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
-from arenaplan.cli.plan import add_plan_options
+from arenaplan.cli.plan import add_plan_options, plan_arguments, reasons, step_label
 from arenaplan.graph import Graph
 
 if TYPE_CHECKING:
@@ -28,13 +28,7 @@ def add_to(commands: Commands) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
-    plan = arenaplan.plan(
-        graph,
-        alignment=options.align,
-        in_place=not options.no_in_place,
-        preserve_inputs=options.preserve_inputs,
-        workspace=options.workspace,
-    )
+    plan = arenaplan.plan(graph, **plan_arguments(options))
     if options.json:
         print_json(_document(graph, plan))
     else:
@@ -61,11 +55,12 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     steps_ = [
         {
             "step": step,
-            "node": graph.nodes[index].name,
-            "op": graph.nodes[index].op,
+            "node": graph.nodes[nodes[-1]].name,
+            "op": graph.nodes[nodes[-1]].op,
+            "fused": [graph.nodes[index].name for index in nodes[:-1]],
             "live_bytes": live_bytes[step],
         }
-        for step, index in enumerate(plan.order)
+        for step, nodes in enumerate(plan.steps)
     ]
     return {
         "model": plan.model,
@@ -74,21 +69,8 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
         "peak_values": [graph.values[index].name for index in plan.live_at(plan.peak_step)],
         "values": values,
         "steps": steps_,
-        "shares": [
-            {
-                "node": graph.nodes[node].name,
-                "input": _operand(graph, graph.nodes[node].inputs[read]),
-                "output": _operand(graph, graph.nodes[node].outputs[written]),
-                "rule": rule,
-            }
-            for node, read, written, rule in plan.shares
-        ],
+        "why": reasons(graph, plan),
     }
-
-
-def _operand(graph: Graph, index: int | None) -> str | None:
-    """Return the name of an operand."""
-    return None if index is None else graph.values[index].name
 
 
 def _print(graph: Graph, plan: Plan) -> None:
@@ -108,11 +90,10 @@ def _print(graph: Graph, plan: Plan) -> None:
     print("steps")
     live_bytes = plan.live_bytes
     highest = max(live_bytes, default=0) or 1
-    for step, index in enumerate(plan.order):
-        node = graph.nodes[index]
+    for step in range(len(plan.steps)):
         bar = "#" * round(_BAR * live_bytes[step] / highest)
         mark = " <- peak" if step == plan.peak_step else ""
-        label = f"{shown(node.op, 24)} {shown(node.name, 40)}"
+        label = step_label(graph, plan, step)
         print(f"  {step:>6}  {live_bytes[step]:>14,}  {bar:<{_BAR}}  {label}{mark}")
     print(f"peak: {size(highest if live_bytes else 0)} live at step {plan.peak_step}, held by")
     for index in plan.live_at(plan.peak_step):

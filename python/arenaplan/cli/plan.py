@@ -45,10 +45,29 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
 
 
-def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`arenaplan.plan`."""
+def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
+    """Add the options of :func:`arenaplan.plan`; ``optimize`` is what is done by default."""
     parser.add_argument(
         "--align", type=int, default=64, metavar="BYTES", help="divides every offset (default: 64)"
+    )
+    parser.add_argument(
+        "--optimize",
+        default=optimize,
+        metavar="all|none|NAME,NAME",
+        help="what may be done to need fewer bytes: views, in-place, elision, fusion, order, "
+        f"streaming (default: {optimize})",
+    )
+    parser.add_argument(
+        "--order",
+        choices=("given", "search"),
+        default="search",
+        help="keep the model's order of operators, or look for a better one (default: search)",
+    )
+    parser.add_argument(
+        "--effort",
+        choices=("fast", "default", "max"),
+        default="default",
+        help="how long to look for a better choice",
     )
     parser.add_argument(
         "--no-in-place", action="store_true", help="never let an output take over an input's bytes"
@@ -64,6 +83,23 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def plan_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of :func:`arenaplan.plan` that :func:`add_plan_options` reads."""
+    techniques = (
+        arenaplan.techniques() if options.optimize == "all" else options.optimize.split(",")
+    )
+    if options.order == "given":
+        techniques = [name for name in techniques if name != "order"]
+    return {
+        "alignment": options.align,
+        "optimize": techniques or ["none"],
+        "effort": options.effort,
+        "in_place": not options.no_in_place,
+        "preserve_inputs": options.preserve_inputs,
+        "workspace": options.workspace,
+    }
+
+
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
@@ -73,10 +109,7 @@ def execute(options: argparse.Namespace) -> None:
     try:
         plan = arenaplan.plan(
             graph,
-            alignment=options.align,
-            in_place=not options.no_in_place,
-            preserve_inputs=options.preserve_inputs,
-            workspace=options.workspace,
+            **plan_arguments(options),
             capacity=options.capacity,
             parallel_safe=options.parallel_safe,
         )
@@ -127,12 +160,47 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
     if plan.workspaces:
         largest = max(work[5] for work in plan.workspaces)
         print(f"  workspace    {len(plan.workspaces)} buffers, the largest {size(largest)}")
+    fused = sum(len(step) for step in plan.steps if len(step) > 1)
+    if fused:
+        print(
+            f"  steps        {len(plan.steps)}; {fused} of {len(graph.nodes)} nodes run with others"
+        )
+    if plan.floor is not None:
+        print(f"  floor        {size(plan.floor)} for some step by itself, in any order")
     if graph.nodes:
-        node = graph.nodes[plan.order[plan.peak_step]]
-        where = f"step {plan.peak_step} of {len(plan.order)}"
-        print(f"  peak         {where}: {shown(node.op)} {shown(node.name)}")
+        where = f"step {plan.peak_step} of {len(plan.steps)}"
+        print(f"  peak         {where}: {step_label(graph, plan, plan.peak_step)}")
         for value in summary["peak_values"]:
             print(f"    {value['bytes']:>14,}  at {value['offset']:>12,}  {shown(value['name'])}")
+
+
+def step_label(graph: Graph, plan: Plan, step: int) -> str:
+    """Return what a step runs, for people."""
+    nodes = [graph.nodes[index] for index in plan.steps[step]]
+    ops = "+".join(node.op for node in nodes)
+    return f"{shown(ops, 40)} {shown(nodes[-1].name, 40)}"
+
+
+def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    """Return, per value that shares bytes with another, which one and why."""
+    by_node = {step[-1]: step for step in plan.steps}
+    why = []
+    for node, read, written, rule in plan.shares:
+        step = plan.step_operands(node)
+        source, result = step[0][read], step[1][written]
+        if source is None or result is None:
+            continue
+        place = plan.placements[result]
+        why.append(
+            {
+                "value": graph.values[result].name,
+                "rule": rule,
+                "partner": graph.values[source].name,
+                "bytes": place[2] if place else 0,
+                "nodes": [graph.nodes[index].name for index in by_node[node]],
+            }
+        )
+    return why
 
 
 def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
@@ -153,6 +221,9 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "gap": plan.gap,
         "status": plan.status,
+        "steps": len(plan.steps),
+        "order": plan.order_search,
+        "floor": plan.floor,
         "peak_step": plan.peak_step,
         "peak_values": peak_values,
         "alignment": plan.alignment,
@@ -163,6 +234,10 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
 
 def _proof(plan: Plan) -> str:
     """Say what is proven about a plan's size."""
+    if plan.status == "optimal" and plan.arena_bytes == plan.floor:
+        return "proven minimal for these steps in any order"
+    if plan.status == "optimal" and plan.order_search == "complete":
+        return "proven minimal for this order, and the order for these steps"
     if plan.status == "optimal":
         return "proven minimal for this order"
     return f"{plan.status}, {plan.gap:.2%} above the lower bound"

@@ -32,7 +32,7 @@ def rows_of(graph: Graph, plan: Plan) -> list[Row]:
     for value, place, live in zip(graph.values, plan.placements, plan.live, strict=True):
         if place is not None and live is not None:
             rows.append(Row(value.name, *place, *live, value.index))
-    step_of = {node: step for step, node in enumerate(plan.order)}
+    step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
     for node, slot, _, space, offset, size in plan.workspaces:
         step = step_of[node]
         name = f"{graph.nodes[node].name} workspace {slot}"

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from arenaplan.errors import ShapeMismatch
 from arenaplan.graph import NO_EFFECTS, Effects, InPlace, View
 from arenaplan.importers.common import BITS, Shape, array_bytes
+from arenaplan.importers.onnx.flows import with_flows
 from arenaplan.importers.onnx.op import DataDependent, Op, Result
 from arenaplan.importers.onnx.rules.elementwise import (
     ARITHMETIC,
@@ -222,9 +223,9 @@ EFFECTS: Mapping[str, Describe] = {
 def effects_of(op: Op, results: Sequence[Result]) -> Effects:
     """Return what an operator with known results does to memory."""
     describe = None if op.domain else EFFECTS.get(op.type)
-    if describe is None:
-        return NO_EFFECTS
+    effects = NO_EFFECTS
     try:
-        return describe(op, results)
+        effects = NO_EFFECTS if describe is None else describe(op, results)
+        return with_flows(op, results, effects)
     except DataDependent:
-        return NO_EFFECTS
+        return effects

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from arenaplan.graph import NO_EFFECTS, Effects, InPlace, View
 from arenaplan.importers.common import BITS, Shape, array_bytes
+from arenaplan.importers.flows import Pieces
 
 
 class Operand(NamedTuple):
@@ -216,6 +217,35 @@ EFFECTS: Mapping[str, Rule] = {
     "unbind": split,
 }
 """Effects by operator of the namespace ``aten``, without its overload."""
+
+_ROWS = "_log_softmax _softmax layer_norm linear log_softmax matmul mm rms_norm softmax"
+_ANCHORS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution"
+_WHOLE = frozenset({"group_norm", "instance_norm", "native_layer_norm"})
+
+PIECES: Mapping[str, Pieces] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), "elements"),
+    **dict.fromkeys([op for op in _FIRST_OPERAND.split() if op not in _WHOLE], "first"),
+    **dict.fromkeys(_ROWS.split(), "rows"),
+    **dict.fromkeys(_ANCHORS.split(), "any"),
+}
+"""In which pieces ATen operators can work, where rows are along the last dimension."""
+
+LOADS = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "linear", "matmul", "mm"})
+"""Operators that can copy operand 0 tile by tile before they compute with it."""
+
+
+def pieces(op: str, arguments: Mapping[str, Any], operand: Shape | None) -> Pieces | None:
+    """Return in which pieces an operator can work, given operand 0's shape."""
+    known = PIECES.get(op)
+    if known == "rows" and "softmax" in op:
+        dim = arguments.get("dim", -1)
+        rank = 0 if operand is None else len(operand)
+        return known if dim in (-1, rank - 1) else None
+    if known == "rows" and op in ("layer_norm", "rms_norm"):
+        shape = arguments.get("normalized_shape")
+        return known if isinstance(shape, list) and len(shape) == 1 else None
+    return known
+
 
 _OTHER_ALIASES = """
     as_strided chunk diagonal expand_as imag mT movedim moveaxis narrow numpy_T permute real

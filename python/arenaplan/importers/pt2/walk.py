@@ -16,8 +16,17 @@ from arenaplan.errors import (
 )
 from arenaplan.graph import NO_EFFECTS, Graph
 from arenaplan.importers.common import Bind, checked_bytes, quoted
+from arenaplan.importers.flows import with_flow
 from arenaplan.importers.pt2.dims import Dims
-from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, RANDOM, Op, Operand
+from arenaplan.importers.pt2.effects import (
+    ALIASES,
+    EFFECTS,
+    LOADS,
+    RANDOM,
+    Op,
+    Operand,
+    pieces,
+)
 
 _DTYPES: Mapping[int, str] = {
     1: "uint8",
@@ -146,6 +155,12 @@ class Walk:
         rule = EFFECTS.get(base.rstrip("_") if is_mutation else base) if space == "aten" else None
         if rule is not None:
             effects = rule(Op(known, [self._operands[name] for name in writes], arguments))
+        shapes = [None if operand is None else operand.shape for operand in known]
+        plain = base.rstrip("_") if is_mutation else base
+        how = pieces(plain, arguments, shapes[0] if shapes else None) if space == "aten" else None
+        if how is not None and len(writes) == 1:
+            result = self._operands[writes[0]].shape
+            effects = with_flow(effects, how, result, shapes, loads=plain in LOADS)
         self._follow(base, reads, writes, is_mutation=is_mutation)
         name = node.get("name")
         self._graph.append(

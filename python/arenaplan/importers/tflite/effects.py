@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from arenaplan.graph import NO_EFFECTS, Effects, InPlace, View
 from arenaplan.importers.common import BITS, Shape, array_bytes
+from arenaplan.importers.flows import Pieces
 from arenaplan.importers.tflite.flatbuffer import Table
 from arenaplan.importers.tflite.model import Quantization
 
@@ -254,6 +255,20 @@ EFFECTS: Mapping[str, Rule] = {
     "UNPACK": unpack,
 }
 """Effects by builtin operator."""
+
+_ROWS = "BATCH_MATMUL FULLY_CONNECTED LOG_SOFTMAX SOFTMAX"
+_ANCHORS = "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV"
+
+PIECES: Mapping[str, Pieces] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), "elements"),
+    **dict.fromkeys(_FIRST_OPERAND.split(), "first"),
+    **dict.fromkeys(_ROWS.split(), "rows"),
+    **dict.fromkeys(_ANCHORS.split(), "any"),
+}
+"""In which pieces builtin operators can work."""
+
+LOADS = frozenset({"BATCH_MATMUL", "CONV_2D", "FULLY_CONNECTED"})
+"""Operators that can copy operand 0 tile by tile before they compute with it."""
 
 IGNORES: Mapping[str, tuple[int, ...]] = {"RANK": (0,), "SHAPE": (0,), "ZEROS_LIKE": (0,)}
 """Inputs of which only the shape is used."""

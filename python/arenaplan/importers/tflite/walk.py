@@ -7,7 +7,17 @@ from typing import Final
 from arenaplan.errors import UnsupportedSubgraph
 from arenaplan.graph import NO_EFFECTS, Effects, Graph
 from arenaplan.importers.common import Bind, checked_bytes, quoted
-from arenaplan.importers.tflite.effects import CALLS, EFFECTS, IGNORES, RESOURCES, Op, Operand
+from arenaplan.importers.flows import with_flow
+from arenaplan.importers.tflite.effects import (
+    CALLS,
+    EFFECTS,
+    IGNORES,
+    LOADS,
+    PIECES,
+    RESOURCES,
+    Op,
+    Operand,
+)
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.tensors import Shapes, array, check_payload, dtype_of, unique_names
 
@@ -77,14 +87,19 @@ class Walk:
     def _effects(self, operator: Operator) -> Effects:
         """Return what an operator does to memory."""
         effects = NO_EFFECTS
+        inputs, outputs = (
+            [None if index is None else self._operands[index] for index in side]
+            for side in (operator.inputs, operator.outputs)
+        )
         rule = None if operator.is_custom else EFFECTS.get(operator.name)
         if rule is not None:
-            op = Op(
-                [None if index is None else self._operands[index] for index in operator.inputs],
-                [None if index is None else self._operands[index] for index in operator.outputs],
-                operator.options,
-            )
-            effects = rule(op)
+            effects = rule(Op(inputs, outputs, operator.options))
+        pieces = None if operator.is_custom else PIECES.get(operator.name)
+        result = outputs[0] if outputs else None
+        if pieces is not None and result is not None:
+            shapes = [None if operand is None else operand.shape for operand in inputs]
+            loads = operator.name in LOADS
+            effects = with_flow(effects, pieces, result.shape, shapes, loads=loads)
         # Runtimes let kernels write the variables that they read, and files do not say which do.
         mutates = tuple(
             position
@@ -94,7 +109,7 @@ class Walk:
         ignores = () if operator.is_custom else IGNORES.get(operator.name, ())
         if not mutates and not ignores:
             return effects
-        return Effects(effects.in_place, effects.views, ignores, mutates)
+        return effects._replace(ignores=ignores, mutates=mutates)
 
     def _value(self, index: int) -> int:
         """Return the value of a tensor, declared when it is first met."""

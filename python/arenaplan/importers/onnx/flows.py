@@ -1,0 +1,135 @@
+"""
+Which outputs can be made in pieces, so that a node can run as one with its neighbors.
+
+An operator that is not in the table needs its operands whole, and its result is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import prod
+from typing import TypeAlias
+
+from arenaplan.graph import Effects, Flow
+from arenaplan.importers.onnx.op import Op, Result
+from arenaplan.importers.onnx.rules.elementwise import (
+    ARITHMETIC,
+    COMPARISONS,
+    SAME,
+    VARIADIC,
+)
+from arenaplan.importers.onnx.rules.reduce import reduced_axes
+
+Describe: TypeAlias = Callable[[Op, Sequence[Result]], "tuple[int, tuple[int, ...]] | None"]
+"""Returns pieces and the inputs that follow them, or ``None`` if there are no pieces."""
+
+
+def _elementwise(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """As many pieces as elements; operands that are broadcast are needed whole."""
+    shape = results[0][0]
+    follows = [at for at, x in enumerate(op.inputs) if x is not None and x.shape == shape]
+    return prod(shape), tuple(follows)
+
+
+def _first_operand(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """As many pieces as elements of operand 0; the others are parameters."""
+    return prod(results[0][0]), (0,)
+
+
+def _batch_norm(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
+    """Elementwise when inferring."""
+    training = op.attributes.get("training_mode", 0) or len([o for o in op.outputs if o]) > 1
+    return None if training else _first_operand(op, results)
+
+
+def _anchor(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """Any piece can be made, from all of the operands."""
+    return prod(results[0][0]), ()
+
+
+def _product(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """One piece per row of the left operand."""
+    shape, x = results[0][0], op.input(0)
+    rows = prod(shape[:-1])
+    # Where the left operand is repeated, its rows are not in step with the result's.
+    return rows, ((0,) if len(x.shape) > 1 and x.shape[:-1] == shape[:-1] else ())
+
+
+def _gemm(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """One piece per row of the left operand, unless that is transposed."""
+    return results[0][0][0], (() if op.integer("transA", 0) else (0,))
+
+
+def _along_axis(default: int) -> Describe:
+    """One piece per index before the attribute ``axis``: what lies behind belongs together."""
+
+    def describe(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+        shape = op.input(0).shape
+        axis = op.axis(op.integer("axis", default), len(shape)) if shape else 0
+        return prod(shape[:axis]), (0,)
+
+    return describe
+
+
+def _softmax(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
+    """Until version 13, everything from the axis on belonged together by definition."""
+    return _along_axis(1 if op.version < 13 else -1)(op, results)
+
+
+def _layer_norm(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
+    """Rows, unless statistics are asked for, too."""
+    return None if any(op.outputs[1:]) else _along_axis(-1)(op, results)
+
+
+def _reduction(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
+    """One piece per index before the first axis that is reduced."""
+    shape = op.input(0).shape
+    axes = reduced_axes(op, len(shape))
+    return (prod(shape[: axes[0]]), (0,)) if axes else None
+
+
+_LOADS = (0,)
+_UNARY = (
+    *(op for op in SAME if op not in ("CumProd", "CumSum", "Identity", "Trilu")),
+    *("Cast", "DequantizeLinear", "IsInf", "IsNaN", "QuantizeLinear"),
+)
+_REDUCTIONS = (
+    *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean"),
+    *("ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"),
+)
+
+FLOWS: Mapping[str, tuple[Describe, tuple[int, ...]]] = {
+    **dict.fromkeys((*ARITHMETIC, *COMPARISONS, *VARIADIC, "Pow", "Where"), (_elementwise, ())),
+    **dict.fromkeys(_UNARY, (_first_operand, ())),
+    **dict.fromkeys(_REDUCTIONS, (_reduction, ())),
+    "BatchNormalization": (_batch_norm, ()),
+    "Conv": (_anchor, _LOADS),
+    "ConvTranspose": (_anchor, ()),
+    "Gemm": (_gemm, _LOADS),
+    "LayerNormalization": (_layer_norm, ()),
+    "LogSoftmax": (_softmax, ()),
+    "MatMul": (_product, _LOADS),
+    "RMSNormalization": (_layer_norm, ()),
+    "Softmax": (_softmax, ()),
+}
+"""By operator of the default domain: its pieces, and the inputs that it loads tile by tile."""
+
+
+@lru_cache(1024)
+def _flows(pieces: int, follows: tuple[int, ...]) -> tuple[Flow, ...]:
+    """Return the flow of output 0; networks repeat few of them many times."""
+    return (Flow(0, pieces, follows),)
+
+
+def with_flows(op: Op, results: Sequence[Result], effects: Effects) -> Effects:
+    """Return the effects of an operator with what is known of its pieces."""
+    known = None if op.domain else FLOWS.get(op.type)
+    if known is None:
+        return effects
+    describe, loads = known
+    found = describe(op, results)
+    if found is None or found[0] < 2:
+        return effects
+    in_place, views, ignores, mutates, workspaces, _, _ = effects
+    return Effects(in_place, views, ignores, mutates, workspaces, _flows(*found), loads)

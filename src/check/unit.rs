@@ -1,0 +1,217 @@
+//! What runs at one step: a node, or several as one.
+//!
+//! Whether nodes can run as one is worked out here anew, forwards: for every value inside
+//! of a group, what of each outside value a *piece* of it needs.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::check::mismatch;
+use crate::error::{Result, quoted};
+use crate::graph::{Effects, Graph, InPlace, Node, ValueKind, Whole};
+use crate::index::{NodeId, ValueId};
+use crate::plan::{Plan, PlanStep};
+
+/// The operands of one step, and what it may do to them.
+pub(super) struct Unit<'a> {
+    /// The nodes that run, in order.
+    pub(super) nodes: Vec<NodeId>,
+    /// Name of the last of them.
+    pub(super) name: &'a str,
+    /// Values whose bytes it reads, by position.
+    pub(super) reads: Vec<Option<ValueId>>,
+    /// Values that it writes, by position.
+    pub(super) writes: Vec<Option<ValueId>>,
+    /// What it may do to them, by position.
+    pub(super) effects: Cow<'a, Effects>,
+    /// States that it writes.
+    pub(super) mutates: Vec<ValueId>,
+}
+
+impl<'a> Unit<'a> {
+    /// Returns what each step of a plan runs.
+    pub(super) fn all(plan: &Plan, graph: &'a Graph) -> Result<Vec<Self>> {
+        let readers = graph.readers();
+        plan.steps().iter().map(|step| Self::of(step, graph, &readers)).collect()
+    }
+
+    fn of(step: &PlanStep, graph: &'a Graph, readers: &[Vec<NodeId>]) -> Result<Self> {
+        let id = NodeId::from(step.node);
+        let node = graph.node(id);
+        if !step.fused.is_empty() {
+            let nodes: Vec<_> =
+                step.fused.iter().chain([&step.node]).map(|&node| NodeId::from(node)).collect();
+            return Group { graph, nodes: &nodes, made: BTreeMap::new() }.unit(readers);
+        }
+        let state = |&position: &usize| node.input(position);
+        Ok(Self {
+            nodes: vec![id],
+            name: node.name(),
+            reads: node.bytes_read().collect(),
+            writes: node.outputs().to_vec(),
+            effects: Cow::Borrowed(node.effects()),
+            mutates: node.effects().mutates.iter().filter_map(state).collect(),
+        })
+    }
+
+    /// Iterates over the values read, with their positions.
+    pub(super) fn reads(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+        present(&self.reads)
+    }
+
+    /// Iterates over the values written, with their positions.
+    pub(super) fn writes(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+        present(&self.writes)
+    }
+
+    /// Returns the last of its nodes.
+    pub(super) fn last(&self) -> NodeId {
+        *self.nodes.last().expect("something runs at every step")
+    }
+}
+
+fn present(operands: &[Option<ValueId>]) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+    let operands = operands.iter().enumerate();
+    operands.filter_map(|(position, operand)| operand.map(|value| (position, value)))
+}
+
+/// How much of an outside value a piece needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// The bytes at the same place.
+    Piece,
+    /// Any of them.
+    All,
+}
+
+/// A value inside of a group.
+struct Made {
+    /// Into how many pieces it is cut.
+    pieces: u64,
+    needs: BTreeMap<ValueId, Need>,
+}
+
+struct Group<'a, 'n> {
+    graph: &'a Graph,
+    nodes: &'n [NodeId],
+    made: BTreeMap<ValueId, Made>,
+}
+
+impl<'a> Group<'a, '_> {
+    fn unit(mut self, readers: &[Vec<NodeId>]) -> Result<Unit<'a>> {
+        let (graph, nodes) = (self.graph, self.nodes);
+        let (&last, inner) = nodes.split_last().expect("a step runs a node");
+        let mut outside: Vec<ValueId> = Vec::new();
+        for &id in nodes {
+            let node = graph.node(id);
+            let (value, made) = self.run(node)?;
+            let found = node.reads_bytes_of().map(|(_, read)| read);
+            for read in found.filter(|read| !self.made.contains_key(read)) {
+                if !outside.contains(&read) {
+                    outside.push(read);
+                }
+            }
+            self.made.insert(value, made);
+            let elsewhere = |reader: &NodeId| !nodes.contains(reader);
+            let leaves = graph.outputs().contains(&value)
+                || readers[value.index()].iter().any(elsewhere)
+                || graph.value(value).kind() != ValueKind::Activation;
+            if inner.contains(&id) && leaves {
+                return self.refuse(node, "what it makes is needed elsewhere");
+            }
+        }
+        let node = graph.node(last);
+        let output = node.produces().next().expect("it was run").1;
+        let result = &self.made[&output];
+        if result.pieces < 2 {
+            return self.refuse(node, "it is made in one piece");
+        }
+        let bytes = |value: ValueId| graph.value(value).bytes();
+        let mut effects = Effects::default();
+        for (position, &value) in outside.iter().enumerate() {
+            let rewrites = node
+                .reads_bytes_of()
+                .filter(|&(_, read)| read == value)
+                .all(|(at, _)| node.effects().in_place.iter().any(|pair| pair.input == at));
+            let fits = bytes(value) == bytes(output) && graph.value(value).is_planned();
+            if fits && rewrites && result.needs.get(&value) == Some(&Need::Piece) {
+                let (input, output) = (position, 0);
+                effects.in_place.push(InPlace { input, output, identity: false });
+            }
+        }
+        Ok(Unit {
+            nodes: nodes.to_vec(),
+            name: node.name(),
+            reads: outside.into_iter().map(Some).collect(),
+            writes: vec![Some(output)],
+            effects: Cow::Owned(effects),
+            mutates: Vec::new(),
+        })
+    }
+
+    /// Returns what one node makes of outside values.
+    fn run(&self, node: &Node) -> Result<(ValueId, Made)> {
+        let effects = node.effects();
+        let outputs: Vec<_> = node.produces().collect();
+        let &[(position, output)] = outputs.as_slice() else {
+            return self.refuse(node, "it does not have one output");
+        };
+        if !effects.mutates.is_empty() || !effects.ignores.is_empty() {
+            return self.refuse(node, "it mutates or ignores an operand");
+        }
+        let count = |value: ValueId| self.graph.value(value).elements().unwrap_or(0);
+        let flow = effects.flows.iter().find(|flow| flow.output == position);
+        let reshaped = effects.views.iter().find(|view| {
+            let shown = node.input(view.input).map(count);
+            view.output == position
+                && view.whole == Whole::Input
+                && view.offset == 0
+                && shown == Some(count(output))
+        });
+        let (mut pieces, follows) = match (flow, reshaped) {
+            (Some(flow), _) => (flow.pieces, flow.follows.clone()),
+            (None, Some(view)) => (count(output), vec![view.input]),
+            (None, None) => return self.refuse(node, "it is not made in pieces"),
+        };
+        let mut needs: BTreeMap<ValueId, Need> = BTreeMap::new();
+        let mut note = |value, need| {
+            let known = needs.entry(value).or_insert(need);
+            if need == Need::All {
+                *known = Need::All;
+            }
+        };
+        for (position, value) in node.reads_bytes_of() {
+            let in_step = follows.contains(&position);
+            match self.made.get(&value) {
+                None => note(value, if in_step { Need::Piece } else { Need::All }),
+                Some(made) if in_step => {
+                    pieces = common(pieces, made.pieces);
+                    made.needs.iter().for_each(|(&value, &need)| note(value, need));
+                }
+                Some(made) if effects.loads.contains(&position) => {
+                    if made.pieces != count(value) {
+                        return self.refuse(node, "it loads what is not made element by element");
+                    }
+                    made.needs.keys().for_each(|&value| note(value, Need::All));
+                }
+                Some(_) => return self.refuse(node, "it needs whole what another of them makes"),
+            }
+        }
+        Ok((output, Made { pieces, needs }))
+    }
+
+    fn refuse<T>(&self, node: &Node, reason: &str) -> Result<T> {
+        let last = self.nodes.last().map(|&id| self.graph.node(id).name()).unwrap_or_default();
+        let (node, last) = (quoted(node.name()), quoted(last));
+        mismatch(format!("node {node} cannot run as one with {last}: {reason}"))
+    }
+}
+
+/// Returns the number of pieces into which two divisions both cut.
+fn common(a: u64, b: u64) -> u64 {
+    let (mut high, mut low) = (a.max(b), a.min(b));
+    while low > 0 {
+        (high, low) = (low, high % low);
+    }
+    high
+}

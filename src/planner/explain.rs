@@ -1,0 +1,68 @@
+//! What each technique is worth.
+
+use super::Planner;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::plan::Plan;
+use crate::technique::{Technique, Techniques};
+
+/// What a plan owes to each technique, and what it cannot go below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The plan that the planner's options give.
+    pub plan: Plan,
+    /// Bytes of the arena without any technique.
+    pub without: u64,
+    /// Bytes of the arena with each technique added to those before it.
+    pub levels: Vec<(Technique, u64)>,
+    /// For each technique, what the arena would be if it alone were switched the other way:
+    /// left out if the options have it, added if they do not.
+    pub switched: Vec<(Technique, u64)>,
+}
+
+impl Planner<'_> {
+    /// Returns a plan of `graph`, and what each technique is worth.
+    ///
+    /// Takes about a dozen plans.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Planner, Technique, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("chain");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [64])?);
+    /// let z = builder.add_value(Value::new("z", ValueKind::Activation, DType::UINT8, [64])?);
+    /// builder.add_node(Node::new("conv", "Conv").reads([x]).writes([y]));
+    /// builder.add_node(Node::new("relu", "Relu").reads([y]).writes([z]).in_place(0, 0));
+    /// builder.add_output(z);
+    ///
+    /// let explanation = Planner::new().preserve_inputs(true).explain(&builder.build()?)?;
+    /// assert_eq!(explanation.without, 192);
+    /// assert_eq!(explanation.levels[1], (Technique::InPlace, 128));
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn explain(&self, graph: &Graph) -> Result<Explanation> {
+        let plan = self.plan(graph)?;
+        let bytes = |techniques: Techniques| -> Result<u64> {
+            Ok(self.optimize(techniques).best_plan(graph)?.0.arena_bytes())
+        };
+        let mut levels = Vec::new();
+        let mut switched = Vec::new();
+        let mut techniques = Techniques::NONE;
+        let chosen = self.options.optimize;
+        for technique in Technique::ALL {
+            techniques = techniques.with(technique);
+            levels.push((technique, bytes(techniques)?));
+            let other = match chosen.contains(technique) {
+                true => chosen.without(technique),
+                false => chosen.with(technique),
+            };
+            switched.push((technique, bytes(other)?));
+        }
+        Ok(Explanation { plan, without: bytes(Techniques::NONE)?, levels, switched })
+    }
+}

@@ -1,0 +1,214 @@
+//! The pipeline: graph → order → live ranges → problem → packing → plan.
+
+mod assemble;
+mod explain;
+mod pack;
+mod schedule;
+mod search;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::index::NodeId;
+use crate::liveness::Liveness;
+use crate::packing::Packing;
+use crate::plan::{Effort, Plan, PlanOptions, Search, WorkspacePolicy};
+use crate::solve::Budget;
+use crate::technique::{Technique, Techniques};
+pub use explain::Explanation;
+use schedule::Schedule;
+use search::Attempt;
+
+/// How many schedules are packed at most, besides the given one.
+const MOST_PACKED: usize = 2;
+
+/// Makes a [`Plan`] of a [`Graph`].
+///
+/// ```
+/// use arenaplan::{DType, Graph, Node, Planner, Status, Value, ValueKind};
+///
+/// let mut builder = Graph::builder("chain");
+/// let mut last = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [256])?);
+/// for layer in 0..3 {
+///     let name = format!("y{layer}");
+///     let next = builder.add_value(Value::new(&*name, ValueKind::Activation, DType::FLOAT32, [256])?);
+///     builder.add_node(Node::new(name, "Conv").reads([last]).writes([next]));
+///     last = next;
+/// }
+/// builder.add_output(last);
+///
+/// let plan = Planner::new().plan(&builder.build()?)?;
+/// assert_eq!(plan.naive_bytes(), Some(4096));
+/// assert_eq!(plan.arena_bytes(), 2048); // input and output of a layer, at any one step
+/// assert_eq!(plan.status(), Status::Optimal);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Planner<'a> {
+    options: PlanOptions,
+    capacity: Option<u64>,
+    budget: Budget<'a>,
+}
+
+impl<'a> Planner<'a> {
+    /// Returns a planner with the default options: 64-byte alignment, every technique,
+    /// inputs reusable after their last reader, no workspaces.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes every offset a multiple of `bytes`.
+    #[must_use]
+    pub fn alignment(mut self, bytes: u64) -> Self {
+        self.options.alignment = bytes;
+        self
+    }
+
+    /// Sets what may be done to need fewer bytes.
+    #[must_use]
+    pub fn optimize(mut self, techniques: Techniques) -> Self {
+        self.options.optimize = techniques;
+        self
+    }
+
+    /// Sets how much work to spend on the choice of groups and orders.
+    #[must_use]
+    pub fn effort(mut self, effort: Effort) -> Self {
+        self.options.effort = effort;
+        self
+    }
+
+    /// Sets whether outputs may take over the bytes of dying inputs.
+    #[must_use]
+    pub fn in_place(mut self, allowed: bool) -> Self {
+        let techniques = self.options.optimize;
+        self.options.optimize = match allowed {
+            true => techniques.with(Technique::InPlace),
+            false => techniques.without(Technique::InPlace),
+        };
+        self
+    }
+
+    /// Sets whether graph inputs keep their bytes until the end of a run.
+    #[must_use]
+    pub fn preserve_inputs(mut self, preserved: bool) -> Self {
+        self.options.preserve_inputs = preserved;
+        self
+    }
+
+    /// Sets whether the plan must be safe in every order that the graph permits, so that
+    /// nodes that do not wait for each other may run at the same time.
+    #[must_use]
+    pub fn parallel_safe(mut self, safe: bool) -> Self {
+        self.options.parallel_safe = safe;
+        self
+    }
+
+    /// Sets how the sizes of workspaces are chosen.
+    #[must_use]
+    pub fn workspace(mut self, policy: WorkspacePolicy) -> Self {
+        self.options.workspace = policy;
+        self
+    }
+
+    /// Limits the default space to `bytes`.
+    #[must_use]
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = Some(bytes);
+        self
+    }
+
+    /// Limits the work of the solvers.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget<'a>) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Returns the options.
+    pub const fn options(&self) -> PlanOptions {
+        self.options
+    }
+
+    /// Returns a plan of `graph`, already checked.
+    ///
+    /// If a space is too small the best plan is returned all the same: its
+    /// [`status`](Plan::status) tells, and [`Plan::fits`] says why.
+    ///
+    /// # Errors
+    ///
+    /// - [`InvalidAlignment`](crate::Error::InvalidAlignment) if the alignment is not a power of two.
+    /// - [`SizeOverflow`](crate::Error::SizeOverflow) if no machine can address what is live at one step.
+    /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
+    pub fn plan(&self, graph: &Graph) -> Result<Plan> {
+        let (mut plan, attempts) = self.best_plan(graph)?;
+        let floor = self.floor(&attempts)?;
+        plan.search = Some(Search {
+            floor: floor.min(plan.lower_bound()),
+            ..plan.search.unwrap_or_default()
+        });
+        plan.check(graph)?;
+        Ok(plan)
+    }
+
+    /// Returns the best plan, and the schedules that were tried.
+    fn best_plan<'g>(&self, graph: &'g Graph) -> Result<(Plan, Vec<Attempt<'g>>)> {
+        let attempts = self.attempts(graph)?;
+        let (attempt, liveness, packing) = self.least(&attempts)?;
+        let mut plan = self.assemble(graph, &attempt.schedule, &liveness, &packing);
+        plan.search = Some(Search { order: attempt.order, floor: 0 });
+        Ok((plan, attempts))
+    }
+
+    /// Returns the schedule that packs into the fewest bytes.
+    fn least<'t, 'g>(
+        &self,
+        attempts: &'t [Attempt<'g>],
+    ) -> Result<(&'t Attempt<'g>, Liveness, Packing)> {
+        let mut best: Option<(&Attempt<'_>, Liveness, Packing)> = None;
+        for (index, attempt) in attempts.iter().enumerate() {
+            let least = best.as_ref().map_or(u64::MAX, |(_, _, packing)| packing.peak());
+            // Where workspaces or pieces cost more than the load tells, the first few and
+            // the simplest are compared.
+            let is_tried = index < MOST_PACKED || attempt.schedule.is_given();
+            if attempt.load >= least || !is_tried {
+                continue;
+            }
+            let Attempt { schedule, elision, .. } = attempt;
+            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision)?;
+            if packing.peak() < least {
+                best = Some((attempt, liveness, packing));
+            }
+        }
+        Ok(best.expect("the given order is always tried"))
+    }
+
+    /// Returns a plan of `graph` that runs `steps`, already checked.
+    ///
+    /// Each step names the nodes that [run as one](Graph::grouped), in order; every node is in
+    /// one step.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan), and
+    ///
+    /// - [`InvalidGroup`](crate::Error::InvalidGroup) if nodes of a step cannot run as one.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
+    ///   once, after what it depends on.
+    pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
+        let attempts = self.measured(Schedule::of(graph, steps)?)?;
+        let (attempt, liveness, packing) = self.least(&attempts)?;
+        let plan = self.assemble(graph, &attempt.schedule, &liveness, &packing);
+        plan.check(graph)?;
+        Ok(plan)
+    }
+
+    /// Returns the buffers that `graph` needs, without packing them: for reports.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
+        self.pack(graph, graph.order(), true).map(|(liveness, _)| liveness)
+    }
+}

@@ -1,0 +1,204 @@
+//! Offsets for one order, and the sizes of workspaces that go with them.
+
+use super::Planner;
+use crate::bound::max_load;
+use crate::error::Result;
+use crate::graph::{Graph, Workspace};
+use crate::index::{BufferId, NodeId, SpaceId};
+use crate::liveness::{ChosenWorkspace, Liveness, LivenessOptions};
+use crate::packing::{Packing, SpacePacking, Status};
+use crate::plan::WorkspacePolicy;
+use crate::problem::Problem;
+use crate::solve::solve;
+use crate::technique::Technique;
+use crate::units::{Alignment, Step};
+
+impl Planner<'_> {
+    /// Returns the buffers of `graph` and their offsets.
+    ///
+    /// An output in a larger input's bytes ties its place to that of the input, which can
+    /// cost more than it saves: unless the result has as many bytes as are live at once, it
+    /// is compared with what taking over inputs of the same size alone gives.
+    pub(super) fn pack(
+        &self,
+        graph: &Graph,
+        order: &[NodeId],
+        elision: bool,
+    ) -> Result<(Liveness, Packing)> {
+        let first = self.pack_with(graph, order, self.liveness_options(false, elision)?)?;
+        let mut buffers = first.0.problem.buffers().iter();
+        let is_least = first.1.peak() <= total_load(&first.0.problem)?;
+        if is_least || buffers.all(|buffer| buffer.solid().is_some()) {
+            return Ok(first);
+        }
+        let second = self.pack_with(graph, order, self.liveness_options(true, elision)?)?;
+        Ok(if second.1.peak() < first.1.peak() { second } else { first })
+    }
+
+    /// Returns the rules for values that share bytes.
+    pub(super) fn liveness_options(
+        &self,
+        same_size: bool,
+        elision: bool,
+    ) -> Result<LivenessOptions> {
+        let techniques = self.options.optimize;
+        Ok(LivenessOptions {
+            alignment: Alignment::new(self.options.alignment)?,
+            views: techniques.contains(Technique::Views),
+            elision: elision && techniques.contains(Technique::Elision),
+            in_place: techniques.contains(Technique::InPlace),
+            same_size,
+            reuse_inputs: false,
+            parallel_safe: self.options.parallel_safe,
+            preserve_inputs: self.options.preserve_inputs,
+            capacity: self.capacity,
+        })
+    }
+
+    /// Returns the buffers of `graph` and their offsets under given rules.
+    fn pack_with(
+        &self,
+        graph: &Graph,
+        order: &[NodeId],
+        options: LivenessOptions,
+    ) -> Result<(Liveness, Packing)> {
+        let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
+        if self.options.workspace == WorkspacePolicy::None {
+            let packing = self.solve(&liveness.problem)?;
+            return Ok((liveness, packing));
+        }
+        let live = liveness.profile(SpaceId::new(0));
+        let mut chosen = smallest_workspaces(graph, order);
+        let smallest = liveness.with_workspaces(graph, options, chosen.clone())?;
+        if chosen.is_empty() {
+            let packing = self.solve(&smallest.problem)?;
+            return Ok((smallest, packing));
+        }
+        // What the smallest workspaces need is the peak that larger ones must not raise.
+        let least = self.solve(&smallest.problem)?;
+        let SpacePacking { peak, lower_bound, .. } = least.spaces[0];
+        enlarge_workspaces(graph, options.alignment, &live, peak, &mut chosen);
+        loop {
+            let larger = smallest.clone().with_workspaces(graph, options, chosen.clone())?;
+            let mut packing = self.solve(&larger.problem)?;
+            if packing.spaces[0].peak <= peak {
+                // Smaller workspaces might do with less: the bound is theirs.
+                let packed = &mut packing.spaces[0];
+                packed.lower_bound = lower_bound;
+                packed.status =
+                    Status::of(packed.peak, lower_bound, larger.problem.spaces()[0].capacity());
+                return Ok((larger, packing));
+            }
+            // The bytes are there at every step, but no offsets were found: step down
+            // the workspaces that ended above the peak.
+            let first = larger.classes.classes().len();
+            let too_high: Vec<_> = (0..chosen.len())
+                .filter(|&index| {
+                    let buffer = BufferId::new(first + index);
+                    packing.offset(buffer) + larger.problem.buffer(buffer).bytes() > peak
+                })
+                .collect();
+            let any_high = !too_high.is_empty();
+            let mut shrunk = false;
+            for index in if any_high { too_high } else { (0..chosen.len()).collect() } {
+                shrunk |= shrink_workspace(graph, &mut chosen[index]);
+            }
+            if !shrunk {
+                return Ok((smallest, least));
+            }
+        }
+    }
+
+    /// Returns the smallest packing that is found, whatever the capacities; with them as the
+    /// target only where it does not fit, for a solver that is given one stops as soon as
+    /// everything fits.
+    fn solve(&self, problem: &Problem) -> Result<Packing> {
+        let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
+        let mut packing = solve(&problem.without_capacities(), &self.budget)?;
+        if !limited {
+            return Ok(packing);
+        }
+        for (packed, space) in packing.spaces.iter_mut().zip(problem.spaces()) {
+            packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());
+        }
+        if packing.status() != Status::Unknown {
+            return Ok(packing);
+        }
+        let fitting = solve(problem, &self.budget)?;
+        let decided = fitting.status() != Status::Unknown;
+        Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
+    }
+}
+
+/// Returns the bytes that are live at once, over all spaces.
+pub(super) fn total_load(problem: &Problem) -> Result<u64> {
+    (0..problem.spaces().len()).try_fold(0_u64, |sum, space| {
+        Ok(sum.saturating_add(max_load(problem, SpaceId::new(space))?.0))
+    })
+}
+
+/// Returns every workspace of `graph` at its smallest size.
+fn smallest_workspaces(graph: &Graph, order: &[NodeId]) -> Vec<ChosenWorkspace> {
+    let mut chosen = Vec::new();
+    for (step, &node) in order.iter().enumerate() {
+        for (slot, workspace) in graph.node(node).effects().workspaces.iter().enumerate() {
+            let sizes = workspace.choices.iter().map(|choice| choice.bytes).enumerate();
+            let (choice, bytes) =
+                sizes.min_by_key(|&(_, bytes)| bytes).expect("a workspace has a choice");
+            chosen.push(ChosenWorkspace { node, slot, choice, bytes, step: Step::at(step) });
+        }
+    }
+    chosen
+}
+
+/// Gives each workspace the cheapest size with which its step stays within `peak`.
+fn enlarge_workspaces(
+    graph: &Graph,
+    alignment: Alignment,
+    live: &[u64],
+    peak: u64,
+    chosen: &mut [ChosenWorkspace],
+) {
+    let rounded = |bytes| alignment.round_up(bytes).unwrap_or(u64::MAX);
+    // A node's workspaces share what its step leaves free.
+    let mut free: Vec<u64> = live.iter().map(|&live| peak.saturating_sub(live)).collect();
+    for workspace in &*chosen {
+        let free = &mut free[workspace.step.index()];
+        *free = free.saturating_sub(rounded(workspace.bytes));
+    }
+    for workspace in chosen {
+        let free = &mut free[workspace.step.index()];
+        let room = free.saturating_add(rounded(workspace.bytes));
+        let choices = &workspace_of(graph, workspace).choices;
+        let cheapest = choices
+            .iter()
+            .enumerate()
+            .filter(|(_, choice)| rounded(choice.bytes) <= room)
+            .min_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.bytes.cmp(&b.bytes)));
+        if let Some((choice, size)) = cheapest {
+            *free = room - rounded(size.bytes);
+            workspace.choice = choice;
+            workspace.bytes = size.bytes;
+        }
+    }
+}
+
+/// Gives a workspace its next smaller size, and returns whether there is one.
+fn shrink_workspace(graph: &Graph, workspace: &mut ChosenWorkspace) -> bool {
+    let choices = &workspace_of(graph, workspace).choices;
+    let smaller = choices
+        .iter()
+        .enumerate()
+        .filter(|(_, choice)| choice.bytes < workspace.bytes)
+        .max_by_key(|(_, choice)| choice.bytes);
+    if let Some((choice, size)) = smaller {
+        workspace.choice = choice;
+        workspace.bytes = size.bytes;
+    }
+    smaller.is_some()
+}
+
+/// Returns what a node declares about a workspace.
+fn workspace_of<'g>(graph: &'g Graph, chosen: &ChosenWorkspace) -> &'g Workspace {
+    &graph.node(chosen.node).effects().workspaces[chosen.slot]
+}

@@ -1,0 +1,97 @@
+//! What runs at each step.
+
+use std::borrow::Cow;
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::index::NodeId;
+
+/// A graph as it is going to run: which of its nodes run as one, and in which order.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule<'g> {
+    /// The graph, with groups of nodes as single ones.
+    pub(super) graph: Cow<'g, Graph>,
+    /// The order of its nodes.
+    pub(super) order: Vec<NodeId>,
+    /// By node: the nodes that it stands for; `None` if each stands for itself.
+    members: Option<Vec<Vec<NodeId>>>,
+    /// Whether it is the graph's own.
+    is_given: bool,
+}
+
+impl<'g> Schedule<'g> {
+    /// Returns the graph as it is, in its own order.
+    pub(super) fn given(graph: &'g Graph) -> Self {
+        Self {
+            graph: Cow::Borrowed(graph),
+            order: graph.order().to_vec(),
+            members: None,
+            is_given: true,
+        }
+    }
+
+    /// Returns the schedule that runs `steps`.
+    pub(super) fn of(graph: &'g Graph, steps: &[Vec<NodeId>]) -> Result<Self> {
+        let refuse =
+            |reason: &str| Err(Error::InvalidOption { option: "steps", reason: reason.to_owned() });
+        let mut order: Vec<NodeId> = steps.iter().filter_map(|step| step.last().copied()).collect();
+        if order.len() != steps.len() {
+            return refuse("a step names no node");
+        }
+        let mut members = None;
+        let mut cow = Cow::Borrowed(graph);
+        if steps.iter().any(|step| step.len() > 1) {
+            let grouped = graph.grouped(steps)?;
+            let mut new_id = vec![None; graph.nodes().len()];
+            for (index, nodes) in grouped.members.iter().enumerate() {
+                let last = nodes.last().expect("a node stands for at least one");
+                new_id[last.index()] = Some(NodeId::new(index));
+            }
+            for id in &mut order {
+                match new_id.get(id.index()).copied().flatten() {
+                    Some(new) => *id = new,
+                    None => return refuse("a node is in two steps"),
+                }
+            }
+            members = Some(grouped.members);
+            cow = Cow::Owned(grouped.graph);
+        }
+        if !cow.is_topological(&order) {
+            return refuse("they do not run every node once, after what it depends on");
+        }
+        Ok(Self { graph: cow, order, members, is_given: false })
+    }
+
+    /// Returns the schedule in which `groups` run as one each, in the graph's own order.
+    pub(super) fn grouped(graph: &'g Graph, groups: &[Vec<NodeId>]) -> Result<Self> {
+        if groups.is_empty() {
+            return Ok(Self::given(graph));
+        }
+        let grouped = graph.grouped(groups)?;
+        let order = grouped.graph.order().to_vec();
+        Ok(Self {
+            graph: Cow::Owned(grouped.graph),
+            order,
+            members: Some(grouped.members),
+            is_given: false,
+        })
+    }
+
+    /// Returns the same steps in another order.
+    pub(super) fn reordered(&self, order: Vec<NodeId>) -> Self {
+        Self { graph: self.graph.clone(), order, members: self.members.clone(), is_given: false }
+    }
+
+    /// Returns whether this is the graph as it is, in its own order.
+    pub(super) const fn is_given(&self) -> bool {
+        self.is_given
+    }
+
+    /// Returns the nodes that `node` stands for, in order.
+    pub(super) fn members<'a>(&'a self, node: &'a NodeId) -> &'a [NodeId] {
+        match &self.members {
+            Some(members) => &members[node.index()],
+            None => std::slice::from_ref(node),
+        }
+    }
+}

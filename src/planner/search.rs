@@ -1,0 +1,178 @@
+//! The joint choice: which nodes run as one, and in which order.
+//!
+//! What a technique is worth depends on the others: a group of nodes keeps its inputs until
+//! its end, and an order that is good for single nodes may be bad for groups. So kinds of
+//! fusion and orders are tried together, each measured by the bytes that are live at its
+//! highest step, and the best few are packed.
+
+use super::Planner;
+use super::pack::total_load;
+use super::schedule::Schedule;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::index::{NodeId, ValueId};
+use crate::liveness::Liveness;
+use crate::plan::{Effort, OrderSearch, Share, ShareRule};
+use crate::schedule::{OrderLimits, find_order, floor};
+use crate::technique::Technique;
+use crate::transform::{Fusion, fuse};
+
+/// Graphs with more nodes keep their order.
+const MOST_NODES_TO_ORDER: usize = 5_000;
+/// Graphs with more nodes are tried with two kinds of fusion only.
+const MOST_NODES_TO_TRY: usize = 20_000;
+
+/// A schedule, and what it is worth.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt<'g> {
+    pub(super) schedule: Schedule<'g>,
+    /// Whether values are pieces of larger ones where they can be. That ties their bytes to
+    /// those of the whole, so that others cannot take them over.
+    pub(super) elision: bool,
+    /// Bytes live at the highest step: no packing needs fewer.
+    pub(super) load: u64,
+    /// Bytes that some step needs by itself, whatever the order, if that was asked.
+    pub(super) floor: Option<u64>,
+    /// What is known of its order.
+    pub(super) order: OrderSearch,
+}
+
+impl Planner<'_> {
+    /// Returns schedules of `graph`, those with the lowest load first.
+    pub(super) fn attempts<'g>(&self, graph: &'g Graph) -> Result<Vec<Attempt<'g>>> {
+        let mut attempts = self.measured(Schedule::given(graph))?;
+        if self.options.parallel_safe {
+            return Ok(attempts);
+        }
+        let mut known: Vec<Vec<Vec<NodeId>>> = vec![Vec::new()];
+        for fusion in self.fusions(graph) {
+            let groups = fuse(graph, fusion);
+            if known.contains(&groups) || self.budget.exhausted() {
+                continue;
+            }
+            attempts.extend(self.measured(Schedule::grouped(graph, &groups)?)?);
+            known.push(groups);
+        }
+        attempts.sort_by_key(|attempt| attempt.load);
+        if self.options.optimize.contains(Technique::Order) {
+            self.reorder(graph, &mut attempts)?;
+            attempts.sort_by_key(|attempt| attempt.load);
+        }
+        Ok(attempts)
+    }
+
+    /// Returns the kinds of fusion to try, the simplest first.
+    fn fusions(&self, graph: &Graph) -> Vec<Fusion> {
+        let techniques = self.options.optimize;
+        let off = Fusion::default();
+        let mut kinds = vec![off];
+        if techniques.contains(Technique::Fusion) {
+            let elementwise = Fusion { elementwise: true, ..off };
+            let anchors = Fusion { anchors: true, ..elementwise };
+            kinds.push(anchors);
+            if graph.nodes().len() <= MOST_NODES_TO_TRY && self.options.effort != Effort::Fast {
+                kinds.extend([elementwise, Fusion { prologue: true, ..anchors }]);
+            }
+        }
+        let mut all = kinds.clone();
+        if techniques.contains(Technique::Streaming) && graph.nodes().len() <= MOST_NODES_TO_TRY {
+            for (attention, perceptrons) in [(true, true), (true, false), (false, true)] {
+                let streams = kinds.iter().map(|&kind| Fusion { attention, perceptrons, ..kind });
+                all.extend(streams);
+            }
+        }
+        all
+    }
+
+    /// Tries other orders for the attempts, best first, as long as one might win.
+    fn reorder<'g>(&self, graph: &'g Graph, attempts: &mut Vec<Attempt<'g>>) -> Result<()> {
+        if graph.nodes().len() > MOST_NODES_TO_ORDER {
+            return Ok(());
+        }
+        let mut best = attempts[0].load;
+        for index in 0..attempts.len() {
+            let attempt = &attempts[index];
+            let options = self.liveness_options(false, attempt.elision)?;
+            if index > 0 && floor(&attempt.schedule.graph, options)? >= best {
+                continue;
+            }
+            let limits = self.order_limits(attempt.schedule.order.len());
+            let stop = || self.budget.exhausted();
+            let found = find_order(&attempt.schedule.graph, options, limits, &stop)?;
+            let attempt = &mut attempts[index];
+            attempt.floor = Some(found.floor);
+            if found.is_optimal {
+                attempt.order = OrderSearch::Complete;
+            } else {
+                attempt.order = OrderSearch::Beam;
+            }
+            if found.peak < found.given {
+                let schedule = attempt.schedule.reordered(found.order);
+                let mut other = self.attempt(schedule, attempt.elision)?.0;
+                (other.floor, other.order) = (Some(found.floor), attempt.order);
+                best = best.min(other.load);
+                attempts.push(other);
+            }
+            if self.budget.exhausted() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn order_limits(&self, nodes: usize) -> OrderLimits {
+        let work = match self.options.effort {
+            Effort::Fast => 200_000,
+            Effort::Default => 4_000_000,
+            Effort::Max => 100_000_000,
+        };
+        let width = match self.options.effort {
+            Effort::Fast => 0,
+            Effort::Default => 50,
+            Effort::Max => 1000,
+        };
+        OrderLimits { states: work / nodes.max(1), width }
+    }
+
+    /// Returns the bytes that no order of any of the attempts goes below.
+    pub(super) fn floor(&self, attempts: &[Attempt<'_>]) -> Result<u64> {
+        let options = self.liveness_options(false, true)?;
+        let mut least = u64::MAX;
+        for attempt in attempts {
+            let floor = match attempt.floor {
+                Some(floor) => floor,
+                None => floor(&attempt.schedule.graph, options)?,
+            };
+            least = least.min(floor);
+        }
+        Ok(least)
+    }
+
+    /// Measures a schedule, with copies of pieces too if it has pieces.
+    pub(super) fn measured<'g>(&self, schedule: Schedule<'g>) -> Result<Vec<Attempt<'g>>> {
+        let (first, has_pieces) = self.attempt(schedule, true)?;
+        let second = match has_pieces {
+            true => Some(self.attempt(first.schedule.clone(), false)?.0),
+            false => None,
+        };
+        Ok(std::iter::once(first).chain(second).collect())
+    }
+
+    /// Measures a schedule, and returns whether values are pieces of others in it.
+    fn attempt<'g>(&self, schedule: Schedule<'g>, elision: bool) -> Result<(Attempt<'g>, bool)> {
+        let options = self.liveness_options(false, elision)?;
+        let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
+        let load = total_load(&liveness.problem)?;
+        let has_pieces = liveness.classes.merges().iter().any(|merge| {
+            let node = schedule.graph.node(merge.node);
+            let at = |position: u32| usize::try_from(position).unwrap_or(usize::MAX);
+            let bytes = |value: ValueId| schedule.graph.value(value).bytes();
+            let Share { input, output, rule } = merge.share;
+            let sizes =
+                [node.input(at(input)), node.output(at(output))].map(|value| value.map(bytes));
+            rule == ShareRule::View && sizes[0] != sizes[1]
+        });
+        let order = OrderSearch::Given;
+        Ok((Attempt { schedule, elision, load, floor: None, order }, has_pieces))
+    }
+}

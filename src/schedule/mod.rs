@@ -1,0 +1,73 @@
+//! Operator order: which node runs when decides what is live at the same step.
+//!
+//! What is live after some nodes have run depends on *which* have run, not on their order. So
+//! orders are paths through sets of executed nodes, and the best one is the path whose
+//! highest point is lowest: a search over sets, not over permutations.
+
+mod model;
+mod search;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::index::NodeId;
+use crate::liveness::LivenessOptions;
+use model::Model;
+
+/// How much work a search for an order may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderLimits {
+    /// Sets of executed nodes to visit in the complete search.
+    pub states: usize,
+    /// Sets to keep per number of executed nodes where the complete search is too much; 0
+    /// leaves it at that.
+    pub width: usize,
+}
+
+/// An order, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundOrder {
+    /// Every node once, each after what it depends on.
+    pub order: Vec<NodeId>,
+    /// Bytes that are live at the highest step, with outputs in place of dying inputs where
+    /// that helps most.
+    pub peak: u64,
+    /// Bytes that are live at the highest step of the graph's own order, by the same count.
+    pub given: u64,
+    /// Bytes that some node needs by itself: what it reads and writes.
+    pub floor: u64,
+    /// Whether no order has a lower peak.
+    pub is_optimal: bool,
+}
+
+/// Returns an order of `graph` in which as few bytes as possible are live at once.
+///
+/// `stop` is asked now and then whether to return the best order so far. Orders are compared
+/// by bytes that are live, over all spaces; what a packing needs is for the caller to see.
+///
+/// # Errors
+///
+/// [`SizeOverflow`](crate::Error::SizeOverflow) if sizes overflow.
+///
+/// # References
+///
+/// Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired neural networks
+/// for edge devices", MLSys 2020, search by dynamic programming over sets too.
+pub fn find_order(
+    graph: &Graph,
+    options: LivenessOptions,
+    limits: OrderLimits,
+    stop: &dyn Fn() -> bool,
+) -> Result<FoundOrder> {
+    let model = Model::new(graph, options)?;
+    Ok(search::best_order(&model, limits, stop))
+}
+
+/// Returns the bytes that some node of `graph` needs by itself, in any order: what it reads
+/// and writes, less what an output can take over.
+///
+/// # Errors
+///
+/// As [`find_order`].
+pub(crate) fn floor(graph: &Graph, options: LivenessOptions) -> Result<u64> {
+    Ok(search::floor_of(&Model::new(graph, options)?))
+}

@@ -1,0 +1,255 @@
+//! What running a node does to the number of live bytes, whatever ran before.
+
+use crate::error::{Error, Result, quoted};
+use crate::graph::{Graph, ValueKind};
+use crate::index::{NodeId, ValueId};
+use crate::liveness::{AliasClasses, Lifetimes, LivenessOptions};
+
+/// A graph reduced to what the number of live bytes depends on.
+///
+/// Bytes come in *atoms*: stretches that the same values cover. An atom is live while a value
+/// that covers it is: produced, and with a reader left.
+pub(super) struct Model {
+    pub(super) nodes: Vec<NodeModel>,
+    /// By value: the atoms that it covers.
+    pub(super) atoms_of: Vec<Vec<u32>>,
+    /// By atom: bytes.
+    pub(super) bytes: Vec<u64>,
+    /// By value: reads left before the first node runs; the caller reads outputs.
+    pub(super) reads: Vec<u32>,
+    /// Values that are there before the first node runs.
+    pub(super) supplied: Vec<u32>,
+    /// The graph's own order, as positions.
+    pub(super) given: Vec<u32>,
+}
+
+/// One node.
+pub(super) struct NodeModel {
+    pub(super) id: NodeId,
+    /// Values that it reads, as often as it does.
+    pub(super) reads: Vec<u32>,
+    pub(super) writes: Vec<u32>,
+    /// Which output may take over which input.
+    pub(super) in_place: Vec<(u32, u32)>,
+    /// Nodes that wait for it, as often as they do.
+    pub(super) dependents: Vec<u32>,
+    /// Number of nodes that it waits for.
+    pub(super) waits_for: u32,
+}
+
+impl Model {
+    pub(super) fn new(graph: &Graph, options: LivenessOptions) -> Result<Self> {
+        let narrow = |index: usize| u32::try_from(index).expect("tables have 32 bits");
+        let lifetimes = Lifetimes::new(graph, graph.order(), options.preserve_inputs);
+        let linked = LivenessOptions { in_place: false, ..options };
+        let classes =
+            AliasClasses::new(graph, graph.order(), &lifetimes, linked.alias_rules(), None, &[]);
+        let mut bytes = Vec::new();
+        let mut atoms_of = vec![Vec::new(); graph.values().len()];
+        let callers = |value: ValueId| match graph.value(value).kind() {
+            ValueKind::State => true,
+            ValueKind::Input => !options.reuse_inputs,
+            _ => false,
+        };
+        // What shows the caller's bytes may not be written over either.
+        let mut is_callers = vec![false; graph.values().len()];
+        for class in classes.classes() {
+            let mut spans = Vec::with_capacity(class.members.len());
+            for member in &class.members {
+                let value = graph.value(member.value);
+                let what = || Error::SizeOverflow { what: quoted(value.name()) };
+                let end = member.start.checked_add(value.bytes()).ok_or_else(what)?;
+                let start = member.start - member.start % options.alignment.bytes();
+                spans.push((start, options.alignment.round_up(end).ok_or_else(what)?));
+            }
+            if class.members.iter().any(|member| callers(member.value)) {
+                class.members.iter().for_each(|member| is_callers[member.value.index()] = true);
+            }
+            let mut cuts: Vec<u64> = spans.iter().flat_map(|&(start, end)| [start, end]).collect();
+            cuts.sort_unstable();
+            cuts.dedup();
+            let first = narrow(bytes.len());
+            bytes.extend(cuts.windows(2).map(|cut| cut[1] - cut[0]));
+            for (member, (start, end)) in class.members.iter().zip(spans) {
+                let [from, to] = [start, end].map(|cut| cuts.partition_point(|&at| at < cut));
+                let atoms = (from..to).map(|index| first + narrow(index));
+                atoms_of[member.value.index()] = atoms.collect();
+            }
+        }
+        let mut reads = vec![0_u32; graph.values().len()];
+        let mut supplied = Vec::new();
+        for output in graph.outputs() {
+            reads[output.index()] += 1;
+        }
+        for (index, value) in graph.values().iter().enumerate() {
+            match value.kind() {
+                ValueKind::State => reads[index] += 1,
+                ValueKind::Input if options.preserve_inputs => reads[index] += 1,
+                ValueKind::Input => {}
+                ValueKind::Constant | ValueKind::Activation | ValueKind::Inner => continue,
+            }
+            supplied.push(narrow(index));
+        }
+        let mut nodes: Vec<NodeModel> = Vec::with_capacity(graph.nodes().len());
+        for (index, node) in graph.nodes().iter().enumerate() {
+            let id = NodeId::new(index);
+            let planned = |value: &ValueId| graph.value(*value).is_planned();
+            let read = node.reads_bytes_of().map(|(_, value)| value).filter(planned);
+            let read: Vec<u32> = read.map(u32::from).collect();
+            for &value in &read {
+                reads[ValueId::from(value).index()] += 1;
+            }
+            let allowed =
+                |value: ValueId| graph.value(value).is_planned() && !is_callers[value.index()];
+            let pairs = node.effects().in_place.iter().filter(|_| options.in_place);
+            let in_place = pairs.filter_map(|pair| {
+                let (input, output) = (node.input(pair.input)?, node.output(pair.output)?);
+                let fits = graph.value(output).bytes() <= graph.value(input).bytes();
+                (allowed(input) && fits).then(|| (input.into(), output.into()))
+            });
+            nodes.push(NodeModel {
+                id,
+                reads: read,
+                writes: node.produces().map(|(_, value)| value.into()).collect(),
+                in_place: in_place.collect(),
+                dependents: Vec::new(),
+                waits_for: 0,
+            });
+        }
+        for index in 0..nodes.len() {
+            for dependency in graph.dependencies(NodeId::new(index)) {
+                nodes[dependency.index()].dependents.push(narrow(index));
+                nodes[index].waits_for += 1;
+            }
+        }
+        let given = graph.order().iter().map(|&id| id.into()).collect();
+        Ok(Self { nodes, atoms_of, bytes, reads, supplied, given })
+    }
+}
+
+/// Which nodes have run, and what is live therefore.
+#[derive(Clone)]
+pub(super) struct State {
+    /// By node, one bit.
+    pub(super) executed: Vec<u64>,
+    /// By value: reads left.
+    reads: Vec<u32>,
+    /// By atom: values that cover it and are live.
+    covers: Vec<u32>,
+    /// By node: nodes that it waits for.
+    waiting: Vec<u32>,
+    /// Nodes that can run next.
+    pub(super) ready: Vec<u32>,
+    pub(super) live: u64,
+    pub(super) count: u32,
+}
+
+/// What running a node would do.
+#[derive(Clone, Copy)]
+pub(super) struct Effect {
+    /// Bytes live while it runs.
+    pub(super) during: u64,
+    /// Bytes live afterwards.
+    pub(super) after: u64,
+}
+
+impl State {
+    /// Returns the state before the first node.
+    pub(super) fn start(model: &Model) -> Self {
+        let waiting: Vec<u32> = model.nodes.iter().map(|node| node.waits_for).collect();
+        let ready = (0..).zip(&waiting).filter(|&(_, &count)| count == 0).map(|(node, _)| node);
+        let mut state = Self {
+            executed: vec![0; model.nodes.len().div_ceil(64)],
+            reads: model.reads.clone(),
+            covers: vec![0; model.bytes.len()],
+            ready: ready.collect(),
+            waiting,
+            live: 0,
+            count: 0,
+        };
+        for &value in &model.supplied {
+            if state.reads[at(value)] > 0 {
+                state.cover(model, value);
+            }
+        }
+        state
+    }
+
+    fn cover(&mut self, model: &Model, value: u32) {
+        for &atom in &model.atoms_of[at(value)] {
+            if self.covers[at(atom)] == 0 {
+                self.live += model.bytes[at(atom)];
+            }
+            self.covers[at(atom)] += 1;
+        }
+    }
+
+    fn uncover(&mut self, model: &Model, value: u32) {
+        for &atom in &model.atoms_of[at(value)] {
+            self.covers[at(atom)] -= 1;
+            if self.covers[at(atom)] == 0 {
+                self.live -= model.bytes[at(atom)];
+            }
+        }
+    }
+
+    /// Runs a node that is ready, and returns what that did.
+    pub(super) fn run(&mut self, model: &Model, index: u32) -> Effect {
+        let node = &model.nodes[at(index)];
+        let before = self.live;
+        for &value in &node.writes {
+            self.cover(model, value);
+        }
+        let mut during = self.live;
+        for &value in &node.reads {
+            self.reads[at(value)] -= 1;
+            if self.reads[at(value)] == 0 {
+                self.uncover(model, value);
+            }
+        }
+        during -= self.credit(model, node, during - before);
+        for &value in &node.writes {
+            if self.reads[at(value)] == 0 {
+                self.uncover(model, value);
+            }
+        }
+        self.executed[at(index) / 64] |= 1 << (index % 64);
+        self.count += 1;
+        self.ready.retain(|&ready| ready != index);
+        for &dependent in &node.dependents {
+            self.waiting[at(dependent)] -= 1;
+            if self.waiting[at(dependent)] == 0 {
+                self.ready.push(dependent);
+            }
+        }
+        Effect { during, after: self.live }
+    }
+
+    /// Returns how many of the bytes that a node makes are bytes of inputs that just died.
+    fn credit(&self, model: &Model, node: &NodeModel, made: u64) -> u64 {
+        let mut credit = 0;
+        let mut taken: [Option<u32>; 4] = [None; 4];
+        for (slot, &output) in node.writes.iter().take(4).enumerate() {
+            let candidates = node.in_place.iter().filter(|&&(input, written)| {
+                let atoms = &model.atoms_of[at(input)];
+                written == output
+                    && self.reads[at(input)] == 0
+                    && !taken.contains(&Some(input))
+                    && atoms.iter().all(|&atom| self.covers[at(atom)] == 0)
+            });
+            let size = |value: u32| -> u64 {
+                model.atoms_of[at(value)].iter().map(|&atom| model.bytes[at(atom)]).sum()
+            };
+            if let Some(&(input, _)) = candidates.min_by_key(|&&(input, _)| size(input)) {
+                taken[slot] = Some(input);
+                credit += size(output).min(size(input));
+            }
+        }
+        credit.min(made)
+    }
+}
+
+/// Returns an index as a position.
+pub(super) fn at(index: u32) -> usize {
+    ValueId::from(index).index()
+}

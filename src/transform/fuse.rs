@@ -1,0 +1,308 @@
+//! Which nodes run as one.
+//!
+//! Walks backwards and lets each node join the group of its readers, if all of them are in
+//! one group and need what it makes piece by piece. What this saves is not known here: the
+//! inputs of a group live until its last node. Whoever asks tries several kinds of fusion.
+
+use crate::graph::{Flow, Graph, Node, ValueKind};
+use crate::index::{NodeId, ValueId};
+
+/// Which nodes may join the group of their readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
+pub struct Fusion {
+    /// Elementwise nodes, if what they make is read elementwise or reduced.
+    pub elementwise: bool,
+    /// One node that is not elementwise, such as a convolution, if elementwise ones follow: a
+    /// residual is then added in place.
+    pub anchors: bool,
+    /// Elementwise nodes before one that loads its operand tile by tile.
+    pub prologue: bool,
+    /// Chains of row-wise nodes such as product, softmax, product, if the second product is
+    /// of two values: attention.
+    pub attention: bool,
+    /// Chains of row-wise nodes such as product, activation, product, if the second product
+    /// is by a constant: perceptrons.
+    pub perceptrons: bool,
+}
+
+/// How a node makes its output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It shows its input in another shape.
+    View,
+    Elementwise,
+    /// Rows of the output from the same rows of an input.
+    Rows {
+        reduces: bool,
+        by_constant: bool,
+    },
+    /// Any piece, from all of its inputs.
+    Anchor,
+}
+
+/// A node that can be part of a group.
+struct Candidate {
+    role: Role,
+    flow: Flow,
+    output: ValueId,
+}
+
+/// What is known of a group while it grows.
+struct Group {
+    members: Vec<NodeId>,
+    pieces: u64,
+    /// Number of members that are not elementwise.
+    others: usize,
+    /// Whether it works on rows rather than on any piece.
+    by_rows: bool,
+}
+
+/// Returns the groups of nodes that `fusion` lets run as one, each in execution order.
+///
+/// ```
+/// use arenaplan::{DType, Fusion, Graph, Node, Value, ValueKind, fuse};
+///
+/// let mut builder = Graph::builder("residual");
+/// let mut value = |name, kind| Value::new(name, kind, DType::FLOAT32, [1, 8, 4, 4]);
+/// let x = builder.add_value(value("x", ValueKind::Input)?);
+/// let [a, b, y] = [
+///     builder.add_value(value("a", ValueKind::Activation)?),
+///     builder.add_value(value("b", ValueKind::Activation)?),
+///     builder.add_value(value("y", ValueKind::Activation)?),
+/// ];
+/// builder.add_node(Node::new("first", "Conv").reads([x]).writes([a]).flow(0, 128, []));
+/// let conv = builder.add_node(Node::new("conv", "Conv").reads([a]).writes([b]).flow(0, 128, []));
+/// let sum = Node::new("sum", "Add").reads([b, a]).writes([y]).flow(0, 128, [0, 1]);
+/// let sum = builder.add_node(sum);
+/// builder.add_output(y);
+/// let graph = builder.build()?;
+///
+/// let fusion = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
+/// assert_eq!(fuse(&graph, fusion), [vec![conv, sum]]);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[must_use]
+pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
+    if fusion == Fusion::default() {
+        return Vec::new();
+    }
+    let count = graph.nodes().len();
+    let mut position = vec![0; count];
+    let mut awaited = vec![false; count];
+    for (step, &id) in graph.order().iter().enumerate() {
+        position[id.index()] = step;
+        for dependency in graph.node(id).control_dependencies() {
+            awaited[dependency.index()] = true;
+        }
+    }
+    let mut is_output = vec![false; graph.values().len()];
+    for output in graph.outputs() {
+        is_output[output.index()] = true;
+    }
+    let candidates: Vec<Option<Candidate>> = graph
+        .nodes()
+        .iter()
+        .zip(&awaited)
+        .map(|(node, &awaited)| candidate(graph, node).filter(|_| !awaited))
+        .collect();
+    let mut fuser = Fuser {
+        graph,
+        fusion,
+        readers: graph.readers(),
+        candidates,
+        groups: (0..count).map(|_| None).collect(),
+        group_of: vec![None; count],
+        in_step: vec![true; count],
+    };
+    for &id in graph.order().iter().rev() {
+        let made = fuser.candidates[id.index()].as_ref().map(|candidate| candidate.output);
+        if made.is_none_or(|value| is_output[value.index()]) || !fuser.join(id) {
+            fuser.start(id);
+        }
+    }
+    let mut groups = fuser.finish();
+    for group in &mut groups {
+        group.sort_unstable_by_key(|id| position[id.index()]);
+    }
+    groups.sort_unstable_by_key(|group| group.last().map(|id| position[id.index()]));
+    groups
+}
+
+/// Returns what is to be known of a node that can be part of a group.
+fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
+    let effects = node.effects();
+    let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
+    let kind = |value: ValueId| graph.value(value).kind();
+    let touches_state =
+        node.inputs().iter().flatten().any(|&value| kind(value) == ValueKind::State);
+    let waits = !node.control_dependencies().is_empty();
+    if touches_state || waits || !effects.mutates.is_empty() || !effects.ignores.is_empty() {
+        return None;
+    }
+    let flow = node.only_flow(elements)?;
+    let (_, output) = node.produces().next()?;
+    let declared = effects.flows.iter().any(|declared| declared.output == flow.output);
+    let role = if !declared {
+        Role::View
+    } else if flow.follows.is_empty() {
+        Role::Anchor
+    } else if flow.pieces == elements(output)
+        && flow.follows.iter().filter_map(|&at| node.input(at)).all(|x| elements(x) == flow.pieces)
+    {
+        Role::Elementwise
+    } else {
+        let whole: Vec<ValueId> = node
+            .reads_bytes_of()
+            .filter(|(at, _)| !flow.follows.contains(at))
+            .map(|(_, value)| value)
+            .collect();
+        let mut followed = flow.follows.iter().filter_map(|&at| node.input(at));
+        let shrinks = followed.any(|x| elements(x) > elements(output));
+        let is_constant = |&value: &ValueId| kind(value) == ValueKind::Constant;
+        let by_constant = !whole.is_empty() && whole.iter().all(is_constant);
+        let reduces = shrinks && whole.is_empty();
+        Role::Rows { reduces, by_constant }
+    };
+    (kind(output) == ValueKind::Activation).then_some(Candidate { role, flow, output })
+}
+
+struct Fuser<'a> {
+    graph: &'a Graph,
+    fusion: Fusion,
+    readers: Vec<Vec<NodeId>>,
+    candidates: Vec<Option<Candidate>>,
+    /// By last node.
+    groups: Vec<Option<Group>>,
+    /// By node: the last node of its group.
+    group_of: Vec<Option<NodeId>>,
+    /// By node: whether it makes the piece that its group is at, rather than what another
+    /// node loads.
+    in_step: Vec<bool>,
+}
+
+impl Fuser<'_> {
+    /// Opens a group that ends with `id`, if it can be the end of one.
+    fn start(&mut self, id: NodeId) {
+        let Some(candidate) = &self.candidates[id.index()] else { return };
+        if candidate.role != Role::View {
+            self.group_of[id.index()] = Some(id);
+            self.groups[id.index()] = Some(Group {
+                members: vec![id],
+                pieces: candidate.flow.pieces,
+                others: usize::from(candidate.role != Role::Elementwise),
+                by_rows: matches!(candidate.role, Role::Rows { .. }),
+            });
+        }
+    }
+
+    /// Lets a node join the group of its readers, and returns whether it could.
+    fn join(&mut self, id: NodeId) -> bool {
+        let Some(candidate) = &self.candidates[id.index()] else { return false };
+        let readers = &self.readers[candidate.output.index()];
+        let Some(&first) = readers.first() else { return false };
+        let Some(last) = self.group_of[first.index()] else { return false };
+        if readers.iter().any(|reader| self.group_of[reader.index()] != Some(last)) {
+            return false;
+        }
+        let group = self.groups[last.index()].as_ref().expect("a group ends with its last node");
+        let mut in_step = None;
+        for &reader in readers {
+            let Some(how) = self.link(candidate, group, reader) else { return false };
+            if *in_step.get_or_insert(how) != how {
+                return false;
+            }
+        }
+        let in_step = in_step.expect("there is a reader");
+        let pieces = if in_step { gcd(group.pieces, candidate.flow.pieces) } else { group.pieces };
+        if pieces < 2 {
+            return false;
+        }
+        let (is_other, by_rows) = match candidate.role {
+            Role::View | Role::Elementwise => (0, false),
+            Role::Rows { .. } => (1, true),
+            Role::Anchor => (1, false),
+        };
+        let group = self.groups[last.index()].as_mut().expect("a group ends with its last node");
+        group.members.push(id);
+        group.pieces = pieces;
+        group.others += is_other;
+        group.by_rows |= by_rows;
+        self.group_of[id.index()] = Some(last);
+        self.in_step[id.index()] = in_step;
+        true
+    }
+
+    /// Returns whether what `candidate` makes would be made in step with its reader, or else
+    /// while the reader loads it; `None` if it cannot be passed on piece by piece, or is not
+    /// meant to.
+    fn link(&self, candidate: &Candidate, group: &Group, reader: NodeId) -> Option<bool> {
+        let node = self.graph.node(reader);
+        let known = self.candidates[reader.index()].as_ref().expect("groups are of candidates");
+        let is_small = matches!(candidate.role, Role::View | Role::Elementwise);
+        let positions = node.reads_bytes_of().filter(|&(_, value)| value == candidate.output);
+        let positions: Vec<usize> = positions.map(|(position, _)| position).collect();
+        let follows = positions.iter().all(|position| known.flow.follows.contains(position));
+        let loads = positions.iter().all(|position| node.effects().loads.contains(position));
+        let Fusion { elementwise, anchors, prologue, attention, perceptrons } = self.fusion;
+        if !follows {
+            return (loads && prologue && is_small && self.in_step[reader.index()])
+                .then_some(false);
+        }
+        if !self.in_step[reader.index()] {
+            return (is_small && prologue).then_some(false);
+        }
+        let streams = attention || perceptrons;
+        let passes = match known.role {
+            Role::View | Role::Elementwise => match candidate.role {
+                Role::View | Role::Elementwise => elementwise,
+                Role::Rows { .. } => streams || (anchors && group.others == 0),
+                Role::Anchor => anchors && group.others == 0 && !group.by_rows,
+            },
+            Role::Rows { reduces: true, .. } => is_small && elementwise,
+            Role::Rows { by_constant: true, .. } => {
+                (perceptrons || (prologue && loads && is_small)) && candidate.role != Role::Anchor
+            }
+            Role::Rows { .. } => attention && candidate.role != Role::Anchor,
+            Role::Anchor => false,
+        };
+        passes.then_some(true)
+    }
+
+    /// Returns the groups of more than one node.
+    fn finish(self) -> Vec<Vec<NodeId>> {
+        let Self { graph, candidates, groups, group_of, .. } = self;
+        let is_view = |id: NodeId| {
+            candidates[id.index()].as_ref().is_some_and(|known| known.role == Role::View)
+        };
+        let mut result = Vec::new();
+        for Group { mut members, .. } in groups.into_iter().flatten() {
+            // A view of what comes from outside need not be part of the group. Those that
+            // joined last come first in execution order.
+            let mut dropped: Vec<NodeId> = Vec::new();
+            for &id in members.iter().rev() {
+                let inside = graph.node(id).inputs().iter().flatten().any(|&value| {
+                    graph.producer(value).is_some_and(|maker| {
+                        group_of[maker.index()] == group_of[id.index()] && !dropped.contains(&maker)
+                    })
+                });
+                if is_view(id) && !inside {
+                    dropped.push(id);
+                }
+            }
+            members.retain(|id| !dropped.contains(id));
+            if members.len() > 1 {
+                result.push(members);
+            }
+        }
+        result
+    }
+}
+
+/// Returns the greatest common divisor.
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
