@@ -226,8 +226,7 @@ pub(super) fn improve(
         }
         if let Some(exact) = &mut exact
             && (if small {
-                !exact.is_stuck(capacity.unwrap_or(0))
-                    || !round.is_multiple_of(if capacity.is_none() { 4 } else { 16 })
+                !exact.is_stuck() || !round.is_multiple_of(if capacity.is_none() { 4 } else { 16 })
             } else {
                 tools.repair(core, clock)?.is_stuck()
             })

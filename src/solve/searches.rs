@@ -47,10 +47,8 @@ impl Searches {
     }
 
     /// Returns whether the lowest peak has proven to be hard to reach.
-    ///
-    /// With a capacity to reach, lower peaks than the best one are worth less.
-    pub(super) fn is_stuck(&self, goal: u64) -> bool {
-        if goal == 0 { self.lowest.all_tried() } else { self.lowest.all_tried_often() }
+    pub(super) fn is_stuck(&self) -> bool {
+        self.lowest.all_tried_often()
     }
 
     /// Searches once, for a peak of at least `goal`.
@@ -64,8 +62,7 @@ impl Searches {
         let low = best.bound().max(goal);
         let middle = core.peak_from(low + (best.peak() - low) / 2);
         self.count += 1;
-        let to_middle =
-            self.is_stuck(goal) && self.count.is_multiple_of(if goal == 0 { 2 } else { 4 });
+        let to_middle = self.is_stuck() && self.count.is_multiple_of(if goal == 0 { 2 } else { 4 });
         let (target, outcome) = if to_middle && low < middle && middle < best.peak() {
             (middle, run(&mut self.method, core, middle, &mut self.halfway, clock)?)
         } else {
@@ -92,6 +89,10 @@ impl Searches {
         target: u64,
         clock: &Clock<'_>,
     ) -> Result<(Outcome, Vec<u64>)> {
+        if !self.lowest.all_tried() {
+            // Most problems are solved before joining pays.
+            return run(&mut self.method, core, target, &mut self.lowest, clock);
+        }
         if self.joined.as_ref().is_none_or(|&(at, _)| at != target) {
             let search = match join(core, target)? {
                 Some(joined) => {

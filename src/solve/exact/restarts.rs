@@ -130,8 +130,8 @@ impl Restarts {
                 *rank += NOISE * self.random.unit();
             }
         }
-        // Every second search looks for cracks, the next time the others.
-        let cracks = (turns.turn + turns.turn / TURNS.len()) % 2 == 1;
+        // Once all rules had a turn, every second search looks for cracks.
+        let cracks = turns.all_tried() && (turns.turn + turns.turn / TURNS.len()) % 2 == 1;
         let nodes = whole(turns.nodes);
         turns.turn += 1;
         turns.nodes *= GROWTH;
