@@ -23,6 +23,11 @@ pub(super) const fn real(size: u64) -> f64 {
     size as f64
 }
 
+/// Returns 32 bits that are ordered as sizes are, but for small differences.
+pub(super) const fn log_scale(size: u64) -> u64 {
+    (size as f32).to_bits() as u64
+}
+
 /// Returns the quotient of two counts.
 pub(super) const fn fraction(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64

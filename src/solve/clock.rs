@@ -9,6 +9,10 @@ use super::{Budget, Progress};
 
 /// How often the time is read: every millisecond or so.
 const EFFORT_PER_LOOK: usize = 1 << 15;
+/// What is almost done may be ended this much after the deadline.
+const PATIENCE: Duration = Duration::from_millis(30);
+/// Items of a pass between two looks at the time: some milliseconds.
+pub(super) const ITEMS_PER_LOOK: usize = 1 << 13;
 /// When to stop if the caller set no limit: after some tenths of a second.
 const LARGEST_EFFORT: usize = 10_000_000;
 
@@ -98,6 +102,28 @@ impl<'a> Clock<'a> {
         } else {
             self.is_up()
         }
+    }
+
+    /// Returns whether the caller wants an answer now, whatever it is.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_late() || self.budget.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Asks [`Clock::is_over`] now and then as `count` grows, and not at all in a pass that
+    /// is too short to matter.
+    pub(super) fn is_over_at(&self, count: usize) -> bool {
+        count % ITEMS_PER_LOOK == ITEMS_PER_LOOK - 1 && self.is_over()
+    }
+
+    /// Returns now and then as `count` grows whether the deadline has passed, with it the
+    /// time that was reserved, and the caller's patience.
+    pub(super) fn is_late_at(&self, count: usize) -> bool {
+        count % ITEMS_PER_LOOK == ITEMS_PER_LOOK - 1
+            && self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline + PATIENCE)
+    }
+
+    fn is_late(&self) -> bool {
+        self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Returns whether to stop, looking at the time.

@@ -1,10 +1,13 @@
 //! Greedy passes: every item in turn at the lowest, or tightest, offset that is free.
 
-use super::arith::{index, number, real};
+use std::cmp::Reverse;
+
+use super::arith::{index, log_scale, number, real};
 use super::clock::Clock;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use super::occupancy::Occupancy;
+use super::sort::sort;
 use crate::error::Result;
 
 /// In which order a pass places items. No order is best on all problems.
@@ -37,36 +40,34 @@ pub(super) enum Fit {
     Best,
 }
 
-/// Returns the items in `order`, those with pins before all others.
-pub(super) fn sorted(model: &Model, order: Order) -> Result<Vec<u32>> {
-    let items = &model.items;
-    let mut keyed = with_capacity(items.len(), "an order")?;
-    let loads = if order == Order::Load { Some(most_loaded(model)?) } else { None };
-    for (position, item) in items.iter().enumerate() {
+/// Returns the items in `order`, those with pins before all others; nothing if the caller
+/// wants an answer before the end.
+pub(super) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<Option<Vec<u32>>> {
+    let loads = if order == Order::Load { most_loaded(model)? } else { Vec::new() };
+    let mut keyed = with_capacity(model.items.len(), "an order")?;
+    for (position, item) in model.items.iter().enumerate() {
+        if clock.is_over_at(position) {
+            return Ok(None);
+        }
         let length = u64::from(item.length());
-        let area = u128::from(item.size) * u128::from(length);
-        let size = u128::from(item.size);
-        let key = match order {
-            Order::Load => {
-                let load = loads.as_ref().map_or(0, |loads| loads[position]);
-                (u128::from(load), u128::from(length), area)
-            }
-            Order::Size => (size, u128::from(length), 0),
-            // Comparing squares compares the products with the root.
-            Order::SizeRootLength => {
-                ((real(item.size) * real(length).sqrt()).to_bits().into(), size, 0)
-            }
-            Order::Length => (u128::from(length), size, 0),
-            Order::Area => (area, size, 0),
-            Order::Birth => (u128::from(u32::MAX - item.span.start), size, 0),
+        let (first, second) = match order {
+            Order::Load => (loads[position], length << 32 | log_scale(item.size)),
+            Order::Size => (item.size, length),
+            Order::SizeRootLength => ((real(item.size) * real(length).sqrt()).to_bits(), item.size),
+            Order::Length => (length, item.size),
+            Order::Area => ((real(item.size) * real(length)).to_bits(), item.size),
+            Order::Birth => (u64::from(u32::MAX - item.span.start), item.size),
         };
-        let (from, to) = (item.span.start, item.span.end);
-        keyed.push((item.pin.is_none(), std::cmp::Reverse(key), from, to, number(position)));
+        let (first, second) =
+            if item.pin.is_some() { (u64::MAX, u64::MAX) } else { (first, second) };
+        keyed.push((Reverse((first, second)), item.span.start, item.span.end, number(position)));
     }
-    keyed.sort_unstable();
-    let mut order = with_capacity(items.len(), "an order")?;
+    if !sort(&mut keyed, clock) {
+        return Ok(None);
+    }
+    let mut order = with_capacity(keyed.len(), "an order")?;
     order.extend(keyed.into_iter().map(|(.., item)| item));
-    Ok(order)
+    Ok(Some(order))
 }
 
 /// Returns the largest load of a section of each item.
@@ -93,26 +94,30 @@ pub(super) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
     Ok(most)
 }
 
-/// Places the items in `order` and returns their offsets.
+/// Places the items in `order` and returns their offsets: those that are `fixed` there (an
+/// empty slice fixes none), the others where they fit.
 ///
-/// Returns nothing if an item would end above grain `limit`, or if time is up.
+/// Returns nothing if an item would end above grain `limit`, or `stop` says so, which is
+/// asked after each item.
 pub(super) fn place(
     model: &Model,
     order: &[u32],
+    fixed: &[Option<u64>],
     fit: Fit,
     limit: u64,
     space: &mut Occupancy,
-    clock: Option<&Clock<'_>>,
+    stop: impl Fn(usize) -> bool,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     space.clear();
     for (count, &item) in order.iter().enumerate() {
-        if count % 64 == 63 && clock.is_some_and(Clock::is_up) {
+        if stop(count) {
             return Ok(None);
         }
         let it = &model.items[index(item)];
-        let offset = match (it.pin, fit) {
-            (Some(pin), _) => pin,
+        let known = it.pin.or_else(|| fixed.get(index(item)).copied().flatten());
+        let offset = match (known, fit) {
+            (Some(known), _) => known,
             (None, Fit::Best) if it.solid() => space.best_fit(model, it),
             (None, _) => space.first_fit(model, it, 0),
         };
@@ -128,21 +133,26 @@ pub(super) fn place(
 /// Places the items with hints at their hints where those are free, from the lowest
 /// hint up, and all others at the lowest offset that is free.
 ///
-/// Returns nothing if an item would end above grain `limit`.
+/// Returns nothing if an item would end above grain `limit`, or if the caller wants an
+/// answer before the end.
 pub(super) fn place_hinted(
     model: &Model,
     hints: &[Option<u64>],
     limit: u64,
     space: &mut Occupancy,
+    clock: &Clock<'_>,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
-    let mut order = sorted(model, Order::Birth)?;
+    let Some(mut order) = sorted(model, Order::Birth, clock)? else { return Ok(None) };
     order.sort_by_key(|&item| {
         let hint = hints[index(item)];
         (model.items[index(item)].pin.is_none(), hint.is_none(), hint)
     });
     space.clear();
-    for item in order.into_iter().map(index) {
+    for (count, item) in order.into_iter().map(index).enumerate() {
+        if clock.is_over_at(count) {
+            return Ok(None);
+        }
         let it = &model.items[item];
         let hint = hints[item]
             .filter(|&hint| hint <= limit && hint & it.mask == 0 && space.is_free(model, it, hint));

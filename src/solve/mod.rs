@@ -5,9 +5,11 @@
 
 mod arith;
 mod clock;
+mod critical;
 mod exact;
 mod first_fit;
 mod incumbent;
+mod join;
 mod memory;
 mod model;
 mod neighbors;
@@ -17,8 +19,11 @@ mod portfolio;
 mod random;
 mod repair;
 mod rigid;
+mod searches;
 mod sections;
 mod shared;
+mod sort;
+mod stack;
 mod sweep;
 
 use std::fmt;
@@ -90,6 +95,8 @@ pub enum Stage {
     FirstFit,
     /// Best fit in several orders.
     BestFit,
+    /// Exact search where most is live, first fit elsewhere.
+    Critical,
     /// Exact search.
     Exact,
     /// Ejection chains.
@@ -108,6 +115,7 @@ impl Stage {
             Self::Sweep => "sweep",
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
+            Self::Critical => "critical part",
             Self::Exact => "exact search",
             Self::Repair => "repair",
             Self::Threads => "another thread",
@@ -166,18 +174,38 @@ fn pack(
     offsets: &mut [u64],
     clock: &Clock<'_>,
 ) -> Result<SpacePacking> {
-    let model = Model::new(problem, members)?;
-    let mut best = Incumbent::new(&model, space, clock);
-    let hints: Vec<_> = model
-        .ids
-        .iter()
-        .map(|&id| problem.buffer(id).hint().map(|hint| hint / model.grain))
-        .collect();
+    if let Some(packing) = search(problem, space, members, offsets, clock)? {
+        return Ok(packing);
+    }
     let capacity = problem.spaces()[space.index()].capacity();
+    if let Some(packing) = stack::stack(problem, members, capacity, offsets) {
+        return Ok(packing);
+    }
+    // There is to be an answer, whatever the limits.
+    let patient = Budget { nodes: Some(0), ..Budget::default() };
+    let packing = search(problem, space, members, offsets, &Clock::new(&patient))?;
+    packing.ok_or_else(|| Error::SizeOverflow { what: "the arena".into() })
+}
+
+/// Packs the buffers `members` of one space as well as the clock allows; returns nothing
+/// if it does not allow any answer, or there is none.
+fn search(
+    problem: &Problem,
+    space: SpaceId,
+    members: &[BufferId],
+    offsets: &mut [u64],
+    clock: &Clock<'_>,
+) -> Result<Option<SpacePacking>> {
+    let Some(model) = Model::new(problem, members, clock)? else { return Ok(None) };
+    let mut best = Incumbent::new(&model, space, clock);
+    let capacity = problem.spaces()[space.index()].capacity();
+    let mut hints = Vec::new();
+    if model.ids.iter().any(|&id| problem.buffer(id).hint().is_some()) {
+        let of = |&id| problem.buffer(id).hint().map(|hint| hint / model.grain);
+        hints.extend(model.ids.iter().map(of));
+    }
     portfolio::run(&model, &hints, capacity, &mut best, clock)?;
-    let Some(found) = best.offsets() else {
-        return Err(Error::SizeOverflow { what: "the arena".into() });
-    };
+    let Some(found) = best.offsets() else { return Ok(None) };
     for (&id, &offset) in model.ids.iter().zip(found) {
         offsets[id.index()] = offset * model.grain;
     }
@@ -185,5 +213,5 @@ fn pack(
     let ends = members.iter().map(|&id| offsets[id.index()] + problem.buffer(id).bytes());
     let peak = ends.max().unwrap_or(0);
     let lower_bound = best.bound();
-    Ok(SpacePacking { peak, lower_bound, status: Status::of(peak, lower_bound, capacity) })
+    Ok(Some(SpacePacking { peak, lower_bound, status: Status::of(peak, lower_bound, capacity) }))
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::arith::{align_up, gcd, index, number};
+use super::clock::Clock;
 use super::memory::{filled, with_capacity};
 use super::sections::compress;
 use crate::error::{Error, Result};
@@ -82,8 +83,13 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Returns the model of the buffers `members`, all of one space.
-    pub(super) fn new(problem: &Problem, members: &[BufferId]) -> Result<Self> {
+    /// Returns the model of the buffers `members`, all of one space; nothing if the caller
+    /// wants an answer before it is complete.
+    pub(super) fn new(
+        problem: &Problem,
+        members: &[BufferId],
+        clock: &Clock<'_>,
+    ) -> Result<Option<Self>> {
         let solid = members.iter().all(|&id| problem.buffer(id).solid().is_some());
         let coarse = members.iter().map(|&id| problem.alignment(id).bytes()).min().unwrap_or(1);
         let round = if solid { coarse - 1 } else { 0 };
@@ -96,7 +102,10 @@ impl Model {
         let mut lives = with_capacity(ids.len(), "live ranges")?;
         let ends = members.iter().map(|&id| problem.buffer(id));
         let tallest = ends.map(|it| it.bytes() + it.pin().unwrap_or(0)).max().unwrap_or(0);
-        for &id in &ids {
+        for (count, &id) in ids.iter().enumerate() {
+            if clock.is_over_at(count) {
+                return Ok(None);
+            }
             let buffer = problem.buffer(id);
             let first = number(boxes.len());
             if let Some(live) = buffer.solid() {
@@ -127,7 +136,7 @@ impl Model {
         if model.bound > MAX_BYTES {
             return Err(Error::SizeOverflow { what: "all that is live at once".into() });
         }
-        Ok(model)
+        Ok(Some(model))
     }
 
     /// Returns the model of some items only.
@@ -147,6 +156,31 @@ impl Model {
             items.push(copy);
         }
         let (grain, bound) = (self.grain, self.bound);
+        let mut model =
+            Self { items, ids, boxes, loads: Vec::new(), pads: Vec::new(), grain, bound };
+        model.set_sections(&lives)?;
+        Ok(model)
+    }
+
+    /// Returns whether of all items nothing matters but sizes and sections.
+    pub(super) fn is_plain(&self) -> bool {
+        self.all_solid()
+            && self.items.iter().all(|it| it.mask == 0 && it.pad == 0 && it.pin.is_none())
+    }
+
+    /// Returns the model of solid items with these sections and sizes, in the same memory.
+    pub(super) fn of_solids(
+        &self,
+        solids: impl ExactSizeIterator<Item = (Range<u32>, u64)>,
+    ) -> Result<Self> {
+        let mut items = with_capacity(solids.len(), "buffers")?;
+        let mut lives = with_capacity(solids.len(), "live ranges")?;
+        for (live, size) in solids {
+            lives.push(live);
+            items.push(Item { span: 0..0, size, mask: 0, pad: 0, pin: None, boxes: 0..0 });
+        }
+        let (grain, bound) = (self.grain, self.bound);
+        let (ids, boxes) = (Vec::new(), Vec::new());
         let mut model =
             Self { items, ids, boxes, loads: Vec::new(), pads: Vec::new(), grain, bound };
         model.set_sections(&lives)?;

@@ -8,7 +8,60 @@ use super::model::{Item, Model};
 use crate::error::Result;
 
 /// Disjoint intervals of grains in ascending order, merged where they touch.
-type Spans = Vec<(u64, u64)>;
+///
+/// Most unions are a single interval, which needs no memory of its own.
+#[derive(Clone, Debug)]
+enum Spans {
+    /// One interval, or none if it is empty.
+    One((u64, u64)),
+    Many(Vec<(u64, u64)>),
+}
+
+impl Spans {
+    const NONE: Self = Self::One((0, 0));
+
+    /// Returns the intervals.
+    fn list(&self) -> &[(u64, u64)] {
+        match self {
+            Self::One((0, 0)) => &[],
+            Self::One(span) => std::slice::from_ref(span),
+            Self::Many(spans) => spans,
+        }
+    }
+
+    /// Adds an interval to the union.
+    fn merge(&mut self, (start, end): (u64, u64)) {
+        match self {
+            Self::One(span) if *span == (0, 0) => *span = (start, end),
+            Self::One(span) if start <= span.1 && span.0 <= end => {
+                *span = (span.0.min(start), span.1.max(end));
+            }
+            Self::One(span) => {
+                let mut both = vec![*span, (start, end)];
+                both.sort_unstable();
+                *self = Self::Many(both);
+            }
+            Self::Many(spans) => {
+                let first = spans.partition_point(|&(_, other)| other < start);
+                let behind = first + spans[first..].partition_point(|&(other, _)| other <= end);
+                if first == behind {
+                    spans.insert(first, (start, end));
+                } else {
+                    spans[first] = (spans[first].0.min(start), spans[behind - 1].1.max(end));
+                    spans.drain(first + 1..behind);
+                }
+            }
+        }
+    }
+
+    /// Forgets all intervals, but keeps the memory.
+    fn clear(&mut self) {
+        match self {
+            Self::One(span) => *span = (0, 0),
+            Self::Many(spans) => spans.clear(),
+        }
+    }
+}
 
 /// A segment tree over sections that knows the taken grains of each node.
 ///
@@ -20,7 +73,7 @@ type Spans = Vec<(u64, u64)>;
 #[derive(Debug)]
 pub(super) struct Occupancy {
     leaves: usize,
-    /// `any` of node *k* at 2 *k*, `full` at 2 *k* + 1.
+    /// `any` of node *k* at *k*; `full`, which leaves do not need, behind all of those.
     lists: Vec<Spans>,
     cursors: Vec<Cursor>,
 }
@@ -38,13 +91,13 @@ impl Occupancy {
     /// Returns a tree of `sections` sections in which nothing is taken.
     pub(super) fn new(sections: usize) -> Result<Self> {
         let leaves = sections.max(1).next_power_of_two();
-        let lists = filled(Spans::new(), 4 * leaves, "occupied intervals")?;
+        let lists = filled(Spans::NONE, 3 * leaves, "occupied intervals")?;
         Ok(Self { leaves, lists, cursors: Vec::new() })
     }
 
     /// Forgets all that is taken.
     pub(super) fn clear(&mut self) {
-        self.lists.iter_mut().for_each(Vec::clear);
+        self.lists.iter_mut().for_each(Spans::clear);
     }
 
     /// Takes the grains of `item` at `offset`.
@@ -56,12 +109,14 @@ impl Occupancy {
 
     /// Takes `grains` in every section of `span`.
     fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) {
-        let lists = &mut self.lists;
-        each_cover(self.leaves, span, |node| {
-            merge(&mut lists[2 * node], grains);
-            merge(&mut lists[2 * node + 1], grains);
+        let (leaves, lists) = (self.leaves, &mut self.lists);
+        each_cover(leaves, span, |node| {
+            lists[node].merge(grains);
+            if node < leaves {
+                lists[2 * leaves + node].merge(grains);
+            }
         });
-        each_ancestor(self.leaves, span, |node| merge(&mut lists[2 * node], grains));
+        each_ancestor(leaves, span, |node| lists[node].merge(grains));
     }
 
     /// Returns the lowest offset from `from` on at which `item` meets nothing that is taken.
@@ -74,7 +129,7 @@ impl Occupancy {
         let mut turn = 0;
         while agreed < self.cursors.len() {
             let cursor = &mut self.cursors[turn];
-            let list = &lists[index(cursor.list)];
+            let list = lists[index(cursor.list)].list();
             let before = offset;
             let mut next = skip(list, index(cursor.next), offset + cursor.low);
             while let Some(&(start, end)) = list.get(next)
@@ -100,7 +155,7 @@ impl Occupancy {
             let above = offset + item.size;
             let lists = &self.lists;
             let next = |cursor: &Cursor| {
-                let list = &lists[index(cursor.list)];
+                let list = lists[index(cursor.list)].list();
                 list.get(index(cursor.next)).map(|&(start, _)| start)
             };
             let Some(roof) = self.cursors.iter().filter_map(next).min() else {
@@ -127,12 +182,12 @@ impl Occupancy {
         let mut visit = |span: &Range<u32>, low, high| {
             let (lists, cursors) = (&self.lists, &mut self.cursors);
             let mut add = |list: usize| {
-                if !lists[list].is_empty() {
+                if !lists[list].list().is_empty() {
                     cursors.push(Cursor { list: number(list), next: 0, low, high });
                 }
             };
-            each_cover(self.leaves, span, |node| add(2 * node));
-            each_ancestor(self.leaves, span, |node| add(2 * node + 1));
+            each_cover(self.leaves, span, &mut add);
+            each_ancestor(self.leaves, span, |node| add(2 * self.leaves + node));
         };
         if item.solid() {
             visit(&item.span, 0, item.size);
@@ -179,7 +234,7 @@ fn each_ancestor(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize))
 }
 
 /// Returns the position from `next` on of the first interval that ends above `grain`.
-fn skip(list: &Spans, next: usize, grain: u64) -> usize {
+fn skip(list: &[(u64, u64)], next: usize, grain: u64) -> usize {
     let mut next = next;
     let mut stride = 1;
     // Most steps are short; a long way is galloped.
@@ -191,19 +246,4 @@ fn skip(list: &Spans, next: usize, grain: u64) -> usize {
     }
     let until = list.len().min(next + stride - 1);
     next + list[next.min(until)..until].partition_point(|&(_, end)| end <= grain)
-}
-
-/// Adds an interval to a union.
-fn merge(list: &mut Spans, (start, end): (u64, u64)) {
-    let first = list.partition_point(|&(_, other)| other < start);
-    let behind = first + list[first..].partition_point(|&(other, _)| other <= end);
-    if first == behind {
-        if list.is_empty() {
-            list.reserve_exact(1); // most lists never hold more
-        }
-        list.insert(first, (start, end));
-    } else {
-        list[first] = (list[first].0.min(start), list[behind - 1].1.max(end));
-        list.drain(first + 1..behind);
-    }
 }

@@ -1,6 +1,7 @@
 //! Sets aside what fits wherever the rest lands.
 
 use super::arith::{index, number};
+use super::clock::Clock;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use super::occupancy::Occupancy;
@@ -27,47 +28,50 @@ pub(super) struct Peeled {
 ///
 /// The neighbors' sizes need no list of pairs: those that meet `l..r` are those born
 /// before `r` less those dead at `l`. A round takes `O(n + sections)`.
-pub(super) fn peel(model: &Model, target: u64) -> Result<Peeled> {
+///
+/// Returns nothing if time is up before the end.
+pub(super) fn peel(model: &Model, target: u64, clock: &Clock<'_>) -> Result<Option<Peeled>> {
     let sections = model.loads.len();
     let mut core = with_capacity(model.items.len(), "buffers")?;
     core.extend(0..number(model.items.len()));
     let mut rest = with_capacity(model.items.len(), "buffers")?;
-    // Number and total size of the items born before, and dead at, each section.
-    let mut born = filled((0_u128, 0_u128), sections + 1, "sections")?;
-    let mut dead = filled((0_u128, 0_u128), sections + 1, "sections")?;
+    // Sizes are counted in units in which all of them together do not wrap around,
+    // rounded up: what then seems to fit does.
+    let all = model.items.iter().fold(0, |sum, item| sum + u128::from(item.size) + 1);
+    let shift = (u128::BITS - all.leading_zeros()).saturating_sub(u64::BITS - 1);
+    let units = |grains: u64| grains.div_ceil(1 << shift);
+    let mut born = filled(Sums::default(), sections + 1, "sections")?;
+    let mut dead = filled(Sums::default(), sections + 1, "sections")?;
     loop {
-        born.fill((0, 0));
-        dead.fill((0, 0));
+        if clock.is_up() {
+            return Ok(None);
+        }
+        born.fill(Sums::default());
+        dead.fill(Sums::default());
         for &item in &core {
             let it = &model.items[index(item)];
-            let size = u128::from(it.size);
-            let birth = &mut born[index(it.span.start) + 1];
-            *birth = (birth.0 + 1, birth.1 + size);
-            let death = &mut dead[index(it.span.end)];
-            *death = (death.0 + 1, death.1 + size);
+            born[index(it.span.start) + 1].add(Sums { count: 1, total: units(it.size) });
+            dead[index(it.span.end)].add(Sums { count: 1, total: units(it.size) });
         }
         for section in 0..sections {
-            for sums in [&mut born, &mut dead] {
-                let before = sums[section];
-                let now = &mut sums[section + 1];
-                *now = (now.0 + before.0, now.1 + before.1);
-            }
+            let (births, deaths) = (born[section], dead[section]);
+            born[section + 1].add(births);
+            dead[section + 1].add(deaths);
         }
-        let before = rest.len();
+        let before = core.len();
         core.retain(|&item| {
             let it = &model.items[index(item)];
             let Some(ceiling) = model.ceiling(index(item), target) else { return true };
             if it.pin.is_some() {
                 return true;
             }
-            let size = u128::from(it.size);
-            let (count, total) = born[index(it.span.end)];
-            let (gone, gone_total) = dead[index(it.span.start)];
-            let (count, total) = (count - gone - 1, total - gone_total - size);
+            let (births, deaths) = (born[index(it.span.end)], dead[index(it.span.start)]);
+            let neighbors = u128::from(births.count - deaths.count - 1);
+            let total = u128::from(births.total - deaths.total - units(it.size)) << shift;
             // A neighbor of size s blocks the starts of an open interval of s + b - 1
             // grains, in which there are at most (s + b - 1 + mask) / (mask + 1).
-            let mask = u128::from(it.mask);
-            let blocked = total + count * (size + mask - 1);
+            let (size, mask) = (u128::from(it.size), u128::from(it.mask));
+            let blocked = total + neighbors * (size + mask - 1);
             let starts = u128::from(ceiling) + mask + 1;
             let waits = blocked < starts;
             if waits {
@@ -75,30 +79,66 @@ pub(super) fn peel(model: &Model, target: u64) -> Result<Peeled> {
             }
             !waits
         });
-        if rest.len() == before {
+        // Of very many, the last few are not worth more rounds.
+        if (before - core.len()) << 10 <= core.len() {
             rest.reverse();
-            return Ok(Peeled { core, rest });
+            return Ok(Some(Peeled { core, rest }));
         }
     }
 }
 
+/// How many items, and how large they are together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    count: u64,
+    total: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.total += other.total;
+    }
+}
+
 /// Returns offsets of all items: those of the packed core, and the rest around it.
+///
+/// Any free offset does. Most sections are full at the bottom and empty at the top, so
+/// the search starts where an item would be if everything else were packed perfectly.
+///
+/// Returns nothing if the deadline passes before the end.
 pub(super) fn put_back(
     model: &Model,
     peeled: &Peeled,
     core_offsets: &[u64],
+    target: u64,
     space: &mut Occupancy,
-) -> Result<Vec<u64>> {
+    clock: &Clock<'_>,
+) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     space.clear();
-    for (&item, &offset) in peeled.core.iter().zip(core_offsets) {
+    let core = peeled.core.iter().zip(core_offsets);
+    for (count, (&item, &offset)) in core.enumerate() {
+        if clock.is_late_at(count) {
+            return Ok(None);
+        }
         space.insert(model, index(item), offset);
         offsets[index(item)] = offset;
     }
-    for &item in &peeled.rest {
+    for (count, &item) in peeled.rest.iter().enumerate() {
+        if clock.is_late_at(count) {
+            return Ok(None);
+        }
         let item = index(item);
-        offsets[item] = space.first_fit(model, &model.items[item], 0);
-        space.insert(model, item, offsets[item]);
+        let it = &model.items[item];
+        let ceiling = model.ceiling(item, target).unwrap_or(0);
+        let load = model.loads[index(it.span.start)].grains;
+        let mut offset = space.first_fit(model, it, load.saturating_sub(it.size));
+        if offset > ceiling {
+            offset = space.first_fit(model, it, 0);
+        }
+        space.insert(model, item, offset);
+        offsets[item] = offset;
     }
-    Ok(offsets)
+    Ok(Some(offsets))
 }

@@ -22,11 +22,30 @@ struct Part {
     grains: Range<u64>,
 }
 
-impl Part {
-    /// Returns whether there is a section in which both are live.
-    fn meets(&self, other: &Self) -> bool {
-        self.span.start < other.span.end && other.span.start < self.span.end
+/// Returns the parts of other items that each part meets, or nothing if they are too many.
+fn neighbors(parts: &[Part]) -> Result<Option<Vec<Vec<usize>>>> {
+    let mut by_birth = with_capacity(parts.len(), "parts")?;
+    by_birth.extend(0..parts.len());
+    by_birth.sort_unstable_by_key(|&part| (parts[part].span.start, part));
+    let mut neighbors = filled(Vec::new(), parts.len(), "parts")?;
+    let mut live: Vec<usize> = Vec::new();
+    let mut pairs = 0;
+    for part in by_birth {
+        let birth = parts[part].span.start;
+        live.retain(|&other| parts[other].span.end > birth);
+        for &other in &live {
+            if parts[other].item != parts[part].item {
+                neighbors[part].push(other);
+                neighbors[other].push(part);
+                pairs += 1;
+            }
+        }
+        if pairs > MOST_PAIRS {
+            return Ok(None);
+        }
+        live.push(part);
     }
+    Ok(Some(neighbors))
 }
 
 /// A partial packing.
@@ -67,17 +86,49 @@ pub(super) struct Rigid {
     random: Random,
     offsets: Vec<u64>,
     nodes: u64,
+    turn: usize,
+    /// Items whose lows, and sections whose floors, are to be looked at again.
+    items: Waiting,
+    sections: Waiting,
+    /// Parts looked at so far.
+    work: usize,
 }
 
-/// Items up to which this search is worth its tables.
-const LARGEST: usize = 400;
+/// Numbers that wait to be looked at, each once.
+#[derive(Debug)]
+struct Waiting {
+    numbers: Vec<usize>,
+    waits: Vec<bool>,
+}
+
+impl Waiting {
+    fn new(count: usize) -> Result<Self> {
+        Ok(Self { numbers: with_capacity(count, "parts")?, waits: filled(false, count, "parts")? })
+    }
+
+    fn add(&mut self, number: usize) {
+        if !std::mem::replace(&mut self.waits[number], true) {
+            self.numbers.push(number);
+        }
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        let number = self.numbers.pop()?;
+        self.waits[number] = false;
+        Some(number)
+    }
+}
+
+/// Parts up to which this search is worth its tables.
+const LARGEST: usize = 20_000;
+/// Bytes of the states of one search at most.
+const MOST_BYTES: usize = 1 << 28;
+/// Pairs of parts that meet, up to which it is.
+const MOST_PAIRS: usize = 4_000_000;
 
 impl Rigid {
     /// Returns a search of a model, or nothing if the model is too large.
     pub(super) fn new(model: &Model, seed: u64) -> Result<Option<Self>> {
-        if model.items.len() > LARGEST {
-            return Ok(None);
-        }
         let mut parts = Vec::new();
         let mut first_part = with_capacity(model.items.len() + 1, "parts")?;
         for item in 0..model.items.len() {
@@ -87,15 +138,12 @@ impl Rigid {
             });
         }
         first_part.push(parts.len());
-        if parts.len() > 4 * LARGEST {
+        // Each decision keeps a state, and there may be as many as items.
+        let state = 9 * model.items.len() + 8 * model.loads.len();
+        if parts.len() > LARGEST || model.items.len().saturating_mul(state) > MOST_BYTES {
             return Ok(None);
         }
-        let meeting = |part: &Part| {
-            let others = parts.iter().enumerate();
-            let meet = others.filter(|(_, other)| other.item != part.item && part.meets(other));
-            meet.map(|(other, _)| other).collect::<Vec<_>>()
-        };
-        let neighbors = parts.iter().map(meeting).collect();
+        let Some(neighbors) = neighbors(&parts)? else { return Ok(None) };
         let mut members = filled(Vec::new(), model.loads.len(), "sections")?;
         for (number, part) in parts.iter().enumerate() {
             let sections: &mut [Vec<usize>] = &mut members;
@@ -113,6 +161,10 @@ impl Rigid {
             random: Random::new(seed),
             offsets: Vec::new(),
             nodes: 200,
+            turn: 0,
+            items: Waiting::new(model.items.len())?,
+            sections: Waiting::new(model.loads.len())?,
+            work: 0,
         }))
     }
 
@@ -132,19 +184,22 @@ impl Rigid {
             low: model.items.iter().map(|item| item.pin.unwrap_or(0)).collect(),
             fixed: model.items.iter().map(|item| item.pin.is_some()).collect(),
         };
+        (0..model.items.len()).for_each(|item| self.items.add(item));
+        (0..self.members.len()).for_each(|section| self.sections.add(section));
         if self.propagate(model, &mut state).is_err() {
             return Outcome::Impossible;
         }
         let mut left = self.nodes;
-        self.nodes = self.nodes.saturating_add(self.nodes / 4);
-        let effort = 40 * self.parts.len();
+        self.nodes = self.nodes.saturating_add(self.nodes / 8);
+        self.turn += 1;
         let mut stack: Vec<(State, Vec<Child>)> = Vec::new();
         loop {
             if state.fixed.iter().all(|&fixed| fixed) {
                 self.offsets.clone_from(&state.low);
                 return Outcome::Found;
             }
-            if left == 0 || clock.tick(effort) {
+            let work = std::mem::take(&mut self.work) + state.low.len() + state.floor.len();
+            if left == 0 || clock.tick(work) {
                 return Outcome::Undecided;
             }
             left -= 1;
@@ -160,8 +215,15 @@ impl Rigid {
                 };
                 let mut after = before.clone();
                 match child {
-                    Child::Fix(item) => after.fixed[item] = true,
-                    Child::GiveUp(section, floor) => after.floor[section] = floor,
+                    Child::Fix(item) => {
+                        after.fixed[item] = true;
+                        self.item_changed(item, true);
+                    }
+                    Child::GiveUp(section, floor) => {
+                        after.floor[section] = floor;
+                        self.floor_changed(section);
+                        self.sections.add(section);
+                    }
                 }
                 if self.propagate(model, &mut after).is_ok() {
                     break after;
@@ -176,30 +238,61 @@ impl Rigid {
     }
 
     /// Raises lows and floors until neither rises any more.
-    fn propagate(&self, model: &Model, state: &mut State) -> Result<(), Stuck> {
+    fn propagate(&mut self, model: &Model, state: &mut State) -> Result<(), Stuck> {
+        let done = self.propagate_waiting(model, state);
+        while self.items.take().is_some() || self.sections.take().is_some() {}
+        done
+    }
+
+    /// As [`Rigid::propagate`]; what waits after a failure is to be forgotten.
+    fn propagate_waiting(&mut self, model: &Model, state: &mut State) -> Result<(), Stuck> {
         loop {
-            for item in 0..state.low.len() {
+            if let Some(item) = self.items.take() {
                 let low = self.lowest(model, state, item);
                 if state.fixed[item] && low > state.low[item] || low > self.ceiling[item] {
                     return Err(Stuck);
                 }
-                state.low[item] = low;
-            }
-            let mut risen = false;
-            for section in 0..self.members.len() {
+                if low > state.low[item] {
+                    state.low[item] = low;
+                    self.item_changed(item, false);
+                }
+            } else if let Some(section) = self.sections.take() {
                 let floor = self.covered_floor(state, section)?;
-                risen |= floor > state.floor[section];
-                state.floor[section] = floor;
-            }
-            if !risen {
+                if floor > state.floor[section] {
+                    state.floor[section] = floor;
+                    self.floor_changed(section);
+                }
+            } else {
                 return Ok(());
             }
         }
     }
 
+    /// Notes that an item is higher, or fixed: the floors below it may rise, and what
+    /// meets a fixed item, too.
+    fn item_changed(&mut self, item: usize, fixed: bool) {
+        for number in self.first_part[item]..self.first_part[item + 1] {
+            let part = &self.parts[number];
+            (index(part.span.start)..index(part.span.end)).for_each(|it| self.sections.add(it));
+            if fixed {
+                for &neighbor in &self.neighbors[number] {
+                    self.items.add(self.parts[neighbor].item);
+                }
+            }
+        }
+        self.items.add(item);
+    }
+
+    /// Notes that the floor of a section is higher: its items may be, too.
+    fn floor_changed(&mut self, section: usize) {
+        for &number in &self.members[section] {
+            self.items.add(self.parts[number].item);
+        }
+    }
+
     /// Returns the lowest offset from its low on at which an item is above all floors and
     /// meets nothing that is fixed.
-    fn lowest(&self, model: &Model, state: &State, item: usize) -> u64 {
+    fn lowest(&mut self, model: &Model, state: &State, item: usize) -> u64 {
         let mask = model.items[item].mask;
         let mut low = state.low[item];
         loop {
@@ -211,6 +304,7 @@ impl Rigid {
                     let floor = floors.iter().copied().max().unwrap_or(0);
                     low = low.max(floor.saturating_sub(part.grains.start));
                 }
+                self.work += part.span.len() + self.neighbors[number].len();
                 for &neighbor in &self.neighbors[number] {
                     let other = &self.parts[neighbor];
                     let at = state.low[other.item];
@@ -230,9 +324,10 @@ impl Rigid {
     }
 
     /// Returns the floor of a section without the room that nobody can use.
-    fn covered_floor(&self, state: &State, section: usize) -> Result<u64, Stuck> {
+    fn covered_floor(&mut self, state: &State, section: usize) -> Result<u64, Stuck> {
         let mut floor = state.floor[section];
         loop {
+            self.work += self.members[section].len();
             let mut next = u64::MAX;
             let mut total = 0;
             let mut below = None;
@@ -276,40 +371,58 @@ impl Rigid {
     /// starts at the low of its item, where something is fixed, or where an item would
     /// rest on another one: lower it could not be, and higher the sum is not the least.
     fn children(&mut self, model: &Model, state: &State) -> Vec<Child> {
-        let mut best: Option<(usize, u64, u64, Vec<Child>)> = None;
+        let mut best: Option<(usize, u64, u64, usize)> = None;
         for section in 0..self.members.len() {
-            let floor = state.floor[section];
-            let mut children: Vec<Child> = Vec::new();
-            let mut next = u64::MAX;
+            let (mut standing, mut total) = (0, 0);
+            self.work += self.members[section].len();
             for &number in &self.members[section] {
                 let part = &self.parts[number];
                 let start = state.low[part.item] + part.grains.start;
-                if start > floor {
-                    next = next.min(start);
-                } else if !state.fixed[part.item] {
-                    children.push(Child::Fix(part.item));
-                    let above = self.next_low(model, state, part.item);
-                    next = next.min(above.saturating_add(part.grains.start));
+                standing += usize::from(start <= state.floor[section] && !state.fixed[part.item]);
+                if start >= state.floor[section] {
+                    total += part.grains.end - part.grains.start;
                 }
             }
-            if children.is_empty() {
-                continue;
-            }
-            children.sort_by_key(|child| match child {
-                Child::Fix(item) => (model.items[*item].size, *item),
-                Child::GiveUp(..) => (0, 0),
-            });
-            if next <= self.roof[section] {
-                children.insert(0, Child::GiveUp(section, next));
-            }
-            let slack = self.roof[section] - floor;
-            let key = (children.len(), slack, self.random.next());
-            if best.as_ref().is_none_or(|(count, slack, chance, _)| key < (*count, *slack, *chance))
-            {
-                best = Some((key.0, key.1, key.2, children));
+            let slack = (self.roof[section] - state.floor[section]).saturating_sub(total);
+            let key = (standing + usize::from(slack > 0), slack, self.random.next(), section);
+            if standing > 0 && best.is_none_or(|best| key < best) {
+                best = Some(key);
             }
         }
-        best.map_or_else(Vec::new, |(.., children)| children)
+        let Some((.., section)) = best else { return Vec::new() };
+        let floor = state.floor[section];
+        let mut children: Vec<Child> = Vec::new();
+        let mut next = u64::MAX;
+        for &number in &self.members[section] {
+            let part = &self.parts[number];
+            let start = state.low[part.item] + part.grains.start;
+            if start > floor {
+                next = next.min(start);
+            } else if !state.fixed[part.item] {
+                children.push(Child::Fix(part.item));
+                let above = self.next_low(model, state, part.item);
+                next = next.min(above.saturating_add(part.grains.start));
+            }
+        }
+        let turn = self.turn;
+        children.sort_by_key(|child| match child {
+            Child::Fix(item) => {
+                let it = &model.items[*item];
+                let (size, length) = (u128::from(it.size), u128::from(it.length()));
+                // The last is tried first, in another order each time.
+                let key = match turn % 3 {
+                    0 => (length, size),
+                    1 => (size, length),
+                    _ => (size * length, size),
+                };
+                (key, *item)
+            }
+            Child::GiveUp(..) => ((0, 0), 0),
+        });
+        if next <= self.roof[section] {
+            children.insert(0, Child::GiveUp(section, next));
+        }
+        children
     }
 
     /// Returns the lowest offset above its low at which an item may rest on something.

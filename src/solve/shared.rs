@@ -7,8 +7,7 @@ use super::Stage;
 use super::clock::Clock;
 use super::incumbent::Incumbent;
 use super::model::Model;
-use super::portfolio::improve;
-use super::repair::Repair;
+use super::portfolio::{Tools, improve};
 use crate::error::Result;
 
 /// The best that any thread has found.
@@ -50,13 +49,13 @@ impl Shared {
 pub(super) fn improve_together(
     core: &Model,
     capacity: Option<u64>,
-    repair: &mut Repair,
+    tools: &mut Tools,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
 ) -> Result<()> {
     let threads = clock.threads();
     if threads == 1 || best.is_proven() {
-        return improve(core, capacity, repair, best, clock, 0, None);
+        return improve(core, capacity, tools, best, clock, None);
     }
     let found = Found { offsets: None, peak: best.peak(), bound: best.bound() };
     let shared = Shared { found: Mutex::new(found), stop: AtomicBool::new(false) };
@@ -68,13 +67,11 @@ pub(super) fn improve_together(
                 let clock = Clock::new(&budget);
                 let mut best = Incumbent::new(core, space, &clock);
                 // A thread without memory for its tables leaves the work to the others.
-                if let Ok(mut repair) = Repair::new(core, budget.seed) {
-                    let share = Some(shared);
-                    let _ = improve(core, capacity, &mut repair, &mut best, &clock, worker, share);
-                }
+                let (tools, share) = (&mut Tools::of_worker(worker), Some(shared));
+                let _ = improve(core, capacity, tools, &mut best, &clock, share);
             });
         }
-        let result = improve(core, capacity, repair, best, clock, 0, Some(&shared));
+        let result = improve(core, capacity, tools, best, clock, Some(&shared));
         shared.stop.store(true, Ordering::Relaxed);
         result
     })?;

@@ -1,10 +1,13 @@
 //! Best fit in the order of birth, the cheapest valid answer there is.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::arith::{align_up, index, number};
-use super::memory::{filled, with_capacity};
-use super::model::Model;
+use super::clock::Clock;
+use super::memory::filled;
+use super::model::{Item, Model};
+use super::sort::sort;
 use crate::error::Result;
 
 /// Free grains below the top of an arena, found by size and by place.
@@ -74,32 +77,65 @@ impl FreeList {
 /// Places solid items without pins in the order in which they are born, each into the
 /// smallest gap that holds it, and returns their offsets.
 ///
-/// Returns nothing if an item would end above grain `limit`.
-pub(super) fn best_fit(model: &Model, limit: u64) -> Result<Option<Vec<u64>>> {
+/// Returns nothing if an item would end above grain `limit`, or if the caller wants an
+/// answer before the end.
+pub(super) fn best_fit(model: &Model, limit: u64, clock: &Clock<'_>) -> Result<Option<Vec<u64>>> {
     let items = &model.items;
-    let mut births = with_capacity(items.len(), "buffers")?;
-    births.extend(0..number(items.len()));
-    let mut deaths = births.clone();
-    births.sort_unstable_by_key(|&item| {
-        let it = &items[index(item)];
-        (it.span.start, std::cmp::Reverse((it.size, it.span.end)), item)
-    });
-    deaths.sort_unstable_by_key(|&item| (items[index(item)].span.end, item));
+    let sections = model.loads.len();
+    let (births, born) = by_section(items, sections, |item| item.span.start)?;
+    let (deaths, dead) = by_section(items, sections + 1, |item| item.span.end)?;
     let mut offsets = filled(0, items.len(), "offsets")?;
     let mut free = FreeList::default();
-    let mut dying = deaths.into_iter().peekable();
-    for item in births {
-        let item = index(item);
-        let now = items[item].span.start;
-        while let Some(dead) = dying.next_if(|&dead| items[index(dead)].span.end <= now) {
-            let dead = index(dead);
-            free.give(offsets[dead], offsets[dead] + items[dead].size);
+    let mut keyed = Vec::new();
+    let mut count = 0;
+    for now in 0..sections {
+        let dying = &deaths[index(dead[now])..index(dead[now + 1])];
+        for &item in dying {
+            let offset = offsets[index(item)];
+            free.give(offset, offset + items[index(item)].size);
         }
-        let offset = free.take(items[item].size, items[item].mask);
-        if offset + items[item].size > limit {
+        // Largest first, then longest.
+        keyed.clear();
+        keyed.extend(births[index(born[now])..index(born[now + 1])].iter().map(|&item| {
+            let it = &items[index(item)];
+            (Reverse((it.size, it.span.end)), item)
+        }));
+        if !sort(&mut keyed, clock) {
             return Ok(None);
         }
-        offsets[item] = offset;
+        for &(_, item) in &keyed {
+            let item = index(item);
+            let offset = free.take(items[item].size, items[item].mask);
+            if offset + items[item].size > limit || clock.is_over_at(count) {
+                return Ok(None);
+            }
+            offsets[item] = offset;
+            count += 1;
+        }
     }
     Ok(Some(offsets))
+}
+
+/// Returns the items ordered by a section, and for each section where its items start.
+fn by_section(
+    items: &[Item],
+    sections: usize,
+    section: impl Fn(&Item) -> u32,
+) -> Result<(Vec<u32>, Vec<u32>)> {
+    let mut first = filled(0_u32, sections + 1, "sections")?;
+    for item in items {
+        first[index(section(item))] += 1;
+    }
+    let mut total = 0;
+    for first in &mut first {
+        total += *first;
+        *first = total;
+    }
+    let mut order = filled(0, items.len(), "buffers")?;
+    for (position, item) in items.iter().enumerate().rev() {
+        let place = &mut first[index(section(item))];
+        *place -= 1;
+        order[index(*place)] = number(position);
+    }
+    Ok((order, first))
 }

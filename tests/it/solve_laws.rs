@@ -1,12 +1,13 @@
 //! What holds for every problem: order and unit do not matter, limits are kept, and no
 //! input is too awkward.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arenaplan::{
     Alignment, Budget, Buffer, LiveRange, MAX_BYTES, Packing, Part, Problem, Progress, Space,
-    Status, solve,
+    Stage, Status, solve,
 };
 
 use crate::oracle::Random;
@@ -124,6 +125,81 @@ fn a_cancelled_search_returns_what_it_has() {
     budget.cancel = Some(&cancel);
     let packing = checked(&problem, &budget);
     assert_eq!(packing.status(), Status::Feasible);
+}
+
+/// A chain of layers: most buffers die at once, some live longer, few very long.
+fn chain(count: u32, seed: u64) -> Problem {
+    let mut random = Random(seed);
+    let buffer = |step| {
+        let length = match random.below(100) {
+            0..80 => 1 + random.step(3),
+            80..97 => 1 + random.step(80),
+            _ => 1 + random.step(1_500),
+        };
+        let largest = 16 << random.below(12);
+        let bytes = 64 * (1 + random.below(largest));
+        Buffer::new(bytes, live(step, step + 1 + length))
+    };
+    one_space((0..count).map(buffer).collect())
+}
+
+#[test]
+fn an_answer_wanted_at_once_costs_no_search_of_any_kind() {
+    let problem = chain(100_000, 5);
+    let stacked = problem.buffers().iter().map(Buffer::bytes).sum::<u64>();
+    let cancel = AtomicBool::new(true);
+    let mut cancelled = Budget::default();
+    cancelled.cancel = Some(&cancel);
+    let mut late = Budget::default();
+    late.deadline = Some(Instant::now());
+    for budget in [cancelled, late] {
+        // Nothing shares bytes: not even the model of the problem was completed.
+        let packing = checked(&problem, &budget);
+        assert_eq!((packing.peak(), packing.status()), (stacked, Status::Feasible));
+    }
+}
+
+#[test]
+fn every_stage_of_a_large_problem_can_be_interrupted() {
+    let problem = chain(100_000, 5);
+    let stages = Mutex::new(Vec::new());
+    let mut budget = nodes(1_000);
+    let tell = |now: Progress| stages.lock().unwrap().push(now.stage);
+    budget.progress = Some(&tell);
+    checked(&problem, &budget);
+    let stages = stages.into_inner().unwrap();
+    assert!(stages.len() > 2, "{stages:?}");
+    // Whenever the caller cancels, what was found before is the answer.
+    for stop in 0..stages.len() {
+        let (cancel, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+        let peak = AtomicU64::new(u64::MAX);
+        let tell = |now: Progress| {
+            peak.store(now.peak, Ordering::Relaxed);
+            let count = calls.fetch_add(1, Ordering::Relaxed);
+            cancel.fetch_or(count == u64::try_from(stop).unwrap(), Ordering::Relaxed);
+        };
+        let mut budget = nodes(1_000);
+        budget.progress = Some(&tell);
+        budget.cancel = Some(&cancel);
+        assert_eq!(checked(&problem, &budget).peak(), peak.load(Ordering::Relaxed));
+    }
+}
+
+#[test]
+fn large_problems_are_packed_optimally_by_searching_their_critical_parts() {
+    let critical = AtomicBool::new(false);
+    let mut optimal = 0;
+    for seed in 0..8 {
+        let problem = chain(60_000, seed);
+        let tell = |now: Progress| {
+            critical.fetch_or(now.stage == Stage::Critical, Ordering::Relaxed);
+        };
+        let mut budget = nodes(20_000);
+        budget.progress = Some(&tell);
+        optimal += u32::from(checked(&problem, &budget).status() == Status::Optimal);
+    }
+    assert!(optimal >= 6, "{optimal} of 8 are optimal");
+    assert!(critical.into_inner(), "these problems are easier than they should be");
 }
 
 #[test]

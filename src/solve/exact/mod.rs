@@ -1,6 +1,7 @@
 //! Exact search: packs below a target, or proves that nothing can.
 
 mod branch;
+mod cracks;
 mod hash;
 mod restarts;
 mod state;
@@ -99,9 +100,11 @@ impl Search {
         model: &Model,
         target: u64,
         rule: SectionRule,
+        cracks: bool,
         nodes: u64,
         clock: &Clock<'_>,
     ) -> Outcome {
+        self.state.cracks.wanted = cracks;
         self.decisions.clear();
         self.components.clear();
         self.children.clear();
@@ -125,7 +128,8 @@ impl Search {
                     return Outcome::Impossible;
                 }
             } else {
-                if left == 0 || clock.tick(EFFORT + component.end - component.start) {
+                let work = std::mem::take(&mut self.state.work);
+                if left == 0 || clock.tick(EFFORT + component.end - component.start + work) {
                     return Outcome::Undecided;
                 }
                 left -= 1;

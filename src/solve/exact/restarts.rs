@@ -130,10 +130,12 @@ impl Restarts {
                 *rank += NOISE * self.random.unit();
             }
         }
+        // Once all rules had a turn, every second search looks for cracks.
+        let cracks = turns.all_tried() && (turns.turn + turns.turn / TURNS.len()) % 2 == 1;
         let nodes = whole(turns.nodes);
         turns.turn += 1;
         turns.nodes *= GROWTH;
-        self.search.run(model, target, section, nodes, clock)
+        self.search.run(model, target, section, cracks, nodes, clock)
     }
 
     /// Returns the offsets that the last search has found.

@@ -7,6 +7,7 @@ use super::super::arith::{align_up, index, number, real};
 use super::super::memory::{filled, with_capacity};
 use super::super::model::Model;
 use super::super::random::mix;
+use super::cracks::Cracks;
 use crate::error::Result;
 
 /// Interchangeable items: of the same size, alignment, sections and pin.
@@ -15,7 +16,7 @@ pub(super) struct Kind {
     pub(super) left: u32,
     pub(super) right: u32,
     pub(super) size: u64,
-    mask: u64,
+    pub(super) mask: u64,
     /// The highest offset, and for pinned items the lowest one, too.
     ceiling: u64,
     pinned: bool,
@@ -50,7 +51,7 @@ impl Kind {
 
 /// A change to undo.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+pub(super) enum Change {
     Section {
         section: u32,
         count: u32,
@@ -100,18 +101,21 @@ pub(super) struct State {
     /// How many open kinds are live in the section and in the next one.
     pub(super) crossing: Vec<u32>,
     /// Open kinds of each section, followed by its closed ones.
-    members: Vec<u32>,
-    first_member: Vec<usize>,
-    open: Vec<u32>,
+    pub(super) members: Vec<u32>,
+    pub(super) first_member: Vec<usize>,
+    pub(super) open: Vec<u32>,
     /// Where in its sections' members each kind is.
     positions: Vec<u32>,
     /// Hash of the open items that are born in each section.
     born_hash: Vec<u64>,
     /// Items placed so far, with their offsets.
     placed: Vec<(u32, u64)>,
-    trail: Vec<Change>,
-    uncovered: Vec<u32>,
+    pub(super) trail: Vec<Change>,
+    pub(super) uncovered: Vec<u32>,
     raised: Vec<(u32, u64)>,
+    pub(super) cracks: Cracks,
+    /// Open items looked at so far.
+    pub(super) work: usize,
     /// Whether sizes alone matter: no alignments, pins or pads.
     pub(super) plain: bool,
 }
@@ -170,6 +174,8 @@ impl State {
             trail: Vec::new(),
             uncovered: Vec::new(),
             raised: Vec::new(),
+            cracks: Cracks::new(sections)?,
+            work: 0,
             kinds,
             left_over,
             crossing,
@@ -204,6 +210,7 @@ impl State {
             }
             self.count_again(section)?;
         }
+        self.cracks.forget();
         Ok(())
     }
 
@@ -235,7 +242,8 @@ impl State {
             self.total[section] -= size;
             self.set_floor(section, end);
         }
-        self.settle(sections, end)
+        let done = self.settle(sections, end);
+        self.close_cracks(done)
     }
 
     /// Gives up the room of `section` below `floor`.
@@ -245,7 +253,8 @@ impl State {
             return Err(Stuck { section });
         }
         self.set_floor(at, floor);
-        self.settle(at..at + 1, floor)
+        let done = self.settle(at..at + 1, floor);
+        self.close_cracks(done)
     }
 
     /// Places all items of a kind that is live in all of a component's sections
@@ -266,7 +275,8 @@ impl State {
                 self.drop_count(section);
             }
         }
-        self.cover().map(|_| ())
+        let done = self.cover();
+        self.close_cracks(done).map(|_| ())
     }
 
     /// Returns where the search stands, to come back to it.
@@ -370,6 +380,7 @@ impl State {
         for section in sections.clone() {
             let first = self.first_member[section];
             let open = &self.members[first..first + index(self.open[section])];
+            self.work += open.len();
             let (mut least, mut count) = (u64::MAX, 0);
             for &kind in open {
                 let low = &mut self.low[index(kind)];
@@ -385,6 +396,7 @@ impl State {
                 }
             }
             self.count[section] = if least == floor { count } else { 0 };
+            self.cracks.suspect(section);
             if least > floor && count > 0 {
                 self.uncovered.push(number(section));
             }
@@ -407,7 +419,7 @@ impl State {
     }
 
     /// Returns the highest offset of an item.
-    fn ceiling(&self, kind: &Kind) -> u64 {
+    pub(super) fn ceiling(&self, kind: &Kind) -> u64 {
         if self.plain {
             // All its sections have the same roof, which lids have lowered.
             self.roof[index(kind.left)].saturating_sub(kind.size)
@@ -417,20 +429,21 @@ impl State {
     }
 
     /// Counts one kind less on the floor of a section.
-    fn drop_count(&mut self, section: usize) {
+    pub(super) fn drop_count(&mut self, section: usize) {
         let (count, floor) = (self.count[section], self.floor[section]);
         if count == 0 {
             return; // It is waiting to be covered already.
         }
         self.trail.push(Change::Section { section: number(section), count, floor });
         self.count[section] = count - 1;
+        self.cracks.suspect(section);
         if count == 1 {
             self.uncovered.push(number(section));
         }
     }
 
     /// Lifts the floors on which no open item can stand.
-    fn cover(&mut self) -> Result<f64, Stuck> {
+    pub(super) fn cover(&mut self) -> Result<f64, Stuck> {
         let mut loss = 0.0;
         for position in 0..self.uncovered.len() {
             let section = index(self.uncovered[position]);
@@ -462,6 +475,7 @@ impl State {
         }
         self.set_floor(section, least);
         self.count[section] = count;
+        self.cracks.suspect(section);
         Ok(())
     }
 
