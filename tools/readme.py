@@ -29,9 +29,7 @@ def table() -> str:
         graph = ap.load(path)
         plans = [ap.plan(graph, optimize=names) for names in ("views", "views,in-place", "all")]
         sizes = " | ".join(f"{plan.arena_bytes:,}" for plan in plans)
-        rows.append(
-            f"| {path.stem} | {plans[0].naive_bytes:,} | {sizes} | {plans[-1].status} |\n"
-        )
+        rows.append(f"| {path.stem} | {plans[0].naive_bytes:,} | {sizes} | {plans[-1].status} |\n")
     return "".join(rows)
 
 

@@ -119,6 +119,8 @@ fn read_memories(rows: SpaceRows, homes: Vec<(u32, u32)>) -> arenaplan::Result<M
     Ok(homes.into_iter().fold(Memories::new(spaces)?, pin))
 }
 
+/// Values by position, None where one is left out.
+type Operands = Vec<Option<u32>>;
 /// ``(technique, bytes)``
 type Level = (&'static str, u64);
 
@@ -313,11 +315,7 @@ impl Plan {
 
     /// Return what the step of a node reads and writes, by position: for nodes that run as one,
     /// what they read from outside, each value once.
-    fn step_operands(
-        &self,
-        py: Python<'_>,
-        node: u32,
-    ) -> PyResult<(Vec<Option<u32>>, Vec<Option<u32>>)> {
+    fn step_operands(&self, py: Python<'_>, node: u32) -> PyResult<(Operands, Operands)> {
         match self.inner.step_of(NodeId::from(node)) {
             Some(step) => Ok((step.inputs.clone(), step.outputs.clone())),
             None => Err(raise_named(py, "UndefinedValue", format!("there is no node {node}"))),

@@ -113,7 +113,7 @@ impl Plan {
         for (index, value) in graph.values().iter().enumerate() {
             let never_made = value.kind() == ValueKind::Activation
                 && graph.producer(ValueId::new(index)).is_none();
-            if value.kind() == ValueKind::Constant || inner[index] || never_made {
+            if !value.is_planned() || inner[index] || never_made {
                 continue;
             }
             let name = || format!("value {}", quoted(value.name()));
@@ -255,7 +255,7 @@ impl Plan {
         let naive = graph
             .values()
             .iter()
-            .filter(|value| value.kind() != ValueKind::Constant)
+            .filter(|value| value.is_planned())
             .map(|value| padded(value.bytes()))
             .sum::<u128>();
         if self.naive_bytes != u64::try_from(naive).ok() {

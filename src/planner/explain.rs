@@ -57,9 +57,10 @@ impl Planner<'_> {
         for technique in Technique::ALL {
             techniques = techniques.with(technique);
             levels.push((technique, bytes(techniques)?));
-            let other = match chosen.contains(technique) {
-                true => chosen.without(technique),
-                false => chosen.with(technique),
+            let other = if chosen.contains(technique) {
+                chosen.without(technique)
+            } else {
+                chosen.with(technique)
             };
             switched.push((technique, bytes(other)?));
         }

@@ -95,9 +95,10 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn in_place(mut self, allowed: bool) -> Self {
         let techniques = self.options.optimize;
-        self.options.optimize = match allowed {
-            true => techniques.with(Technique::InPlace),
-            false => techniques.without(Technique::InPlace),
+        self.options.optimize = if allowed {
+            techniques.with(Technique::InPlace)
+        } else {
+            techniques.without(Technique::InPlace)
         };
         self
     }

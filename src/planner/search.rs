@@ -151,11 +151,11 @@ impl Planner<'_> {
     /// Measures a schedule, with copies of pieces too if it has pieces.
     pub(super) fn measured<'g>(&self, schedule: Schedule<'g>) -> Result<Vec<Attempt<'g>>> {
         let (first, has_pieces) = self.attempt(schedule, true)?;
-        let second = match has_pieces {
-            true => Some(self.attempt(first.schedule.clone(), false)?.0),
-            false => None,
-        };
-        Ok(std::iter::once(first).chain(second).collect())
+        let mut measured = vec![first];
+        if has_pieces {
+            measured.push(self.attempt(measured[0].schedule.clone(), false)?.0);
+        }
+        Ok(measured)
     }
 
     /// Measures a schedule, and returns whether values are pieces of others in it.

@@ -51,7 +51,7 @@ pub struct FoundOrder {
 /// # References
 ///
 /// Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired neural networks
-/// for edge devices", MLSys 2020, search by dynamic programming over sets too.
+/// for edge devices", `MLSys` 2020, search by dynamic programming over sets too.
 pub fn find_order(
     graph: &Graph,
     options: LivenessOptions,
