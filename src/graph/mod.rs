@@ -114,6 +114,38 @@ impl Graph {
         readers
     }
 
+    /// Returns pairs of nodes of which the first must stay before the second, because one of
+    /// them writes a state that the other one reads or writes: in the graph's own order it
+    /// comes first.
+    ///
+    /// Whoever mutates a state comes after those that read what was there before.
+    pub fn state_order(&self) -> Vec<(NodeId, NodeId)> {
+        let mut last: Vec<(Option<NodeId>, Vec<NodeId>)> =
+            vec![Default::default(); self.values.len()];
+        let mut pairs = Vec::new();
+        for &id in &self.order {
+            let node = self.node(id);
+            for (position, operand) in node.inputs.iter().enumerate() {
+                let Some(value) =
+                    operand.filter(|value| self.value(*value).kind == ValueKind::State)
+                else {
+                    continue;
+                };
+                let (writer, readers) = &mut last[value.index()];
+                let before = writer.iter().copied().filter(|&before| before != id);
+                if node.effects.mutates.contains(&position) {
+                    let readers = readers.iter().copied().filter(|&reader| reader != id);
+                    pairs.extend(before.chain(readers).map(|before| (before, id)));
+                    last[value.index()] = (Some(id), Vec::new());
+                } else {
+                    pairs.extend(before.map(|before| (before, id)));
+                    readers.push(id);
+                }
+            }
+        }
+        pairs
+    }
+
     /// Returns, by value, the nodes that name it as an operand, whether or not they read its
     /// bytes, in execution order.
     pub(crate) fn users(&self) -> Vec<Vec<NodeId>> {

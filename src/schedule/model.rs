@@ -118,11 +118,11 @@ impl Model {
                 waits_for: 0,
             });
         }
-        for index in 0..nodes.len() {
-            for dependency in graph.dependencies(NodeId::new(index)) {
-                nodes[dependency.index()].dependents.push(narrow(index));
-                nodes[index].waits_for += 1;
-            }
+        let all = (0..nodes.len()).map(NodeId::new);
+        let data = all.flat_map(|id| graph.dependencies(id).map(move |before| (before, id)));
+        for (before, after) in data.chain(graph.state_order()) {
+            nodes[before.index()].dependents.push(after.into());
+            nodes[after.index()].waits_for += 1;
         }
         let given = graph.order().iter().map(|&id| id.into()).collect();
         let size = |value: &u32| -> u64 {

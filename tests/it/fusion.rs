@@ -306,3 +306,25 @@ fn what_somebody_asks_the_shape_of_stays_outside_of_groups() {
     assert!(graph.grouped(&[[0, 1].map(NodeId::new).to_vec()]).is_err());
     Planner::new().plan(&graph).unwrap();
 }
+
+#[test]
+fn a_state_is_read_before_and_after_it_is_written_as_in_the_given_order() {
+    // Reading the state last would need fewer bytes, and give other numbers.
+    let mut sketch = Sketch::new();
+    let state = sketch.value("state", ValueKind::State, 64);
+    let old = sketch.node("old", &[state], 256);
+    let wide = sketch.node("wide", &[state], 512);
+    let narrow = sketch.node("narrow", &[wide], 64);
+    let mutate = Effects { mutates: vec![0], ..Effects::default() };
+    let done = sketch.effectful("write", &[state, narrow], 8, mutate);
+    let out = sketch.node("out", &[old, done], 8);
+    let graph = sketch.build(&[out]);
+    let plan = Planner::new().plan(&graph).unwrap();
+    let order: Vec<NodeId> = plan.order().collect();
+    let at = |node: usize| order.iter().position(|&id| id == NodeId::new(node)).unwrap();
+    assert!(at(0) < at(3) && at(1) < at(3));
+    assert!(at(1) < at(0), "reading it later is better, as long as it is early enough");
+    let late = [1, 2, 3, 0, 4].map(|node| vec![NodeId::new(node)]);
+    let error = Planner::new().plan_steps(&graph, &late).unwrap_err();
+    assert_eq!(error.kind(), "PlanMismatch");
+}
