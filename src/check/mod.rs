@@ -54,7 +54,7 @@ impl Plan {
             return mismatch("its order does not run every node after what it depends on".into());
         }
         let units = Unit::all(self, graph)?;
-        self.check_state_order(graph, &order)?;
+        check_state_order(graph, &order)?;
         self.check_steps(&units)?;
         self.check_spaces(graph)?;
         self.check_placements(graph, &units)?;
@@ -62,23 +62,6 @@ impl Plan {
         self.check_claims(graph)?;
         self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)
-    }
-
-    /// Checks that whoever reads or writes a state finds what the graph's own order leaves
-    /// there.
-    fn check_state_order(&self, graph: &Graph, order: &[NodeId]) -> Result<()> {
-        let mut position = vec![0; order.len()];
-        for (step, node) in order.iter().enumerate() {
-            position[node.index()] = step;
-        }
-        let mut pairs = graph.state_order().into_iter();
-        match pairs.find(|(first, second)| position[first.index()] > position[second.index()]) {
-            None => Ok(()),
-            Some((first, second)) => {
-                let [first, second] = [first, second].map(|id| quoted(graph.node(id).name()));
-                mismatch(format!("node {second} runs before {first}, and they share a state"))
-            }
-        }
     }
 
     /// Checks that the plan's steps have the graph's operands, and that the bytes they are
@@ -280,6 +263,23 @@ impl Plan {
             return corrupt(format!("all values together have {naive} bytes"));
         }
         Ok(())
+    }
+}
+
+/// Checks that whoever reads or writes a state finds what the graph's own order leaves
+/// there.
+fn check_state_order(graph: &Graph, order: &[NodeId]) -> Result<()> {
+    let mut position = vec![0; order.len()];
+    for (step, node) in order.iter().enumerate() {
+        position[node.index()] = step;
+    }
+    let mut pairs = graph.state_order().into_iter();
+    match pairs.find(|(first, second)| position[first.index()] > position[second.index()]) {
+        None => Ok(()),
+        Some((first, second)) => {
+            let [first, second] = [first, second].map(|id| quoted(graph.node(id).name()));
+            mismatch(format!("node {second} runs before {first}, and they share a state"))
+        }
     }
 }
 

@@ -102,6 +102,7 @@ def _put_table(out: bytearray, table: Mapping[int, Any], pending: list[tuple[int
 FLOAT32, INT32, STRING, INT8, RESOURCE, INT4 = 0, 2, 5, 9, 13, 17
 
 CODES = {
+    "FULLY_CONNECTED": 9,
     "ADD": 0, "CONCATENATION": 2, "CONV_2D": 3, "LOGISTIC": 14, "RELU": 19, "RESHAPE": 22,
     "SVDF": 27, "CUSTOM": 32, "SPLIT": 49, "NEG": 59, "SLICE": 65, "IF": 118, "WHILE": 119,
     "CALL_ONCE": 129, "VAR_HANDLE": 142, "READ_VARIABLE": 143, "ASSIGN_VARIABLE": 144, "ABS": 101,

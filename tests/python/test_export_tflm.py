@@ -5,6 +5,7 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from arenaplan.export.tflm import (
     check_offsets,
     embed,
     export_tflm,
+    plan_in_best_order,
     plan_tflm,
     read_offsets,
 )
@@ -458,3 +460,56 @@ def test_litert_still_reads_the_file(shared: Path, tmp_path: Path) -> None:
             runner.invoke()
             results.append(runner.get_tensor(runner.get_output_details()[0]["index"]).tobytes())
         assert results[0] == results[1]
+
+
+# -- another order ---------------------------------------------------------------------
+
+
+def branches() -> dict[int, Any]:
+    """Return a model that makes two large tensors before it makes them small."""
+    tensors = [
+        flat.tensor("x", (1, 4)),
+        *(flat.tensor(name, (1, 256)) for name in ("a", "b")),
+        *(flat.tensor(name, (1, 4)) for name in ("small_a", "small_b", "y")),
+    ]
+    operators = [
+        flat.operator(0, [0], [1]),
+        flat.operator(0, [0], [2]),
+        flat.operator(0, [1], [3]),
+        flat.operator(0, [2], [4]),
+        flat.operator(1, [3, 4], [5]),
+    ]
+    codes = [flat.code("FULLY_CONNECTED"), flat.code("ADD")]
+    return flat.model(codes, [flat.subgraph(tensors, operators, [0], [5])])
+
+
+def test_operators_are_put_into_a_better_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "m.tflite", tmp_path / "out.tflite"
+    source.write_bytes(flat.write(branches()))
+    export = ["export", str(source), "--to", "tflm", "-o", str(out), "--json"]
+    assert main(export) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["reordered"]
+    assert document["head_after"] < 2 * 1024 < document["head_before"]
+    assert main(["check", str(out)]) == 0
+    before, after = (parse(path.read_bytes()).subgraphs[0] for path in (source, out))
+    assert before.operators != after.operators
+    assert sorted(map(repr, before.operators)) == sorted(map(repr, after.operators))
+    assert [t.name for t in before.tensors] == [t.name for t in after.tensors]
+    made: set[int] = set(after.inputs)
+    for operator in after.operators:
+        assert made.issuperset(i for i in operator.inputs if i is not None)
+        made.update(i for i in operator.outputs if i is not None)
+
+    capsys.readouterr()
+    assert main([*export, "--order", "given"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert not document["reordered"]
+    assert document["head_after"] > 2 * 1024
+
+
+def test_a_good_order_is_kept() -> None:
+    model = parse(flat.write(flat.fragmented()))
+    assert plan_in_best_order(model)[0] is model

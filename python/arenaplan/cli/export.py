@@ -14,7 +14,7 @@ from arenaplan.errors import InvalidOption, NotAModel
 from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.files import replace_file
 from arenaplan.export.table import csv_of
-from arenaplan.export.tflm import TflmPlan, embed, obey, plan_tflm
+from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.graph import Graph
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
 
@@ -107,10 +107,13 @@ def _export_tflm(options: argparse.Namespace) -> None:
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     data, path = read_bytes(options.model)
     model = parse(data)
-    result = _tflm_plan(model, options)
+    if options.to == "tflm" and options.plan is None and options.order == "search":
+        ordered, result = plan_in_best_order(model, always=options.always)
+    else:
+        ordered, result = model, _tflm_plan(model, options)
     name = path.stem if path is not None else "model"
     if options.to == "tflm":
-        _write(options, embed(model, result.offsets))
+        _write(options, embed(ordered, result.offsets))
     else:
         _write(options, shim_of(result, name=name).encode())
     document = {
@@ -121,9 +124,12 @@ def _export_tflm(options: argparse.Namespace) -> None:
         "status": result.status,
         "already_optimal": result.already_optimal,
         "pinned": result.pinned,
+        "reordered": ordered is not model,
         "tensors": len(result.offsets),
     }
     _report(options, document, _verdict(name, result))
+    if ordered is not model:
+        say("the operators run in another order, which needs fewer bytes (--order given keeps it)")
 
 
 def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from arenaplan.errors import (
 )
 from arenaplan.export.files import replace_file
 from arenaplan.export.greedy import greedy_offsets, head_bytes
+from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
 from arenaplan.export.timeline import ALIGNMENT, Timeline, timeline_of
 from arenaplan.graph import Graph
@@ -106,6 +107,29 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
     _check_variables(timeline, every)
     status = "optimal" if after == best.lower_bound else "feasible"
     return TflmPlan(tuple(every), before, after, best.lower_bound, status, pinned, tuple(offsets))
+
+
+def plan_in_best_order(model: Model, *, always: bool = False) -> tuple[Model, TflmPlan]:
+    """
+    Plan a model for TensorFlow Lite Micro, in another order of its operators if that helps.
+
+    Returns
+    -------
+    Model
+        The model, in the order that the plan is for.
+    TflmPlan
+        The plan; ``head_before`` is what the runtime's own planner needs for the order that
+        the model had.
+    """
+    given = plan_tflm(model, always=always)
+    order = better_order(model)
+    if order is None:
+        return model, given
+    other = reordered(model, order)
+    best = plan_tflm(other, always=True)
+    if best.head_after >= given.head_after:
+        return model, given
+    return other, replace(best, head_before=given.head_before)
 
 
 def obey(model: Model, given: Plan) -> TflmPlan:
