@@ -482,13 +482,15 @@ def test_a_kernel_that_cannot_be_cut_runs_on_everything(custom: Any) -> None:
     check(b.graph, [[0, 1, 2]])
 
 
-def test_the_shape_of_a_value_inside_of_a_group_is_known_outside() -> None:
+def test_a_value_whose_shape_is_asked_for_is_not_inside_of_a_group() -> None:
     b = Builder()
     inner = b.elementwise("Exp", b.input("x", 3, 20))
     b.graph.output(b.elementwise("Neg", inner))
     (shape,) = b.graph.node("Shape", [inner], [("shape", (2,), "int64")], version=13, ignores=[0])
     b.graph.output(shape)
-    with ap.Executor(b.graph, ap.plan(b.graph, steps=[[0, 1], [2]])) as executor:
+    with pytest.raises(InvalidGroup, match="outside"):
+        ap.plan(b.graph, steps=[[0, 1], [2]])
+    with ap.Executor(b.graph) as executor:
         assert executor.run(inputs_of(b.graph), verify=True)["shape"].tolist() == [3, 20]
 
 

@@ -17,6 +17,7 @@ class PlacedPlan:
     def __init__(self, plan: ap.Plan, offsets: dict[int, int], arena_bytes: int) -> None:
         self._plan = plan
         self.arena_bytes = arena_bytes
+        self.spaces = [("arena", arena_bytes, *plan.spaces[0][2:])]
         self.placements = list(plan.placements)
         for index, offset in offsets.items():
             _space, _offset, size = plan.placements[index]

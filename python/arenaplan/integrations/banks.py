@@ -198,7 +198,8 @@ def _place_in_banks(
         for position, i in enumerate(here)
         if (pinned := buffers[i].pinned) is not None
     }
-    found = plan(graph, spaces=spaces, pins=pins).placements
+    # The live ranges are given, and so is the order.
+    found = plan(graph, optimize="none", spaces=spaces, pins=pins).placements
     places = {}
     for i, place in zip(here, found, strict=True):
         space, offset = (0, 0) if place is None else place[:2]
