@@ -513,3 +513,39 @@ def test_operators_are_put_into_a_better_order(
 def test_a_good_order_is_kept() -> None:
     model = parse(flat.write(flat.fragmented()))
     assert plan_in_best_order(model)[0] is model
+
+
+def test_the_runtime_obeys_another_order(
+    tmp_path: Path, tflm: Callable[[bytes], Tflm], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two branches that are made large by joining, and small by a slice."""
+    axis = (10, {0: flat.Number("i", 1)})
+    tensors = [
+        flat.tensor("x", (1, 16)),
+        *(flat.tensor(name, (1, 128)) for name in ("a", "b", "wide_a", "wide_b")),
+        *(flat.tensor(name, (1, 16)) for name in ("small_a", "small_b", "y")),
+        flat.tensor("begin_a", (2,), flat.INT32, buffer=1),
+        flat.tensor("begin_b", (2,), flat.INT32, buffer=2),
+        flat.tensor("size", (2,), flat.INT32, buffer=3),
+    ]
+    operators = [
+        flat.operator(0, [0] * 8, [1], axis),
+        flat.operator(0, [0] * 8, [2], axis),
+        flat.operator(1, [1], [3]),
+        flat.operator(1, [2], [4]),
+        flat.operator(2, [3, 8, 10], [5]),
+        flat.operator(2, [4, 9, 10], [6]),
+        flat.operator(3, [5, 6], [7], (11, {})),
+    ]
+    codes = [flat.code(name) for name in ("CONCATENATION", "NEG", "SLICE", "ADD")]
+    buffers = [b"", *(struct.pack("<2i", *pair) for pair in ((0, 16), (0, 40), (1, 16)))]
+    source, out = tmp_path / "m.tflite", tmp_path / "out.tflite"
+    source.write_bytes(
+        flat.write(flat.model(codes, [flat.subgraph(tensors, operators, [0], [7])], buffers))
+    )
+    result = export_tflm(source, out)
+    assert (result.head_after, result.status) == (1088, "optimal")
+    assert result.head_before > 1500
+    original, planned = tflm(source.read_bytes()), tflm(out.read_bytes())
+    assert (original.head(capfd), planned.head(capfd)) == (result.head_before, 1088)
+    assert_same(original, planned, source.read_bytes())

@@ -200,7 +200,7 @@ def test_what_may_be_overwritten_is_read_element_by_element() -> None:
     assert len(tried) > 90
 
 
-def test_what_is_no_exported_program_is_refused() -> None:
+def test_d23_what_is_no_exported_program_is_refused() -> None:
     with pytest.raises(TypeError, match="'Linear' is no torch"):
         ap.from_exported_program(nn.Linear(2, 2))
 

@@ -197,7 +197,8 @@ def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPl
     Write the model in ``source``, with a plan in it, to ``target``.
 
     The file is complete and checked before it takes its place; ``target`` may be
-    ``source``. Everything but the plan is kept byte for byte.
+    ``source``. Everything but the plan is kept byte for byte; where another order of the
+    operators needs fewer bytes, they are in that order.
 
     Parameters
     ----------
@@ -215,7 +216,7 @@ def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPl
     """
     data, _ = read_bytes(source)
     model = parse(data)
-    result = plan_tflm(model, always=always)
+    model, result = plan_in_best_order(model, always=always)
     replace_file(target, embed(model, result.offsets))
     return result
 
