@@ -187,3 +187,11 @@ impl fmt::Display for Alignment {
         self.bytes().fmt(f)
     }
 }
+
+/// Returns the greatest common divisor; of 0 and *n*, *n*.
+pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

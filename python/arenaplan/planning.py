@@ -184,8 +184,7 @@ def plan_together(
     """
     if workspace == "auto":
         # What nodes need together is known only once it is known which run as one.
-        names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
-        names = list(_core.techniques()) if names == ["all"] else names
+        names = technique_names(optimize)
         optimize = [name for name in names if name not in ("fusion", "streaming")] or ["none"]
     options = _options(
         alignment=alignment,
@@ -281,9 +280,7 @@ def _options(
     parallel_safe: bool,
 ) -> dict[str, object]:
     """Return options as the core reads them."""
-    names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
-    if names == ["all"]:
-        names = list(_core.techniques())
+    names = technique_names(optimize)
     if not in_place:
         names = [name for name in names if name != "in-place"]
     return {
@@ -295,6 +292,12 @@ def _options(
         "capacity": _checked_capacity(capacity),
         "parallel_safe": parallel_safe,
     }
+
+
+def technique_names(optimize: str | Iterable[str]) -> list[str]:
+    """Return the names of techniques that ``optimize`` stands for."""
+    names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
+    return list(_core.techniques()) if names == ["all"] else names
 
 
 def _checked_alignment(alignment: int) -> int:

@@ -1,5 +1,7 @@
 //! Core errors become the Python exceptions of the same name.
 
+use std::path::Path;
+
 use arenaplan::Error;
 use pyo3::prelude::*;
 
@@ -45,4 +47,9 @@ impl<T> OrRaise<T> for arenaplan::Result<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|error| raise(py, &error))
     }
+}
+
+/// Returns the exception for a file that could not be written.
+pub(crate) fn unwritten(py: Python<'_>, path: &Path, error: &std::io::Error) -> PyErr {
+    raise_named(py, "PlanWriteError", format!("{}: {error}", path.display()))
 }

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::arena::Arena;
-use crate::error::{OrRaise, raise, raise_named};
+use crate::error::{OrRaise, raise_named, unwritten};
 use crate::graph::Graph;
 
 /// How often a long call looks for Ctrl-C.
@@ -483,16 +483,13 @@ impl Plan {
 
     /// Write the plan to a file, which becomes the new plan or stays what it was.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.inner.save(&path)).map_err(|error| {
-            raise_named(py, "PlanWriteError", format!("{}: {error}", path.display()))
-        })
+        py.detach(|| self.inner.save(&path)).map_err(|error| unwritten(py, &path, &error))
     }
 
     /// Read a plan from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner =
-            py.detach(|| arenaplan::Plan::load(&path))?.map_err(|error| raise(py, &error))?;
+        let inner = py.detach(|| arenaplan::Plan::load(&path))?.or_raise(py)?;
         Ok(Self { inner })
     }
 

@@ -6,7 +6,7 @@ use arenaplan::Together;
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
-use crate::error::{OrRaise, raise_named};
+use crate::error::{OrRaise, unwritten};
 use crate::graph::Graph;
 use crate::plan::{Options, Plan, cancelled_by, interruptible};
 
@@ -132,9 +132,7 @@ impl SharedPlan {
 
     /// Write the plans to a file, which becomes the new one or stays what it was.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.inner.save(&path)).map_err(|error| {
-            raise_named(py, "PlanWriteError", format!("{}: {error}", path.display()))
-        })
+        py.detach(|| self.inner.save(&path)).map_err(|error| unwritten(py, &path, &error))
     }
 
     /// Read plans from a file.

@@ -4,6 +4,7 @@
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Effects, Flow, Graph, InPlace, Node, ValueKind, Whole};
 use crate::index::{NodeId, ValueId};
+use crate::units::gcd;
 
 /// A graph in which groups of nodes run as one.
 #[derive(Clone, Debug)]
@@ -275,14 +276,6 @@ struct Read {
     value: ValueId,
     /// Whether only the piece that is being made is needed.
     by_piece: bool,
-}
-
-/// Returns the greatest common divisor; of 0 and *n*, *n*.
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 fn refuse<T>(node: String, reason: &str) -> Result<T> {

@@ -13,7 +13,7 @@ use crate::graph::Graph;
 use crate::index::{NodeId, ValueId};
 use crate::liveness::Liveness;
 use crate::plan::{Effort, OrderSearch, Share, ShareRule};
-use crate::schedule::{OrderLimits, find_order, floor};
+use crate::schedule::{OrderLimits, Orders};
 use crate::technique::Technique;
 use crate::transform::{Fusion, fuse};
 
@@ -93,19 +93,16 @@ impl Planner<'_> {
         for index in 0..attempts.len() {
             let attempt = &attempts[index];
             let options = self.liveness_options(false, attempt.elision)?;
-            if index > 0 && floor(&attempt.schedule.graph, options)? >= best {
+            let orders = Orders::new(&attempt.schedule.graph, options)?;
+            let limits = self.order_limits(attempt.schedule.order.len());
+            let attempt = &mut attempts[index];
+            attempt.floor = Some(orders.floor());
+            if index > 0 && orders.floor() >= best {
                 continue;
             }
-            let limits = self.order_limits(attempt.schedule.order.len());
-            let stop = || self.budget.exhausted();
-            let found = find_order(&attempt.schedule.graph, options, limits, &stop)?;
-            let attempt = &mut attempts[index];
-            attempt.floor = Some(found.floor);
-            if found.is_optimal {
-                attempt.order = OrderSearch::Complete;
-            } else {
-                attempt.order = OrderSearch::Beam;
-            }
+            let found = orders.best(limits, &|| self.budget.exhausted());
+            attempt.order =
+                if found.is_optimal { OrderSearch::Complete } else { OrderSearch::Beam };
             if found.peak < found.given {
                 let schedule = attempt.schedule.reordered(found.order);
                 let mut other = self.attempt(schedule, attempt.elision)?.0;
@@ -121,27 +118,23 @@ impl Planner<'_> {
     }
 
     fn order_limits(&self, nodes: usize) -> OrderLimits {
-        let work = match self.options.effort {
-            Effort::Fast => 200_000,
-            Effort::Default => 4_000_000,
-            Effort::Max => 100_000_000,
-        };
-        let width = match self.options.effort {
-            Effort::Fast => 0,
-            Effort::Default => 50,
-            Effort::Max => 1000,
+        let (work, width) = match self.options.effort {
+            Effort::Fast => (200_000, 0),
+            Effort::Default => (4_000_000, 50),
+            Effort::Max => (100_000_000, 1000),
         };
         OrderLimits { states: work / nodes.max(1), width }
     }
 
     /// Returns the bytes that no order of any of the attempts goes below.
     pub(super) fn floor(&self, attempts: &[Attempt<'_>]) -> Result<u64> {
-        let options = self.liveness_options(false, true)?;
         let mut least = u64::MAX;
         for attempt in attempts {
-            let floor = match attempt.floor {
-                Some(floor) => floor,
-                None => floor(&attempt.schedule.graph, options)?,
+            let floor = if let Some(floor) = attempt.floor {
+                floor
+            } else {
+                let options = self.liveness_options(false, attempt.elision)?;
+                Orders::new(&attempt.schedule.graph, options)?.floor()
             };
             least = least.min(floor);
         }

@@ -58,16 +58,32 @@ pub fn find_order(
     limits: OrderLimits,
     stop: &dyn Fn() -> bool,
 ) -> Result<FoundOrder> {
-    let model = Model::new(graph, options)?;
-    Ok(search::best_order(&model, limits, stop))
+    Ok(Orders::new(graph, options)?.best(limits, stop))
 }
 
-/// Returns the bytes that some node of `graph` needs by itself, in any order: what it reads
-/// and writes, less what an output can take over.
-///
-/// # Errors
-///
-/// As [`find_order`].
-pub(crate) fn floor(graph: &Graph, options: LivenessOptions) -> Result<u64> {
-    Ok(search::floor_of(&Model::new(graph, options)?))
+/// The orders of a graph, before one is chosen.
+pub(crate) struct Orders {
+    model: Model,
+    floor: u64,
+}
+
+impl Orders {
+    /// Returns the orders of `graph`.
+    pub(crate) fn new(graph: &Graph, options: LivenessOptions) -> Result<Self> {
+        let model = Model::new(graph, options)?;
+        let floor = search::floor_of(&model);
+        Ok(Self { model, floor })
+    }
+
+    /// Returns the bytes that some node needs by itself, in any order: what it reads and
+    /// writes, less what an output can take over.
+    pub(crate) const fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Returns the order in which the fewest bytes are live at once, as far as the limits
+    /// let it be found.
+    pub(crate) fn best(&self, limits: OrderLimits, stop: &dyn Fn() -> bool) -> FoundOrder {
+        search::best_order(&self.model, self.floor, limits, stop)
+    }
 }

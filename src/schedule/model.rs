@@ -13,6 +13,8 @@ pub(super) struct Model {
     pub(super) nodes: Vec<NodeModel>,
     /// By value: the atoms that it covers.
     pub(super) atoms_of: Vec<Vec<u32>>,
+    /// By value: the bytes of its atoms.
+    sizes: Vec<u64>,
     /// By atom: bytes.
     pub(super) bytes: Vec<u64>,
     /// By value: reads left before the first node runs; the caller reads outputs.
@@ -125,11 +127,16 @@ impl Model {
             nodes[after.index()].waits_for += 1;
         }
         let given = graph.order().iter().map(|&id| id.into()).collect();
-        let size = |value: &u32| -> u64 {
-            atoms_of[at(*value)].iter().map(|&atom: &u32| bytes[at(atom)]).sum()
-        };
-        let unread = supplied.iter().filter(|&&value| reads[at(value)] == 0).map(size).sum();
-        Ok(Self { nodes, atoms_of, bytes, reads, supplied, unread, given })
+        let size = |atoms: &Vec<u32>| atoms.iter().map(|&atom| bytes[at(atom)]).sum();
+        let sizes: Vec<u64> = atoms_of.iter().map(size).collect();
+        let unread = supplied.iter().map(|&value| at(value)).filter(|&value| reads[value] == 0);
+        let unread = unread.map(|value| sizes[value]).sum();
+        Ok(Self { nodes, atoms_of, sizes, bytes, reads, supplied, unread, given })
+    }
+
+    /// Returns the bytes of a value.
+    pub(super) fn size(&self, value: u32) -> u64 {
+        self.sizes[at(value)]
     }
 }
 
@@ -244,12 +251,9 @@ impl State {
                     && !taken.contains(&Some(input))
                     && atoms.iter().all(|&atom| self.covers[at(atom)] == 0)
             });
-            let size = |value: u32| -> u64 {
-                model.atoms_of[at(value)].iter().map(|&atom| model.bytes[at(atom)]).sum()
-            };
-            if let Some(&(input, _)) = candidates.min_by_key(|&&(input, _)| size(input)) {
+            if let Some(&(input, _)) = candidates.min_by_key(|&&(input, _)| model.size(input)) {
                 taken[slot] = Some(input);
-                credit += size(output).min(size(input));
+                credit += model.size(output).min(model.size(input));
             }
         }
         credit.min(made)

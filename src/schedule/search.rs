@@ -13,11 +13,11 @@ const PATIENCE: usize = 1 << 10;
 /// Returns the best order that the limits let us find.
 pub(super) fn best_order(
     model: &Model,
+    floor: u64,
     limits: OrderLimits,
     stop: &dyn Fn() -> bool,
 ) -> FoundOrder {
     let given = peak_of(model, &model.given);
-    let floor = floor_of(model);
     let mut search = Search { model, floor, stop, work: 0, stopped: false };
     let mut best = (given, model.given.clone());
     let mut is_optimal = best.0 <= floor;
@@ -52,9 +52,6 @@ pub(super) fn floor_of(model: &Model) -> u64 {
             .collect();
         atoms.sort_unstable();
         atoms.dedup();
-        let size = |value: u32| -> u64 {
-            model.atoms_of[at(value)].iter().map(|&atom| model.bytes[at(atom)]).sum()
-        };
         let touched: u64 = atoms.iter().map(|&atom| model.bytes[at(atom)]).sum();
         // At best, every output takes over an input.
         let credit: u64 = node
@@ -62,7 +59,10 @@ pub(super) fn floor_of(model: &Model) -> u64 {
             .iter()
             .map(|&output| {
                 let pairs = node.in_place.iter().filter(|&&(_, written)| written == output);
-                pairs.map(|&(input, _)| size(input).min(size(output))).max().unwrap_or(0)
+                pairs
+                    .map(|&(input, _)| model.size(input).min(model.size(output)))
+                    .max()
+                    .unwrap_or(0)
             })
             .sum();
         floor = floor.max(touched.saturating_sub(credit));

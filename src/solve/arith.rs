@@ -49,11 +49,3 @@ pub(super) const fn low_bits(hash: u64) -> usize {
 pub(super) const fn align_up(offset: u64, mask: u64) -> u64 {
     (offset + mask) & !mask
 }
-
-/// Returns the greatest common divisor.
-pub(super) const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}

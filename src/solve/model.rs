@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::arith::{align_up, gcd, index, number};
+use super::arith::{align_up, index, number};
 use super::clock::Clock;
 use super::memory::{filled, with_capacity};
 use super::sections::compress;
 use crate::error::{Error, Result};
 use crate::index::BufferId;
 use crate::problem::Problem;
-use crate::units::MAX_BYTES;
+use crate::units::{MAX_BYTES, gcd};
 
 /// A buffer with at least one byte.
 #[derive(Clone, Debug)]

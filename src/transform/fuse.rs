@@ -6,6 +6,7 @@
 
 use crate::graph::{Flow, Graph, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
+use crate::units::gcd;
 
 /// Which nodes may join the group of their readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -297,12 +298,4 @@ impl Fuser<'_> {
         }
         result
     }
-}
-
-/// Returns the greatest common divisor.
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }

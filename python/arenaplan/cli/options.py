@@ -6,8 +6,8 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any
 
-import arenaplan
 from arenaplan.errors import InvalidOption, InvalidSize
+from arenaplan.planning import technique_names
 from arenaplan.spaces import Space, aligned, parse_spaces
 
 _DEFAULT_ALIGNMENT = 64
@@ -85,9 +85,7 @@ def plan_options(options: argparse.Namespace) -> dict[str, Any]:
     spaces: list[Space] | None = options.budget
     if spaces is None and (align.spaces or options.pin):
         raise InvalidOption("--align SPACE=BYTES and --pin need a --budget that names the spaces")
-    techniques = (
-        arenaplan.techniques() if options.optimize == "all" else options.optimize.split(",")
-    )
+    techniques = technique_names(options.optimize)
     if options.order == "given":
         techniques = [name for name in techniques if name != "order"]
     return {
