@@ -46,8 +46,11 @@ _MOST_BANDS = 64
 """Tiles of rows at most: each has kernels prepared for it."""
 _FEW_TILES = 8
 """Tiles that are all looked at."""
-_SLOWEST = 1.3
-"""Sizes that make a run slower than this, compared to the best, are not offered."""
+_SLOWEST, _BEARABLE = 1.3, 5e4
+"""
+Sizes with which a group of operators on images takes so many times as long as with the
+best, and so many nanoseconds more, are not offered: whatever they save, they cost too much.
+"""
 _NEGLIGIBLE = 1 << 12
 """Bytes of scratch memory that are not worth saving."""
 _CALLS = 2e3
@@ -116,7 +119,8 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         return tuple(slots[0]) if slots else ()
     choices: list[Choice] = []
     tilings = sorted(_tilings(group, _layout(group)), key=lambda t: (t.bytes, t.cost))
-    worst = _SLOWEST * min(tiling.cost for tiling in tilings)
+    least = min(tiling.cost for tiling in tilings)
+    worst = _SLOWEST * least + _BEARABLE if _by_planes(group) else tilings[0].cost
     for tiling in tilings:
         if tiling.cost <= worst and (not choices or tiling.cost < choices[-1].cost):
             choices.append(Choice(tiling.bytes, tiling.cost))
@@ -161,7 +165,7 @@ def _is_whole(group: Group) -> bool:
 def _axes(group: Group, shape: Sequence[int]) -> list[int]:
     """Return the dimensions that can be cut."""
     found = []
-    by_planes = any(cut is not None and cut.time is not None for cut in _cuts(group))
+    by_planes = _by_planes(group)
     for axis, size in enumerate(shape):
         if size == 1:
             continue
@@ -197,6 +201,11 @@ def _slides(group: Group) -> bool:
     return all(cut is not None and cut.slides for cut in cuts) and not all(
         cut is not None and cut.pointwise for cut in cuts
     )
+
+
+def _by_planes(group: Group) -> bool:
+    """Whether some member works on images."""
+    return any(cut is not None and cut.time is not None for cut in _cuts(group))
 
 
 def _cuts(group: Group) -> list[Cut | None]:
