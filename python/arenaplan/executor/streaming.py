@@ -73,6 +73,11 @@ class Division(NamedTuple):
     single: int
     """Dimensions before this one have one index in a tile, others up to ``axis`` all."""
 
+    @property
+    def is_band(self) -> bool:
+        """Whether tiles are not contiguous in memory."""
+        return self.single < self.axis
+
     def tiles(self, shape: Sequence[int]) -> int:
         """Return how many tiles there are."""
         size = shape[self.axis] if shape else 1
@@ -118,7 +123,7 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         slots = attributed(host.kernel.workspace, signature, signature)
         return tuple(slots[0]) if slots else ()
     choices: list[Choice] = []
-    tilings = sorted(_tilings(group, _layout(group)), key=lambda t: (t.bytes, t.cost))
+    tilings = sorted(_tilings(group), key=lambda t: (t.bytes, t.cost))
     least = min(tiling.cost for tiling in tilings)
     worst = _SLOWEST * least + _BEARABLE if _by_planes(group) else tilings[0].cost
     for tiling in tilings:
@@ -129,13 +134,14 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
     return () if choices[-1].bytes == 0 else tuple(choices)
 
 
-def _layout(group: Group) -> Layout:
-    return lay_out(group.members, group.sink.value, group.taken)
+def _layout(group: Group, division: Division) -> Layout:
+    # Of what has as many bytes as the output, a band may need more rows than it makes.
+    return lay_out(group.members, group.sink.value, group.taken, scattered=division.is_band)
 
 
-def _tilings(group: Group, layout: Layout) -> Iterator[Tiling]:
+def _tilings(group: Group) -> Iterator[Tiling]:
     """Yield ways to cut a group's output."""
-    shape, widest = layout.output.shape, max(made_by(m).bytes for m in group.members)
+    shape, widest = made_by(group.sink).shape, max(made_by(m).bytes for m in group.members)
     axes = [] if _is_whole(group) else _axes(group, shape)
     shares = [max(1, prod(shape) * target // max(widest, 1)) for target in _TARGETS]
     divisions = dict.fromkeys(_largest(shape, axes, share) for share in shares)
@@ -148,8 +154,9 @@ def _tilings(group: Group, layout: Layout) -> Iterator[Tiling]:
             samples = _samples(group, division)
         except Uncuttable:
             continue
+        layout = _layout(group, division)
         for limit, slower in zip(_LIMITS, _SLOWER, strict=True):
-            yield _tiling(group, layout, division, samples, limit, slower)
+            yield _tiling(layout, division, samples, limit, slower)
 
 
 def _is_whole(group: Group) -> bool:
@@ -245,12 +252,11 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     """
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
-    is_band = division.single < division.axis
     wanted = [0]
-    if is_band:  # Those at the edges need less: what is beyond need not be made.
+    if division.is_band:  # Those at the edges need less: what is beyond need not be made.
         wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
-    if is_band and _overtakes(group, samples):
+    if division.is_band and _overtakes(group, samples):
         raise Uncuttable
     for member, box, _ in samples[0]:
         if _is_split(member) and not is_whole(box, made_by(member).shape):
@@ -288,7 +294,6 @@ def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
 
 
 def _tiling(
-    group: Group,
     layout: Layout,
     division: Division,
     samples: Sequence[Parts],
@@ -350,8 +355,8 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     host = host_of(group)
     if host is not None:
         return _hosted(group, host, arrays, workspace)
-    layout, output = _layout(group), arrays[group.sink.value]
-    fitting = (t for t in _tilings(group, layout) if t.bytes <= workspace.nbytes)
+    output = arrays[group.sink.value]
+    fitting = (t for t in _tilings(group) if t.bytes <= workspace.nbytes)
     tiling = min(fitting, key=lambda t: (t.cost, t.bytes), default=None)
     if tiling is None:
         raise WorkspaceOverrun(
@@ -360,9 +365,9 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
         )
     scratch = Scratch(workspace, group.sink.signature.name)
     runs: list[Run] = []
-    shape = layout.output.shape
-    for index in range(tiling.division.tiles(shape)):
-        box = tiling.division.box(shape, index)
+    layout = _layout(group, tiling.division)
+    for index in range(tiling.division.tiles(output.shape)):
+        box = tiling.division.box(output.shape, index)
         tile = Tile(box, output[box])
         runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit)
     return partial(_run_all, runs)
