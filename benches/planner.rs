@@ -75,7 +75,7 @@ fn wired_net(units: usize) -> Graph {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(seed >> 33).unwrap() % below
     };
-    let mut activation = |builder: &mut arenaplan::GraphBuilder, name: String| {
+    let activation = |builder: &mut arenaplan::GraphBuilder, name: String| {
         let value = Value::new(name, ValueKind::Activation, DType::FLOAT32, [1, 78, 28, 28]);
         builder.add_value(value.unwrap())
     };
