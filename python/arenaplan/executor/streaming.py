@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
-from arenaplan.executor.cuts import GEMM, PRODUCT, Uncuttable, box_shape, is_whole, whole
+from arenaplan.executor.cuts import GEMM, PRODUCT, Uncuttable, box_shape, whole
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bound_guests, guests_of, host_of
 from arenaplan.executor.registry import Box, Cut, Run, Scratch, Step, attributed
@@ -43,7 +43,7 @@ _SLOWER = (1.0, 1.15, 1.5, 2.0)
 """About what such limits cost."""
 _MOST_TILES = 1 << 12
 _MOST_BANDS = 64
-"""Tiles of rows at most: each has kernels prepared for it."""
+"""Tiles of rows at most, for each has kernels prepared; so many are looked at one by one."""
 _FEW_TILES = 8
 """Tiles that are all looked at."""
 _SLOWEST, _BEARABLE = 1.3, 5e4
@@ -253,33 +253,40 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
     wanted = [0]
-    if division.is_band:  # Those at the edges need less: what is beyond need not be made.
-        wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
+    if count <= _FEW_TILES:
+        wanted = [*range(count)]
+    elif division.is_band:  # Those at the edges need less: what is beyond need not be made.
+        wanted = [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
     if division.is_band and _overtakes(group, samples):
         raise Uncuttable
-    for member, box, _ in samples[0]:
-        if _is_split(member) and not is_whole(box, made_by(member).shape):
-            _check_aligned(prod(box_shape(box)), made_by(member).shape)
-            _check_aligned(prod(box_shape(box)), _image_shape(member))
+    if len(wanted) < count and not all(map(_is_aligned, samples[0])):
+        if count > _MOST_BANDS:
+            raise Uncuttable
+        for at in range(count):
+            cut(group.members, group.sink.value, division.box(shape, at))
     return samples
 
 
-def _image_shape(member: Member) -> tuple[int, ...]:
+def _is_aligned(part: tuple[Member, Box, list[Box | None]]) -> bool:
+    """Whether all parts of a view, one after another, are boxes in both of its shapes."""
+    member, box, _ = part
     shown = member.signature.input(0)
-    assert shown is not None, "a view is of something"
-    return shown.shape
+    if shown is None or not _is_split(member):
+        return True
+    run = prod(box_shape(box))
+    return _divides(run, shown.shape) and _divides(run, made_by(member).shape)
 
 
-def _check_aligned(run: int, shape: Sequence[int]) -> None:
-    """Refuse runs of elements if not all of them, one after another, are parts of an array."""
+def _divides(run: int, shape: Sequence[int]) -> bool:
+    """Whether runs of so many elements, one after another, are parts of an array."""
     inner = 1
     for size in reversed(shape):
         outer = inner * size
         if run % inner == 0 and outer % run == 0:
-            return
+            return True
         inner = outer
-    raise Uncuttable
+    return False
 
 
 def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
@@ -320,9 +327,10 @@ def _time(member: Member, box: Box, operands: Sequence[Box | None], limit: int) 
     signature = part_signature(member, box, operands)
     slots = kernel_choices(member, signature, limit)
     time = sum(choice.cost for choice in slots) if slots else part_of.time(signature)
-    if member.kernel.hosts and signature.inputs[0] is not None:
+    image, weights = signature.input(0), signature.input(1)
+    if member.kernel.hosts and image is not None and weights is not None and weights.shape[1] > 1:
         # BLAS repacks what it multiplies weights by, even if these are few.
-        time += _REPACKED * prod(signature.inputs[0].shape)
+        time += _REPACKED * prod(image.shape)
     return time
 
 
