@@ -26,9 +26,10 @@ from arenaplan.executor.tiles import (
     Tile,
     bind,
     cut,
-    kernel_bytes,
     lay_out,
     made_by,
+    part_slots,
+    slots_bytes,
 )
 
 _KERNEL_LIMIT = 1 << 17
@@ -77,7 +78,8 @@ def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
     """Return the scratch memory of registers and kernels for one box."""
     total = layout.register_bytes(prod(box_shape(box)))
     if any(member.has_scratch for member in members):
-        total += kernel_bytes(cut(members, members[-1].value, box, layout.source), _KERNEL_LIMIT)
+        parts = cut(members, members[-1].value, box, layout.source)
+        total += slots_bytes(part_slots(parts), _KERNEL_LIMIT)
     return total
 
 

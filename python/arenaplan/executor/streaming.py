@@ -24,14 +24,16 @@ from arenaplan.executor.registry import Box, Cut, Run, Scratch, Step, attributed
 from arenaplan.executor.tiles import (
     Layout,
     Parts,
+    Slots,
     Tile,
+    best_within,
     bind,
     cut,
-    kernel_bytes,
-    kernel_choices,
     lay_out,
     made_by,
     part_signature,
+    part_slots,
+    slots_bytes,
 )
 from arenaplan.graph import Choice
 
@@ -46,7 +48,7 @@ _MOST_BANDS = 64
 """Tiles of rows at most, for each has kernels prepared; so many are looked at one by one."""
 _FEW_TILES = 8
 """Tiles that are all looked at."""
-_SLOWEST, _BEARABLE = 1.3, 5e4
+_SLOWEST, _BEARABLE = 1.4, 5e4
 """
 Sizes with which a group of operators on images takes so many times as long as with the
 best, and so many nanoseconds more, are not offered: whatever they save, they cost too much.
@@ -155,8 +157,9 @@ def _tilings(group: Group) -> Iterator[Tiling]:
         except Uncuttable:
             continue
         layout = _layout(group, division)
+        kernels = [part_slots(parts) for parts in samples]
         for limit, slower in zip(_LIMITS, _SLOWER, strict=True):
-            yield _tiling(layout, division, samples, limit, slower)
+            yield _tiling(layout, division, samples, kernels, limit, slower)
 
 
 def _is_whole(group: Group) -> bool:
@@ -253,10 +256,8 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
     wanted = [0]
-    if count <= _FEW_TILES:
-        wanted = [*range(count)]
-    elif division.is_band:  # Those at the edges need less: what is beyond need not be made.
-        wanted = [0, 1, count // 2, count - 1]
+    if division.is_band:  # Those at the edges need less: what is beyond need not be made.
+        wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
     if division.is_band and _overtakes(group, samples):
         raise Uncuttable
@@ -304,29 +305,36 @@ def _tiling(
     layout: Layout,
     division: Division,
     samples: Sequence[Parts],
+    kernels: Sequence[Sequence[Slots]],
     limit: int,
     slower: float,
 ) -> Tiling:
     tiles = division.tiles(layout.output.shape)
-    scratch = max(kernel_bytes(parts, limit) for parts in samples)
+    scratch = max(slots_bytes(slots, limit) for slots in kernels)
     sizes = [layout.sizes(parts) for parts in samples]
     registers = sum(max(size[register] for size in sizes) for register in sizes[0])
-    typical = samples[len(samples) // 2]
-    made = [prod(box_shape(box)) * made_by(member).dtype.itemsize for member, box, _ in typical]
+    middle = len(samples) // 2
+    made = [
+        prod(box_shape(box)) * made_by(member).dtype.itemsize
+        for member, box, _ in samples[middle]
+        if member.value not in layout.roots
+    ]
     time = sum(made) * (_WARM if sum(made) <= _CACHED else _COLD) * (slower if scratch else 1)
-    time += sum(_time(*part, limit) for part in typical)
+    for part, slots in zip(samples[middle], kernels[middle], strict=True):
+        time += _time(*part, [best_within(slot, limit) for slot in slots])
     time += _CALLS * len(layout.members) + _REPACKED * _right_operands(layout.members)
     return Tiling(division, limit, registers + scratch, tiles * time)
 
 
-def _time(member: Member, box: Box, operands: Sequence[Box | None], limit: int) -> float:
+def _time(
+    member: Member, box: Box, operands: Sequence[Box | None], scratch: Sequence[Choice]
+) -> float:
     """Return about how many nanoseconds a member takes that works on images."""
     part_of = member.kernel.cut
     if part_of is None or part_of.time is None:
         return 0.0
     signature = part_signature(member, box, operands)
-    slots = kernel_choices(member, signature, limit)
-    time = sum(choice.cost for choice in slots) if slots else part_of.time(signature)
+    time = sum(choice.cost for choice in scratch) if scratch else part_of.time(signature)
     image, weights = signature.input(0), signature.input(1)
     if member.kernel.hosts and image is not None and weights is not None and weights.shape[1] > 1:
         # BLAS repacks what it multiplies weights by, even if these are few.

@@ -305,18 +305,25 @@ def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
 # -- scratch memory of kernels ----------------------------------------------------------------
 
 
-def kernel_slots(member: Member, signature: Signature, limit: int) -> list[int]:
-    """Return sizes for a kernel's own workspaces: the best of up to ``limit`` bytes each."""
-    return [choice.bytes for choice in kernel_choices(member, signature, limit)]
+Slots = Sequence[Sequence[Choice]]
+"""A kernel's own workspaces, each with its choices."""
 
 
-def kernel_choices(member: Member, signature: Signature, limit: int) -> list[Choice]:
-    """Return the best choice of up to ``limit`` bytes for each of a kernel's own workspaces."""
+def kernel_slots(member: Member, signature: Signature) -> Slots:
+    """Return the workspaces that a kernel needs for itself."""
     declare = member.kernel.workspace
-    return [] if declare is None else [_best(slot, limit) for slot in declare(signature)]
+    return [] if declare is None else declare(signature)
 
 
-def _best(choices: Sequence[Choice], limit: int) -> Choice:
+def part_slots(parts: Parts) -> list[Slots]:
+    """Return the workspaces that the kernels of a tile need for themselves."""
+    return [
+        kernel_slots(member, part_signature(member, box, operands)) if member.has_scratch else []
+        for member, box, operands in parts
+    ]
+
+
+def best_within(choices: Sequence[Choice], limit: int) -> Choice:
     """Return the cheapest choice within a limit, or the smallest one."""
     within = [choice for choice in choices if choice.bytes <= limit]
     if within:
@@ -324,18 +331,11 @@ def _best(choices: Sequence[Choice], limit: int) -> Choice:
     return min(choices, key=lambda choice: choice.bytes)
 
 
-def kernel_bytes(parts: Parts, limit: int) -> int:
-    """Return the scratch memory that the kernels of a tile need, one after another."""
+def slots_bytes(kernels: Sequence[Slots], limit: int) -> int:
+    """Return the scratch memory that kernels need, one after another, each at its best."""
+    sizes = ((best_within(slot, limit).bytes for slot in slots) for slots in kernels)
     return max(
-        (
-            sum(
-                scratch_bytes((size,), np.uint8)
-                for size in kernel_slots(member, part_signature(member, box, operands), limit)
-            )
-            for member, box, operands in parts
-            if member.has_scratch
-        ),
-        default=0,
+        (sum(scratch_bytes((size,), np.uint8) for size in each) for each in sizes), default=0
     )
 
 
@@ -373,7 +373,7 @@ def bind(
     scratch : Scratch
         Memory for registers and kernels, which the next tile may use as well.
     limit : int
-        See :func:`kernel_slots`.
+        Bytes that each of a kernel's own workspaces may have, if it can.
     """
     output = layout.members[-1].value if layout.members else layout.source
     assert output is not None
@@ -435,7 +435,8 @@ def _prepared(
     """Return what runs a member's kernel on parts of its operands."""
     free = scratch.rest()
     workspaces = tuple(
-        free.array((size,), np.uint8) for size in kernel_slots(member, signature, limit)
+        free.array((best_within(slot, limit).bytes,), np.uint8)
+        for slot in kernel_slots(member, signature)
     )
     outputs = tuple(output if at == member.slot else None for at in range(len(signature.outputs)))
     step = Step(signature, tuple(inputs), outputs, workspaces)
