@@ -13,6 +13,7 @@ from arenaplan import errors
 from arenaplan.importers.pt2 import load_pt2, open_pt2
 from arenaplan.importers.pt2.archive import read_graph
 from arenaplan.importers.pt2.document import read_program
+from arenaplan.importers.pt2.effects import pieces as pieces_of
 from arenaplan.importers.pt2.walk import graph_of
 
 FLOAT, LONG = 7, 5
@@ -416,13 +417,37 @@ def test_programs_plan_to_the_bytes_of_their_onnx_export(
     assert (ours.arena_bytes, ours.status) == (theirs.arena_bytes, theirs.status)
 
 
+@pytest.mark.parametrize(
+    ("op", "operand", "arguments", "how"),
+    [
+        ("conv2d", (1, 6, 8, 8), {"groups": 6}, "planes"),
+        ("conv2d", (1, 6, 8, 8), {"groups": 3}, "any"),
+        ("conv2d", (6, 6, 8), {"groups": 6}, "any"),
+        ("conv1d", (2, 6, 8), {"groups": 6}, "planes"),
+        ("conv_transpose2d", (1, 6, 8, 8), {"groups": 6}, "any"),
+        ("convolution", (1, 6, 8, 8), {"groups": 6, "transposed": False}, "planes"),
+        ("convolution", (1, 6, 8, 8), {"groups": 6, "transposed": True}, "any"),
+        ("max_pool2d", (1, 6, 8, 8), {}, "planes"),
+        ("max_pool2d", (6, 8, 8), {}, None),
+        ("pad", (1, 6, 8, 8), {"pad": [1, 1, 1, 1]}, "planes"),
+        ("pad", (1, 6, 8, 8), {"pad": [1, 1, 1, 1, 1, 1]}, None),
+        ("upsample_nearest2d", (1, 6, 8, 8), {}, "planes"),
+    ],
+)
+def test_images_are_worked_on_by_channels(
+    op: str, operand: tuple[int, ...], arguments: dict[str, Any], how: str | None
+) -> None:
+    assert pieces_of(op, arguments, operand) == how
+
+
 def test_padding_that_onnx_folds_into_convolutions_is_a_node(shared: Path) -> None:
     """MobileNetV2 pads on one side only; the exporter to ONNX makes that an attribute."""
     path = shared / "models" / "pt2" / "mobilenet_v2.pt2"
     graph = ap.load(path)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, optimize="views,in-place")
     assert graph.nodes[plan.order[plan.peak_step]].op == "pad.default"
     assert (plan.arena_bytes, plan.status) == (903_360, "optimal")
+    assert ap.plan(graph).arena_bytes == 260_416  # What is padded never exists as a whole.
     # Nothing else differs: without the padding, the bytes are those of the other export.
     exported = ap.load(shared / "models" / "onnx" / "mobilenet_v2.onnx")
     program = read_program(read_graph(path)[0])

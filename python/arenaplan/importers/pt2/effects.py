@@ -139,6 +139,13 @@ EFFECTS: Mapping[str, Rule] = {
 
 _ROWS = "_log_softmax _softmax layer_norm linear log_softmax matmul mm rms_norm softmax"
 _ANCHORS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution"
+_PLANES = """
+    _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d
+    reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d upsample_bicubic2d
+    upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d upsample_trilinear3d
+"""
 _WHOLE = frozenset({"group_norm", "instance_norm", "native_layer_norm"})
 
 PIECES: Mapping[str, Pieces] = {
@@ -146,6 +153,7 @@ PIECES: Mapping[str, Pieces] = {
     **dict.fromkeys([op for op in _FIRST_OPERAND.split() if op not in _WHOLE], "first"),
     **dict.fromkeys(_ROWS.split(), "rows"),
     **dict.fromkeys(_ANCHORS.split(), "any"),
+    **dict.fromkeys(_PLANES.split(), "planes"),
 }
 """In which pieces ATen operators can work, where rows are along the last dimension."""
 
@@ -156,9 +164,20 @@ LOADS = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "linear", "matmu
 def pieces(op: str, arguments: Mapping[str, Any], operand: Shape | None) -> Pieces | None:
     """Return in which pieces an operator can work, given operand 0's shape."""
     known = PIECES.get(op)
+    rank = 0 if operand is None else len(operand)
+    if op in ("constant_pad_nd", "pad"):
+        pads = arguments.get("pad")
+        return "planes" if isinstance(pads, list) and len(pads) <= 2 * (rank - 2) else None
+    if known in ("planes", "any"):
+        # Of a single image without its dimension, channels come first.
+        is_batch = rank == int(op[-2]) + 2 if op[-2].isdigit() else rank > 2
+        if known == "planes":
+            return known if is_batch else None
+        is_apart = "transpose" not in op and not arguments.get("transposed")
+        if operand is not None and is_batch and is_apart:
+            return "planes" if 1 < operand[1] == arguments.get("groups", 1) else known
     if known == "rows" and "softmax" in op:
         dim = arguments.get("dim", -1)
-        rank = 0 if operand is None else len(operand)
         return known if dim in (-1, rank - 1) else None
     if known == "rows" and op in ("layer_norm", "rms_norm"):
         shape = arguments.get("normalized_shape")
