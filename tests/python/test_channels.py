@@ -332,3 +332,17 @@ def test_groups_that_the_peak_does_not_need_are_left_apart(tmp_path: Path) -> No
         m.op("MaxPool", kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
     _, plan = m.check(tmp_path)
     assert [len(step) for step in plan.steps] == [1, 2, 1, 1, 1, 1, 1, 1]
+
+
+def test_weights_are_prepared_once_for_all_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = Builder()
+    made = b.elementwise("Relu", b.conv(b.input("x", 1, 16, 128, 128), 16))
+    b.graph.output(b.pool("MaxPool", made))
+    steps = [[0, 1, 2]]
+    sizes = workspace_choices(b.graph, steps)[2][0]
+    assert len(sizes) > 1
+    made_of: list[Any] = []
+    plain = np.concatenate
+    monkeypatch.setattr(np, "concatenate", lambda *a, **k: made_of.append(a) or plain(*a, **k))
+    with ap.Executor(b.graph, ap.plan(b.graph, steps=steps, workspace="auto")):
+        assert len(made_of) == 1

@@ -17,7 +17,7 @@ with ``workspace=``, planned like any buffer, and arrives in ``step.workspaces``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -91,6 +91,8 @@ class Step:
     """Scratch bytes, one ``uint8`` array per declared workspace."""
     guests: BoundGuests | None = None
     """:attr:`Signature.guests` with their memory."""
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    """What the kernel made of the same constants when it prepared other parts of the node."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -157,6 +159,11 @@ class Scratch:
         self._memory = memory
         self._node = node
         self._used = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that are left."""
+        return self._memory.nbytes - self._used
 
     def rest(self) -> Scratch:
         """Return an allocator over what is left, which leaves this one as it is."""

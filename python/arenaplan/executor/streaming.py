@@ -22,6 +22,7 @@ from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bound_guests, guests_of, host_of
 from arenaplan.executor.registry import Box, Cut, Run, Scratch, Step, attributed
 from arenaplan.executor.tiles import (
+    Kept,
     Layout,
     Parts,
     Slots,
@@ -255,7 +256,7 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     """
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
-    wanted = [0]
+    wanted = sorted({0, count - 1})  # The last one may be smaller, and need other sizes.
     if division.is_band:  # Those at the edges need less: what is beyond need not be made.
         wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
@@ -380,12 +381,13 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
             f"than the {workspace.nbytes} bytes that the plan gives them"
         )
     scratch = Scratch(workspace, group.sink.signature.name)
+    kept: Kept = {}
     runs: list[Run] = []
     layout = _layout(group, tiling.division)
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
         tile = Tile(box, output[box])
-        runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit)
+        runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit, kept)
     return partial(_run_all, runs)
 
 

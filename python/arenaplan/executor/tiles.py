@@ -341,6 +341,18 @@ def slots_bytes(kernels: Sequence[Slots], limit: int) -> int:
 
 # -- binding -----------------------------------------------------------------------------------
 
+Kept = dict["tuple[object, ...]", "dict[str, np.ndarray]"]
+"""Per member and parts of its constants, what its kernel made of these."""
+
+
+def _constants(member: Member, operands: Sequence[Box | None]) -> tuple[object, ...]:
+    """Return what tells which parts of its constants a member needs."""
+    found: list[object] = [member.value]
+    for part, load in zip(operands, member.signature.constant, strict=True):
+        if load is not None:
+            found.append(None if part is None else tuple((p.start, p.stop) for p in part))
+    return tuple(found)
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -360,6 +372,7 @@ def bind(
     arrays: Mapping[int, np.ndarray],
     scratch: Scratch,
     limit: int,
+    kept: Kept | None = None,
 ) -> list[Run]:
     """
     Return what makes one tile of a group's output.
@@ -374,6 +387,8 @@ def bind(
         Memory for registers and kernels, which the next tile may use as well.
     limit : int
         Bytes that each of a kernel's own workspaces may have, if it can.
+    kept : dict, optional
+        What kernels made of constants for other tiles.
     """
     output = layout.members[-1].value if layout.members else layout.source
     assert output is not None
@@ -414,7 +429,8 @@ def bind(
             array = memory[register][:size].view(made.dtype).reshape(shape)
         found[member.value] = array
         signature = part_signature(member, box, operands)
-        run = _prepared(member, signature, inputs, array, scratch, limit)
+        before = {} if kept is None else kept.setdefault(_constants(member, operands), {})
+        run = _prepared(member, signature, inputs, array, scratch, limit, before)
         if run is not None:
             runs.append(run)
     return runs
@@ -431,13 +447,15 @@ def _prepared(
     output: np.ndarray,
     scratch: Scratch,
     limit: int,
+    kept: dict[str, np.ndarray],
 ) -> Run | None:
     """Return what runs a member's kernel on parts of its operands."""
     free = scratch.rest()
+    # A tile of another size than those that were looked at might do best with more.
     workspaces = tuple(
-        free.array((best_within(slot, limit).bytes,), np.uint8)
+        free.array((best_within(slot, min(limit, free.left)).bytes,), np.uint8)
         for slot in kernel_slots(member, signature)
     )
     outputs = tuple(output if at == member.slot else None for at in range(len(signature.outputs)))
-    step = Step(signature, tuple(inputs), outputs, workspaces)
+    step = Step(signature, tuple(inputs), outputs, workspaces, kept=kept)
     return attributed(member.kernel.prepare, step, signature)

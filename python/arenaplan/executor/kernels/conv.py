@@ -121,8 +121,10 @@ def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None
         bias = shift if bias is None else bias + shift
     if bias is None or sizes.is_direct:
         return matrix, bias
-    column = bias.reshape(sizes.groups, sizes.fan_out, 1)
-    return np.concatenate([matrix, column], axis=2), None
+    if "matrix" not in step.kept:
+        column = bias.reshape(sizes.groups, sizes.fan_out, 1)
+        step.kept["matrix"] = np.concatenate([matrix, column], axis=2)
+    return step.kept["matrix"], None
 
 
 def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray) -> Run:
