@@ -346,3 +346,15 @@ def test_weights_are_prepared_once_for_all_bands(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(np, "concatenate", lambda *a, **k: made_of.append(a) or plain(*a, **k))
     with ap.Executor(b.graph, ap.plan(b.graph, steps=steps, workspace="auto")):
         assert len(made_of) == 1
+
+
+@pytest.mark.parametrize("side", [16, 200])
+def test_what_is_loaded_before_a_pool_is_made_by_rows(side: int) -> None:
+    b = Builder()
+    x = b.elementwise("Neg", b.input("x", 1, 24, side, side))
+    loaded = b.elementwise("Relu", b.batch_norm(x))
+    b.graph.output(b.pool("AveragePool", b.conv(loaded, 12, 3)))
+    if side < 100:
+        check(b.graph, [[0], [1, 2, 3, 4]])
+    else:
+        assert sizes_of(b.graph, [[0], [1, 2, 3, 4]], 4)[0] < 4 * 24 * side * side / 4

@@ -138,8 +138,9 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
 
 
 def _layout(group: Group, division: Division) -> Layout:
-    # Of what has as many bytes as the output, a band may need more rows than it makes.
-    return lay_out(group.members, group.sink.value, group.taken, scattered=division.is_band)
+    # Of what has as many bytes as the output, a tile may need more than it makes.
+    apart = division.is_band or bool(group.loaded)
+    return lay_out(group.members, group.sink.value, group.taken, scattered=apart)
 
 
 def _tilings(group: Group) -> Iterator[Tiling]:
@@ -164,10 +165,12 @@ def _tilings(group: Group) -> Iterator[Tiling]:
 
 
 def _is_whole(group: Group) -> bool:
-    """Whether some member needs all of what another one makes."""
+    """Whether some member needs all of what another one makes, and not just what it reaches."""
     made = group.made
     return any(
-        value in made and position not in member.follows
+        value in made
+        and position not in member.follows
+        and not (member.kernel.hosts and position == 0)
         for member in group.members
         for position, value in member.reads()
     )
