@@ -9,6 +9,7 @@ use super::model::Model;
 use super::occupancy::Occupancy;
 use super::sort::sort;
 use crate::error::Result;
+use crate::units::MAX_BYTES;
 
 /// In which order a pass places items. No order is best on all problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,15 +95,13 @@ pub(super) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
     Ok(most)
 }
 
-/// Places the items in `order` and returns their offsets: those that are `fixed` there (an
-/// empty slice fixes none), the others where they fit.
+/// Places the items in `order` where they fit, and returns their offsets.
 ///
 /// Returns nothing if an item would end above grain `limit`, or `stop` says so, which is
 /// asked after each item.
 pub(super) fn place(
     model: &Model,
     order: &[u32],
-    fixed: &[Option<u64>],
     fit: Fit,
     limit: u64,
     space: &mut Occupancy,
@@ -115,14 +114,50 @@ pub(super) fn place(
             return Ok(None);
         }
         let it = &model.items[index(item)];
-        let known = it.pin.or_else(|| fixed.get(index(item)).copied().flatten());
-        let offset = match (known, fit) {
-            (Some(known), _) => known,
+        let offset = match (it.pin, fit) {
+            (Some(pin), _) => pin,
             (None, Fit::Best) if it.solid() => space.best_fit(model, it),
             (None, _) => space.first_fit(model, it, 0),
         };
         if offset + it.size > limit {
             return Ok(None);
+        }
+        space.insert(model, index(item), offset);
+        offsets[index(item)] = offset;
+    }
+    Ok(Some(offsets))
+}
+
+/// Items above the target after which a pass is not worth its end.
+const MOST_CROWDED: usize = 500;
+
+/// Places those items in `order` that are `fixed` there, and the others where they first fit.
+///
+/// Those that end above byte `target` are noted as `crowded`. Returns nothing if they are too
+/// many or too high, or `stop` says so, which is asked after each item.
+pub(super) fn place_around(
+    model: &Model,
+    order: &[u32],
+    fixed: &[Option<u64>],
+    target: u64,
+    crowded: &mut Vec<u32>,
+    space: &mut Occupancy,
+    stop: impl Fn(usize) -> bool,
+) -> Result<Option<Vec<u64>>> {
+    let mut offsets = filled(0, model.items.len(), "offsets")?;
+    space.clear();
+    for (count, &item) in order.iter().enumerate() {
+        if stop(count) || crowded.len() > MOST_CROWDED {
+            return Ok(None);
+        }
+        let it = &model.items[index(item)];
+        let known = it.pin.or(fixed[index(item)]);
+        let offset = known.unwrap_or_else(|| space.first_fit(model, it, 0));
+        if offset + it.size > MAX_BYTES / model.grain {
+            return Ok(None);
+        }
+        if model.end_in_bytes(index(item), offset) > target {
+            crowded.push(item);
         }
         space.insert(model, index(item), offset);
         offsets[index(item)] = offset;

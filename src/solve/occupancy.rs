@@ -76,6 +76,8 @@ pub(super) struct Occupancy {
     /// `any` of node *k* at *k*; `full`, which leaves do not need, behind all of those.
     lists: Vec<Spans>,
     cursors: Vec<Cursor>,
+    /// Lists looked at since somebody asked.
+    work: usize,
 }
 
 /// How far a search has come in one list, and which of the item's grains it is about.
@@ -92,12 +94,17 @@ impl Occupancy {
     pub(super) fn new(sections: usize) -> Result<Self> {
         let leaves = sections.max(1).next_power_of_two();
         let lists = filled(Spans::NONE, 3 * leaves, "occupied intervals")?;
-        Ok(Self { leaves, lists, cursors: Vec::new() })
+        Ok(Self { leaves, lists, cursors: Vec::new(), work: 0 })
     }
 
     /// Forgets all that is taken.
     pub(super) fn clear(&mut self) {
         self.lists.iter_mut().for_each(Spans::clear);
+    }
+
+    /// Returns about how many memory accesses the searches since the last call took.
+    pub(super) fn take_work(&mut self) -> usize {
+        2 * std::mem::take(&mut self.work)
     }
 
     /// Takes the grains of `item` at `offset`.
@@ -141,6 +148,7 @@ impl Occupancy {
             cursor.next = number(next);
             agreed = if offset == before { agreed + 1 } else { 1 };
             turn = if turn + 1 == self.cursors.len() { 0 } else { turn + 1 };
+            self.work += 1;
         }
         offset
     }
