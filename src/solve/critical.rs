@@ -35,6 +35,7 @@ pub(super) struct Critical {
     kept: Vec<u32>,
     search: Option<(Model, Restarts, Turns)>,
     space: Occupancy,
+    completions: usize,
     tries: usize,
     /// How many targets were given up: the next is closer to the best peak.
     level: i32,
@@ -59,8 +60,9 @@ const FEWER_TRIES: usize = 2;
 const MANY: usize = 2_000;
 /// Targets that are given up before it starts over, halfway to the bound.
 const MOST_GIVEN_UP: i32 = 5;
-/// How the other items are ordered: those that often do best.
-const REST: [Order; 4] = [Order::Load, Order::Size, Order::SizeRootLength, Order::Length];
+/// How the other items are ordered: what often does best, and then one of the others.
+const FIRST_ORDER: Order = Order::Load;
+const OTHER_ORDERS: [Order; 3] = [Order::Size, Order::SizeRootLength, Order::Length];
 
 impl Critical {
     /// Returns a series that has not begun.
@@ -83,6 +85,7 @@ impl Critical {
             kept: Vec::new(),
             search: None,
             space: Occupancy::new(model.loads.len())?,
+            completions: 0,
             tries: 0,
             level: 0,
             target: 0,
@@ -179,7 +182,7 @@ impl Critical {
         self.level = if self.level < MOST_GIVEN_UP { self.level + 1 } else { 1 };
     }
 
-    /// Places the other items around the critical ones, in several orders, and returns the
+    /// Places the other items around the critical ones, in one or two orders, and returns the
     /// items that ended above the target in the order in which these were fewest.
     fn complete(
         &mut self,
@@ -193,7 +196,9 @@ impl Critical {
             fixed[index(item)] = Some(offset);
         }
         let mut fewest: Option<Vec<u32>> = None;
-        for order in REST {
+        let other = OTHER_ORDERS[self.completions % OTHER_ORDERS.len()];
+        self.completions += 1;
+        for order in [FIRST_ORDER, other] {
             let Some(mut order) = first_fit::sorted(model, order, clock)? else { break };
             order.sort_by_key(|&item| fixed[index(item)].is_none());
             let mut crowded = Vec::new();
@@ -221,8 +226,12 @@ impl Critical {
                     break;
                 }
             }
+            let few = crowded.len() <= FEW_CROWDED;
             if fewest.as_ref().is_none_or(|fewest| crowded.len() < fewest.len()) {
                 fewest = Some(crowded);
+            }
+            if few {
+                break;
             }
         }
         Ok(fewest.unwrap_or_default())

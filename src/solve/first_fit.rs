@@ -73,26 +73,34 @@ pub(super) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
 
 /// Returns the largest load of a section of each item.
 pub(super) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
-    // A sparse table: row k holds the maxima of 2^k sections each.
-    let mut rows: Vec<Vec<u64>> = Vec::new();
-    let mut first = with_capacity(model.loads.len(), "loads")?;
-    first.extend(model.loads.iter().map(|load| load.grains));
-    rows.push(first);
-    let longest = model.items.iter().map(super::model::Item::length).max().unwrap_or(1);
-    while longest >> rows.len() > 0 {
-        let reach = 1 << (rows.len() - 1);
-        let last = &rows[rows.len() - 1];
-        let mut row = with_capacity(last.len() - reach, "loads")?;
-        row.extend(last.iter().zip(&last[reach..]).map(|(a, b)| *a.max(b)));
-        rows.push(row);
+    // A tree of maxima: node k has that of nodes 2k and 2k + 1, and the sections are the leaves.
+    let leaves = model.loads.len();
+    let mut most = filled(0, 2 * leaves, "loads")?;
+    for (section, load) in model.loads.iter().enumerate() {
+        most[leaves + section] = load.grains;
     }
-    let mut most = with_capacity(model.items.len(), "loads")?;
-    most.extend(model.items.iter().map(|item| {
-        let row = index(item.length().ilog2());
-        let (from, to) = (index(item.span.start), index(item.span.end) - (1 << row));
-        rows[row][from].max(rows[row][to])
+    for node in (1..leaves).rev() {
+        most[node] = most[2 * node].max(most[2 * node + 1]);
+    }
+    let mut met = with_capacity(model.items.len(), "loads")?;
+    met.extend(model.items.iter().map(|item| {
+        let (mut left, mut right) =
+            (index(item.span.start) + leaves, index(item.span.end) + leaves);
+        let mut load = 0_u64;
+        while left < right {
+            if left % 2 == 1 {
+                load = load.max(most[left]);
+                left += 1;
+            }
+            if right % 2 == 1 {
+                right -= 1;
+                load = load.max(most[right]);
+            }
+            (left, right) = (left / 2, right / 2);
+        }
+        load
     }));
-    Ok(most)
+    Ok(met)
 }
 
 /// Places the items in `order` where they fit, and returns their offsets.

@@ -29,8 +29,8 @@ enum Method {
     Exact,
 }
 
-/// All methods, those that tend to be best first.
-const METHODS: [Method; 4] = [Method::Critical, Method::Repair, Method::Pass, Method::Exact];
+/// All methods, the cheapest first.
+const METHODS: [Method; 4] = [Method::Repair, Method::Critical, Method::Pass, Method::Exact];
 
 /// What improves packings of one core, made when it is needed.
 #[derive(Debug, Default)]
