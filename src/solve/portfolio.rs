@@ -15,7 +15,7 @@ use super::{Stage, peel, sweep};
 use crate::error::Result;
 
 /// Putting back takes no more than so many times what the first answer takes.
-const PUT_BACK_TIME: u32 = 8;
+const PUT_BACK_TIME: u32 = 5;
 /// Buffers that take a while to be put back.
 const MANY: usize = 1 << 13;
 
@@ -50,12 +50,12 @@ pub(super) fn run(
     clock.allow_for(core.items.len());
     let mut tools = Tools::of_worker(0);
     greedy(&core, &mut tools, &mut core_best, clock)?;
-    let complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
+    let mut space = Occupancy::new(model.loads.len())?;
+    let mut complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
         best.raise_bound(core_best.bound(), Stage::Exact);
         let Some(offsets) = core_best.offsets().filter(|_| core_best.peak() < best.peak()) else {
             return Ok(());
         };
-        let mut space = Occupancy::new(model.loads.len())?;
         let started = Instant::now();
         let peak = core_best.peak();
         let offsets = peel::put_back(model, &peeled, offsets, peak, &mut space, clock)?;
