@@ -219,13 +219,15 @@ fn mountain(count: u32, seed: u64) -> Problem {
 }
 
 #[test]
-fn what_thousands_of_buffers_live_through_is_packed_optimally() {
+fn what_thousands_of_buffers_live_through_is_packed_within_a_2000th() {
     let mut optimal = 0;
     for seed in 0..6 {
         let packing = checked(&mountain(4_000, seed), &nodes(30_000));
+        let (peak, bound) = (packing.peak(), packing.lower_bound());
+        assert!(peak - bound <= bound / 2_000, "{seed}: {peak} of {bound}");
         optimal += u32::from(packing.status() == Status::Optimal);
     }
-    assert!(optimal >= 4, "{optimal} of 6 are optimal");
+    assert!(optimal >= 3, "{optimal} of 6 are optimal");
 }
 
 #[test]
