@@ -43,7 +43,8 @@ def plan(
         Power of two, in bytes, that divides every offset.
     optimize : str or iterable of str, default "all"
         What may be done to need fewer bytes: ``"all"``, ``"none"``, or some of ``"views"``,
-        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"`` and ``"streaming"``.
+        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"``, ``"streaming"`` and
+        ``"overlap"``.
     effort : {"fast", "default", "max"}, default "default"
         How much work to spend on choosing which nodes run as one, and in which order:
         milliseconds, up to a second or two, or up to a minute or two.

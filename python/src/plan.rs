@@ -332,6 +332,7 @@ impl Plan {
                 step.shares.iter().map(move |share| {
                     let rule = match share.rule {
                         ShareRule::InPlace => "in-place",
+                        ShareRule::Overlap => "overlap",
                         _ => "view",
                     };
                     (step.node, share.input, share.output, rule)

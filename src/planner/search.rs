@@ -6,13 +6,14 @@
 //! highest step, and the best few are packed.
 
 use super::Planner;
+use super::overlap::MOST_NODES_TO_OVERLAP;
 use super::pack::total_load;
 use super::schedule::Schedule;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::index::{NodeId, ValueId};
 use crate::liveness::Liveness;
-use crate::plan::{Effort, OrderSearch, Share, ShareRule};
+use crate::plan::{Effort, OrderSearch, Search, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
 use crate::technique::Technique;
 use crate::transform::{Fusion, fuse};
@@ -124,6 +125,31 @@ impl Planner<'_> {
             Effort::Max => (100_000_000, 1000),
         };
         OrderLimits { states: work / nodes.max(1), width }
+    }
+
+    /// Returns what is known of the choice of an attempt, but for the floor.
+    pub(super) fn search(
+        &self,
+        graph: &Graph,
+        attempt: &Attempt<'_>,
+        liveness: &Liveness,
+    ) -> Search {
+        // Orders are compared as if no output overlapped an input.
+        let overlaps = liveness.overlapped().next().is_some();
+        let order = match attempt.order {
+            OrderSearch::Complete if overlaps => OrderSearch::Beam,
+            order => order,
+        };
+        let limits = [
+            (Technique::Order, MOST_NODES_TO_ORDER),
+            (Technique::Streaming, MOST_NODES_TO_TRY),
+            (Technique::Overlap, MOST_NODES_TO_OVERLAP),
+        ];
+        let is_skipped = |&(technique, most): &(Technique, usize)| {
+            self.options.optimize.contains(technique) && graph.nodes().len() > most
+        };
+        let skipped = limits.into_iter().filter(is_skipped).map(|(technique, _)| technique);
+        Search { order, floor: 0, skipped: skipped.collect() }
     }
 
     /// Returns the bytes that no order of any of the attempts goes below.
