@@ -104,13 +104,14 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
 }
 
 fn fusions() -> impl Strategy<Value = Fusion> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(elementwise, anchors, prologue, attention, perceptrons)| Fusion {
+    any::<[bool; 6]>().prop_map(
+        |[elementwise, anchors, prologue, attention, perceptrons, channels]| Fusion {
             elementwise,
             anchors,
             prologue,
             attention,
             perceptrons,
+            channels,
         },
     )
 }

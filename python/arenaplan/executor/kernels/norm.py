@@ -20,6 +20,7 @@ from arenaplan.executor.kernels.pieces import (
     result,
 )
 from arenaplan.executor.kernels.widen import heavy_kernel
+from arenaplan.executor.kernels.window_cuts import SCALED_PLANES
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
@@ -240,7 +241,7 @@ def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
     return in_sequence(*work)
 
 
-@heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows)
+@heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows, cut=SCALED_PLANES)
 def instance_normalization(step: Step) -> Run | None:
     """Normalize every channel of every image, then scale and shift it."""
     shape = _row_shape(step.signature)
