@@ -56,6 +56,7 @@ __all__ = [
     "IncrementalPlanner",
     "Lease",
     "Node",
+    "Overlap",
     "Packing",
     "Plan",
     "PlanFamily",

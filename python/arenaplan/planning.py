@@ -116,17 +116,58 @@ def plan(
         parallel_safe=parallel_safe,
     )
     wanted = None if steps is None else [list(step) for step in steps]
-    if workspace == "auto" and wanted is None and isinstance(graph, Graph):
-        # What nodes need together is known once it is known which run as one.
-        without = {**options, "workspace": "none"}
-        wanted = _core.plan(graph.core, without, None, rows, homes).steps
-    result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, rows, homes)
+    memories = _Memories(rows, homes)
+    if workspace == "auto" and isinstance(graph, Graph):
+        result = _plan_with_workspaces(graph, options, wanted, memories)
+    else:
+        result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, *memories)
     try:
         result.fits()
     except CapacityExceeded as error:
         error.plan = result
         raise
     return result
+
+
+class _Memories(NamedTuple):
+    """Several memories as the core takes them."""
+
+    rows: list[tuple[str, int | None, int, int]] | None
+    homes: list[tuple[int, int]]
+
+
+def _plan_with_workspaces(
+    graph: Graph,
+    options: dict[str, object],
+    steps: list[list[int]] | None,
+    memories: _Memories,
+) -> Plan:
+    """
+    Plan twice: what nodes need is known once it is known which of them run as one.
+
+    Scratch memory for an output that overlaps an input may cost more than that gains, and
+    then steps are wanted that were chosen without it.
+    """
+    names = str(options["optimize"]).split(",")
+    others = ",".join(name for name in names if name != "overlap") or "none"
+
+    def draft(optimize: str) -> Plan:
+        without = {**options, "optimize": optimize, "workspace": "none"}
+        return _core.plan(graph.core, without, steps, *memories)
+
+    def finished(steps: list[list[int]], overlapped: Sequence[int]) -> Plan:
+        core = core_graph(graph, "auto", steps, overlapped)
+        return _core.plan(core, options, steps, *memories)
+
+    if steps is not None and "overlap" not in names:
+        return finished(steps, ())
+    first = draft(str(options["optimize"]))
+    best = finished(first.steps, first.overlapped)
+    if first.overlapped:
+        second = draft(others)
+        if second.steps != first.steps:
+            best = min(best, finished(second.steps, ()), key=lambda found: found.arena_bytes)
+    return best
 
 
 def plan_together(
@@ -345,20 +386,29 @@ def _memories(
 
 
 def core_graph(
-    graph: Graph | _core.Graph, workspace: str, steps: Sequence[Sequence[int]] | None = None
+    graph: Graph | _core.Graph,
+    workspace: str,
+    steps: Sequence[Sequence[int]] | None = None,
+    overlapped: Sequence[int] = (),
 ) -> _core.Graph:
     """
     Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
 
-    ``steps`` tells which nodes run as one.
+    ``steps`` tells which nodes run as one, and ``overlapped`` by their last node of which of
+    these steps the output may overlap an input.
     """
     if isinstance(graph, _core.Graph):
         return graph
     if workspace == "none":
         return graph.core
-    from arenaplan.executor import workspace_choices
+    from arenaplan.executor import staging_choices, workspace_choices
 
-    return graph.core.with_workspaces(list(workspace_choices(graph, steps).items()))
+    named = set(overlapped)
+    staged = [nodes for nodes in steps or () if nodes[-1] in named]
+    return graph.core.with_workspaces(
+        list(workspace_choices(graph, steps).items()),
+        list(staging_choices(graph, staged).items()),
+    )
 
 
 def whole_number(number: object, what: str) -> int:

@@ -8,7 +8,7 @@ convolution cuts its tiles itself, see :mod:`arenaplan.executor.hosting`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -54,7 +54,9 @@ _CALLS = 2e3
 """Nanoseconds that the calls of one member take."""
 _CACHED = 1 << 20
 """Bytes of a tile beyond which members find nothing in cache that the one before left."""
-_WARM, _COLD = 0.04, 0.1
+COPIED = 0.04
+"""Nanoseconds in which a byte is copied in cache."""
+_WARM, _COLD = COPIED, 0.1
 """Nanoseconds per byte of a value, in cache and out of it."""
 _REPACKED = 0.4
 """Nanoseconds per element of a right operand, which BLAS fetches and repacks for every tile."""
@@ -114,10 +116,15 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         assert host.kernel.workspace is not None
         slots = attributed(host.kernel.workspace, signature, signature)
         return tuple(slots[0]) if slots else ()
+    return fastest(tilings(group, layout_of(group)))
+
+
+def fastest(ways: Iterable[Tiling]) -> tuple[Choice, ...]:
+    """Return the sizes of scratch memory that some ways to run a group offer."""
     choices: list[Choice] = []
-    tilings = sorted(_tilings(group, _layout(group)), key=lambda t: (t.bytes, t.cost))
-    worst = _SLOWEST * min(tiling.cost for tiling in tilings)
-    for tiling in tilings:
+    ordered = sorted(ways, key=lambda t: (t.bytes, t.cost))
+    worst = _SLOWEST * min(tiling.cost for tiling in ordered)
+    for tiling in ordered:
         if tiling.cost <= worst and (not choices or tiling.cost < choices[-1].cost):
             choices.append(Choice(tiling.bytes, tiling.cost))
     while len(choices) > 1 and choices[1].bytes <= _NEGLIGIBLE:
@@ -125,11 +132,12 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
     return () if choices[-1].bytes == 0 else tuple(choices)
 
 
-def _layout(group: Group) -> Layout:
+def layout_of(group: Group) -> Layout:
+    """Return where the members keep what they make."""
     return lay_out(group.members, group.sink.value, group.taken)
 
 
-def _tilings(group: Group, layout: Layout) -> Iterator[Tiling]:
+def tilings(group: Group, layout: Layout) -> Iterator[Tiling]:
     """Yield ways to cut a group's output."""
     shape, widest = layout.output.shape, max(made_by(m).bytes for m in group.members)
     axes = [] if _is_whole(group) else _axes(group, shape)
@@ -341,8 +349,8 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     host = host_of(group)
     if host is not None:
         return _hosted(group, host, arrays, workspace)
-    layout, output = _layout(group), arrays[group.sink.value]
-    fitting = (t for t in _tilings(group, layout) if t.bytes <= workspace.nbytes)
+    layout, output = layout_of(group), arrays[group.sink.value]
+    fitting = (t for t in tilings(group, layout) if t.bytes <= workspace.nbytes)
     tiling = min(fitting, key=lambda t: (t.cost, t.bytes), default=None)
     if tiling is None:
         raise WorkspaceOverrun(
@@ -356,10 +364,11 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
         box = tiling.division.box(shape, index)
         tile = Tile(box, output[box])
         runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit)
-    return partial(_run_all, runs)
+    return partial(run_in_turn, runs)
 
 
-def _run_all(runs: Sequence[Run]) -> None:
+def run_in_turn(runs: Sequence[Run]) -> None:
+    """Do one thing after the other."""
     for run in runs:
         run()
 
