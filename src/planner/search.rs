@@ -106,7 +106,7 @@ impl Planner<'_> {
             let orders = Orders::new(&attempt.schedule.graph, options)?;
             let limits = self.order_limits(attempt.schedule.order.len());
             let attempt = &mut attempts[index];
-            attempt.floor = Some(orders.floor());
+            attempt.floor = Some(self.lowest(&orders, &attempt.schedule.graph));
             if index > 0 && orders.floor() >= best {
                 continue;
             }
@@ -116,8 +116,8 @@ impl Planner<'_> {
             if found.peak < found.given {
                 let schedule = attempt.schedule.reordered(found.order);
                 let (other, _) = self.attempt(schedule, attempt.elision)?;
-                let Attempt { fusion, order, .. } = *attempt;
-                let other = Attempt { fusion, order, floor: Some(found.floor), ..other };
+                let Attempt { fusion, order, floor, .. } = *attempt;
+                let other = Attempt { fusion, order, floor, ..other };
                 best = best.min(other.load);
                 if other.load == best {
                     attempts.extend(self.settled(graph, &other)?);
@@ -165,6 +165,12 @@ impl Planner<'_> {
         Search { order, floor: 0, skipped: skipped.collect() }
     }
 
+    /// Returns the bytes that no order goes below, with outputs that overlap inputs if those
+    /// may.
+    fn lowest(&self, orders: &Orders, graph: &Graph) -> u64 {
+        if self.overlaps_inputs() { orders.floor_with_overlaps(graph) } else { orders.floor() }
+    }
+
     /// Returns the bytes that no order of any of the attempts goes below.
     pub(super) fn floor(&self, attempts: &[Attempt<'_>]) -> Result<u64> {
         let mut least = u64::MAX;
@@ -173,7 +179,8 @@ impl Planner<'_> {
                 floor
             } else {
                 let options = self.liveness_options(false, attempt.elision)?;
-                Orders::new(&attempt.schedule.graph, options)?.floor()
+                let graph = &attempt.schedule.graph;
+                self.lowest(&Orders::new(graph, options)?, graph)
             };
             least = least.min(floor);
         }

@@ -73,9 +73,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
         box = tiling.division.box(output.shape, index)
         scratch = Scratch(workspace, name)
         staged = scratch.array(box_shape(box), output.dtype)
-        runs += bind(
-            layout, group.members, Tile(box, staged), arrays, scratch.rest(), tiling.limit
-        )
+        runs += bind(layout, group.members, Tile(box, staged), arrays, scratch.rest(), tiling.limit)
         runs.append(partial(np.copyto, output[box], staged))
     return partial(run_in_turn, runs)
 

@@ -274,9 +274,7 @@ def own_workspaces(
     return arrays, block.nbytes
 
 
-def missing_workspaces(
-    graph: Graph, plan: Plan, planned: Workspaces
-) -> dict[int, list[int]]:
+def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:
     """Return the sizes of the workspaces of nodes that have none planned, at least cost."""
     overlapped = set(plan.overlapped)
     unplanned = [nodes for nodes in plan.steps if nodes[-1] not in planned]
