@@ -156,7 +156,7 @@ def staging_choices(
     steps : iterable of sequence of int
         Nodes that run as one, or alone; what they need is that of the last of them.
     """
-    choices = {}
+    choices: dict[int, tuple[tuple[Choice, ...], ...]] = {}
     for nodes in steps:
         try:
             choices[nodes[-1]] = (staged_choices(group_of(graph, nodes)),)
