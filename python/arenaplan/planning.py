@@ -118,7 +118,7 @@ def plan(
     wanted = None if steps is None else [list(step) for step in steps]
     memories = _Memories(rows, homes)
     if workspace == "auto" and isinstance(graph, Graph):
-        result = _plan_with_workspaces(graph, options, wanted, memories)
+        result = _with_workspaces(graph, options, wanted, memories)
     else:
         result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, *memories)
     try:
@@ -136,37 +136,39 @@ class _Memories(NamedTuple):
     homes: list[tuple[int, int]]
 
 
-def _plan_with_workspaces(
+def _with_workspaces(
     graph: Graph,
     options: dict[str, object],
     steps: list[list[int]] | None,
     memories: _Memories,
 ) -> Plan:
     """
-    Plan twice: what nodes need is known once it is known which of them run as one.
+    Return the best plan with workspaces.
 
-    Scratch memory for an output that overlaps an input may cost more than that gains, and
-    then steps are wanted that were chosen without it.
+    What nodes need together is known once it is known which run as one, and whose output
+    overlaps an input. Streams and overlaps save values and need scratch memory instead; if that
+    raises the peak, plans without them are tried, too.
     """
     names = str(options["optimize"]).split(",")
-    others = ",".join(name for name in names if name != "overlap") or "none"
 
-    def draft(optimize: str) -> Plan:
-        without = {**options, "optimize": optimize, "workspace": "none"}
-        return _core.plan(graph.core, without, steps, *memories)
+    def drafted(left_out: str | None) -> Plan:
+        rest = ",".join(name for name in names if name != left_out) or "none"
+        bare = {**options, "optimize": rest, "workspace": "none"}
+        return _core.plan(graph.core, bare, steps, *memories)
 
-    def finished(steps: list[list[int]], overlapped: Sequence[int]) -> Plan:
-        core = core_graph(graph, "auto", steps, overlapped)
-        return _core.plan(core, options, steps, *memories)
+    def finished(draft: Plan) -> Plan:
+        core = core_graph(graph, "auto", draft.steps, draft.overlapped)
+        return _core.plan(core, options, draft.steps, *memories)
 
-    if steps is not None and "overlap" not in names:
-        return finished(steps, ())
-    first = draft(str(options["optimize"]))
-    best = finished(first.steps, first.overlapped)
-    if first.overlapped:
-        second = draft(others)
-        if second.steps != first.steps:
-            best = min(best, finished(second.steps, ()), key=lambda found: found.arena_bytes)
+    draft = drafted(None)
+    best = finished(draft)
+    others = ["overlap"] if draft.overlapped else []
+    for left_out in [*others, *({"streaming"} & set(names))]:
+        if best.arena_bytes <= draft.arena_bytes or steps is not None:
+            break
+        other = drafted(left_out)
+        if other.steps != best.steps and other.arena_bytes < best.arena_bytes:
+            best = min(best, finished(other), key=lambda plan: plan.arena_bytes)
     return best
 
 

@@ -39,7 +39,8 @@ def staged_choices(group: Group) -> tuple[Choice, ...]:
     The largest is as large as the output, at least; it is the only one if the group cannot
     be cut into pieces.
     """
-    return fastest(_tilings(_alone(group)))
+    group = _alone(group)
+    return fastest(group, _tilings(group))
 
 
 def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run:
@@ -67,7 +68,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
             f"node {name!r} needs more workspace to overlap an input than the "
             f"{workspace.nbytes} bytes that the plan gives it"
         )
-    layout, output = layout_of(group), arrays[group.sink.value]
+    layout, output = layout_of(group, tiling.division), arrays[group.sink.value]
     runs: list[Run] = []
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
@@ -90,7 +91,7 @@ def _tilings(group: Group) -> Iterator[Tiling]:
     for member in group.members:
         if member.value not in group.loaded:
             pieces = gcd(pieces, member.pieces)
-    for tiling in tilings(group, layout_of(group)):
+    for tiling in tilings(group):
         division = tiling.division
         if _is_of_pieces(division, output.shape, pieces):
             first = division.box(output.shape, 0)

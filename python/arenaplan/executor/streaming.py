@@ -46,8 +46,11 @@ _MOST_BANDS = 64
 """Tiles of rows at most: each has kernels prepared for it."""
 _FEW_TILES = 8
 """Tiles that are all looked at."""
-_SLOWEST = 1.3
-"""Sizes that make a run slower than this, compared to the best, are not offered."""
+_SLOWEST, _BEARABLE = 1.3, 5e4
+"""
+Sizes with which a group of operators on images takes so many times as long as with the
+best, and so many nanoseconds more, are not offered: whatever they save, they cost too much.
+"""
 _NEGLIGIBLE = 1 << 12
 """Bytes of scratch memory that are not worth saving."""
 _CALLS = 2e3
@@ -71,6 +74,11 @@ class Division(NamedTuple):
     """Indices of that dimension in one tile."""
     single: int
     """Dimensions before this one have one index in a tile, others up to ``axis`` all."""
+
+    @property
+    def is_band(self) -> bool:
+        """Whether tiles are not contiguous in memory."""
+        return self.single < self.axis
 
     def tiles(self, shape: Sequence[int]) -> int:
         """Return how many tiles there are."""
@@ -116,14 +124,15 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         assert host.kernel.workspace is not None
         slots = attributed(host.kernel.workspace, signature, signature)
         return tuple(slots[0]) if slots else ()
-    return fastest(tilings(group, layout_of(group)))
+    return fastest(group, tilings(group))
 
 
-def fastest(ways: Iterable[Tiling]) -> tuple[Choice, ...]:
+def fastest(group: Group, ways: Iterable[Tiling]) -> tuple[Choice, ...]:
     """Return the sizes of scratch memory that some ways to run a group offer."""
     choices: list[Choice] = []
     ordered = sorted(ways, key=lambda t: (t.bytes, t.cost))
-    worst = _SLOWEST * min(tiling.cost for tiling in ordered)
+    least = min(tiling.cost for tiling in ordered)
+    worst = _SLOWEST * least + _BEARABLE if _by_planes(group) else ordered[0].cost
     for tiling in ordered:
         if tiling.cost <= worst and (not choices or tiling.cost < choices[-1].cost):
             choices.append(Choice(tiling.bytes, tiling.cost))
@@ -132,14 +141,15 @@ def fastest(ways: Iterable[Tiling]) -> tuple[Choice, ...]:
     return () if choices[-1].bytes == 0 else tuple(choices)
 
 
-def layout_of(group: Group) -> Layout:
+def layout_of(group: Group, division: Division) -> Layout:
     """Return where the members keep what they make."""
-    return lay_out(group.members, group.sink.value, group.taken)
+    # Of what has as many bytes as the output, a band may need more rows than it makes.
+    return lay_out(group.members, group.sink.value, group.taken, scattered=division.is_band)
 
 
-def tilings(group: Group, layout: Layout) -> Iterator[Tiling]:
+def tilings(group: Group) -> Iterator[Tiling]:
     """Yield ways to cut a group's output."""
-    shape, widest = layout.output.shape, max(made_by(m).bytes for m in group.members)
+    shape, widest = made_by(group.sink).shape, max(made_by(m).bytes for m in group.members)
     axes = [] if _is_whole(group) else _axes(group, shape)
     shares = [max(1, prod(shape) * target // max(widest, 1)) for target in _TARGETS]
     divisions = dict.fromkeys(_largest(shape, axes, share) for share in shares)
@@ -152,8 +162,9 @@ def tilings(group: Group, layout: Layout) -> Iterator[Tiling]:
             samples = _samples(group, division)
         except Uncuttable:
             continue
+        layout = layout_of(group, division)
         for limit, slower in zip(_LIMITS, _SLOWER, strict=True):
-            yield _tiling(group, layout, division, samples, limit, slower)
+            yield _tiling(layout, division, samples, limit, slower)
 
 
 def _is_whole(group: Group) -> bool:
@@ -169,7 +180,7 @@ def _is_whole(group: Group) -> bool:
 def _axes(group: Group, shape: Sequence[int]) -> list[int]:
     """Return the dimensions that can be cut."""
     found = []
-    by_planes = any(cut is not None and cut.time is not None for cut in _cuts(group))
+    by_planes = _by_planes(group)
     for axis, size in enumerate(shape):
         if size == 1:
             continue
@@ -205,6 +216,11 @@ def _slides(group: Group) -> bool:
     return all(cut is not None and cut.slides for cut in cuts) and not all(
         cut is not None and cut.pointwise for cut in cuts
     )
+
+
+def _by_planes(group: Group) -> bool:
+    """Whether some member works on images."""
+    return any(cut is not None and cut.time is not None for cut in _cuts(group))
 
 
 def _cuts(group: Group) -> list[Cut | None]:
@@ -244,12 +260,11 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     """
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
-    is_band = division.single < division.axis
     wanted = [0]
-    if is_band:  # Those at the edges need less: what is beyond need not be made.
+    if division.is_band:  # Those at the edges need less: what is beyond need not be made.
         wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
-    if is_band and _overtakes(group, samples):
+    if division.is_band and _overtakes(group, samples):
         raise Uncuttable
     for member, box, _ in samples[0]:
         if _is_split(member) and not is_whole(box, made_by(member).shape):
@@ -287,7 +302,6 @@ def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
 
 
 def _tiling(
-    group: Group,
     layout: Layout,
     division: Division,
     samples: Sequence[Parts],
@@ -349,8 +363,8 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     host = host_of(group)
     if host is not None:
         return _hosted(group, host, arrays, workspace)
-    layout, output = layout_of(group), arrays[group.sink.value]
-    fitting = (t for t in tilings(group, layout) if t.bytes <= workspace.nbytes)
+    output = arrays[group.sink.value]
+    fitting = (t for t in tilings(group) if t.bytes <= workspace.nbytes)
     tiling = min(fitting, key=lambda t: (t.cost, t.bytes), default=None)
     if tiling is None:
         raise WorkspaceOverrun(
@@ -359,9 +373,9 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
         )
     scratch = Scratch(workspace, group.sink.signature.name)
     runs: list[Run] = []
-    shape = layout.output.shape
-    for index in range(tiling.division.tiles(shape)):
-        box = tiling.division.box(shape, index)
+    layout = layout_of(group, tiling.division)
+    for index in range(tiling.division.tiles(output.shape)):
+        box = tiling.division.box(output.shape, index)
         tile = Tile(box, output[box])
         runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit)
     return partial(run_in_turn, runs)
