@@ -17,7 +17,7 @@ use crate::technique::Technique;
 /// Graphs with more nodes are left as they are.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
 /// How many sets of nodes are packed at most.
-const MOST_PACKED: usize = 6;
+const MOST_PACKED: usize = 3;
 
 /// Nodes of an attempt whose outputs overlap inputs.
 struct Descent<'t, 'g> {
