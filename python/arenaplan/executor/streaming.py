@@ -8,10 +8,10 @@ convolution cuts its tiles itself, see :mod:`arenaplan.executor.hosting`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -124,16 +124,16 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         assert host.kernel.workspace is not None
         slots = attributed(host.kernel.workspace, signature, signature)
         return tuple(slots[0]) if slots else ()
-    return fastest(group, tilings(group))
+    return offered(group, list(tilings(group)))
 
 
-def fastest(group: Group, ways: Iterable[Tiling]) -> tuple[Choice, ...]:
-    """Return the sizes of scratch memory that some ways to run a group offer."""
+def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
+    """Return the sizes of scratch memory with which a group runs in some ways, if bearably."""
+    worst = _SLOWEST * min(tiling.cost for tiling in ways) + _BEARABLE
+    if not _by_planes(group):
+        worst = inf
     choices: list[Choice] = []
-    ordered = sorted(ways, key=lambda t: (t.bytes, t.cost))
-    least = min(tiling.cost for tiling in ordered)
-    worst = _SLOWEST * least + _BEARABLE if _by_planes(group) else ordered[0].cost
-    for tiling in ordered:
+    for tiling in sorted(ways, key=lambda t: (t.bytes, t.cost)):
         if tiling.cost <= worst and (not choices or tiling.cost < choices[-1].cost):
             choices.append(Choice(tiling.bytes, tiling.cost))
     while len(choices) > 1 and choices[1].bytes <= _NEGLIGIBLE:
