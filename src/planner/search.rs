@@ -117,7 +117,7 @@ impl Planner<'_> {
                 let schedule = attempt.schedule.reordered(found.order);
                 let (other, _) = self.attempt(schedule, attempt.elision)?;
                 let Attempt { fusion, order, floor, .. } = *attempt;
-                let other = Attempt { fusion, order, floor, ..other };
+                let other = Attempt { fusion, floor, order, ..other };
                 best = best.min(other.load);
                 if other.load == best {
                     attempts.extend(self.settled(graph, &other)?);

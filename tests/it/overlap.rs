@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use arenaplan::{
-    Choice, DType, Effects, Flow, Graph, Node, NodeId, OrderSearch, Overlap, Plan, Planner,
-    ShareRule, Technique, Techniques, Value, ValueId, ValueKind, Workspace, WorkspacePolicy,
+    Choice, DType, Effects, Flow, Graph, Input, Node, NodeId, OrderSearch, Output, Overlap, Plan,
+    Planner, ShareRule, Technique, Techniques, Value, ValueId, ValueKind, Workspace,
+    WorkspacePolicy,
 };
 use proptest::prelude::*;
 
@@ -311,6 +312,47 @@ fn an_overlap_must_be_declared_by_plan_and_node() {
     assert_eq!(other.unwrap().check(&graph).unwrap_err().kind(), "PlanMismatch");
 }
 
+#[test]
+fn scratch_memory_of_overlaps_cannot_be_left_out_of_a_plan() {
+    let choices = vec![Choice { bytes: 10, cost: 1.0 }];
+    let workspace = Workspace { choices, alignment: arenaplan::Alignment::BYTE };
+    let bare = layer(100, 100, pieces(10));
+    let graph = bare.with_staging([(NodeId::new(1), vec![workspace])]).unwrap();
+    let plan = planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
+    assert_eq!(overlaps(&plan), [1]);
+    let forged = forge(&plan, |json| json["workspaces"] = serde_json::json!([])).unwrap();
+    assert_eq!(forged.check(&graph).unwrap_err().kind(), "PlanMismatch");
+    // Workspaces are no part of the digest: a graph that knows of none is the same graph.
+    assert_eq!(plan.check(&bare).unwrap_err().kind(), "PlanMismatch");
+}
+
+// -- lending ------------------------------------------------------------------------------
+
+#[test]
+fn an_overlap_is_lent_as_one_slice() {
+    for (x, y, distance) in [(60, 100, 36), (100, 60, 0)] {
+        let graph = layer(x, y, pieces(10));
+        let plan = planner().plan(&graph).unwrap();
+        let mut arena = plan.commit().unwrap();
+        let mut memory = arena.node(&plan, NodeId::new(1)).unwrap();
+        let Input::Within { output: 0, offset } = memory.inputs[0] else { panic!("an overlap") };
+        let Output::Exclusive(bytes) = &mut memory.outputs[0] else { panic!("bytes") };
+        assert_eq!(offset, distance);
+        assert_eq!(bytes.len(), 100);
+        // Each piece is read before it is written over: the kernel sums what it is made of.
+        let (a, b) = (usize::try_from(y / 10).unwrap(), usize::try_from(x / 10).unwrap());
+        let read: Vec<u8> = (0..10 * b).map(|at| u8::try_from(at).unwrap()).collect();
+        bytes[offset..offset + 10 * b].copy_from_slice(&read);
+        for piece in 0..10 {
+            let from = offset + piece * b;
+            let sum: usize = bytes[from..from + b].iter().map(|&byte| usize::from(byte)).sum();
+            let wanted: usize = (piece * b..(piece + 1) * b).sum();
+            assert_eq!(sum, wanted);
+            bytes[piece * a..(piece + 1) * a].fill(0xFF);
+        }
+    }
+}
+
 // -- laws over random graphs ----------------------------------------------------------------
 
 #[derive(Clone, Debug)]
@@ -404,8 +446,8 @@ fn simulate(graph: &Graph, plan: &Plan) -> Result<(), String> {
     };
     let content = |value: ValueId| -> Vec<u8> {
         let bytes = usize::try_from(graph.value(value).bytes()).unwrap();
-        let seed = value.index() * 7 + 1;
-        (0..bytes).map(|at| u8::try_from((seed * 31 + at * 17 + 1) % 251).unwrap()).collect()
+        let mixed = |at: usize| (value.index() * 1_000_003 + at).wrapping_mul(2_654_435_761);
+        (0..bytes).map(|at| mixed(at).to_le_bytes()[2]).collect()
     };
     for input in graph.inputs() {
         let bytes = content(input);
@@ -435,6 +477,10 @@ fn simulate(graph: &Graph, plan: &Plan) -> Result<(), String> {
         }
         let bytes = content(made);
         let output = place(made).unwrap();
+        for scratch in nodes.iter().flat_map(|&id| plan.workspaces_of(id)) {
+            let start = usize::try_from(scratch.offset).unwrap();
+            arena[start..start + usize::try_from(scratch.bytes).unwrap()].fill(0xFF);
+        }
         // After how many bytes of the output which byte of an input is still needed.
         let needed =
             |at: usize, written: usize| needed_from(graph, &nodes, reads[at], bytes.len(), written);
@@ -492,8 +538,8 @@ fn needed_from(
 ) -> usize {
     let size = usize::try_from(graph.value(value).bytes()).unwrap();
     if let &[node] = nodes {
-        let declared = graph.node(node).effects().overlaps.iter();
-        if let Some(known) = declared.filter(|known| known.input == position).last() {
+        let mut declared = graph.node(node).effects().overlaps.iter();
+        if let Some(known) = declared.find(|known| known.input == position) {
             let read = written.saturating_sub(usize::try_from(known.distance).unwrap());
             return if written == bytes { size } else { read.min(size) };
         }
@@ -523,5 +569,25 @@ proptest! {
             let without = planner().optimize(techniques.without(Technique::Overlap));
             prop_assert!(plan.arena_bytes() <= without.plan(&graph).unwrap().arena_bytes());
         }
+    }
+
+    #[test]
+    fn scratch_memory_of_pieces_is_apart_and_counted(
+        graph in networks(10),
+        sizes in prop::collection::vec(prop::option::of(0_u64..30), 10),
+    ) {
+        let workspace = |bytes| {
+            let choices = vec![Choice { bytes, cost: 1.0 }, Choice { bytes: bytes + 9, cost: 0.5 }];
+            vec![Workspace { choices, alignment: arenaplan::Alignment::BYTE }]
+        };
+        let nodes = (0..graph.nodes().len()).map(NodeId::new);
+        let sized = nodes.zip(sizes).filter_map(|(id, size)| Some((id, workspace(size?))));
+        let graph = graph.with_staging(sized).unwrap();
+        let auto = planner().workspace(WorkspacePolicy::Auto);
+        let plan = auto.plan(&graph).unwrap();
+        simulate(&graph, &plan).unwrap();
+        prop_assert_eq!(plan.workspaces().len(), overlaps(&plan).len());
+        let without = auto.optimize(Techniques::ALL.without(Technique::Overlap));
+        prop_assert!(plan.arena_bytes() <= without.plan(&graph).unwrap().arena_bytes());
     }
 }

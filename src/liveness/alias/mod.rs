@@ -142,7 +142,9 @@ impl AliasClasses {
         }
         if !overlapped.is_empty() && reach.is_none() {
             let mut accepted = vec![false; graph.nodes().len()];
-            overlapped.iter().for_each(|id| accepted[id.index()] = true);
+            for id in overlapped {
+                accepted[id.index()] = true;
+            }
             for (step, &id) in order.iter().enumerate().filter(|(_, id)| accepted[id.index()]) {
                 builder.overlap(Step::at(step), id);
             }
