@@ -168,7 +168,11 @@ impl Planner<'_> {
     /// Returns the bytes that no order goes below, with outputs that overlap inputs if those
     /// may.
     fn lowest(&self, orders: &Orders, graph: &Graph) -> u64 {
-        if self.overlaps_inputs() { orders.floor_with_overlaps(graph) } else { orders.floor() }
+        if self.overlaps_inputs() && graph.nodes().len() <= MOST_NODES_TO_OVERLAP {
+            orders.floor_with_overlaps(graph)
+        } else {
+            orders.floor()
+        }
     }
 
     /// Returns the bytes that no order of any of the attempts goes below.
