@@ -15,6 +15,8 @@ from arenaplan.spaces import Space, homes_of, parse_spaces
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
 Effort: TypeAlias = Literal["fast", "default", "max"]
 Together: TypeAlias = Literal["never-together", "concurrent"]
+InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
+OutputMemory: TypeAlias = Literal["inside", "caller"]
 
 
 def plan(
@@ -25,6 +27,8 @@ def plan(
     effort: Effort = "default",
     in_place: bool = True,
     preserve_inputs: bool = False,
+    inputs: InputMemory = "inside",
+    outputs: OutputMemory = "inside",
     workspace: WorkspacePolicy = "none",
     capacity: int | None = None,
     parallel_safe: bool = False,
@@ -53,6 +57,12 @@ def plan(
     preserve_inputs : bool, default False
         Whether graph inputs keep their bytes until the end of a run; otherwise they are
         reused after their last reader.
+    inputs : {"inside", "caller", "reuse"}, default "inside"
+        Whose memory graph inputs are in. Those of the caller take no bytes of the arena and
+        are only read; those to reuse are in it, and nodes may write their results over them.
+    outputs : {"inside", "caller"}, default "inside"
+        Whose memory graph outputs are in. Those of the caller take no bytes of the arena, and
+        neither does what an output takes over, shows, or is joined from.
     workspace : {"none", "auto"}, default "none"
         ``"none"`` counts activations only. ``"auto"`` adds the scratch memory of the NumPy
         kernels, each in the cheapest size that does not raise the peak.
@@ -84,7 +94,7 @@ def plan(
         If the arena does not fit ``capacity``; the exception's ``plan`` is the best found.
     SpacesExceeded
         If the values do not fit ``spaces``; the exception says which ones, and at which step.
-    InvalidAlignment, SizeOverflow, GraphError
+    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
         If the options or the graph make no sense.
 
     Examples
@@ -97,6 +107,8 @@ def plan(
     >>> graph.output(z)
     >>> ap.plan(graph)
     Plan('', 8064 bytes, optimal)
+    >>> ap.plan(graph, outputs="caller")  # y is where z is going to be
+    Plan('', 4032 bytes, optimal)
     """
     alignment = _checked_alignment(alignment)
     rows, homes = (None, []) if spaces is None else _memories(graph, spaces, pins, alignment)
@@ -110,6 +122,8 @@ def plan(
         effort=effort,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
+        inputs=inputs,
+        outputs=outputs,
         workspace=workspace,
         capacity=capacity,
         parallel_safe=parallel_safe,
@@ -137,6 +151,8 @@ def plan_together(
     effort: Effort = "default",
     in_place: bool = True,
     preserve_inputs: bool = False,
+    inputs: InputMemory = "inside",
+    outputs: OutputMemory = "inside",
     workspace: WorkspacePolicy = "none",
     capacity: int | None = None,
     parallel_safe: bool = False,
@@ -152,9 +168,10 @@ def plan_together(
         Whether the graphs run one after the other, in any order, or at the same time. Of
         graphs that never run together only the states survive the run of another one: take
         the outputs away before, and write the inputs afterwards.
-    alignment, optimize, effort, in_place, preserve_inputs, workspace, capacity, parallel_safe
+    alignment, optimize, effort, in_place, preserve_inputs, inputs, outputs, workspace, capacity, \
+    parallel_safe
         As for :func:`plan`; the capacity is that of the shared arena. With workspaces, every
-        node runs by itself.
+        node runs by itself. Nothing is the caller's.
 
     Returns
     -------
@@ -166,7 +183,7 @@ def plan_together(
     CapacityExceeded
         If the arena does not fit ``capacity``.
     InvalidOption
-        If a graph has several spaces.
+        If a graph has several spaces, or something is to be the caller's.
 
     Examples
     --------
@@ -192,6 +209,8 @@ def plan_together(
         effort=effort,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
+        inputs=inputs,
+        outputs=outputs,
         workspace=workspace,
         capacity=capacity,
         parallel_safe=parallel_safe,
@@ -222,13 +241,15 @@ def explain(
     optimize: str | Iterable[str] = "all",
     effort: Effort = "default",
     preserve_inputs: bool = False,
+    inputs: InputMemory = "inside",
+    outputs: OutputMemory = "inside",
 ) -> Explanation:
     """
     Say what each technique is worth for ``graph``.
 
     Parameters
     ----------
-    graph, alignment, optimize, effort, preserve_inputs
+    graph, alignment, optimize, effort, preserve_inputs, inputs, outputs
         As for :func:`plan`.
 
     Returns
@@ -239,7 +260,7 @@ def explain(
 
     Raises
     ------
-    InvalidAlignment, SizeOverflow, GraphError
+    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
         If the options or the graph make no sense.
 
     Examples
@@ -260,6 +281,8 @@ def explain(
         effort=effort,
         in_place=True,
         preserve_inputs=preserve_inputs,
+        inputs=inputs,
+        outputs=outputs,
         workspace="none",
         capacity=None,
         parallel_safe=False,
@@ -275,6 +298,8 @@ def _options(
     effort: str,
     in_place: bool,
     preserve_inputs: bool,
+    inputs: str,
+    outputs: str,
     workspace: str,
     capacity: int | None,
     parallel_safe: bool,
@@ -288,6 +313,8 @@ def _options(
         "optimize": ",".join(names) or "none",
         "effort": effort,
         "preserve_inputs": preserve_inputs,
+        "inputs": inputs,
+        "outputs": outputs,
         "workspace": workspace,
         "capacity": _checked_capacity(capacity),
         "parallel_safe": parallel_safe,

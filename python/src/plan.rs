@@ -25,6 +25,18 @@ type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
 /// `(name, arena_bytes, lower_bound, status, alignment, capacity, cost)`.
 type SpaceRow = (String, u64, u64, String, u64, Option<u64>, u64);
 
+fn space_row(space: &SpacePlan) -> SpaceRow {
+    (
+        space.name.clone(),
+        space.arena_bytes,
+        space.lower_bound,
+        space.status.to_string(),
+        space.alignment,
+        space.capacity,
+        space.cost,
+    )
+}
+
 /// Where every value of a graph lives in one arena per memory.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
@@ -40,6 +52,8 @@ pub(crate) struct Options {
     optimize: String,
     effort: String,
     preserve_inputs: bool,
+    inputs: String,
+    outputs: String,
     workspace: String,
     capacity: Option<u64>,
     parallel_safe: bool,
@@ -52,6 +66,8 @@ impl Options {
             .optimize(self.optimize.parse().or_raise(py)?)
             .effort(self.effort.parse().or_raise(py)?)
             .preserve_inputs(self.preserve_inputs)
+            .inputs(self.inputs.parse().or_raise(py)?)
+            .outputs(self.outputs.parse().or_raise(py)?)
             .parallel_safe(self.parallel_safe)
             .workspace(self.workspace.parse().or_raise(py)?);
         if let Some(capacity) = self.capacity {
@@ -246,6 +262,8 @@ impl Plan {
             optimize,
             effort,
             preserve_inputs,
+            inputs,
+            outputs,
             workspace,
             parallel_safe,
             ..
@@ -258,6 +276,8 @@ impl Plan {
             ("optimize", techniques.into_pyobject(py)?.into_any()),
             ("effort", effort.name().into_pyobject(py)?.into_any()),
             ("preserve_inputs", flag(preserve_inputs)),
+            ("inputs", inputs.name().into_pyobject(py)?.into_any()),
+            ("outputs", outputs.name().into_pyobject(py)?.into_any()),
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
         ]))
@@ -291,7 +311,8 @@ impl Plan {
         self.inner.order().map(u32::from).collect()
     }
 
-    /// Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
+    /// Per value of the graph ``(space, offset, bytes)``, or None if it has no place, as
+    /// constants. Spaces behind the last of ``spaces`` are those of ``caller_buffers``.
     #[getter]
     fn placements(&self) -> Vec<Option<(u32, u64, u64)>> {
         self.by_value(|placement| (placement.space, placement.offset, placement.bytes))
@@ -345,7 +366,7 @@ impl Plan {
     fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
         py.detach(|| {
             let mut total = Vec::new();
-            for space in 0..self.inner.spaces().len() {
+            for space in 0..self.inner.arenas().len() {
                 let live = self.inner.live_bytes(SpaceId::new(space));
                 total.resize(live.len(), 0_u64);
                 for (sum, bytes) in total.iter_mut().zip(live) {
@@ -409,27 +430,39 @@ impl Plan {
             .collect()
     }
 
-    /// Return the indices of the values that are live at ``step``, by offset.
+    /// Return the indices of the values that are live in an arena at ``step``, by offset.
     fn live_at(&self, step: u32) -> Vec<u32> {
-        let live = self.inner.live_at(Step::new(step));
-        live.into_iter().map(|placement| placement.value).collect()
+        let live = self.inner.live_at(Step::new(step)).into_iter();
+        let arenas = self.inner.arenas().len();
+        live.filter(|placement| SpaceId::from(placement.space).index() < arenas)
+            .map(|placement| placement.value)
+            .collect()
     }
 
-    /// Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
+    /// Per arena ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
     #[getter]
     fn spaces(&self) -> Vec<SpaceRow> {
-        let row = |space: &SpacePlan| {
-            (
-                space.name.clone(),
-                space.arena_bytes,
-                space.lower_bound,
-                space.status.to_string(),
-                space.alignment,
-                space.capacity,
-                space.cost,
-            )
-        };
-        self.inner.spaces().iter().map(row).collect()
+        self.inner.arenas().iter().map(space_row).collect()
+    }
+
+    /// Per buffer that the caller brings ``(value, name, bytes)``, in the order of the values.
+    ///
+    /// They are spaces too, behind the last of ``spaces``.
+    #[getter]
+    fn caller_buffers(&self) -> Vec<(u32, String, u64)> {
+        let row = |space: &SpacePlan| Some((space.caller?, space.name.clone(), space.arena_bytes));
+        self.inner.caller_buffers().iter().filter_map(row).collect()
+    }
+
+    /// Return the name of the space at position ``space``; that of a buffer of the caller
+    /// begins with ``"caller:"``.
+    fn space_name(&self, py: Python<'_>, space: u32) -> PyResult<String> {
+        let found = self.inner.spaces().get(SpaceId::from(space).index());
+        match found {
+            Some(SpacePlan { caller: Some(_), name, .. }) => Ok(format!("caller:{name}")),
+            Some(space) => Ok(space.name.clone()),
+            None => Err(raise_named(py, "ArenaState", format!("the plan has no space {space}"))),
+        }
     }
 
     /// Return a plan of ``graph`` that has the offsets of this one.

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use crate::boundary::{InputMemory, OutputMemory};
 use crate::coloring::Reachability;
 use crate::graph::{Graph, Node, ValueKind, View, Whole};
 use crate::index::{NodeId, SpaceId, ValueId};
@@ -36,6 +37,8 @@ pub struct AliasClass {
     pub space: SpaceId,
     /// Offset at which the class is fixed, if it is.
     pub pin: Option<u64>,
+    /// The value of which these are the caller's bytes; `None` if they are the arena's.
+    pub owner: Option<ValueId>,
 }
 
 /// When values may share bytes.
@@ -51,8 +54,10 @@ pub struct AliasRules {
     pub in_place: bool,
     /// Whether it may only if both have the same size.
     pub same_size: bool,
-    /// Whether that input may be the caller's.
-    pub reuse_inputs: bool,
+    /// Whose memory graph inputs are in, and whether outputs may take it over.
+    pub inputs: InputMemory,
+    /// Whose memory graph outputs are in.
+    pub outputs: OutputMemory,
     /// What divides the distance of a class's start to one of its members, at least.
     pub alignment: Alignment,
 }
@@ -69,7 +74,10 @@ pub struct Merge {
 /// A partition of the values in the arena into those that share bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClasses {
+    /// Those in the arena, then those in the caller's memory.
     classes: Vec<AliasClass>,
+    /// How many are in the arena.
+    in_arena: usize,
     /// By value: its class, and its first byte in it.
     places: Vec<Option<(usize, u64)>>,
     merges: Vec<Merge>,
@@ -87,6 +95,10 @@ impl AliasClasses {
     /// Then outputs take over inputs: where the node permits it and the input, with all that
     /// shares its bytes, is read by nobody later and belongs to no caller. Of several such
     /// inputs it takes the one closest in size, then the one born last.
+    ///
+    /// Classes with a value that the caller brings the memory of are the caller's, and hold
+    /// nothing beyond the bytes of that value: what would need more, or belongs to two such
+    /// values, is copied.
     ///
     /// With `reach`, "later" means in any order that the graph permits; there are no pieces
     /// of larger values then.
@@ -121,17 +133,28 @@ impl AliasClasses {
         builder.finish()
     }
 
-    /// Returns every class, in order of birth.
+    /// Returns every class in the arena, in order of birth.
     pub fn classes(&self) -> &[AliasClass] {
-        &self.classes
+        &self.classes[..self.in_arena]
+    }
+
+    /// Returns the classes in the caller's memory, ascending by owner.
+    pub fn of_caller(&self) -> &[AliasClass] {
+        &self.classes[self.in_arena..]
     }
 
     /// Returns the position of `value`'s class, or `None` if it is not in the arena.
     pub fn class_of(&self, value: ValueId) -> Option<usize> {
-        self.places[value.index()].map(|(class, _)| class)
+        self.places[value.index()].map(|(class, _)| class).filter(|&class| class < self.in_arena)
     }
 
-    /// Returns the first byte of `value` in its class; 0 if it is not in the arena.
+    /// Returns the position of `value`'s class among those [of the caller](Self::of_caller), if
+    /// it is in one of them.
+    pub fn caller_class_of(&self, value: ValueId) -> Option<usize> {
+        self.places[value.index()].and_then(|(class, _)| class.checked_sub(self.in_arena))
+    }
+
+    /// Returns the first byte of `value` in its class; 0 if it has none.
     pub fn start_of(&self, value: ValueId) -> u64 {
         self.places[value.index()].map_or(0, |(_, start)| start)
     }
@@ -172,6 +195,8 @@ struct DraftClass {
     span: (i128, i128),
     space: SpaceId,
     pin: Option<u64>,
+    /// The value whose bytes the caller brings.
+    owner: Option<ValueId>,
     /// The values that used the bytes since they were last overwritten.
     users: Vec<ValueId>,
 }
@@ -236,8 +261,18 @@ impl<'a> Builder<'a> {
             span: (0, value.bytes().into()),
             space: value.space(),
             pin: value.pin(),
+            owner: self.is_owner(id).then_some(id),
             users: vec![id],
         }));
+    }
+
+    /// Returns whether the caller brings the memory of `value`.
+    fn is_owner(&self, id: ValueId) -> bool {
+        let kind = self.graph.value(id).kind();
+        let is_input = self.rules.inputs == InputMemory::Caller && kind == ValueKind::Input;
+        let is_output = self.rules.outputs == OutputMemory::Caller && self.is_output[id.index()];
+        // States stay in the arena from one run to the next.
+        is_input || is_output && kind != ValueKind::State
     }
 
     fn live(&self, value: ValueId) -> LiveRange {
@@ -281,9 +316,14 @@ impl<'a> Builder<'a> {
                 // The caller's inputs are there before the concatenation is, and outputs
                 // stay when it is gone.
                 Whole::Output => {
+                    let is_loose = match self.graph.value(part).kind() {
+                        ValueKind::Activation => true,
+                        ValueKind::Input => self.rules.inputs == InputMemory::Reuse,
+                        _ => false,
+                    };
                     self.rules.elision
                         && self.reach.is_none()
-                        && self.graph.value(part).kind() == ValueKind::Activation
+                        && is_loose
                         && !self.is_output[part.index()]
                 }
             };
@@ -397,7 +437,7 @@ impl<'a> Builder<'a> {
     fn is_callers(&self, value: ValueId) -> bool {
         let is_kept = match self.graph.value(value).kind() {
             ValueKind::State => true,
-            ValueKind::Input => !self.rules.reuse_inputs,
+            ValueKind::Input => self.rules.inputs != InputMemory::Reuse,
             _ => false,
         };
         is_kept || self.is_output[value.index()]
@@ -457,7 +497,26 @@ impl<'a> Builder<'a> {
             (None, Some(_)) => from.span.0 + shift >= 0,
             (pin, other) => pin == other && shift == 0,
         };
-        from.space == into.space && pins_agree && from.members.iter().all(aligned)
+        from.space == into.space
+            && pins_agree
+            && from.members.iter().all(aligned)
+            && self.owners_agree(from, into, shift)
+    }
+
+    /// Returns whether two classes together are no more than what the caller brings for one of
+    /// them, if it does.
+    fn owners_agree(&self, from: &DraftClass, into: &DraftClass, shift: i128) -> bool {
+        let (owner, moved) = match (from.owner, into.owner) {
+            (None, None) => return true,
+            (Some(_), Some(_)) => return false,
+            (Some(owner), None) => (owner, shift),
+            (None, Some(owner)) => (owner, 0),
+        };
+        let start = self.places[owner.index()].map_or(0, |(_, start)| start) + moved;
+        let end = start + i128::from(self.graph.value(owner).bytes());
+        let first = into.span.0.min(from.span.0 + shift);
+        let is_aligned = start.rem_euclid(self.rules.alignment.bytes().into()) == 0;
+        is_aligned && start <= first && into.span.1.max(from.span.1 + shift) <= end
     }
 
     /// Returns whether no two members of two classes, one of them moved by `shift`, hold
@@ -491,6 +550,7 @@ impl<'a> Builder<'a> {
     fn merge(&mut self, from: usize, into: usize, shift: i128) {
         let moved = self.classes[from].take().expect("a class is merged once");
         let class = self.classes[into].as_mut().expect("values are in classes that are there");
+        class.owner = class.owner.or(moved.owner);
         class.birth = class.birth.min(moved.birth);
         class.span.0 = class.span.0.min(moved.span.0 + shift);
         class.span.1 = class.span.1.max(moved.span.1 + shift);
@@ -517,7 +577,8 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> AliasClasses {
         self.merges.sort_by_key(|&(step, _)| step);
         let mut drafts: Vec<_> = self.classes.into_iter().flatten().collect();
-        drafts.sort_by_key(|class| class.birth);
+        drafts.sort_by_key(|class| (class.owner, class.birth));
+        let in_arena = drafts.partition_point(|class| class.owner.is_none());
         let mut classes = Vec::with_capacity(drafts.len());
         let mut places = vec![None; self.places.len()];
         let alignment = i128::from(self.rules.alignment.bytes());
@@ -537,10 +598,10 @@ impl<'a> Builder<'a> {
                 places[member.value.index()] = Some((classes.len(), start));
                 members.push(Member { value: member.value, start });
             }
-            let (space, pin) = (draft.space, draft.pin);
-            classes.push(AliasClass { members, live, alignment: strictest, space, pin });
+            let (space, pin, owner) = (draft.space, draft.pin, draft.owner);
+            classes.push(AliasClass { members, live, alignment: strictest, space, pin, owner });
         }
         let merges = self.merges.into_iter().map(|(_, merge)| merge).collect();
-        AliasClasses { classes, places, merges }
+        AliasClasses { classes, in_arena, places, merges }
     }
 }

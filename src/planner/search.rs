@@ -101,12 +101,17 @@ impl Planner<'_> {
                 continue;
             }
             let found = orders.best(limits, &|| self.budget.exhausted());
-            attempt.order =
-                if found.is_optimal { OrderSearch::Complete } else { OrderSearch::Beam };
+            // The search knows what an order needs at least; a value that turns out not to be in
+            // the caller's memory adds to that.
+            let known = |load: u64| {
+                let is_proven = found.is_optimal && load <= found.peak;
+                if is_proven { OrderSearch::Complete } else { OrderSearch::Beam }
+            };
+            attempt.order = known(attempt.load);
             if found.peak < found.given {
                 let schedule = attempt.schedule.reordered(found.order);
                 let mut other = self.attempt(schedule, attempt.elision)?.0;
-                (other.floor, other.order) = (Some(found.floor), attempt.order);
+                (other.floor, other.order) = (Some(found.floor), known(other.load));
                 best = best.min(other.load);
                 attempts.push(other);
             }

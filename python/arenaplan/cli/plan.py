@@ -135,6 +135,9 @@ def execute(options: argparse.Namespace) -> None:
 def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
     """Plan with one of the classic planners, and report it."""
     strategy = options.strategy
+    for flag in ("inputs", "outputs"):
+        if getattr(options, flag) != "inside":
+            raise InvalidOption(f"option {flag}: strategy {strategy} has all values inside")
     for flag in ("output", "capacity"):
         if getattr(options, flag) is not None:
             raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
