@@ -43,7 +43,9 @@ impl FromStr for InputMemory {
     fn from_str(text: &str) -> Result<Self> {
         let mut known = [Self::Inside, Self::Caller, Self::Reuse].into_iter();
         let found = known.find(|memory| memory.name() == text);
-        found.ok_or_else(|| Error::InvalidName { what: format!("the input memory {}", quoted(text)) })
+        found.ok_or_else(|| Error::InvalidName {
+            what: format!("the input memory {}", quoted(text)),
+        })
     }
 }
 
@@ -81,7 +83,8 @@ impl FromStr for OutputMemory {
     fn from_str(text: &str) -> Result<Self> {
         let mut known = [Self::Inside, Self::Caller].into_iter();
         let found = known.find(|memory| memory.name() == text);
-        found
-            .ok_or_else(|| Error::InvalidName { what: format!("the output memory {}", quoted(text)) })
+        found.ok_or_else(|| Error::InvalidName {
+            what: format!("the output memory {}", quoted(text)),
+        })
     }
 }

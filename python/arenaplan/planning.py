@@ -129,11 +129,12 @@ def plan(
         parallel_safe=parallel_safe,
     )
     wanted = None if steps is None else [list(step) for step in steps]
+    like = None
     if workspace == "auto" and wanted is None and isinstance(graph, Graph):
         # What nodes need together is known once it is known which run as one.
-        without = {**options, "workspace": "none"}
-        wanted = _core.plan(graph.core, without, None, rows, homes).steps
-    result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, rows, homes)
+        like = _core.plan(graph.core, {**options, "workspace": "none"}, None, rows, homes)
+    core = core_graph(graph, workspace, wanted if like is None else like.steps)
+    result = _core.plan(core, options, wanted, rows, homes, like)
     try:
         result.fits()
     except CapacityExceeded as error:

@@ -87,9 +87,10 @@ pub(crate) fn cancelled_by(cancel: &AtomicBool) -> Budget<'_> {
 /// Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
 ///
 /// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-/// value and the only space that it may be in.
+/// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
+/// to run, with what is known of them.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new()))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None))]
 pub(crate) fn plan(
     py: Python<'_>,
     graph: &Graph,
@@ -97,6 +98,7 @@ pub(crate) fn plan(
     steps: Option<Vec<Vec<u32>>>,
     spaces: Option<SpaceRows>,
     homes: Vec<(u32, u32)>,
+    like: Option<&Plan>,
 ) -> PyResult<Plan> {
     let planner = options.planner(py)?;
     let memories = match spaces {
@@ -111,9 +113,10 @@ pub(crate) fn plan(
         if let Some(memories) = &memories {
             planner = planner.memories(memories);
         }
-        match &steps {
-            Some(steps) => planner.plan_steps(&graph.inner, steps),
-            None => planner.plan(&graph.inner),
+        match (&steps, like) {
+            (Some(steps), _) => planner.plan_steps(&graph.inner, steps),
+            (None, Some(like)) => planner.plan_steps_of(&graph.inner, &like.inner),
+            (None, None) => planner.plan(&graph.inner),
         }
     })?;
     Ok(Plan { inner: inner.or_raise(py)? })

@@ -47,9 +47,8 @@ impl Plan {
                     && buffer.cost == 0
             });
             let place = self.placement(id);
-            let is_first = place.is_some_and(|place| {
-                place.offset == 0 && self.owner_of(place) == Some(id)
-            });
+            let is_first =
+                place.is_some_and(|place| place.offset == 0 && self.owner_of(place) == Some(id));
             if !fits || !is_first {
                 let name = quoted(value.name());
                 return mismatch(format!("value {name} is not in a buffer of the caller's own"));

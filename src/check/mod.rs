@@ -361,8 +361,7 @@ impl Joined {
                 joined_to[roots[0]] = roots[1];
             }
         }
-        let root: Vec<_> =
-            (0..joined_to.len()).map(|value| find(&mut joined_to, value)).collect();
+        let root: Vec<_> = (0..joined_to.len()).map(|value| find(&mut joined_to, value)).collect();
         let mut at_distances = vec![false; root.len()];
         pieces.into_iter().for_each(|piece| at_distances[root[piece]] = true);
         let at_distances = root.iter().map(|&root| at_distances[root]).collect();

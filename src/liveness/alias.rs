@@ -1,7 +1,10 @@
 //! Which values share their bytes: views, pieces of larger values, and outputs in place of
 //! dying inputs.
 
+mod callers;
+
 use std::cell::Cell;
+use std::cmp::Reverse;
 
 use crate::boundary::{InputMemory, OutputMemory};
 use crate::coloring::Reachability;
@@ -98,7 +101,8 @@ impl AliasClasses {
     ///
     /// Classes with a value that the caller brings the memory of are the caller's, and hold
     /// nothing beyond the bytes of that value: what would need more, or belongs to two such
-    /// values, is copied.
+    /// values, is copied. Their bytes are free, so outputs in them choose first, and of inputs
+    /// of the same size take the one born first, since it is needed longest.
     ///
     /// With `reach`, "later" means in any order that the graph permits; there are no pieces
     /// of larger values then.
@@ -126,8 +130,12 @@ impl AliasClasses {
             builder.link_views(Step::at(step), id);
         }
         if rules.in_place {
+            builder.fill_buffers(order);
             for (step, &id) in order.iter().enumerate() {
-                builder.take_over(Step::at(step), id);
+                let last_born = |this: &Builder<'_>, input| Reverse(this.live(input).start());
+                for (position, _) in graph.node(id).produces() {
+                    builder.take_over(Step::at(step), id, position, last_born);
+                }
             }
         }
         builder.finish()
@@ -214,6 +222,8 @@ struct Builder<'a> {
     part_of: Vec<Cell<Option<ValueId>>>,
     /// By value: whether it shows bytes of an operand of the node that produces it.
     is_view: Vec<bool>,
+    /// By value: whether it took over an operand of that node.
+    has_taken: Vec<bool>,
     /// By value: its class, and its first byte there.
     places: Vec<Option<(usize, i128)>>,
     classes: Vec<Option<DraftClass>>,
@@ -243,6 +253,7 @@ impl<'a> Builder<'a> {
             is_output,
             part_of: vec![Cell::new(None); count],
             is_view: vec![false; count],
+            has_taken: vec![false; count],
             places: vec![None; count],
             classes: Vec::new(),
             merges: Vec::new(),
@@ -264,15 +275,6 @@ impl<'a> Builder<'a> {
             owner: self.is_owner(id).then_some(id),
             users: vec![id],
         }));
-    }
-
-    /// Returns whether the caller brings the memory of `value`.
-    fn is_owner(&self, id: ValueId) -> bool {
-        let kind = self.graph.value(id).kind();
-        let is_input = self.rules.inputs == InputMemory::Caller && kind == ValueKind::Input;
-        let is_output = self.rules.outputs == OutputMemory::Caller && self.is_output[id.index()];
-        // States stay in the arena from one run to the next.
-        is_input || is_output && kind != ValueKind::State
     }
 
     fn live(&self, value: ValueId) -> LiveRange {
@@ -366,31 +368,39 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Lets the outputs of a node take over dying inputs.
-    fn take_over(&mut self, step: Step, id: NodeId) {
+    /// Lets an output of a node take over a dying input, and returns that input.
+    ///
+    /// Of inputs of the same size the one that `rank` puts first is taken, if it can be.
+    fn take_over<R: Ord>(
+        &mut self,
+        step: Step,
+        id: NodeId,
+        position: usize,
+        rank: impl Fn(&Self, ValueId) -> R,
+    ) -> Option<ValueId> {
         let node = self.graph.node(id);
-        for (position, output) in node.produces() {
-            if self.is_view[output.index()] {
-                continue;
-            }
-            let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
-            let mut inputs: Vec<_> = pairs
-                .filter(|pair| !node.effects().ignores.contains(&pair.input))
-                .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
-                .filter(|&(_, input)| self.dies(step, id, position, input, output))
-                .collect();
-            inputs.sort_by_key(|&(_, input)| {
-                let value = self.graph.value(input);
-                let surplus = value.bytes() - self.graph.value(output).bytes();
-                (surplus, std::cmp::Reverse(self.live(input).start()))
-            });
-            for (input_position, input) in inputs {
-                if self.overwrite(step, input, output) {
-                    self.note(step, id, input_position, position, ShareRule::InPlace);
-                    break;
-                }
+        let output = node.output(position)?;
+        if self.is_view[output.index()] || self.has_taken[output.index()] {
+            return None;
+        }
+        let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
+        let mut inputs: Vec<_> = pairs
+            .filter(|pair| !node.effects().ignores.contains(&pair.input))
+            .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
+            .filter(|&(_, input)| self.dies(step, id, position, input, output))
+            .collect();
+        inputs.sort_by_key(|&(_, input)| {
+            let value = self.graph.value(input);
+            (value.bytes() - self.graph.value(output).bytes(), rank(self, input))
+        });
+        for (input_position, input) in inputs {
+            if self.overwrite(step, input, output) {
+                self.note(step, id, input_position, position, ShareRule::InPlace);
+                self.has_taken[output.index()] = true;
+                return Some(input);
             }
         }
+        None
     }
 
     /// Returns whether `output` may be written over `input` at `step`, as far as the input
@@ -501,22 +511,6 @@ impl<'a> Builder<'a> {
             && pins_agree
             && from.members.iter().all(aligned)
             && self.owners_agree(from, into, shift)
-    }
-
-    /// Returns whether two classes together are no more than what the caller brings for one of
-    /// them, if it does.
-    fn owners_agree(&self, from: &DraftClass, into: &DraftClass, shift: i128) -> bool {
-        let (owner, moved) = match (from.owner, into.owner) {
-            (None, None) => return true,
-            (Some(_), Some(_)) => return false,
-            (Some(owner), None) => (owner, shift),
-            (None, Some(owner)) => (owner, 0),
-        };
-        let start = self.places[owner.index()].map_or(0, |(_, start)| start) + moved;
-        let end = start + i128::from(self.graph.value(owner).bytes());
-        let first = into.span.0.min(from.span.0 + shift);
-        let is_aligned = start.rem_euclid(self.rules.alignment.bytes().into()) == 0;
-        is_aligned && start <= first && into.span.1.max(from.span.1 + shift) <= end
     }
 
     /// Returns whether no two members of two classes, one of them moved by `shift`, hold

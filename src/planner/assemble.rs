@@ -19,9 +19,7 @@ impl Planner<'_> {
             let id = ValueId::new(index);
             let live = liveness.lifetimes.of(id)?;
             let (space, base) = match liveness.buffer_of(id) {
-                Some(buffer) => {
-                    (liveness.problem.buffer(buffer).space(), packing.offset(buffer))
-                }
+                Some(buffer) => (liveness.problem.buffer(buffer).space(), packing.offset(buffer)),
                 None => (SpaceId::new(arenas + liveness.classes.caller_class_of(id)?), 0),
             };
             Some(Placement {

@@ -15,7 +15,9 @@ use crate::index::NodeId;
 use crate::liveness::Liveness;
 use crate::packing::Packing;
 use crate::placement::Memories;
-use crate::plan::{Effort, MoveCost, Plan, PlanOptions, Search, WorkspacePolicy};
+use crate::plan::{
+    Effort, MoveCost, OrderSearch, Plan, PlanOptions, PlanStep, Search, WorkspacePolicy,
+};
 use crate::solve::Budget;
 use crate::technique::{Technique, Techniques};
 pub use explain::Explanation;
@@ -263,6 +265,33 @@ impl<'a> Planner<'a> {
         Ok(plan)
     }
 
+    /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
+    ///
+    /// For plans with workspaces, which are known once it is known which nodes run as one. What
+    /// is known of the choice of the steps stays known, as far as it holds for this plan.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_steps`](Self::plan_steps).
+    pub fn plan_steps_of(&self, graph: &Graph, other: &Plan) -> Result<Plan> {
+        let nodes = |step: &PlanStep| -> Vec<NodeId> {
+            step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
+        };
+        let steps: Vec<_> = other.steps().iter().map(nodes).collect();
+        let mut plan = self.plan_steps(graph, &steps)?;
+        plan.search = other.search().map(|Search { order, floor }| Search {
+            order: match order {
+                // Another order might have less at the step whose workspace costs something.
+                OrderSearch::Complete if plan.lower_bound() > other.lower_bound() => {
+                    OrderSearch::Beam
+                }
+                order => order,
+            },
+            floor: floor.min(plan.lower_bound()),
+        });
+        Ok(plan)
+    }
+
     /// Refuses inputs and outputs that cannot be in the memory that the options ask for.
     fn check_boundary(&self, graph: &Graph) -> Result<()> {
         let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
@@ -276,7 +305,10 @@ impl<'a> Planner<'a> {
         let mut brought = inputs.map(|it| ("inputs", it)).chain(outputs.map(|it| ("outputs", it)));
         let Some((option, _)) = brought.clone().next() else { return Ok(()) };
         if self.memories.is_some() {
-            return refuse(option, "the spaces are for values that the caller does not bring".into());
+            return refuse(
+                option,
+                "the spaces are for values that the caller does not bring".into(),
+            );
         }
         match brought.find(|(_, it)| it.pin().is_some() || it.space().index() > 0) {
             None => Ok(()),

@@ -22,6 +22,10 @@ const MOST_NODES_TO_ORDER: usize = 5_000;
 /// Graphs with more nodes are tried with two kinds of fusion only.
 const MOST_NODES_TO_TRY: usize = 20_000;
 
+/// How many searches for an order may end without a proof before the others get a tenth of the
+/// work: the groups of one graph are much alike.
+const MOST_UNPROVEN: usize = 3;
+
 /// A schedule, and what it is worth.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'g> {
@@ -90,17 +94,22 @@ impl Planner<'_> {
             return Ok(());
         }
         let mut best = attempts[0].load;
+        let mut unproven = 0;
         for index in 0..attempts.len() {
             let attempt = &attempts[index];
             let options = self.liveness_options(false, attempt.elision)?;
             let orders = Orders::new(&attempt.schedule.graph, options)?;
-            let limits = self.order_limits(attempt.schedule.order.len());
+            let mut limits = self.order_limits(attempt.schedule.order.len());
+            if unproven >= MOST_UNPROVEN {
+                limits = OrderLimits { states: limits.states / 10, width: limits.width / 10 };
+            }
             let attempt = &mut attempts[index];
             attempt.floor = Some(orders.floor());
             if index > 0 && orders.floor() >= best {
                 continue;
             }
             let found = orders.best(limits, &|| self.budget.exhausted());
+            unproven += usize::from(!found.is_optimal);
             // The search knows what an order needs at least; a value that turns out not to be in
             // the caller's memory adds to that.
             let known = |load: u64| {

@@ -1,8 +1,8 @@
 //! Inputs and outputs in memory that the caller brings.
 
 use arenaplan::{
-    Effects, Error, Graph, InputMemory, OrderSearch, OutputMemory, Placement, Plan, Planner, Result,
-    SpaceId, Technique, Techniques, ValueId, ValueKind, View, Whole, WorkspacePolicy,
+    Effects, Error, Graph, InputMemory, OrderSearch, OutputMemory, Placement, Plan, Planner,
+    Result, SpaceId, Technique, Techniques, ValueId, ValueKind, View, Whole, WorkspacePolicy,
 };
 use proptest::prelude::*;
 
@@ -46,7 +46,8 @@ fn a_chain_in_place_is_in_the_buffer_of_its_output() {
         owners(&plan),
         [("x", Some("x")), ("a", Some("c")), ("b", Some("c")), ("c", Some("c"))]
     );
-    let sizes: Vec<_> = plan.caller_buffers().iter().map(|it| (it.caller, it.arena_bytes)).collect();
+    let sizes: Vec<_> =
+        plan.caller_buffers().iter().map(|it| (it.caller, it.arena_bytes)).collect();
     assert_eq!(sizes, [(Some(0), 100), (Some(3), 80)]);
 }
 
@@ -59,7 +60,10 @@ fn operands_are_written_into_a_concatenation_that_is_the_callers() {
     let both = sketch.effectful("both", &[a, b], 80, concatenation(&[30, 50]));
     let plan = outside().plan(&sketch.build(&[both])).unwrap();
     assert_eq!(plan.arena_bytes(), 0);
-    assert_eq!(owners(&plan)[1..], [("a", Some("both")), ("b", Some("both")), ("both", Some("both"))]);
+    assert_eq!(
+        owners(&plan)[1..],
+        [("a", Some("both")), ("b", Some("both")), ("both", Some("both"))]
+    );
     assert_eq!(plan.placements()[2].offset, 30);
 }
 
@@ -192,7 +196,10 @@ fn plans_with_buffers_of_the_caller_survive_their_file() {
     assert_eq!(read, plan);
     assert_eq!(read.check(&graph), Ok(()));
     // A reader that does not know of them finds fields that it refuses.
-    assert!(plan.to_json().contains(r#""caller":0"#) && plan.to_json().contains(r#""outputs":"caller""#));
+    assert!(
+        plan.to_json().contains(r#""caller":0"#)
+            && plan.to_json().contains(r#""outputs":"caller""#)
+    );
     let inside = Planner::new().plan(&graph).unwrap().to_json();
     assert!(!inside.contains("caller") && !inside.contains(r#""outputs":"inside""#));
 }
@@ -200,11 +207,11 @@ fn plans_with_buffers_of_the_caller_survive_their_file() {
 #[test]
 fn the_checker_refuses_forged_buffers_of_the_caller() {
     let (graph, plan) = sample();
-    let refusal = |change: &dyn Fn(&mut serde_json::Value)| {
-        match forge(&plan, change).and_then(|forged| forged.check(&graph)) {
-            Ok(()) => "accepted",
-            Err(error) => error.kind(),
-        }
+    let refusal = |change: &dyn Fn(&mut serde_json::Value)| match forge(&plan, change)
+        .and_then(|forged| forged.check(&graph))
+    {
+        Ok(()) => "accepted",
+        Err(error) => error.kind(),
     };
     assert_eq!(refusal(&|_| {}), "accepted");
     // What shares nothing with the output may not be in its buffer, though it would be free.
@@ -212,7 +219,12 @@ fn the_checker_refuses_forged_buffers_of_the_caller() {
     // The caller brings as many bytes as the value has, and one buffer per value.
     assert_eq!(refusal(&|json| json["spaces"][2]["arena_bytes"] = 128.into()), "PlanMismatch");
     assert_eq!(refusal(&|json| json["spaces"][2]["caller"] = 2.into()), "PlanMismatch");
-    assert_eq!(refusal(&|json| { json["spaces"].as_array_mut().unwrap().pop(); }), "PlanMismatch");
+    assert_eq!(
+        refusal(&|json| {
+            json["spaces"].as_array_mut().unwrap().pop();
+        }),
+        "PlanMismatch"
+    );
     // Buffers come behind the arenas.
     let swap = |json: &mut serde_json::Value| json["spaces"].as_array_mut().unwrap().swap(0, 1);
     assert_eq!(refusal(&swap), "PlanCorrupt");

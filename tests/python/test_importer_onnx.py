@@ -14,6 +14,7 @@ import light_models
 from arenaplan import InPlace, View, errors
 from arenaplan.importers.onnx import load_onnx
 from models import (
+    Types,
     external,
     function,
     graph,
@@ -291,6 +292,35 @@ def test_pieces_of_a_concatenation_are_views_where_they_are_contiguous() -> None
     )
     batch = load_one("Concat", "a b", given={"a": [2, 2], "b": [2, 3]}, axis=-1)
     assert batch.nodes[0].effects == ap.Effects()
+
+
+def test_concatenations_that_begin_alike_are_pieces_of_each_other() -> None:
+    names = "a b c d".split()
+    nodes = [node("Concat", " ".join(names[: k + 2]), f"y{k}", axis=1) for k in range(3)]
+    given: Types = {name: [1, 3, 4] for name in names}
+    imported = load_onnx(model(nodes, given, "y0 y1 y2"))
+    read = [[imported.values[i].name for i in n.inputs if i is not None] for n in imported.nodes]
+    assert read == [["a", "b"], ["y0", "c"], ["y1", "d"]]
+    feed = {name: np.full((1, 3, 4), k, np.float32) for k, name in enumerate(names)}
+    with ap.Executor(imported) as executor:
+        found = executor.run(feed, verify=True)
+    for k in range(3):
+        joined = np.concatenate([feed[name] for name in names[: k + 2]], axis=1)
+        np.testing.assert_array_equal(found[f"y{k}"], joined)
+    # Where rows alternate, the earlier one is no piece of the later one.
+    apart = [node("Concat", "a b", "y0", axis=2), node("Concat", "a b c", "y1", axis=2)]
+    assert [len(n.inputs) for n in load_onnx(model(apart, given, "y0 y1")).nodes] == [2, 3]
+
+
+def test_one_row_that_is_known_is_a_piece() -> None:
+    def views(axis: int, index: np.ndarray, shape: list[int]) -> tuple[View, ...]:
+        imported = load_one("Gather", "x i", given={"x": shape}, weights={"i": index}, axis=axis)
+        return imported.nodes[0].effects.views
+
+    assert views(0, np.array(2), [3, 4]) == (View(0, 0, 32),)
+    assert views(1, np.array([-1]), [1, 3, 4]) == (View(0, 0, 32),)
+    assert views(1, np.array(1), [2, 3, 4]) == ()
+    assert views(0, np.array([0, 1]), [3, 4]) == ()
 
 
 def test_pieces_of_a_split_are_views_where_they_are_contiguous() -> None:

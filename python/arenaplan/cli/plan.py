@@ -190,8 +190,12 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
     print(f"  arena        {size(plan.arena_bytes)}, {_proof(plan)}")
     print(f"  lower bound  {size(plan.lower_bound)}")
     if plan.naive_bytes is not None:
-        ratio = plan.naive_bytes / plan.arena_bytes if plan.arena_bytes else 1.0
-        print(f"  naive        {size(plan.naive_bytes)}, {ratio:.1f} times the arena")
+        times = plan.naive_bytes / plan.arena_bytes if plan.arena_bytes else 0
+        compared = f", {times:.1f} times the arena" if times else ""
+        print(f"  naive        {size(plan.naive_bytes)}{compared}")
+    if plan.caller_buffers:
+        brought = sum(row[2] for row in plan.caller_buffers)
+        print(f"  caller       brings {len(plan.caller_buffers)} buffers, {size(brought)}")
     if plan.workspaces:
         largest = max(work[5] for work in plan.workspaces)
         print(f"  workspace    {len(plan.workspaces)} buffers, the largest {size(largest)}")
@@ -251,7 +255,7 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         place = placements[index]
         if place is not None:
             name = graph.values[index].name
-            space = plan.spaces[place[0]][0]
+            space = plan.space_name(place[0])
             peak_values.append(
                 {"name": name, "space": space, "offset": place[1], "bytes": place[2]}
             )
@@ -273,6 +277,9 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "options": plan.options,
         "digest": plan.digest,
         "spaces": [dict(zip(_SPACE_FIELDS, space, strict=True)) for space in plan.spaces],
+        "caller_buffers": [
+            {"name": name, "bytes": bytes_} for _, name, bytes_ in plan.caller_buffers
+        ],
         **_spills(graph, plan),
     }
 
