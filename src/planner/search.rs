@@ -134,8 +134,8 @@ impl Planner<'_> {
     fn order_limits(&self, nodes: usize) -> OrderLimits {
         let (work, width) = match self.options.effort {
             Effort::Fast => (200_000, 0),
-            Effort::Default => (4_000_000, 50),
-            Effort::Max => (100_000_000, 1000),
+            Effort::Default => (16_000_000, 100),
+            Effort::Max => (200_000_000, 1000),
         };
         OrderLimits { states: work / nodes.max(1), width }
     }
