@@ -33,9 +33,8 @@ def main() -> int:
     parser.add_argument("models", nargs="*", metavar="MODEL")
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
-    import light_models
-
     import arenaplan as ap
+    import light_models
 
     print(f"{'model':<24}{'ONNX Runtime':>14}{'its arena holds':>17}{'arenaplan':>14}{'ratio':>8}")
     larger = 0

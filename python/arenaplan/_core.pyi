@@ -921,6 +921,7 @@ def plan(
     spaces: Sequence[tuple[str, int | None, int, int]] | None = None,
     homes: Sequence[tuple[int, int]] = ...,
     like: Plan | None = None,
+    on_progress: Any | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from arenaplan import _core
 from arenaplan._core import Plan, SharedPlan
@@ -17,6 +17,8 @@ Effort: TypeAlias = Literal["fast", "default", "max"]
 Together: TypeAlias = Literal["never-together", "concurrent"]
 InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
 OutputMemory: TypeAlias = Literal["inside", "caller"]
+Progress: TypeAlias = Callable[[dict[str, Any]], object]
+"""Called now and then with how far a search is."""
 
 
 def plan(
@@ -35,6 +37,7 @@ def plan(
     steps: Sequence[Sequence[int]] | None = None,
     spaces: str | Sequence[Space] | None = None,
     pins: Mapping[str, str] | None = None,
+    on_progress: Progress | None = None,
 ) -> Plan:
     """
     Decide where every value of ``graph`` lives in one arena, or one per memory.
@@ -81,6 +84,9 @@ def plan(
         Workspaces have their smallest sizes then.
     pins : mapping of str to str, optional
         Patterns of names, such as ``"logits*"``, and the space that those values must be in.
+    on_progress : callable, optional
+        Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
+        packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``.
 
     Returns
     -------
@@ -132,9 +138,10 @@ def plan(
     like = None
     if workspace == "auto" and wanted is None and isinstance(graph, Graph):
         # What nodes need together is known once it is known which run as one.
-        like = _core.plan(graph.core, {**options, "workspace": "none"}, None, rows, homes)
+        without = {**options, "workspace": "none"}
+        like = _core.plan(graph.core, without, None, rows, homes, None, on_progress)
     core = core_graph(graph, workspace, wanted if like is None else like.steps)
-    result = _core.plan(core, options, wanted, rows, homes, like)
+    result = _core.plan(core, options, wanted, rows, homes, like, on_progress)
     try:
         result.fits()
     except CapacityExceeded as error:

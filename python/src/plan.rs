@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use arenaplan::{
-    Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, ShareRule,
-    Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
+    Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Progress,
+    ShareRule, Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -15,6 +16,7 @@ use pyo3::types::PyBool;
 use crate::arena::Arena;
 use crate::error::{OrRaise, raise_named, unwritten};
 use crate::graph::Graph;
+use crate::pack::Moment;
 
 /// How often a long call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
@@ -90,7 +92,8 @@ pub(crate) fn cancelled_by(cancel: &AtomicBool) -> Budget<'_> {
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
 /// to run, with what is known of them.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None))]
+#[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
     graph: &Graph,
@@ -99,6 +102,7 @@ pub(crate) fn plan(
     spaces: Option<SpaceRows>,
     homes: Vec<(u32, u32)>,
     like: Option<&Plan>,
+    on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Plan> {
     let planner = options.planner(py)?;
     let memories = match spaces {
@@ -108,8 +112,10 @@ pub(crate) fn plan(
     let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
         steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
     });
-    let inner = interruptible(py, |cancel| {
-        let mut planner = planner.budget(cancelled_by(cancel));
+    let inner = watched(py, on_progress.as_ref(), |cancel, tell| {
+        let mut budget = cancelled_by(cancel);
+        budget.progress = Some(tell);
+        let mut planner = planner.budget(budget);
         if let Some(memories) = &memories {
             planner = planner.memories(memories);
         }
@@ -180,17 +186,38 @@ pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> PyResult<T> {
+    watched(py, None, |cancel, _| work(cancel))
+}
+
+/// As [`interruptible`], and calls `on_progress` with what `work` tells.
+fn watched<T: Send>(
+    py: Python<'_>,
+    on_progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&AtomicBool, &(dyn Fn(Progress) + Sync)) -> T + Send,
+) -> PyResult<T> {
     let cancel = AtomicBool::new(false);
+    let started = Instant::now();
+    let (sender, news) = mpsc::channel();
+    let tell = move |progress: Progress| {
+        let seconds = started.elapsed().as_secs_f64();
+        // Nobody listens any more if the caller's callback has failed.
+        let _ = sender.send(Moment { seconds, progress });
+    };
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| work(&cancel));
+        let worker = scope.spawn(|| work(&cancel, &tell));
         let mut interrupted = None;
         let mut patience = Duration::from_micros(50);
         while !worker.is_finished() {
             py.detach(|| std::thread::sleep(patience));
             patience = (patience * 2).min(SIGNAL_PERIOD);
-            if interrupted.is_none()
-                && let Err(error) = py.check_signals()
-            {
+            let mut found = py.check_signals();
+            for moment in news.try_iter() {
+                if let (Ok(()), Some(call)) = (&found, on_progress) {
+                    let told = moment.into_python(py).and_then(|moment| call.call1((moment,)));
+                    found = told.map(drop);
+                }
+            }
+            if let (Err(error), None) = (found, &interrupted) {
                 cancel.store(true, Ordering::Relaxed);
                 interrupted = Some(error);
             }

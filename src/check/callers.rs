@@ -29,7 +29,9 @@ impl Plan {
     /// value that it is for.
     pub(super) fn check_caller_buffers(&self, graph: &Graph) -> Result<()> {
         let mut is_output = vec![false; graph.values().len()];
-        graph.outputs().iter().for_each(|output| is_output[output.index()] = true);
+        for output in graph.outputs() {
+            is_output[output.index()] = true;
+        }
         let mut buffers = self.caller_buffers().iter();
         for (index, is_output) in is_output.into_iter().enumerate() {
             let id = ValueId::new(index);

@@ -363,7 +363,9 @@ impl Joined {
         }
         let root: Vec<_> = (0..joined_to.len()).map(|value| find(&mut joined_to, value)).collect();
         let mut at_distances = vec![false; root.len()];
-        pieces.into_iter().for_each(|piece| at_distances[root[piece]] = true);
+        for piece in pieces {
+            at_distances[root[piece]] = true;
+        }
         let at_distances = root.iter().map(|&root| at_distances[root]).collect();
         Self { root, at_distances }
     }

@@ -10,10 +10,11 @@ use super::pack::total_load;
 use super::schedule::Schedule;
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::index::{NodeId, ValueId};
+use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Liveness;
 use crate::plan::{Effort, OrderSearch, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
+use crate::solve::{Progress, Stage};
 use crate::technique::Technique;
 use crate::transform::{Fusion, fuse};
 
@@ -21,10 +22,6 @@ use crate::transform::{Fusion, fuse};
 const MOST_NODES_TO_ORDER: usize = 5_000;
 /// Graphs with more nodes are tried with two kinds of fusion only.
 const MOST_NODES_TO_TRY: usize = 20_000;
-
-/// How many searches for an order may end without a proof before the others get a tenth of the
-/// work: the groups of one graph are much alike.
-const MOST_UNPROVEN: usize = 3;
 
 /// A schedule, and what it is worth.
 #[derive(Clone, Debug)]
@@ -56,6 +53,8 @@ impl Planner<'_> {
             }
             attempts.extend(self.measured(Schedule::grouped(graph, &groups)?)?);
             known.push(groups);
+            let least = attempts.iter().map(|attempt| attempt.load).min();
+            self.tell(Stage::Fusion, least.unwrap_or(u64::MAX), 0);
         }
         attempts.sort_by_key(|attempt| attempt.load);
         if self.options.optimize.contains(Technique::Order) {
@@ -94,22 +93,18 @@ impl Planner<'_> {
             return Ok(());
         }
         let mut best = attempts[0].load;
-        let mut unproven = 0;
         for index in 0..attempts.len() {
             let attempt = &attempts[index];
             let options = self.liveness_options(false, attempt.elision)?;
             let orders = Orders::new(&attempt.schedule.graph, options)?;
-            let mut limits = self.order_limits(attempt.schedule.order.len());
-            if unproven >= MOST_UNPROVEN {
-                limits = OrderLimits { states: limits.states / 10, width: limits.width / 10 };
-            }
+            let limits = self.order_limits(attempt.schedule.order.len());
             let attempt = &mut attempts[index];
             attempt.floor = Some(orders.floor());
             if index > 0 && orders.floor() >= best {
                 continue;
             }
+            self.tell(Stage::Order, best, orders.floor().min(best));
             let found = orders.best(limits, &|| self.budget.exhausted());
-            unproven += usize::from(!found.is_optimal);
             // The search knows what an order needs at least; a value that turns out not to be in
             // the caller's memory adds to that.
             let known = |load: u64| {
@@ -129,6 +124,13 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Tells whoever wants to know how far the choice is.
+    fn tell(&self, stage: Stage, peak: u64, lower_bound: u64) {
+        if let Some(tell) = self.budget.progress {
+            tell(Progress { space: SpaceId::new(0), stage, peak, lower_bound, nodes: 0 });
+        }
     }
 
     fn order_limits(&self, nodes: usize) -> OrderLimits {

@@ -13,7 +13,7 @@ import pytest
 import arenaplan as ap
 import light_models
 from arenaplan.cli import main
-from arenaplan.errors import InputMismatch, InvalidBuffer, InvalidOption, UnsupportedModel
+from arenaplan.errors import InputMismatch, InvalidBuffer, InvalidOption
 from networks import F32, noise, small_network
 
 

@@ -295,7 +295,7 @@ def test_pieces_of_a_concatenation_are_views_where_they_are_contiguous() -> None
 
 
 def test_concatenations_that_begin_alike_are_pieces_of_each_other() -> None:
-    names = "a b c d".split()
+    names = ["a", "b", "c", "d"]
     nodes = [node("Concat", " ".join(names[: k + 2]), f"y{k}", axis=1) for k in range(3)]
     given: Types = {name: [1, 3, 4] for name in names}
     imported = load_onnx(model(nodes, given, "y0 y1 y2"))

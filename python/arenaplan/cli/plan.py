@@ -21,6 +21,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.family import plan_shapes
 from arenaplan.cli.options import add_plan_options, plan_options
 from arenaplan.cli.share import add_share, share
+from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES
 from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
@@ -112,12 +113,14 @@ def execute(options: argparse.Namespace) -> None:
         execute_classic(graph, options)
         return
     try:
-        plan = arenaplan.plan(
-            graph,
-            capacity=options.capacity,
-            parallel_safe=options.parallel_safe,
-            **plan_options(options),
-        )
+        with watching(options) as watch:
+            plan = arenaplan.plan(
+                graph,
+                capacity=options.capacity,
+                parallel_safe=options.parallel_safe,
+                on_progress=watch,
+                **plan_options(options),
+            )
     except SpacesExceeded as error:
         if options.json:
             print_json(_no_room(graph, error))

@@ -121,9 +121,7 @@ class Executor:
         arrays = arena_arrays(graph, plan, memories)
         units = find_units(graph, plan)
         program = prepare(graph, units, arrays, workspaces)
-        self._setup: Setup | None = Setup(
-            graph, plan, memories, arrays, workspaces, units, program
-        )
+        self._setup: Setup | None = Setup(graph, plan, memories, arrays, workspaces, units, program)
         self._given = {buffer.value: buffer.array for buffer in self._brought if buffer.is_given}
         own = {buffer.value: buffer.array for buffer in self._brought if not buffer.is_given}
         self._loads = {

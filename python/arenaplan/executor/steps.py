@@ -221,9 +221,7 @@ def spans_of(graph: Graph, plan: Plan) -> dict[int, Span]:
     return spans
 
 
-def arena_arrays(
-    graph: Graph, plan: Plan, memories: Sequence[np.ndarray]
-) -> dict[int, np.ndarray]:
+def arena_arrays(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
     """Return the array of every value that a run touches, on the bytes of its memory."""
     arrays = {}
     inner = inner_values(graph, plan.steps)
