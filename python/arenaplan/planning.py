@@ -135,19 +135,49 @@ def plan(
         parallel_safe=parallel_safe,
     )
     wanted = None if steps is None else [list(step) for step in steps]
-    like = None
     if workspace == "auto" and wanted is None and isinstance(graph, Graph):
-        # What nodes need together is known once it is known which run as one.
-        without = {**options, "workspace": "none"}
-        like = _core.plan(graph.core, without, None, rows, homes, None, on_progress)
-    core = core_graph(graph, workspace, wanted if like is None else like.steps)
-    result = _core.plan(core, options, wanted, rows, homes, like, on_progress)
+        result = _with_workspaces(graph, options, rows, homes, on_progress)
+    else:
+        core = core_graph(graph, workspace, wanted)
+        result = _core.plan(core, options, wanted, rows, homes, None, on_progress)
     try:
         result.fits()
     except CapacityExceeded as error:
         error.plan = result
         raise
     return result
+
+
+def _with_workspaces(
+    graph: Graph,
+    options: dict[str, object],
+    rows: list[tuple[str, int | None, int, int]] | None,
+    homes: list[tuple[int, int]],
+    on_progress: Progress | None,
+) -> Plan:
+    """
+    Return the best plan with workspaces.
+
+    What nodes need together is known once it is known which run as one. Streams save values
+    and need scratch memory instead; if that raises the peak, plans without them are tried, too.
+    """
+    names = str(options["optimize"]).split(",")
+    rest = [name for name in names if name != "streaming"]
+    best: Plan | None = None
+    for techniques in (names, rest) if rest and rest != names else (names,):
+        wanted = {**options, "optimize": ",".join(techniques)}
+        without = {**wanted, "workspace": "none"}
+        bare = _core.plan(graph.core, without, None, rows, homes, None, on_progress)
+        if best is not None and (bare.steps == best.steps or bare.arena_bytes >= best.arena_bytes):
+            break
+        core = core_graph(graph, "auto", bare.steps)
+        found = _core.plan(core, options, None, rows, homes, bare, on_progress)
+        if best is None or found.arena_bytes < best.arena_bytes:
+            best = found
+        if best.arena_bytes == bare.arena_bytes:
+            break
+    assert best is not None, "there are techniques, or none"
+    return best
 
 
 def plan_together(

@@ -6,6 +6,7 @@ mod pack;
 mod place;
 mod schedule;
 mod search;
+mod settle;
 mod together;
 
 use crate::boundary::{InputMemory, OutputMemory};

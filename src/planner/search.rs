@@ -27,6 +27,8 @@ const MOST_NODES_TO_TRY: usize = 20_000;
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'g> {
     pub(super) schedule: Schedule<'g>,
+    /// What its groups were made by.
+    pub(super) fusion: Fusion,
     /// Whether values are pieces of larger ones where they can be. That ties their bytes to
     /// those of the whole, so that others cannot take them over.
     pub(super) elision: bool,
@@ -51,7 +53,12 @@ impl Planner<'_> {
             if known.contains(&groups) || self.budget.exhausted() {
                 continue;
             }
-            attempts.extend(self.measured(Schedule::grouped(graph, &groups)?)?);
+            for attempt in self.measured(Schedule::grouped(graph, &groups)?)? {
+                let attempt = Attempt { fusion, ..attempt };
+                // Of equal ones, the first is taken.
+                attempts.extend(self.settled(graph, &attempt)?);
+                attempts.push(attempt);
+            }
             known.push(groups);
             let least = attempts.iter().map(|attempt| attempt.load).min();
             self.tell(Stage::Fusion, least.unwrap_or(u64::MAX), 0);
@@ -83,6 +90,8 @@ impl Planner<'_> {
                 let streams = kinds.iter().map(|&kind| Fusion { attention, perceptrons, ..kind });
                 all.extend(streams);
             }
+            let channels = kinds.iter().filter(|kind| kind.anchors);
+            all.extend(channels.map(|&kind| Fusion { channels: true, ..kind }));
         }
         all
     }
@@ -114,9 +123,13 @@ impl Planner<'_> {
             attempt.order = known(attempt.load);
             if found.peak < found.given {
                 let schedule = attempt.schedule.reordered(found.order);
-                let mut other = self.attempt(schedule, attempt.elision)?.0;
-                (other.floor, other.order) = (Some(found.floor), known(other.load));
+                let (other, _) = self.attempt(schedule, attempt.elision)?;
+                let (fusion, order) = (attempt.fusion, known(other.load));
+                let other = Attempt { fusion, order, floor: Some(found.floor), ..other };
                 best = best.min(other.load);
+                if other.load == best {
+                    attempts.extend(self.settled(graph, &other)?);
+                }
                 attempts.push(other);
             }
             if self.budget.exhausted() {
@@ -168,7 +181,11 @@ impl Planner<'_> {
     }
 
     /// Measures a schedule, and returns whether values are pieces of others in it.
-    fn attempt<'g>(&self, schedule: Schedule<'g>, elision: bool) -> Result<(Attempt<'g>, bool)> {
+    pub(super) fn attempt<'g>(
+        &self,
+        schedule: Schedule<'g>,
+        elision: bool,
+    ) -> Result<(Attempt<'g>, bool)> {
         let options = self.liveness_options(false, elision)?;
         let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
         let load = total_load(&liveness.problem)?;
@@ -182,6 +199,7 @@ impl Planner<'_> {
             rule == ShareRule::View && sizes[0] != sizes[1]
         });
         let order = OrderSearch::Given;
-        Ok((Attempt { schedule, elision, load, floor: None, order }, has_pieces))
+        let fusion = Fusion::default();
+        Ok((Attempt { schedule, fusion, elision, load, floor: None, order }, has_pieces))
     }
 }
