@@ -207,12 +207,11 @@ fn watched<T: Send>(
         let worker = scope.spawn(|| work(&cancel, &tell));
         let mut interrupted = None;
         let mut patience = Duration::from_micros(50);
-        while !worker.is_finished() {
-            py.detach(|| std::thread::sleep(patience));
-            patience = (patience * 2).min(SIGNAL_PERIOD);
+        loop {
+            let finished = worker.is_finished();
             let mut found = py.check_signals();
             for moment in news.try_iter() {
-                if let (Ok(()), Some(call)) = (&found, on_progress) {
+                if let (Ok(()), None, Some(call)) = (&found, &interrupted, on_progress) {
                     let told = moment.into_python(py).and_then(|moment| call.call1((moment,)));
                     found = told.map(drop);
                 }
@@ -221,6 +220,11 @@ fn watched<T: Send>(
                 cancel.store(true, Ordering::Relaxed);
                 interrupted = Some(error);
             }
+            if finished {
+                break;
+            }
+            py.detach(|| std::thread::sleep(patience));
+            patience = (patience * 2).min(SIGNAL_PERIOD);
         }
         match (worker.join(), interrupted) {
             (_, Some(error)) => Err(error),
