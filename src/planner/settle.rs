@@ -79,7 +79,9 @@ fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<Node
     let mut is_inner = vec![false; graph.nodes().len()];
     for group in fuse_within(graph, fusion, &step_of) {
         let (&last, inner) = group.split_last().expect("a group has nodes");
-        inner.iter().for_each(|id| is_inner[id.index()] = true);
+        for id in inner {
+            is_inner[id.index()] = true;
+        }
         ends[last.index()] = Some(group);
     }
     let part = |id: &NodeId| ends[id.index()].clone().unwrap_or_else(|| vec![*id]);
