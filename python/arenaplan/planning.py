@@ -50,7 +50,8 @@ def plan(
         Power of two, in bytes, that divides every offset.
     optimize : str or iterable of str, default "all"
         What may be done to need fewer bytes: ``"all"``, ``"none"``, or some of ``"views"``,
-        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"`` and ``"streaming"``.
+        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"``, ``"streaming"`` and
+        ``"overlap"``.
     effort : {"fast", "default", "max"}, default "default"
         How much work to spend on choosing which nodes run as one, and in which order:
         milliseconds, up to a second or two, or up to a minute or two.
@@ -135,11 +136,12 @@ def plan(
         parallel_safe=parallel_safe,
     )
     wanted = None if steps is None else [list(step) for step in steps]
-    if workspace == "auto" and wanted is None and isinstance(graph, Graph):
-        result = _with_workspaces(graph, options, rows, homes, on_progress)
+    memories = _Memories(rows, homes)
+    if workspace == "auto" and isinstance(graph, Graph):
+        result = _with_workspaces(graph, options, wanted, memories, on_progress)
     else:
         core = core_graph(graph, workspace, wanted)
-        result = _core.plan(core, options, wanted, rows, homes, None, on_progress)
+        result = _core.plan(core, options, wanted, *memories, None, on_progress)
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -148,35 +150,47 @@ def plan(
     return result
 
 
+class _Memories(NamedTuple):
+    """Several memories as the core takes them."""
+
+    rows: list[tuple[str, int | None, int, int]] | None
+    homes: list[tuple[int, int]]
+
+
 def _with_workspaces(
     graph: Graph,
     options: dict[str, object],
-    rows: list[tuple[str, int | None, int, int]] | None,
-    homes: list[tuple[int, int]],
+    steps: list[list[int]] | None,
+    memories: _Memories,
     on_progress: Progress | None,
 ) -> Plan:
     """
     Return the best plan with workspaces.
 
-    What nodes need together is known once it is known which run as one. Streams save values
-    and need scratch memory instead; if that raises the peak, plans without them are tried, too.
+    What nodes need together is known once it is known which run as one, and whose output
+    overlaps an input. Streams and overlaps save values and need scratch memory instead; if that
+    raises the peak, plans without them are tried, too.
     """
     names = str(options["optimize"]).split(",")
-    rest = [name for name in names if name != "streaming"]
-    best: Plan | None = None
-    for techniques in (names, rest) if rest and rest != names else (names,):
-        wanted = {**options, "optimize": ",".join(techniques)}
-        without = {**wanted, "workspace": "none"}
-        bare = _core.plan(graph.core, without, None, rows, homes, None, on_progress)
-        if best is not None and (bare.steps == best.steps or bare.arena_bytes >= best.arena_bytes):
+
+    def drafted(left_out: str | None) -> Plan:
+        rest = ",".join(name for name in names if name != left_out) or "none"
+        bare = {**options, "optimize": rest, "workspace": "none"}
+        return _core.plan(graph.core, bare, steps, *memories, None, on_progress)
+
+    def finished(draft: Plan) -> Plan:
+        core = core_graph(graph, "auto", draft.steps, draft.overlapped)
+        return _core.plan(core, options, None, *memories, draft, on_progress)
+
+    draft = drafted(None)
+    best = finished(draft)
+    others = ["overlap"] if draft.overlapped else []
+    for left_out in [*others, *({"streaming"} & set(names))]:
+        if best.arena_bytes <= draft.arena_bytes or steps is not None:
             break
-        core = core_graph(graph, "auto", bare.steps)
-        found = _core.plan(core, options, None, rows, homes, bare, on_progress)
-        if best is None or found.arena_bytes < best.arena_bytes:
-            best = found
-        if best.arena_bytes == bare.arena_bytes:
-            break
-    assert best is not None, "there are techniques, or none"
+        other = drafted(left_out)
+        if other.steps != best.steps and other.arena_bytes < best.arena_bytes:
+            best = min(best, finished(other), key=lambda plan: plan.arena_bytes)
     return best
 
 
@@ -409,20 +423,29 @@ def _memories(
 
 
 def core_graph(
-    graph: Graph | _core.Graph, workspace: str, steps: Sequence[Sequence[int]] | None = None
+    graph: Graph | _core.Graph,
+    workspace: str,
+    steps: Sequence[Sequence[int]] | None = None,
+    overlapped: Sequence[int] = (),
 ) -> _core.Graph:
     """
     Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
 
-    ``steps`` tells which nodes run as one.
+    ``steps`` tells which nodes run as one, and ``overlapped`` by their last node of which of
+    these steps the output may overlap an input.
     """
     if isinstance(graph, _core.Graph):
         return graph
     if workspace == "none":
         return graph.core
-    from arenaplan.executor import workspace_choices
+    from arenaplan.executor import staging_choices, workspace_choices
 
-    return graph.core.with_workspaces(list(workspace_choices(graph, steps).items()))
+    named = set(overlapped)
+    staged = [nodes for nodes in steps or () if nodes[-1] in named]
+    return graph.core.with_workspaces(
+        list(workspace_choices(graph, steps).items()),
+        list(staging_choices(graph, staged).items()),
+    )
 
 
 def whole_number(number: object, what: str) -> int:

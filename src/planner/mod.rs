@@ -2,6 +2,7 @@
 
 mod assemble;
 mod explain;
+mod overlap;
 mod pack;
 mod place;
 mod schedule;
@@ -208,7 +209,7 @@ impl<'a> Planner<'a> {
         let attempts = self.attempts(graph)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let mut plan = self.assemble(graph, &attempt.schedule, &placed);
-        plan.search = Some(Search { order: attempt.order, floor: 0 });
+        plan.search = Some(self.search(graph, attempt, &placed.liveness));
         Ok((plan, attempts))
     }
 
@@ -222,7 +223,8 @@ impl<'a> Planner<'a> {
         Ok((attempt, Placed { liveness, packing, move_cost: None }))
     }
 
-    /// Returns the schedule that packs into the fewest bytes.
+    /// Returns the schedule that packs into the fewest bytes; outputs overlap inputs if
+    /// only that makes them fewer.
     fn least<'t, 'g>(
         &self,
         attempts: &'t [Attempt<'g>],
@@ -237,12 +239,13 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision)?;
+            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision, &[])?;
             if packing.peak() < least {
                 best = Some((attempt, liveness, packing));
             }
         }
-        Ok(best.expect("the given order is always tried"))
+        let best = best.expect("the given order is always tried");
+        Ok(self.overlapped(attempts, best.2.peak())?.unwrap_or(best))
     }
 
     /// Returns a plan of `graph` that runs `steps`, already checked.
@@ -280,7 +283,8 @@ impl<'a> Planner<'a> {
         };
         let steps: Vec<_> = other.steps().iter().map(nodes).collect();
         let mut plan = self.plan_steps(graph, &steps)?;
-        plan.search = other.search().map(|Search { order, floor }| Search {
+        plan.search = other.search().map(|Search { order, floor, skipped }| Search {
+            skipped,
             order: match order {
                 // Another order might have less at the step whose workspace costs something.
                 OrderSearch::Complete if plan.lower_bound() > other.lower_bound() => {
@@ -326,6 +330,6 @@ impl<'a> Planner<'a> {
     ///
     /// As [`plan`](Self::plan).
     pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
-        self.pack(graph, graph.order(), true).map(|(liveness, _)| liveness)
+        self.pack(graph, graph.order(), true, &[]).map(|(liveness, _)| liveness)
     }
 }

@@ -6,13 +6,14 @@
 //! highest step, and the best few are packed.
 
 use super::Planner;
+use super::overlap::MOST_NODES_TO_OVERLAP;
 use super::pack::total_load;
 use super::schedule::Schedule;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Liveness;
-use crate::plan::{Effort, OrderSearch, Share, ShareRule};
+use crate::plan::{Effort, OrderSearch, Search, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
 use crate::solve::{Progress, Stage};
 use crate::technique::Technique;
@@ -108,7 +109,7 @@ impl Planner<'_> {
             let orders = Orders::new(&attempt.schedule.graph, options)?;
             let limits = self.order_limits(attempt.schedule.order.len());
             let attempt = &mut attempts[index];
-            attempt.floor = Some(orders.floor());
+            attempt.floor = Some(self.lowest(&orders, &attempt.schedule.graph));
             if index > 0 && orders.floor() >= best {
                 continue;
             }
@@ -124,8 +125,9 @@ impl Planner<'_> {
             if found.peak < found.given {
                 let schedule = attempt.schedule.reordered(found.order);
                 let (other, _) = self.attempt(schedule, attempt.elision)?;
-                let (fusion, order) = (attempt.fusion, known(other.load));
-                let other = Attempt { fusion, order, floor: Some(found.floor), ..other };
+                let Attempt { fusion, floor, .. } = *attempt;
+                let order = known(other.load);
+                let other = Attempt { fusion, floor, order, ..other };
                 best = best.min(other.load);
                 if other.load == best {
                     attempts.extend(self.settled(graph, &other)?);
@@ -155,6 +157,37 @@ impl Planner<'_> {
         OrderLimits { states: work / nodes.max(1), width }
     }
 
+    /// Returns what is known of the choice of an attempt, but for the floor.
+    pub(super) fn search(
+        &self,
+        graph: &Graph,
+        attempt: &Attempt<'_>,
+        liveness: &Liveness,
+    ) -> Search {
+        // Orders are compared as if no output overlapped an input.
+        let overlaps = liveness.overlapped().next().is_some();
+        let order = match attempt.order {
+            OrderSearch::Complete if overlaps => OrderSearch::Beam,
+            order => order,
+        };
+        let limits = [
+            (Technique::Order, MOST_NODES_TO_ORDER),
+            (Technique::Streaming, MOST_NODES_TO_TRY),
+            (Technique::Overlap, MOST_NODES_TO_OVERLAP),
+        ];
+        let is_skipped = |&(technique, most): &(Technique, usize)| {
+            self.options.optimize.contains(technique) && graph.nodes().len() > most
+        };
+        let skipped = limits.into_iter().filter(is_skipped).map(|(technique, _)| technique);
+        Search { order, floor: 0, skipped: skipped.collect() }
+    }
+
+    /// Returns the bytes that no order goes below, with outputs that overlap inputs if those
+    /// may.
+    fn lowest(&self, orders: &Orders, graph: &Graph) -> u64 {
+        if self.overlaps_inputs() { orders.floor_with_overlaps(graph) } else { orders.floor() }
+    }
+
     /// Returns the bytes that no order of any of the attempts goes below.
     pub(super) fn floor(&self, attempts: &[Attempt<'_>]) -> Result<u64> {
         let mut least = u64::MAX;
@@ -163,7 +196,8 @@ impl Planner<'_> {
                 floor
             } else {
                 let options = self.liveness_options(false, attempt.elision)?;
-                Orders::new(&attempt.schedule.graph, options)?.floor()
+                let graph = &attempt.schedule.graph;
+                self.lowest(&Orders::new(graph, options)?, graph)
             };
             least = least.min(floor);
         }

@@ -168,7 +168,10 @@ fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
             let node = graph.node(producer);
             let pairs = node.effects().in_place.iter();
             let pairs = pairs.filter(|pair| node.output(pair.output) == Some(value));
-            let taken = pairs.filter_map(|pair| node.input(pair.input));
+            let overlaps = graph.overlaps(producer).into_iter();
+            let overlaps = overlaps.filter(|pair| node.output(pair.output) == Some(value));
+            let taken = pairs.map(|pair| pair.input).chain(overlaps.map(|pair| pair.input));
+            let taken = taken.filter_map(|input| node.input(input));
             let taken = taken.filter(|&taken| graph.value(taken).bytes() <= room);
             for class in taken.filter_map(|taken| classes.class_of(taken)) {
                 let members = classes.classes()[class].members.iter().map(|member| member.value);

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use super::model::{Executed, Model, State, at};
+use super::model::{Executed, Model, NodeModel, State, at};
 use super::{FoundOrder, OrderLimits};
 use crate::index::NodeId;
 
@@ -46,8 +46,9 @@ fn peak_of(model: &Model, order: &[u32]) -> u64 {
     highest.max(state.live)
 }
 
-/// Returns the bytes that some node needs by itself, in any order.
-pub(super) fn floor_of(model: &Model) -> u64 {
+/// Returns the bytes that some node needs by itself, in any order, if it can do with fewer by
+/// `saved`, or by what its outputs can take over.
+pub(super) fn floor_of(model: &Model, saved: impl Fn(&NodeModel) -> u64) -> u64 {
     let mut floor = 0;
     for node in &model.nodes {
         let mut atoms: Vec<u32> = node
@@ -71,7 +72,7 @@ pub(super) fn floor_of(model: &Model) -> u64 {
                     .unwrap_or(0)
             })
             .sum();
-        floor = floor.max(touched.saturating_sub(credit));
+        floor = floor.max(touched.saturating_sub(credit.max(saved(node))));
     }
     floor
 }

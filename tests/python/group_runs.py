@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import arenaplan as ap
-from arenaplan.executor import workspace_choices
+from arenaplan.executor import staging_choices, workspace_choices
 from arenaplan.executor.executor import quiet_arithmetic
 from arenaplan.executor.steps import (
     aligned_bytes,
@@ -57,9 +57,13 @@ def run_with_choice(
     graph: ap.Graph, plan: ap.Plan, feed: dict[str, np.ndarray], choice: int
 ) -> dict[str, np.ndarray]:
     """Run the steps of a plan with scratch memory of one of the sizes that are offered."""
+    named = set(plan.overlapped)
+    overlapped = [step for step in plan.steps if step[-1] in named]
+    rest = [step for step in plan.steps if step[-1] not in named]
+    declared = {**workspace_choices(graph, rest), **staging_choices(graph, overlapped)}
     sizes = {
         node: [slot[min(choice, len(slot) - 1)].bytes for slot in slots]
-        for node, slots in workspace_choices(graph, plan.steps).items()
+        for node, slots in declared.items()
     }
     memory = aligned_bytes(plan.arena_bytes)
     memory[...] = 0xEE

@@ -114,7 +114,7 @@ class Executor:
         self._brought = bring(graph, plan, buffers or {}, memory)
         memories = [memory, *(buffer.memory for buffer in self._brought)]
         workspaces = arena_workspaces(plan, memory)
-        missing = missing_workspaces(graph, plan.steps, workspaces)
+        missing = missing_workspaces(graph, plan, workspaces)
         more, self.scratch_bytes = own_workspaces(missing)
         """Bytes of scratch memory outside the arena, because the plan has none."""
         workspaces.update(more)

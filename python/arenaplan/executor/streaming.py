@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +57,9 @@ _CALLS = 2e3
 """Nanoseconds that the calls of one member take."""
 _CACHED = 1 << 20
 """Bytes of a tile beyond which members find nothing in cache that the one before left."""
-_WARM, _COLD = 0.04, 0.1
+COPIED = 0.04
+"""Nanoseconds in which a byte is copied in cache."""
+_WARM, _COLD = COPIED, 0.1
 """Nanoseconds per byte of a value, in cache and out of it."""
 _REPACKED = 0.4
 """Nanoseconds per element of a right operand, which BLAS fetches and repacks for every tile."""
@@ -122,11 +124,16 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         assert host.kernel.workspace is not None
         slots = attributed(host.kernel.workspace, signature, signature)
         return tuple(slots[0]) if slots else ()
+    return offered(group, list(tilings(group)))
+
+
+def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
+    """Return the sizes of scratch memory with which a group runs in some ways, if bearably."""
+    worst = _SLOWEST * min(tiling.cost for tiling in ways) + _BEARABLE
+    if not _by_planes(group):
+        worst = inf
     choices: list[Choice] = []
-    tilings = sorted(_tilings(group), key=lambda t: (t.bytes, t.cost))
-    least = min(tiling.cost for tiling in tilings)
-    worst = _SLOWEST * least + _BEARABLE if _by_planes(group) else tilings[0].cost
-    for tiling in tilings:
+    for tiling in sorted(ways, key=lambda t: (t.bytes, t.cost)):
         if tiling.cost <= worst and (not choices or tiling.cost < choices[-1].cost):
             choices.append(Choice(tiling.bytes, tiling.cost))
     while len(choices) > 1 and choices[1].bytes <= _NEGLIGIBLE:
@@ -134,12 +141,13 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
     return () if choices[-1].bytes == 0 else tuple(choices)
 
 
-def _layout(group: Group, division: Division) -> Layout:
+def layout_of(group: Group, division: Division) -> Layout:
+    """Return where the members keep what they make."""
     # Of what has as many bytes as the output, a band may need more rows than it makes.
     return lay_out(group.members, group.sink.value, group.taken, scattered=division.is_band)
 
 
-def _tilings(group: Group) -> Iterator[Tiling]:
+def tilings(group: Group) -> Iterator[Tiling]:
     """Yield ways to cut a group's output."""
     shape, widest = made_by(group.sink).shape, max(made_by(m).bytes for m in group.members)
     axes = [] if _is_whole(group) else _axes(group, shape)
@@ -154,7 +162,7 @@ def _tilings(group: Group) -> Iterator[Tiling]:
             samples = _samples(group, division)
         except Uncuttable:
             continue
-        layout = _layout(group, division)
+        layout = layout_of(group, division)
         for limit, slower in zip(_LIMITS, _SLOWER, strict=True):
             yield _tiling(layout, division, samples, limit, slower)
 
@@ -356,7 +364,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     if host is not None:
         return _hosted(group, host, arrays, workspace)
     output = arrays[group.sink.value]
-    fitting = (t for t in _tilings(group) if t.bytes <= workspace.nbytes)
+    fitting = (t for t in tilings(group) if t.bytes <= workspace.nbytes)
     tiling = min(fitting, key=lambda t: (t.cost, t.bytes), default=None)
     if tiling is None:
         raise WorkspaceOverrun(
@@ -365,15 +373,16 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
         )
     scratch = Scratch(workspace, group.sink.signature.name)
     runs: list[Run] = []
-    layout = _layout(group, tiling.division)
+    layout = layout_of(group, tiling.division)
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
         tile = Tile(box, output[box])
         runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit)
-    return partial(_run_all, runs)
+    return partial(run_in_turn, runs)
 
 
-def _run_all(runs: Sequence[Run]) -> None:
+def run_in_turn(runs: Sequence[Run]) -> None:
+    """Do one thing after the other."""
     for run in runs:
         run()
 

@@ -195,5 +195,6 @@ def with_flows(op: Op, results: Sequence[Result], effects: Effects) -> Effects:
     found = describe(op, results)
     if found is None or found[0] < 2:
         return effects
-    in_place, views, ignores, mutates, workspaces, _, _ = effects
-    return Effects(in_place, views, ignores, mutates, workspaces, _flows(*found), loads)
+    in_place, views, ignores, mutates, workspaces, _, _, overlaps = effects
+    flows = _flows(*found)
+    return Effects(in_place, views, ignores, mutates, workspaces, flows, loads, overlaps)
