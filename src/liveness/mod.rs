@@ -153,7 +153,7 @@ impl Liveness {
         options: LivenessOptions,
         overlapped: &[NodeId],
     ) -> Result<Self> {
-        let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
+        let lifetimes = Lifetimes::new(graph, order, options.keeps_inputs());
         let reach = options.parallel_safe.then(|| Reachability::new(graph));
         let rules = options.alias_rules();
         let classes = AliasClasses::with_overlaps(
