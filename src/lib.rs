@@ -48,6 +48,7 @@
 
 mod arena;
 mod bound;
+mod boundary;
 mod check;
 mod coloring;
 mod error;
@@ -79,6 +80,7 @@ pub use arena::{
     Output, SimpleArena, Span, SystemAllocator,
 };
 pub use bound::max_load;
+pub use boundary::{InputMemory, OutputMemory};
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{CsvProblem, PLAN_VERSION, plan_schema};

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::boundary::{InputMemory, OutputMemory};
 use crate::error::{Error, Result, quoted};
 use crate::index::{NodeId, ValueId};
 use crate::packing::Status;
@@ -132,6 +133,12 @@ pub struct PlanOptions {
     pub effort: Effort,
     /// Whether graph inputs keep their bytes until the end of a run.
     pub preserve_inputs: bool,
+    /// Whose memory graph inputs are in.
+    #[serde(default, skip_serializing_if = "InputMemory::is_default")]
+    pub inputs: InputMemory,
+    /// Whose memory graph outputs are in.
+    #[serde(default, skip_serializing_if = "OutputMemory::is_default")]
+    pub outputs: OutputMemory,
     /// Whether the plan is safe in every order that the graph permits, not only in its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parallel_safe: bool,
@@ -146,6 +153,8 @@ impl Default for PlanOptions {
             optimize: Techniques::ALL,
             effort: Effort::Default,
             preserve_inputs: false,
+            inputs: InputMemory::Inside,
+            outputs: OutputMemory::Inside,
             parallel_safe: false,
             workspace: WorkspacePolicy::None,
         }
@@ -235,13 +244,14 @@ pub struct PlanStep {
     pub shares: Vec<Share>,
 }
 
-/// What is planned for one space.
+/// What is planned for one space: an arena, or a buffer that the caller brings for one input
+/// or output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpacePlan {
-    /// Name of the space.
+    /// Name of the space, or of the value that the caller brings the buffer for.
     pub name: String,
-    /// Bytes that the arena must have.
+    /// Bytes that the arena must have, or the caller's buffer.
     pub arena_bytes: u64,
     /// Bytes that it must have under any offsets: proven, for this order and sharing.
     pub lower_bound: u64,
@@ -254,6 +264,9 @@ pub struct SpacePlan {
     /// What it costs to read or write one byte in it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost: u64,
+    /// Position of the value that the caller brings this buffer for; `None` for an arena.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<u32>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -349,7 +362,8 @@ impl Plan {
         nodes.map(|&node| NodeId::from(node))
     }
 
-    /// Returns what is planned for each space.
+    /// Returns what is planned for each space: the arenas, then the buffers that the caller
+    /// brings, ascending by value.
     pub fn spaces(&self) -> &[SpacePlan] {
         &self.spaces
     }
@@ -407,9 +421,19 @@ impl Plan {
         &self.workspaces[start..start + count]
     }
 
+    /// Returns the spaces that are arenas, and not buffers of the caller.
+    pub fn arenas(&self) -> &[SpacePlan] {
+        &self.spaces[..self.spaces.partition_point(|space| space.caller.is_none())]
+    }
+
+    /// Returns the buffers that the caller brings, ascending by value.
+    pub fn caller_buffers(&self) -> &[SpacePlan] {
+        &self.spaces[self.arenas().len()..]
+    }
+
     /// Returns the bytes of all arenas together.
     pub fn arena_bytes(&self) -> u64 {
-        self.spaces.iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
+        self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
     }
 
     /// Returns the bytes that giving every value memory of its own would take, or `None`
@@ -420,7 +444,7 @@ impl Plan {
 
     /// Returns the bytes that no plan with this order and this sharing can go below.
     pub fn lower_bound(&self) -> u64 {
-        self.spaces.iter().fold(0, |sum, space| sum.saturating_add(space.lower_bound))
+        self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.lower_bound))
     }
 
     /// Returns how far the plan is from its lower bound: `arena_bytes / lower_bound - 1`.
@@ -438,7 +462,7 @@ impl Plan {
     ///
     /// [`Error::CapacityExceeded`] for the first space that is too small.
     pub fn fits(&self) -> Result<()> {
-        for space in &self.spaces {
+        for space in self.arenas() {
             if let Some(capacity) = space.capacity.filter(|&capacity| capacity < space.arena_bytes)
             {
                 return Err(Error::CapacityExceeded {
@@ -454,7 +478,7 @@ impl Plan {
 
     /// Returns what is known of the plan's size.
     pub fn status(&self) -> Status {
-        self.spaces.iter().fold(Status::Optimal, |status, space| status.and(space.status))
+        self.arenas().iter().fold(Status::Optimal, |status, space| status.and(space.status))
     }
 }
 

@@ -474,6 +474,13 @@ class Plan:
         Per value of the graph the bytes of it that nodes read and write in one run, or None
         if it has no place.
         """
+    @property
+    def caller_buffers(self, /) -> list[tuple[int, str, int]]:
+        """
+        Per buffer that the caller brings ``(value, name, bytes)``, in the order of the values.
+
+        They are spaces too, behind the last of ``spaces``.
+        """
     def check(self, /, graph: Any) -> None:
         """
         Raise unless the plan is valid for ``graph``.
@@ -522,7 +529,7 @@ class Plan:
         """
     def live_at(self, /, step: int) -> list[int]:
         """
-        Return the indices of the values that are live at ``step``, by offset.
+        Return the indices of the values that are live in an arena at ``step``, by offset.
         """
     @property
     def live_bytes(self, /) -> list[int]:
@@ -589,7 +596,8 @@ class Plan:
     @property
     def placements(self, /) -> list[tuple[int, int, int] | None]:
         """
-        Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
+        Per value of the graph ``(space, offset, bytes)``, or None if it has no place, as
+        constants. Spaces behind the last of ``spaces`` are those of ``caller_buffers``.
         """
     def resized(self, /, graph: Any) -> Plan:
         """
@@ -620,10 +628,15 @@ class Plan:
         Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
         ``"view"``, ``"in-place"`` or ``"overlap"``; positions are those of ``step_operands(node)``.
         """
+    def space_name(self, /, space: int) -> str:
+        """
+        Return the name of the space at position ``space``; that of a buffer of the caller
+        begins with ``"caller:"``.
+        """
     @property
     def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None, int]]:
         """
-        Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
+        Per arena ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
         """
     @property
     def status(self, /) -> str:
@@ -916,12 +929,15 @@ def plan(
     steps: Sequence[Sequence[int]] | None = None,
     spaces: Sequence[tuple[str, int | None, int, int]] | None = None,
     homes: Sequence[tuple[int, int]] = ...,
+    like: Plan | None = None,
+    on_progress: Any | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
 
     ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-    value and the only space that it may be in.
+    value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
+    to run, with what is known of them.
     """
 
 def plan_schema() -> str:

@@ -88,16 +88,15 @@ def diff(before: Plan, after: Plan) -> Diff:
 def _places(plan: Plan) -> dict[str, Place]:
     """Return where the values and workspaces of a plan are, by name."""
     document: dict[str, Any] = json.loads(plan.to_json())
-    spaces = [space[0] for space in plan.spaces]
     places = {}
     for value in document["values"]:
         start, end = value["live"]
         places[value["name"]] = Place(
-            spaces[value["space"]], value["offset"], value["bytes"], (start, end)
+            plan.space_name(value["space"]), value["offset"], value["bytes"], (start, end)
         )
     step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
     for node, slot, _, space, offset, size in plan.workspaces:
         step = step_of[node]
         name = f"{document['steps'][step]['name']} workspace {slot}"
-        places[name] = Place(spaces[space], offset, size, (step, step + 1))
+        places[name] = Place(plan.space_name(space), offset, size, (step, step + 1))
     return places

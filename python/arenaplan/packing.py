@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 from arenaplan import _core
 from arenaplan._core import Packing
 from arenaplan.errors import InvalidAlignment, InvalidLiveRange, InvalidSize, PinConflict
-from arenaplan.planning import whole_number
-
-Progress: TypeAlias = Callable[[dict[str, Any]], object]
+from arenaplan.planning import Progress, whole_number
 
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32

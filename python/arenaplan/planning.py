@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from arenaplan import _core
 from arenaplan._core import Plan, SharedPlan
@@ -15,6 +15,10 @@ from arenaplan.spaces import Space, homes_of, parse_spaces
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
 Effort: TypeAlias = Literal["fast", "default", "max"]
 Together: TypeAlias = Literal["never-together", "concurrent"]
+InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
+OutputMemory: TypeAlias = Literal["inside", "caller"]
+Progress: TypeAlias = Callable[[dict[str, Any]], object]
+"""Called now and then with how far a search is."""
 
 
 def plan(
@@ -25,12 +29,15 @@ def plan(
     effort: Effort = "default",
     in_place: bool = True,
     preserve_inputs: bool = False,
+    inputs: InputMemory = "inside",
+    outputs: OutputMemory = "inside",
     workspace: WorkspacePolicy = "none",
     capacity: int | None = None,
     parallel_safe: bool = False,
     steps: Sequence[Sequence[int]] | None = None,
     spaces: str | Sequence[Space] | None = None,
     pins: Mapping[str, str] | None = None,
+    on_progress: Progress | None = None,
 ) -> Plan:
     """
     Decide where every value of ``graph`` lives in one arena, or one per memory.
@@ -54,6 +61,12 @@ def plan(
     preserve_inputs : bool, default False
         Whether graph inputs keep their bytes until the end of a run; otherwise they are
         reused after their last reader.
+    inputs : {"inside", "caller", "reuse"}, default "inside"
+        Whose memory graph inputs are in. Those of the caller take no bytes of the arena and
+        are only read; those to reuse are in it, and nodes may write their results over them.
+    outputs : {"inside", "caller"}, default "inside"
+        Whose memory graph outputs are in. Those of the caller take no bytes of the arena, and
+        neither does what an output takes over, shows, or is joined from.
     workspace : {"none", "auto"}, default "none"
         ``"none"`` counts activations only. ``"auto"`` adds the scratch memory of the NumPy
         kernels, each in the cheapest size that does not raise the peak.
@@ -72,6 +85,9 @@ def plan(
         Workspaces have their smallest sizes then.
     pins : mapping of str to str, optional
         Patterns of names, such as ``"logits*"``, and the space that those values must be in.
+    on_progress : callable, optional
+        Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
+        packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``.
 
     Returns
     -------
@@ -85,7 +101,7 @@ def plan(
         If the arena does not fit ``capacity``; the exception's ``plan`` is the best found.
     SpacesExceeded
         If the values do not fit ``spaces``; the exception says which ones, and at which step.
-    InvalidAlignment, SizeOverflow, GraphError
+    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
         If the options or the graph make no sense.
 
     Examples
@@ -98,6 +114,8 @@ def plan(
     >>> graph.output(z)
     >>> ap.plan(graph)
     Plan('', 8064 bytes, optimal)
+    >>> ap.plan(graph, outputs="caller")  # y is where z is going to be
+    Plan('', 4032 bytes, optimal)
     """
     alignment = _checked_alignment(alignment)
     rows, homes = (None, []) if spaces is None else _memories(graph, spaces, pins, alignment)
@@ -111,6 +129,8 @@ def plan(
         effort=effort,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
+        inputs=inputs,
+        outputs=outputs,
         workspace=workspace,
         capacity=capacity,
         parallel_safe=parallel_safe,
@@ -118,9 +138,10 @@ def plan(
     wanted = None if steps is None else [list(step) for step in steps]
     memories = _Memories(rows, homes)
     if workspace == "auto" and isinstance(graph, Graph):
-        result = _with_workspaces(graph, options, wanted, memories)
+        result = _with_workspaces(graph, options, wanted, memories, on_progress)
     else:
-        result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, *memories)
+        core = core_graph(graph, workspace, wanted)
+        result = _core.plan(core, options, wanted, *memories, None, on_progress)
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -141,6 +162,7 @@ def _with_workspaces(
     options: dict[str, object],
     steps: list[list[int]] | None,
     memories: _Memories,
+    on_progress: Progress | None,
 ) -> Plan:
     """
     Return the best plan with workspaces.
@@ -154,11 +176,11 @@ def _with_workspaces(
     def drafted(left_out: str | None) -> Plan:
         rest = ",".join(name for name in names if name != left_out) or "none"
         bare = {**options, "optimize": rest, "workspace": "none"}
-        return _core.plan(graph.core, bare, steps, *memories)
+        return _core.plan(graph.core, bare, steps, *memories, None, on_progress)
 
     def finished(draft: Plan) -> Plan:
         core = core_graph(graph, "auto", draft.steps, draft.overlapped)
-        return _core.plan(core, options, draft.steps, *memories)
+        return _core.plan(core, options, None, *memories, draft, on_progress)
 
     draft = drafted(None)
     best = finished(draft)
@@ -181,6 +203,8 @@ def plan_together(
     effort: Effort = "default",
     in_place: bool = True,
     preserve_inputs: bool = False,
+    inputs: InputMemory = "inside",
+    outputs: OutputMemory = "inside",
     workspace: WorkspacePolicy = "none",
     capacity: int | None = None,
     parallel_safe: bool = False,
@@ -196,9 +220,10 @@ def plan_together(
         Whether the graphs run one after the other, in any order, or at the same time. Of
         graphs that never run together only the states survive the run of another one: take
         the outputs away before, and write the inputs afterwards.
-    alignment, optimize, effort, in_place, preserve_inputs, workspace, capacity, parallel_safe
+    alignment, optimize, effort, in_place, preserve_inputs, inputs, outputs, workspace, capacity, \
+    parallel_safe
         As for :func:`plan`; the capacity is that of the shared arena. With workspaces, every
-        node runs by itself.
+        node runs by itself. Nothing is the caller's.
 
     Returns
     -------
@@ -210,7 +235,7 @@ def plan_together(
     CapacityExceeded
         If the arena does not fit ``capacity``.
     InvalidOption
-        If a graph has several spaces.
+        If a graph has several spaces, or something is to be the caller's.
 
     Examples
     --------
@@ -236,6 +261,8 @@ def plan_together(
         effort=effort,
         in_place=in_place,
         preserve_inputs=preserve_inputs,
+        inputs=inputs,
+        outputs=outputs,
         workspace=workspace,
         capacity=capacity,
         parallel_safe=parallel_safe,
@@ -266,13 +293,15 @@ def explain(
     optimize: str | Iterable[str] = "all",
     effort: Effort = "default",
     preserve_inputs: bool = False,
+    inputs: InputMemory = "inside",
+    outputs: OutputMemory = "inside",
 ) -> Explanation:
     """
     Say what each technique is worth for ``graph``.
 
     Parameters
     ----------
-    graph, alignment, optimize, effort, preserve_inputs
+    graph, alignment, optimize, effort, preserve_inputs, inputs, outputs
         As for :func:`plan`.
 
     Returns
@@ -283,7 +312,7 @@ def explain(
 
     Raises
     ------
-    InvalidAlignment, SizeOverflow, GraphError
+    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
         If the options or the graph make no sense.
 
     Examples
@@ -304,6 +333,8 @@ def explain(
         effort=effort,
         in_place=True,
         preserve_inputs=preserve_inputs,
+        inputs=inputs,
+        outputs=outputs,
         workspace="none",
         capacity=None,
         parallel_safe=False,
@@ -319,6 +350,8 @@ def _options(
     effort: str,
     in_place: bool,
     preserve_inputs: bool,
+    inputs: str,
+    outputs: str,
     workspace: str,
     capacity: int | None,
     parallel_safe: bool,
@@ -332,6 +365,8 @@ def _options(
         "optimize": ",".join(names) or "none",
         "effort": effort,
         "preserve_inputs": preserve_inputs,
+        "inputs": inputs,
+        "outputs": outputs,
         "workspace": workspace,
         "capacity": _checked_capacity(capacity),
         "parallel_safe": parallel_safe,

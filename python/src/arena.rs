@@ -42,7 +42,7 @@ impl Arena {
         plan: &arenaplan::Plan,
         name: Option<&str>,
     ) -> PyResult<Self> {
-        let spaces = plan.spaces();
+        let spaces = plan.arenas();
         let Some(name) = name else {
             let (_, bytes) = plan.side_by_side().or_raise(py)?;
             let alignment = spaces.iter().map(|space| space.alignment).max().unwrap_or(1);

@@ -30,14 +30,17 @@ pub(crate) struct Packing {
 
 /// Progress, and when it was made.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
-    seconds: f64,
-    progress: Progress,
+pub(crate) struct Moment {
+    pub(crate) seconds: f64,
+    pub(crate) progress: Progress,
 }
 
 impl Moment {
     /// Returns it as a dictionary, a peak being None until there is one.
-    fn into_python(self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, Bound<'_, PyAny>>> {
+    pub(crate) fn into_python(
+        self,
+        py: Python<'_>,
+    ) -> PyResult<BTreeMap<&'static str, Bound<'_, PyAny>>> {
         let Progress { stage, peak, lower_bound, nodes, .. } = self.progress;
         let peak = (peak < u64::MAX).then_some(peak);
         Ok(BTreeMap::from([

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use arenaplan::{
-    Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Share,
-    ShareRule, Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
+    Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Progress,
+    Share, ShareRule, Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -15,6 +16,7 @@ use pyo3::types::PyBool;
 use crate::arena::Arena;
 use crate::error::{OrRaise, raise_named, unwritten};
 use crate::graph::Graph;
+use crate::pack::Moment;
 
 /// How often a long call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
@@ -24,6 +26,18 @@ type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
 
 /// `(name, arena_bytes, lower_bound, status, alignment, capacity, cost)`.
 type SpaceRow = (String, u64, u64, String, u64, Option<u64>, u64);
+
+fn space_row(space: &SpacePlan) -> SpaceRow {
+    (
+        space.name.clone(),
+        space.arena_bytes,
+        space.lower_bound,
+        space.status.to_string(),
+        space.alignment,
+        space.capacity,
+        space.cost,
+    )
+}
 
 /// Where every value of a graph lives in one arena per memory.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -40,6 +54,8 @@ pub(crate) struct Options {
     optimize: String,
     effort: String,
     preserve_inputs: bool,
+    inputs: String,
+    outputs: String,
     workspace: String,
     capacity: Option<u64>,
     parallel_safe: bool,
@@ -52,6 +68,8 @@ impl Options {
             .optimize(self.optimize.parse().or_raise(py)?)
             .effort(self.effort.parse().or_raise(py)?)
             .preserve_inputs(self.preserve_inputs)
+            .inputs(self.inputs.parse().or_raise(py)?)
+            .outputs(self.outputs.parse().or_raise(py)?)
             .parallel_safe(self.parallel_safe)
             .workspace(self.workspace.parse().or_raise(py)?);
         if let Some(capacity) = self.capacity {
@@ -71,9 +89,11 @@ pub(crate) fn cancelled_by(cancel: &AtomicBool) -> Budget<'_> {
 /// Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
 ///
 /// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-/// value and the only space that it may be in.
+/// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
+/// to run, with what is known of them.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new()))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None))]
+#[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
     graph: &Graph,
@@ -81,6 +101,8 @@ pub(crate) fn plan(
     steps: Option<Vec<Vec<u32>>>,
     spaces: Option<SpaceRows>,
     homes: Vec<(u32, u32)>,
+    like: Option<&Plan>,
+    on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Plan> {
     let planner = options.planner(py)?;
     let memories = match spaces {
@@ -90,14 +112,17 @@ pub(crate) fn plan(
     let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
         steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
     });
-    let inner = interruptible(py, |cancel| {
-        let mut planner = planner.budget(cancelled_by(cancel));
+    let inner = watched(py, on_progress.as_ref(), |cancel, tell| {
+        let mut budget = cancelled_by(cancel);
+        budget.progress = Some(tell);
+        let mut planner = planner.budget(budget);
         if let Some(memories) = &memories {
             planner = planner.memories(memories);
         }
-        match &steps {
-            Some(steps) => planner.plan_steps(&graph.inner, steps),
-            None => planner.plan(&graph.inner),
+        match (&steps, like) {
+            (Some(steps), _) => planner.plan_steps(&graph.inner, steps),
+            (None, Some(like)) => planner.plan_steps_of(&graph.inner, &like.inner),
+            (None, None) => planner.plan(&graph.inner),
         }
     })?;
     Ok(Plan { inner: inner.or_raise(py)? })
@@ -161,20 +186,45 @@ pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> PyResult<T> {
+    watched(py, None, |cancel, _| work(cancel))
+}
+
+/// As [`interruptible`], and calls `on_progress` with what `work` tells.
+fn watched<T: Send>(
+    py: Python<'_>,
+    on_progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&AtomicBool, &(dyn Fn(Progress) + Sync)) -> T + Send,
+) -> PyResult<T> {
     let cancel = AtomicBool::new(false);
+    let started = Instant::now();
+    let (sender, news) = mpsc::channel();
+    let tell = move |progress: Progress| {
+        let seconds = started.elapsed().as_secs_f64();
+        // Nobody listens any more if the caller's callback has failed.
+        let _ = sender.send(Moment { seconds, progress });
+    };
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| work(&cancel));
+        let worker = scope.spawn(|| work(&cancel, &tell));
         let mut interrupted = None;
         let mut patience = Duration::from_micros(50);
-        while !worker.is_finished() {
-            py.detach(|| std::thread::sleep(patience));
-            patience = (patience * 2).min(SIGNAL_PERIOD);
-            if interrupted.is_none()
-                && let Err(error) = py.check_signals()
-            {
+        loop {
+            let finished = worker.is_finished();
+            let mut found = py.check_signals();
+            for moment in news.try_iter() {
+                if let (Ok(()), None, Some(call)) = (&found, &interrupted, on_progress) {
+                    let told = moment.into_python(py).and_then(|moment| call.call1((moment,)));
+                    found = told.map(drop);
+                }
+            }
+            if let (Err(error), None) = (found, &interrupted) {
                 cancel.store(true, Ordering::Relaxed);
                 interrupted = Some(error);
             }
+            if finished {
+                break;
+            }
+            py.detach(|| std::thread::sleep(patience));
+            patience = (patience * 2).min(SIGNAL_PERIOD);
         }
         match (worker.join(), interrupted) {
             (_, Some(error)) => Err(error),
@@ -246,6 +296,8 @@ impl Plan {
             optimize,
             effort,
             preserve_inputs,
+            inputs,
+            outputs,
             workspace,
             parallel_safe,
             ..
@@ -258,6 +310,8 @@ impl Plan {
             ("optimize", techniques.into_pyobject(py)?.into_any()),
             ("effort", effort.name().into_pyobject(py)?.into_any()),
             ("preserve_inputs", flag(preserve_inputs)),
+            ("inputs", inputs.name().into_pyobject(py)?.into_any()),
+            ("outputs", outputs.name().into_pyobject(py)?.into_any()),
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
         ]))
@@ -291,7 +345,8 @@ impl Plan {
         self.inner.order().map(u32::from).collect()
     }
 
-    /// Per value of the graph ``(space, offset, bytes)``, or None if it is a constant.
+    /// Per value of the graph ``(space, offset, bytes)``, or None if it has no place, as
+    /// constants. Spaces behind the last of ``spaces`` are those of ``caller_buffers``.
     #[getter]
     fn placements(&self) -> Vec<Option<(u32, u64, u64)>> {
         self.by_value(|placement| (placement.space, placement.offset, placement.bytes))
@@ -354,7 +409,7 @@ impl Plan {
     fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
         py.detach(|| {
             let mut total = Vec::new();
-            for space in 0..self.inner.spaces().len() {
+            for space in 0..self.inner.arenas().len() {
                 let live = self.inner.live_bytes(SpaceId::new(space));
                 total.resize(live.len(), 0_u64);
                 for (sum, bytes) in total.iter_mut().zip(live) {
@@ -418,27 +473,39 @@ impl Plan {
             .collect()
     }
 
-    /// Return the indices of the values that are live at ``step``, by offset.
+    /// Return the indices of the values that are live in an arena at ``step``, by offset.
     fn live_at(&self, step: u32) -> Vec<u32> {
-        let live = self.inner.live_at(Step::new(step));
-        live.into_iter().map(|placement| placement.value).collect()
+        let live = self.inner.live_at(Step::new(step)).into_iter();
+        let arenas = self.inner.arenas().len();
+        live.filter(|placement| SpaceId::from(placement.space).index() < arenas)
+            .map(|placement| placement.value)
+            .collect()
     }
 
-    /// Per space ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
+    /// Per arena ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
     #[getter]
     fn spaces(&self) -> Vec<SpaceRow> {
-        let row = |space: &SpacePlan| {
-            (
-                space.name.clone(),
-                space.arena_bytes,
-                space.lower_bound,
-                space.status.to_string(),
-                space.alignment,
-                space.capacity,
-                space.cost,
-            )
-        };
-        self.inner.spaces().iter().map(row).collect()
+        self.inner.arenas().iter().map(space_row).collect()
+    }
+
+    /// Per buffer that the caller brings ``(value, name, bytes)``, in the order of the values.
+    ///
+    /// They are spaces too, behind the last of ``spaces``.
+    #[getter]
+    fn caller_buffers(&self) -> Vec<(u32, String, u64)> {
+        let row = |space: &SpacePlan| Some((space.caller?, space.name.clone(), space.arena_bytes));
+        self.inner.caller_buffers().iter().filter_map(row).collect()
+    }
+
+    /// Return the name of the space at position ``space``; that of a buffer of the caller
+    /// begins with ``"caller:"``.
+    fn space_name(&self, py: Python<'_>, space: u32) -> PyResult<String> {
+        let found = self.inner.spaces().get(SpaceId::from(space).index());
+        match found {
+            Some(SpacePlan { caller: Some(_), name, .. }) => Ok(format!("caller:{name}")),
+            Some(space) => Ok(space.name.clone()),
+            None => Err(raise_named(py, "ArenaState", format!("the plan has no space {space}"))),
+        }
     }
 
     /// Return a plan of ``graph`` that has the offsets of this one.

@@ -75,7 +75,8 @@ pub struct Arena<'a> {
 }
 
 impl Plan {
-    /// Allocates the arena of every space, zeroed and aligned.
+    /// Allocates the arena of every space, zeroed and aligned, and whatever else the caller
+    /// would have to bring.
     ///
     /// # Errors
     ///
@@ -92,17 +93,17 @@ impl Plan {
         Ok(Arena { regions })
     }
 
-    /// Returns where the arena of each space begins in one block that holds them side by side,
-    /// and the bytes of that block: for machines with one memory only.
+    /// Returns where each [arena](Self::arenas) begins in one block that holds them side by
+    /// side, and the bytes of that block: for machines with one memory only.
     ///
     /// # Errors
     ///
     /// [`Error::SizeOverflow`] if no machine can address the block.
     pub fn side_by_side(&self) -> Result<(Vec<u64>, u64)> {
         let overflow = || Error::SizeOverflow { what: "the arenas of all spaces".into() };
-        let mut bases = Vec::with_capacity(self.spaces().len());
+        let mut bases = Vec::with_capacity(self.arenas().len());
         let mut end = 0_u64;
-        for space in self.spaces() {
+        for space in self.arenas() {
             let base = Alignment::new(space.alignment)?.round_up(end).ok_or_else(overflow)?;
             bases.push(base);
             end = base.checked_add(space.arena_bytes).ok_or_else(overflow)?;
@@ -121,7 +122,8 @@ impl Plan {
         self.bind_all(std::iter::once(bytes))
     }
 
-    /// Uses the caller's bytes as the arenas of the plan's spaces, in order.
+    /// Uses the caller's bytes as the plan's [spaces](Self::spaces), in order: arenas, then
+    /// the buffers of inputs and outputs that the plan leaves to the caller.
     ///
     /// # Errors
     ///

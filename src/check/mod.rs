@@ -8,6 +8,7 @@
 //!
 //! Runs in `O(n log n)` for `n` operands.
 
+mod callers;
 mod memory;
 mod races;
 mod replay;
@@ -104,8 +105,8 @@ impl Plan {
 
     /// Checks that exactly the values in the arena are placed, each where it can be.
     fn check_placements(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
-        let live = live_ranges(graph, units, self.options.preserve_inputs);
-        let joined = joined_at_distances(self, graph, units);
+        let live = live_ranges(graph, units, self.keeps_inputs());
+        let joined = Joined::new(self, graph, units);
         let mut inner = vec![false; graph.values().len()];
         for &node in units.iter().flat_map(|unit| &unit.nodes[..unit.nodes.len() - 1]) {
             for (_, value) in graph.node(node).produces() {
@@ -131,7 +132,8 @@ impl Plan {
                 let (planned, bytes) = (placement.bytes, value.bytes());
                 return mismatch(format!("{} has {bytes} bytes, planned were {planned}", name()));
             }
-            if !self.may_be_in(graph, value.space(), placement.space) {
+            let in_arena = self.may_be_in(graph, value.space(), placement.space);
+            if !self.may_be_at(graph, ValueId::new(index), placement, &joined, in_arena) {
                 return mismatch(format!("{} is in another space", name()));
             }
             if placement.live != live[index] {
@@ -142,7 +144,7 @@ impl Plan {
                 return mismatch(format!("{} is not where it is pinned", name()));
             }
             // What is a piece of another value is where that has it.
-            let general = if joined[index] { 1 } else { self.options.alignment };
+            let general = if joined.at_distances[index] { 1 } else { self.options.alignment };
             let element = (value.dtype().bits() / 8).clamp(1, 16).min(self.options.alignment);
             let alignment = value.alignment().bytes().max(general);
             let (space, offset, bytes) = (placement.space, placement.offset, placement.bytes);
@@ -184,6 +186,9 @@ impl Plan {
                         usize::try_from(found.choice).ok().and_then(|id| workspace.choices.get(id));
                     if choice.is_none_or(|choice| choice.bytes != found.bytes) {
                         return mismatch(format!("{} has no such size", what()));
+                    }
+                    if usize::try_from(found.space).is_ok_and(|it| it >= self.arenas().len()) {
+                        return mismatch(format!("{} is in no arena", what()));
                     }
                     let alignment = workspace.alignment.bytes().max(self.options.alignment);
                     self.check_span(what, found.space, found.offset, found.bytes, alignment)?;
@@ -241,7 +246,9 @@ impl Plan {
                 let extent = usize::try_from(space).ok().and_then(|space| extents.get_mut(space));
                 let extent = extent.expect("every span was checked to be in a space");
                 let end = u128::from(offset) + u128::from(bytes);
-                *extent = (*extent).max(end.next_multiple_of(alignment.bytes().into()));
+                let is_arena = usize::try_from(space).is_ok_and(|it| it < self.arenas().len());
+                let grain = if is_arena { alignment.bytes() } else { 1 };
+                *extent = (*extent).max(end.next_multiple_of(grain.into()));
             }
         }
         for (space, extent) in self.spaces.iter().zip(extents) {
@@ -296,7 +303,7 @@ fn check_state_order(graph: &Graph, order: &[NodeId]) -> Result<()> {
 }
 
 /// Returns when each value is needed, first step and first step after the last.
-fn live_ranges(graph: &Graph, units: &[Unit<'_>], preserve_inputs: bool) -> Vec<[u32; 2]> {
+fn live_ranges(graph: &Graph, units: &[Unit<'_>], keeps_inputs: bool) -> Vec<[u32; 2]> {
     let end = u32::try_from(units.len()).unwrap_or(u32::MAX).max(1);
     let mut live: Vec<[u32; 2]> = vec![[0, 1]; graph.values().len()];
     for (step, unit) in (0_u32..).zip(units) {
@@ -310,7 +317,7 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], preserve_inputs: bool) -> Vec<
     for (index, value) in graph.values().iter().enumerate() {
         let kept = match value.kind() {
             ValueKind::State => true,
-            ValueKind::Input => preserve_inputs,
+            ValueKind::Input => keeps_inputs,
             ValueKind::Activation | ValueKind::Constant | ValueKind::Inner => false,
         };
         if kept {
@@ -323,47 +330,57 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], preserve_inputs: bool) -> Vec<
     live
 }
 
-/// Returns, by value, whether it is joined to others of which one is a piece of another at a
-/// distance: those need not all be aligned.
-fn joined_at_distances(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Vec<bool> {
-    let mut joined_to: Vec<usize> = (0..graph.values().len()).collect();
-    let find = |joined_to: &mut Vec<usize>, mut value: usize| {
-        while joined_to[value] != value {
-            joined_to[value] = joined_to[joined_to[value]];
-            value = joined_to[value];
-        }
-        value
-    };
-    let mut pieces = Vec::new();
-    for (step, unit) in plan.steps.iter().zip(units) {
-        let at = |operands: &[Option<ValueId>], position: u32| {
-            operands.get(usize::try_from(position).ok()?).copied().flatten()
-        };
-        for share in &step.shares {
-            let (Some(input), Some(output)) =
-                (at(&unit.reads, share.input), at(&unit.writes, share.output))
-            else {
-                continue;
-            };
-            let mut views = unit.effects.views.iter();
-            let is_piece = views.any(|view| {
-                is_at(share.input, view.input)
-                    && is_at(share.output, view.output)
-                    && view.offset > 0
-            });
-            if is_piece && share.rule == ShareRule::View {
-                pieces.push(input.index());
+/// Which values a plan says share bytes with which.
+struct Joined {
+    /// By value: one that stands for all that it is joined to.
+    root: Vec<usize>,
+    /// By value: whether it is joined to others of which one is a piece of another at a
+    /// distance: those need not all be aligned.
+    at_distances: Vec<bool>,
+}
+
+impl Joined {
+    fn new(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Self {
+        let mut joined_to: Vec<usize> = (0..graph.values().len()).collect();
+        let find = |joined_to: &mut Vec<usize>, mut value: usize| {
+            while joined_to[value] != value {
+                joined_to[value] = joined_to[joined_to[value]];
+                value = joined_to[value];
             }
-            let roots = [input, output].map(|value| find(&mut joined_to, value.index()));
-            joined_to[roots[0]] = roots[1];
+            value
+        };
+        let mut pieces = Vec::new();
+        for (step, unit) in plan.steps.iter().zip(units) {
+            let at = |operands: &[Option<ValueId>], position: u32| {
+                operands.get(usize::try_from(position).ok()?).copied().flatten()
+            };
+            for share in &step.shares {
+                let (Some(input), Some(output)) =
+                    (at(&unit.reads, share.input), at(&unit.writes, share.output))
+                else {
+                    continue;
+                };
+                let mut views = unit.effects.views.iter();
+                let is_piece = views.any(|view| {
+                    is_at(share.input, view.input)
+                        && is_at(share.output, view.output)
+                        && view.offset > 0
+                });
+                if is_piece && share.rule == ShareRule::View {
+                    pieces.push(input.index());
+                }
+                let roots = [input, output].map(|value| find(&mut joined_to, value.index()));
+                joined_to[roots[0]] = roots[1];
+            }
         }
+        let root: Vec<_> = (0..joined_to.len()).map(|value| find(&mut joined_to, value)).collect();
+        let mut at_distances = vec![false; root.len()];
+        for piece in pieces {
+            at_distances[root[piece]] = true;
+        }
+        let at_distances = root.iter().map(|&root| at_distances[root]).collect();
+        Self { root, at_distances }
     }
-    let mut joined = vec![false; joined_to.len()];
-    for piece in pieces {
-        let root = find(&mut joined_to, piece);
-        joined[root] = true;
-    }
-    (0..joined_to.len()).map(|value| joined[find(&mut joined_to, value)]).collect()
 }
 
 /// Returns whether a plan's `position` is `expected`.

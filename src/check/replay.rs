@@ -93,7 +93,7 @@ impl<'a> Replay<'a> {
             let shares = &self.plan.steps[step].shares;
             self.run_unit(unit, shares)?;
         }
-        let kept: &'static [ValueKind] = if self.plan.options.preserve_inputs {
+        let kept: &'static [ValueKind] = if self.plan.keeps_inputs() {
             &[ValueKind::Input, ValueKind::State]
         } else {
             &[ValueKind::State]

@@ -12,7 +12,7 @@ use crate::units::Alignment;
 impl Plan {
     /// Checks that the plan's spaces are the graph's, or its own where it chose them.
     pub(super) fn check_spaces(&self, graph: &Graph) -> Result<()> {
-        let planned: Vec<_> = self.spaces.iter().map(|space| space.name.as_str()).collect();
+        let planned: Vec<_> = self.arenas().iter().map(|space| space.name.as_str()).collect();
         if planned.is_empty() {
             return Err(Error::PlanCorrupt { reason: "it has no space".into() });
         }
@@ -31,7 +31,7 @@ impl Plan {
                 reason: format!("the alignment {} is not a power of two", space.alignment),
             })?;
         }
-        Ok(())
+        self.check_caller_buffers(graph)
     }
 
     /// Returns whether a value that the graph has in `declared` may be in `chosen`.
@@ -42,7 +42,7 @@ impl Plan {
         if self.move_cost.is_none() {
             return is_at(chosen, declared.index());
         }
-        let found = self.spaces.get(SpaceId::from(chosen).index());
+        let found = self.arenas().get(SpaceId::from(chosen).index());
         let named = |name: &str| found.is_some_and(|space| space.name == name);
         found.is_some() && (declared.index() == 0 || named(graph.space(declared).name()))
     }

@@ -151,17 +151,20 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Refuses lists that are not in ascending order, as lookups need them, and values past
-    /// their number.
+    /// Refuses lists that are not in ascending order, as lookups need them, values past their
+    /// number, and arenas behind buffers of the caller.
     fn check_lists(&self) -> Result<()> {
         let values = self.placements.windows(2).all(|pair| pair[0].value < pair[1].value)
             && self.placements.last().is_none_or(|last| last.value < self.value_count);
         let key = |workspace: &WorkspacePlacement| (workspace.node, workspace.slot);
         let workspaces = self.workspaces.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]));
-        if values && workspaces {
+        let arenas = self.arenas().len();
+        let spaces = self.spaces.iter().skip(arenas).all(|space| space.caller.is_some());
+        let spaces = spaces && self.arenas().iter().all(|space| space.caller.is_none());
+        if values && workspaces && spaces {
             Ok(())
         } else {
-            let reason = "its values or workspaces are not in ascending order".into();
+            let reason = "its values, workspaces or spaces are not in ascending order".into();
             Err(Error::PlanCorrupt { reason })
         }
     }

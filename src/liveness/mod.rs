@@ -11,6 +11,7 @@ pub use alias::{AliasClass, AliasClasses, AliasRules, Member, Merge};
 pub use lifetime::Lifetimes;
 use lifetime::node_window;
 
+use crate::boundary::{InputMemory, OutputMemory};
 use crate::coloring::Reachability;
 use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
@@ -34,8 +35,10 @@ pub struct LivenessOptions {
     pub in_place: bool,
     /// Whether it may only if both have the same size.
     pub same_size: bool,
-    /// Whether that input may be the caller's.
-    pub reuse_inputs: bool,
+    /// Whose memory graph inputs are in, and whether outputs may take it over.
+    pub inputs: InputMemory,
+    /// Whose memory graph outputs are in.
+    pub outputs: OutputMemory,
     /// Whether graph inputs keep their bytes until the end.
     pub preserve_inputs: bool,
     /// Whether the buffers must be apart in every order that the graph permits, not only in
@@ -53,7 +56,8 @@ impl Default for LivenessOptions {
             elision: true,
             in_place: true,
             same_size: false,
-            reuse_inputs: false,
+            inputs: InputMemory::Inside,
+            outputs: OutputMemory::Inside,
             preserve_inputs: false,
             parallel_safe: false,
             capacity: None,
@@ -62,13 +66,19 @@ impl Default for LivenessOptions {
 }
 
 impl LivenessOptions {
+    /// Returns whether the bytes of graph inputs stay what they are until the end.
+    pub(crate) fn keeps_inputs(&self) -> bool {
+        self.preserve_inputs || self.inputs == InputMemory::Caller
+    }
+
     pub(crate) const fn alias_rules(&self) -> AliasRules {
         AliasRules {
             views: self.views,
             elision: self.elision,
             in_place: self.in_place,
             same_size: self.same_size,
-            reuse_inputs: self.reuse_inputs,
+            inputs: self.inputs,
+            outputs: self.outputs,
             alignment: self.alignment,
         }
     }
@@ -98,8 +108,8 @@ pub struct Liveness {
     pub lifetimes: Lifetimes,
     /// Which values share their bytes.
     pub classes: AliasClasses,
-    /// One buffer per alias class, in the order of [`AliasClasses::classes`], then one
-    /// per workspace.
+    /// One buffer per alias class in the arena, in the order of [`AliasClasses::classes`],
+    /// then one per workspace.
     pub problem: Problem,
     /// The workspaces behind the last buffers of the problem.
     pub workspaces: Vec<ChosenWorkspace>,
@@ -124,7 +134,7 @@ impl Liveness {
         declined: &[(NodeId, usize)],
         workspaces: Vec<ChosenWorkspace>,
     ) -> Result<Self> {
-        let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
+        let lifetimes = Lifetimes::new(graph, order, options.keeps_inputs());
         let reach = options.parallel_safe.then(|| Reachability::new(graph));
         let rules = options.alias_rules();
         let classes = AliasClasses::new(graph, order, &lifetimes, rules, reach.as_ref(), declined);
@@ -143,7 +153,7 @@ impl Liveness {
         options: LivenessOptions,
         overlapped: &[NodeId],
     ) -> Result<Self> {
-        let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
+        let lifetimes = Lifetimes::new(graph, order, options.keeps_inputs());
         let reach = options.parallel_safe.then(|| Reachability::new(graph));
         let rules = options.alias_rules();
         let classes = AliasClasses::with_overlaps(
@@ -188,7 +198,7 @@ impl Liveness {
     ) -> Result<Self> {
         let in_every_order = reach
             .as_ref()
-            .map(|reach| Lifetimes::in_every_order(graph, reach, options.preserve_inputs));
+            .map(|reach| Lifetimes::in_every_order(graph, reach, options.keeps_inputs()));
         let needed = in_every_order.as_ref().unwrap_or(&lifetimes);
         let mut buffers = Vec::new();
         buffers

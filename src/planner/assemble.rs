@@ -3,8 +3,9 @@
 use super::schedule::Schedule;
 use super::{Placed, Planner};
 use crate::graph::{Graph, Value};
-use crate::index::{BufferId, NodeId, ValueId};
+use crate::index::{BufferId, NodeId, SpaceId, ValueId};
 use crate::liveness::{ChosenWorkspace, Liveness};
+use crate::packing::Status;
 use crate::plan::{Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps};
 use crate::units::Alignment;
 
@@ -13,15 +14,19 @@ impl Planner<'_> {
     pub(super) fn assemble(&self, graph: &Graph, schedule: &Schedule<'_>, placed: &Placed) -> Plan {
         let Placed { liveness, packing, move_cost } = placed;
         let narrow = |index: usize| u32::try_from(index).expect("positions have 32 bits");
+        let arenas = liveness.problem.spaces().len();
         let place = |(index, value): (usize, &Value)| {
             let id = ValueId::new(index);
-            let buffer = liveness.buffer_of(id)?;
             let live = liveness.lifetimes.of(id)?;
+            let (space, base) = match liveness.buffer_of(id) {
+                Some(buffer) => (liveness.problem.buffer(buffer).space(), packing.offset(buffer)),
+                None => (SpaceId::new(arenas + liveness.classes.caller_class_of(id)?), 0),
+            };
             Some(Placement {
                 value: id.into(),
                 name: value.name().to_owned(),
-                space: liveness.problem.buffer(buffer).space().into(),
-                offset: packing.offset(buffer) + liveness.classes.start_of(id),
+                space: space.into(),
+                offset: base + liveness.classes.start_of(id),
                 bytes: value.bytes(),
                 live: [live.start().get(), live.end().get()],
             })
@@ -46,7 +51,7 @@ impl Planner<'_> {
             })
             .collect();
         workspaces.sort_unstable_by_key(|workspace| (workspace.node, workspace.slot));
-        let spaces = liveness
+        let mut spaces: Vec<_> = liveness
             .problem
             .spaces()
             .iter()
@@ -59,8 +64,23 @@ impl Planner<'_> {
                 alignment: self.options.alignment.max(space.alignment().bytes()),
                 capacity: space.capacity(),
                 cost: space.cost(),
+                caller: None,
             })
             .collect();
+        let brought = liveness.classes.of_caller().iter().filter_map(|class| class.owner);
+        spaces.extend(brought.map(|owner| {
+            let value = graph.value(owner);
+            SpacePlan {
+                name: value.name().to_owned(),
+                arena_bytes: value.bytes(),
+                lower_bound: value.bytes(),
+                status: Status::Optimal,
+                alignment: self.options.alignment,
+                capacity: None,
+                cost: 0,
+                caller: Some(owner.into()),
+            }
+        }));
         let steps = steps(schedule, liveness);
         let alignment = Alignment::new(self.options.alignment);
         Plan {

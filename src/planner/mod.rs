@@ -10,13 +10,16 @@ mod search;
 mod settle;
 mod together;
 
-use crate::error::Result;
-use crate::graph::Graph;
+use crate::boundary::{InputMemory, OutputMemory};
+use crate::error::{Error, Result, quoted};
+use crate::graph::{Graph, ValueKind};
 use crate::index::NodeId;
 use crate::liveness::Liveness;
 use crate::packing::Packing;
 use crate::placement::Memories;
-use crate::plan::{Effort, MoveCost, Plan, PlanOptions, Search, WorkspacePolicy};
+use crate::plan::{
+    Effort, MoveCost, OrderSearch, Plan, PlanOptions, PlanStep, Search, WorkspacePolicy,
+};
 use crate::solve::Budget;
 use crate::technique::{Technique, Techniques};
 pub use explain::Explanation;
@@ -112,6 +115,23 @@ impl<'a> Planner<'a> {
         self
     }
 
+    /// Sets whose memory graph inputs are in.
+    #[must_use]
+    pub fn inputs(mut self, memory: InputMemory) -> Self {
+        self.options.inputs = memory;
+        self
+    }
+
+    /// Sets whose memory graph outputs are in.
+    ///
+    /// What the caller brings takes no bytes of the arena: each such value is in a
+    /// [space](Plan::caller_buffers) of its own.
+    #[must_use]
+    pub fn outputs(mut self, memory: OutputMemory) -> Self {
+        self.options.outputs = memory;
+        self
+    }
+
     /// Sets whether the plan must be safe in every order that the graph permits, so that
     /// nodes that do not wait for each other may run at the same time.
     #[must_use]
@@ -169,6 +189,9 @@ impl<'a> Planner<'a> {
     /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
     /// - [`SpacesExceeded`](crate::Error::SpacesExceeded) if the [`memories`](Self::memories)
     ///   cannot hold the values: it says which ones, and when.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if options contradict each other or the
+    ///   graph: inputs cannot be preserved and reused, and what the caller brings has no pin and
+    ///   no other memory.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
         let (mut plan, attempts) = self.best_plan(graph)?;
         let floor = self.floor(&attempts)?;
@@ -182,6 +205,7 @@ impl<'a> Planner<'a> {
 
     /// Returns the best plan, and the schedules that were tried.
     fn best_plan<'g>(&self, graph: &'g Graph) -> Result<(Plan, Vec<Attempt<'g>>)> {
+        self.check_boundary(graph)?;
         let attempts = self.attempts(graph)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let mut plan = self.assemble(graph, &attempt.schedule, &placed);
@@ -237,11 +261,67 @@ impl<'a> Planner<'a> {
     /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
     ///   once, after what it depends on.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
+        self.check_boundary(graph)?;
         let attempts = self.measured(Schedule::of(graph, steps)?)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let plan = self.assemble(graph, &attempt.schedule, &placed);
         plan.check(graph)?;
         Ok(plan)
+    }
+
+    /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
+    ///
+    /// For plans with workspaces, which are known once it is known which nodes run as one. What
+    /// is known of the choice of the steps stays known, as far as it holds for this plan.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_steps`](Self::plan_steps).
+    pub fn plan_steps_of(&self, graph: &Graph, other: &Plan) -> Result<Plan> {
+        let nodes = |step: &PlanStep| -> Vec<NodeId> {
+            step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
+        };
+        let steps: Vec<_> = other.steps().iter().map(nodes).collect();
+        let mut plan = self.plan_steps(graph, &steps)?;
+        plan.search = other.search().map(|Search { order, floor, skipped }| Search {
+            skipped,
+            order: match order {
+                // Another order might have less at the step whose workspace costs something.
+                OrderSearch::Complete if plan.lower_bound() > other.lower_bound() => {
+                    OrderSearch::Beam
+                }
+                order => order,
+            },
+            floor: floor.min(plan.lower_bound()),
+        });
+        Ok(plan)
+    }
+
+    /// Refuses inputs and outputs that cannot be in the memory that the options ask for.
+    fn check_boundary(&self, graph: &Graph) -> Result<()> {
+        let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
+        if self.options.inputs == InputMemory::Reuse && self.options.preserve_inputs {
+            return refuse("inputs", "they cannot be both reused and preserved".into());
+        }
+        let inputs = graph.values().iter().filter(|value| value.kind() == ValueKind::Input);
+        let outputs = graph.outputs().iter().map(|&output| graph.value(output));
+        let inputs = inputs.filter(|_| self.options.inputs == InputMemory::Caller);
+        let outputs = outputs.filter(|_| self.options.outputs == OutputMemory::Caller);
+        let mut brought = inputs.map(|it| ("inputs", it)).chain(outputs.map(|it| ("outputs", it)));
+        let Some((option, _)) = brought.clone().next() else { return Ok(()) };
+        if self.memories.is_some() {
+            return refuse(
+                option,
+                "the spaces are for values that the caller does not bring".into(),
+            );
+        }
+        match brought.find(|(_, it)| it.pin().is_some() || it.space().index() > 0) {
+            None => Ok(()),
+            Some((option, value)) => {
+                let name = quoted(value.name());
+                refuse(option, format!("the graph has a place for value {name} in its own spaces"))
+            }
+        }
     }
 
     /// Returns the buffers that `graph` needs, without packing them: for reports.

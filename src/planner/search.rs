@@ -11,10 +11,11 @@ use super::pack::total_load;
 use super::schedule::Schedule;
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::index::{NodeId, ValueId};
+use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Liveness;
 use crate::plan::{Effort, OrderSearch, Search, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
+use crate::solve::{Progress, Stage};
 use crate::technique::Technique;
 use crate::transform::{Fusion, fuse};
 
@@ -60,6 +61,8 @@ impl Planner<'_> {
                 attempts.push(attempt);
             }
             known.push(groups);
+            let least = attempts.iter().map(|attempt| attempt.load).min();
+            self.tell(Stage::Fusion, least.unwrap_or(u64::MAX), 0);
         }
         attempts.sort_by_key(|attempt| attempt.load);
         if self.options.optimize.contains(Technique::Order) {
@@ -110,13 +113,20 @@ impl Planner<'_> {
             if index > 0 && orders.floor() >= best {
                 continue;
             }
+            self.tell(Stage::Order, best, orders.floor().min(best));
             let found = orders.best(limits, &|| self.budget.exhausted());
-            attempt.order =
-                if found.is_optimal { OrderSearch::Complete } else { OrderSearch::Beam };
+            // The search knows what an order needs at least; a value that turns out not to be in
+            // the caller's memory adds to that.
+            let known = |load: u64| {
+                let is_proven = found.is_optimal && load <= found.peak;
+                if is_proven { OrderSearch::Complete } else { OrderSearch::Beam }
+            };
+            attempt.order = known(attempt.load);
             if found.peak < found.given {
                 let schedule = attempt.schedule.reordered(found.order);
                 let (other, _) = self.attempt(schedule, attempt.elision)?;
-                let Attempt { fusion, order, floor, .. } = *attempt;
+                let Attempt { fusion, floor, .. } = *attempt;
+                let order = known(other.load);
                 let other = Attempt { fusion, floor, order, ..other };
                 best = best.min(other.load);
                 if other.load == best {
@@ -129,6 +139,13 @@ impl Planner<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Tells whoever wants to know how far the choice is.
+    fn tell(&self, stage: Stage, peak: u64, lower_bound: u64) {
+        if let Some(tell) = self.budget.progress {
+            tell(Progress { space: SpaceId::new(0), stage, peak, lower_bound, nodes: 0 });
+        }
     }
 
     fn order_limits(&self, nodes: usize) -> OrderLimits {

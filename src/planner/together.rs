@@ -3,6 +3,7 @@
 use super::schedule::Schedule;
 use super::{Placed, Planner};
 use crate::bound::max_load;
+use crate::boundary::{InputMemory, OutputMemory};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueKind};
 use crate::index::SpaceId;
@@ -56,6 +57,11 @@ impl Planner<'_> {
         if self.memories.is_some() || graphs.iter().any(|graph| graph.spaces().len() > 1) {
             let reason = "graphs share one arena, not several spaces".into();
             return Err(Error::InvalidOption { option: "spaces", reason });
+        }
+        let Planner { options, .. } = self;
+        if options.inputs == InputMemory::Caller || options.outputs == OutputMemory::Caller {
+            let reason = "graphs that share an arena have their inputs and outputs in it".into();
+            return Err(Error::InvalidOption { option: "outputs", reason });
         }
         let unlimited = Planner { capacity: None, ..*self };
         let packed = graphs.iter().map(|graph| unlimited.packed(graph));

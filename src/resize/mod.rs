@@ -50,7 +50,7 @@ impl Plan {
     pub fn resized(&self, graph: &Graph) -> Result<Self> {
         let same = self.value_count() == graph.values().len()
             && self.step_of.len() == graph.nodes().len()
-            && self.spaces.len() == graph.spaces().len();
+            && self.arenas().len() == graph.spaces().len();
         if !same {
             return mismatch("the graph has other nodes, values or spaces".into());
         }
@@ -65,13 +65,16 @@ impl Plan {
         plan.refit_workspaces(graph)?;
         let ends = plan.ends(alignment)?;
         for (space, end) in plan.spaces.iter_mut().zip(ends) {
-            space.arena_bytes = end;
-            space.claim(0);
+            match space.caller {
+                None => space.arena_bytes = end,
+                Some(caller) => space.arena_bytes = graph.value(ValueId::from(caller)).bytes(),
+            }
+            space.claim(if space.caller.is_none() { 0 } else { space.arena_bytes });
         }
         plan.check(graph)?;
         // Larger workspaces are a choice; what the values need is not.
         let workspaces = std::mem::take(&mut plan.workspaces);
-        for space in 0..plan.spaces.len() {
+        for space in 0..plan.arenas().len() {
             let live = plan.peak(SpaceId::new(space)).live_bytes;
             plan.spaces[space].claim(live);
         }
@@ -162,7 +165,7 @@ impl Plan {
         let values = self.placements.iter().map(|value| (value.space, value.offset, value.bytes));
         let scratch = self.workspaces.iter().map(|work| (work.space, work.offset, work.bytes));
         for (space, offset, bytes) in values.chain(scratch).filter(|&(_, _, bytes)| bytes > 0) {
-            let end = alignment.round_up(bytes).and_then(|size| offset.checked_add(size));
+            let end = offset.checked_add(bytes).and_then(|end| alignment.round_up(end));
             let end = end.ok_or_else(|| Error::SizeOverflow { what: quoted(&self.model) })?;
             match ends.get_mut(SpaceId::from(space).index()) {
                 Some(known) => *known = end.max(*known),

@@ -1,9 +1,12 @@
 //! What running a node does to the number of live bytes, whatever ran before.
 
+use std::cmp::Reverse;
+
+use crate::boundary::InputMemory;
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind};
 use crate::index::{NodeId, ValueId};
-use crate::liveness::{AliasClasses, Lifetimes, LivenessOptions};
+use crate::liveness::{AliasClass, AliasClasses, Lifetimes, LivenessOptions};
 
 /// A graph reduced to what the number of live bytes depends on.
 ///
@@ -44,7 +47,7 @@ pub(super) struct NodeModel {
 impl Model {
     pub(super) fn new(graph: &Graph, options: LivenessOptions) -> Result<Self> {
         let narrow = |index: usize| u32::try_from(index).expect("tables have 32 bits");
-        let lifetimes = Lifetimes::new(graph, graph.order(), options.preserve_inputs);
+        let lifetimes = Lifetimes::new(graph, graph.order(), options.keeps_inputs());
         let linked = LivenessOptions { in_place: false, ..options };
         let classes =
             AliasClasses::new(graph, graph.order(), &lifetimes, linked.alias_rules(), None, &[]);
@@ -52,12 +55,21 @@ impl Model {
         let mut atoms_of = vec![Vec::new(); graph.values().len()];
         let callers = |value: ValueId| match graph.value(value).kind() {
             ValueKind::State => true,
-            ValueKind::Input => !options.reuse_inputs,
+            ValueKind::Input => options.inputs != InputMemory::Reuse,
             _ => false,
         };
         // What shows the caller's bytes may not be written over either.
         let mut is_callers = vec![false; graph.values().len()];
+        for class in classes.classes().iter().chain(classes.of_caller()) {
+            if class.members.iter().any(|member| callers(member.value)) {
+                class.members.iter().for_each(|member| is_callers[member.value.index()] = true);
+            }
+        }
+        let elsewhere = outside(graph, &classes, options.in_place);
         for class in classes.classes() {
+            if class.members.iter().any(|member| elsewhere[member.value.index()]) {
+                continue;
+            }
             let mut spans = Vec::with_capacity(class.members.len());
             for member in &class.members {
                 let value = graph.value(member.value);
@@ -65,9 +77,6 @@ impl Model {
                 let end = member.start.checked_add(value.bytes()).ok_or_else(what)?;
                 let start = member.start - member.start % options.alignment.bytes();
                 spans.push((start, options.alignment.round_up(end).ok_or_else(what)?));
-            }
-            if class.members.iter().any(|member| callers(member.value)) {
-                class.members.iter().for_each(|member| is_callers[member.value.index()] = true);
             }
             let mut cuts: Vec<u64> = spans.iter().flat_map(|&(start, end)| [start, end]).collect();
             cuts.sort_unstable();
@@ -88,7 +97,7 @@ impl Model {
         for (index, value) in graph.values().iter().enumerate() {
             match value.kind() {
                 ValueKind::State => reads[index] += 1,
-                ValueKind::Input if options.preserve_inputs => reads[index] += 1,
+                ValueKind::Input if options.keeps_inputs() => reads[index] += 1,
                 ValueKind::Input => {}
                 ValueKind::Constant | ValueKind::Activation | ValueKind::Inner => continue,
             }
@@ -138,6 +147,39 @@ impl Model {
     pub(super) fn size(&self, value: u32) -> u64 {
         self.sizes[at(value)]
     }
+}
+
+/// Returns, by value, whether it may be in memory that the caller brings: its class is, or
+/// may be taken over by one that is.
+///
+/// Whether it will be depends on the order. So orders are compared by what they need at least.
+fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
+    let mut outside = vec![false; graph.values().len()];
+    let bytes = |class: &AliasClass| class.owner.map_or(0, |owner| graph.value(owner).bytes());
+    let mut owned: Vec<_> = classes.of_caller().iter().collect();
+    // What the largest buffer has room for is not looked at again.
+    owned.sort_by_key(|class| Reverse(bytes(class)));
+    for class in owned {
+        let room = bytes(class);
+        let mut pending: Vec<ValueId> = class.members.iter().map(|member| member.value).collect();
+        while let Some(value) = pending.pop() {
+            outside[value.index()] = true;
+            let Some(producer) = graph.producer(value).filter(|_| in_place) else { continue };
+            let node = graph.node(producer);
+            let pairs = node.effects().in_place.iter();
+            let pairs = pairs.filter(|pair| node.output(pair.output) == Some(value));
+            let overlaps = graph.overlaps(producer).into_iter();
+            let overlaps = overlaps.filter(|pair| node.output(pair.output) == Some(value));
+            let taken = pairs.map(|pair| pair.input).chain(overlaps.map(|pair| pair.input));
+            let taken = taken.filter_map(|input| node.input(input));
+            let taken = taken.filter(|&taken| graph.value(taken).bytes() <= room);
+            for class in taken.filter_map(|taken| classes.class_of(taken)) {
+                let members = classes.classes()[class].members.iter().map(|member| member.value);
+                pending.extend(members.filter(|member| !outside[member.index()]));
+            }
+        }
+    }
+    outside
 }
 
 /// A set of nodes, one bit for each.
@@ -314,7 +356,9 @@ impl State {
                     && !taken.contains(&Some(input))
                     && atoms.iter().all(|&atom| self.covers[at(atom)] == 0)
             });
-            if let Some(&(input, _)) = candidates.min_by_key(|&&(input, _)| model.size(input)) {
+            // What may be in the caller's memory counts for nothing, and so is no gain.
+            let size = |&&(input, _): &&(u32, u32)| (model.size(input) == 0, model.size(input));
+            if let Some(&(input, _)) = candidates.min_by_key(size) {
                 taken[slot] = Some(input);
                 credit += model.size(output).min(model.size(input));
             }

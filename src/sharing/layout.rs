@@ -64,6 +64,7 @@ impl StoragePlan {
                 alignment: alignment.max(space.alignment().bytes()),
                 capacity: space.capacity(),
                 cost: space.cost(),
+                caller: None,
             })
             .collect();
         let steps: Vec<_> = graph.order().iter().map(|&id| self.step(graph, id)).collect();

@@ -84,10 +84,14 @@ impl fmt::Debug for Budget<'_> {
     }
 }
 
-/// A solver of the portfolio.
+/// A solver of the portfolio, or what a planner does before it asks one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
+    /// Choosing which nodes run as one.
+    Fusion,
+    /// Choosing in which order nodes run.
+    Order,
     /// First fit at the hints.
     Hints,
     /// Best fit in the order of birth.
@@ -112,6 +116,8 @@ impl Stage {
     /// Returns the name, for people.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Fusion => "fusion",
+            Self::Order => "order",
             Self::Hints => "hints",
             Self::Sweep => "sweep",
             Self::FirstFit => "first fit",
@@ -132,7 +138,8 @@ pub struct Progress {
     pub space: SpaceId,
     /// Solver that is at work.
     pub stage: Stage,
-    /// Peak of the best answer so far, in bytes.
+    /// Peak of the best answer so far, in bytes; before packing, the bytes that are live at its
+    /// highest step.
     pub peak: u64,
     /// Bytes that no answer can go below.
     pub lower_bound: u64,

@@ -41,11 +41,13 @@ pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
 
 /// Writes an object with its fields in the order in which the program writes them.
 fn ordered(json: &Json, order: &[&str]) -> String {
-    const INNER: [&[&str]; 9] = [
+    const INNER: [&[&str]; 11] = [
         &["order", "floor"],
         &["alignment", "optimize", "preserve_inputs", "workspace"],
         &["alignment", "optimize", "preserve_inputs", "parallel_safe", "workspace"],
+        &["alignment", "optimize", "preserve_inputs", "inputs", "outputs", "workspace"],
         &["name", "arena_bytes", "lower_bound", "status", "alignment", "capacity"],
+        &["name", "arena_bytes", "lower_bound", "status", "alignment", "capacity", "caller"],
         &["node", "name", "inputs", "outputs", "shares"],
         &["node", "name", "fused", "inputs", "outputs", "shares"],
         &["input", "output", "rule"],

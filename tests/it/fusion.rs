@@ -50,7 +50,7 @@ struct Layer {
 
 /// Random networks of convolutions, products, elementwise nodes, reductions, reshapes,
 /// concatenations and slices, all sizes multiples of 8.
-fn networks(layers: usize) -> impl Strategy<Value = Graph> {
+pub fn networks(layers: usize) -> impl Strategy<Value = Graph> {
     let layer = (
         0_u8..11,
         prop::collection::vec(any::<prop::sample::Index>(), 1..4),
@@ -139,7 +139,7 @@ fn load(graph: &Graph, order: &[NodeId], options: LivenessOptions) -> u64 {
 }
 
 /// Calls `visit` with every topological order.
-fn each_order(graph: &Graph, order: &mut Vec<NodeId>, visit: &mut impl FnMut(&[NodeId])) {
+pub fn each_order(graph: &Graph, order: &mut Vec<NodeId>, visit: &mut impl FnMut(&[NodeId])) {
     if order.len() == graph.nodes().len() {
         visit(order);
         return;

@@ -13,6 +13,7 @@
 
 mod arena;
 mod arena_simple;
+mod boundary;
 mod check;
 mod coloring;
 mod csv;

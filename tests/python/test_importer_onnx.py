@@ -14,6 +14,7 @@ import light_models
 from arenaplan import InPlace, View, errors
 from arenaplan.importers.onnx import load_onnx
 from models import (
+    Types,
     external,
     function,
     graph,
@@ -293,6 +294,35 @@ def test_pieces_of_a_concatenation_are_views_where_they_are_contiguous() -> None
     assert batch.nodes[0].effects == ap.Effects()
 
 
+def test_concatenations_that_begin_alike_are_pieces_of_each_other() -> None:
+    names = ["a", "b", "c", "d"]
+    nodes = [node("Concat", " ".join(names[: k + 2]), f"y{k}", axis=1) for k in range(3)]
+    given: Types = {name: [1, 3, 4] for name in names}
+    imported = load_onnx(model(nodes, given, "y0 y1 y2"))
+    read = [[imported.values[i].name for i in n.inputs if i is not None] for n in imported.nodes]
+    assert read == [["a", "b"], ["y0", "c"], ["y1", "d"]]
+    feed = {name: np.full((1, 3, 4), k, np.float32) for k, name in enumerate(names)}
+    with ap.Executor(imported) as executor:
+        found = executor.run(feed, verify=True)
+    for k in range(3):
+        joined = np.concatenate([feed[name] for name in names[: k + 2]], axis=1)
+        np.testing.assert_array_equal(found[f"y{k}"], joined)
+    # Where rows alternate, the earlier one is no piece of the later one.
+    apart = [node("Concat", "a b", "y0", axis=2), node("Concat", "a b c", "y1", axis=2)]
+    assert [len(n.inputs) for n in load_onnx(model(apart, given, "y0 y1")).nodes] == [2, 3]
+
+
+def test_one_row_that_is_known_is_a_piece() -> None:
+    def views(axis: int, index: np.ndarray, shape: list[int]) -> tuple[View, ...]:
+        imported = load_one("Gather", "x i", given={"x": shape}, weights={"i": index}, axis=axis)
+        return imported.nodes[0].effects.views
+
+    assert views(0, np.array(2), [3, 4]) == (View(0, 0, 32),)
+    assert views(1, np.array([-1]), [1, 3, 4]) == (View(0, 0, 32),)
+    assert views(1, np.array(1), [2, 3, 4]) == ()
+    assert views(0, np.array([0, 1]), [3, 4]) == ()
+
+
 def test_pieces_of_a_split_are_views_where_they_are_contiguous() -> None:
     sizes = {"s": np.array([1, 3])}
     imported = load_one("Split", "x s", outputs="y z", given={"x": [4, 2]}, weights=sizes)
@@ -334,8 +364,8 @@ def test_a_slice_of_neighbors_is_a_view(
 def test_a_transpose_of_ones_is_a_copy() -> None:
     moved = load_one("Transpose", "x", given={"x": [1, 4, 1, 5]}, perm=[1, 0, 3, 2])
     assert moved.nodes[0].effects.in_place == (InPlace(0, 0, True),)
-    real = load_one("Transpose", "x", given={"x": [1, 4, 2, 5]}, perm=[0, 2, 1, 3])
-    assert (real.nodes[0].effects.in_place, real.nodes[0].effects.views) == ((), ())
+    real = load_one("Transpose", "x", given={"x": [1, 4, 2, 5]}, perm=[0, 2, 1, 3]).nodes[0]
+    assert (real.effects.in_place, real.effects.views) == ((), ())
 
 
 def test_elements_smaller_than_a_byte_have_no_windows() -> None:

@@ -103,6 +103,8 @@ def _export_tflm(options: argparse.Namespace) -> None:
         raise NotAModel(f"{str(options.model)!r} is no .tflite model, which is all that TFLM runs")
     if options.budget is not None:
         raise InvalidOption("--budget: TensorFlow Lite Micro has one arena for tensors")
+    if (options.inputs, options.outputs) != ("inside", "inside"):
+        raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
     if options.align != Alignments() or options.no_in_place or options.preserve_inputs:
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     data, path = read_bytes(options.model)

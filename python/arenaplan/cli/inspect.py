@@ -50,7 +50,7 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
                 "dtype": value.dtype,
                 "shape": list(value.shape),
                 "bytes": place[2] if place else None,
-                "space": plan.spaces[place[0]][0] if place else None,
+                "space": plan.space_name(place[0]) if place else None,
                 "offset": place[1] if place else None,
                 "live": list(steps) if steps else None,
             }
@@ -81,7 +81,7 @@ def _print(graph: Graph, plan: Plan) -> None:
     """Print everything as tables."""
     placements, live = plan.placements, plan.live
     print(f"values in the arena of {shown(plan.model) or 'the model'}")
-    several = len(plan.spaces) > 1
+    several = len(plan.spaces) > 1 or bool(plan.caller_buffers)
     header = f"{'space':<12}  " if several else ""
     print(f"  {header}{'bytes':>14}  {'offset':>14}  {'steps':>13}  {'kind':<10}  name")
     for index, place in enumerate(placements):
@@ -90,7 +90,7 @@ def _print(graph: Graph, plan: Plan) -> None:
             continue
         value = graph.values[index]
         span = f"{steps[0]}..{steps[1]}"
-        space = f"{shown(plan.spaces[place[0]][0], 12):<12}  " if several else ""
+        space = f"{shown(plan.space_name(place[0]), 12):<12}  " if several else ""
         print(
             f"  {space}{place[2]:>14,}  {place[1]:>14,}  {span:>13}  {value.kind:<10}"
             f"  {shown(value.name)}"

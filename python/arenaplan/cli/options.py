@@ -72,6 +72,19 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         "--preserve-inputs", action="store_true", help="keep the inputs' bytes until the end"
     )
     parser.add_argument(
+        "--inputs",
+        choices=("inside", "caller", "reuse"),
+        default="inside",
+        help="whose memory inputs are in: the arena's, or the caller's, which is only read; "
+        "with reuse, results may overwrite them in the arena (default: inside)",
+    )
+    parser.add_argument(
+        "--outputs",
+        choices=("inside", "caller"),
+        default="inside",
+        help="whose memory outputs are in: the arena's, or the caller's (default: inside)",
+    )
+    parser.add_argument(
         "--workspace",
         choices=("none", "auto"),
         default="none",
@@ -94,6 +107,8 @@ def plan_options(options: argparse.Namespace) -> dict[str, Any]:
         "effort": options.effort,
         "in_place": not options.no_in_place,
         "preserve_inputs": options.preserve_inputs,
+        "inputs": options.inputs,
+        "outputs": options.outputs,
         "workspace": options.workspace,
         "spaces": None if spaces is None else aligned(spaces, align.spaces),
         "pins": {pattern: space for space, pattern in options.pin} or None,

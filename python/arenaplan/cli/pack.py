@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
 from arenaplan.cli.common import add_json, print_json, say, size
+from arenaplan.cli.watch import gap, watching
 from arenaplan.errors import CapacityExceeded
 from arenaplan.packing import check_capacity, check_limits
 
@@ -54,12 +53,10 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     limits = check_limits(options.time_limit, options.node_limit, options.seed, options.threads)
     text = options.file.read_text(encoding="utf-8")
-    watch = _Watch() if sys.stderr.isatty() and not options.json else None
-    packing = _core.pack_csv(
-        text, options.align, check_capacity(options.capacity), **limits, on_progress=watch
-    )
-    if watch is not None:
-        watch.clear()
+    with watching(options) as watch:
+        packing = _core.pack_csv(
+            text, options.align, check_capacity(options.capacity), **limits, on_progress=watch
+        )
     if options.output is not None:
         options.output.write_text(packing.to_csv(), encoding="utf-8")
         say(f"wrote {options.output}")
@@ -94,33 +91,3 @@ def summarize(packing: Packing) -> dict[str, Any]:
         "seconds": packing.seconds,
         "stages": packing.stages,
     }
-
-
-def gap(peak: int, lower_bound: int) -> float:
-    """Return how far a peak is above its bound, as a fraction of it."""
-    return (peak - lower_bound) / lower_bound if lower_bound else 0.0
-
-
-class _Watch:
-    """A line on the terminal that shows how far the search is."""
-
-    def __init__(self) -> None:
-        self._shown = 0.0
-
-    def __call__(self, progress: dict[str, Any]) -> None:
-        now = time.monotonic()
-        if now - self._shown < 0.1 or progress["peak"] is None:
-            return
-        self._shown = now
-        peak, bound = progress["peak"], progress["lower_bound"]
-        print(
-            f"\r\x1b[K{progress['seconds']:7.1f} s  {progress['stage']}: {peak:,} bytes, "
-            f"bound {bound:,}, gap {gap(peak, bound):.3%}",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    def clear(self) -> None:
-        """Leave an empty line."""
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

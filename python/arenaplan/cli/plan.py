@@ -21,6 +21,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.family import plan_shapes
 from arenaplan.cli.options import add_plan_options, plan_options
 from arenaplan.cli.share import add_share, share
+from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES
 from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
@@ -112,12 +113,14 @@ def execute(options: argparse.Namespace) -> None:
         execute_classic(graph, options)
         return
     try:
-        plan = arenaplan.plan(
-            graph,
-            capacity=options.capacity,
-            parallel_safe=options.parallel_safe,
-            **plan_options(options),
-        )
+        with watching(options) as watch:
+            plan = arenaplan.plan(
+                graph,
+                capacity=options.capacity,
+                parallel_safe=options.parallel_safe,
+                on_progress=watch,
+                **plan_options(options),
+            )
     except SpacesExceeded as error:
         if options.json:
             print_json(_no_room(graph, error))
@@ -135,6 +138,9 @@ def execute(options: argparse.Namespace) -> None:
 def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
     """Plan with one of the classic planners, and report it."""
     strategy = options.strategy
+    for flag in ("inputs", "outputs"):
+        if getattr(options, flag) != "inside":
+            raise InvalidOption(f"option {flag}: strategy {strategy} has all values inside")
     for flag in ("output", "capacity"):
         if getattr(options, flag) is not None:
             raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
@@ -187,8 +193,12 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
     print(f"  arena        {size(plan.arena_bytes)}, {_proof(plan)}")
     print(f"  lower bound  {size(plan.lower_bound)}")
     if plan.naive_bytes is not None:
-        ratio = plan.naive_bytes / plan.arena_bytes if plan.arena_bytes else 1.0
-        print(f"  naive        {size(plan.naive_bytes)}, {ratio:.1f} times the arena")
+        times = plan.naive_bytes / plan.arena_bytes if plan.arena_bytes else 0
+        compared = f", {times:.1f} times the arena" if times else ""
+        print(f"  naive        {size(plan.naive_bytes)}{compared}")
+    if plan.caller_buffers:
+        brought = sum(row[2] for row in plan.caller_buffers)
+        print(f"  caller       brings {len(plan.caller_buffers)} buffers, {size(brought)}")
     if plan.workspaces:
         largest = max(work[5] for work in plan.workspaces)
         print(f"  workspace    {len(plan.workspaces)} buffers, the largest {size(largest)}")
@@ -251,7 +261,7 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         place = placements[index]
         if place is not None:
             name = graph.values[index].name
-            space = plan.spaces[place[0]][0]
+            space = plan.space_name(place[0])
             peak_values.append(
                 {"name": name, "space": space, "offset": place[1], "bytes": place[2]}
             )
@@ -273,6 +283,9 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "options": plan.options,
         "digest": plan.digest,
         "spaces": [dict(zip(_SPACE_FIELDS, space, strict=True)) for space in plan.spaces],
+        "caller_buffers": [
+            {"name": name, "bytes": bytes_} for _, name, bytes_ in plan.caller_buffers
+        ],
         **_spills(graph, plan),
     }
 

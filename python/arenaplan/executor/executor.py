@@ -21,6 +21,7 @@ from arenaplan.errors import (
     InvalidBuffer,
     MisalignedBuffer,
 )
+from arenaplan.executor.buffers import bring
 from arenaplan.executor.steps import (
     Setup,
     arena_arrays,
@@ -64,6 +65,10 @@ class Executor:
     arena : Arena, optional
         Memory that ``plan`` was committed to; committed here if left out. Several spaces
         lie side by side in it, at ``plan.bases``.
+    buffers : mapping of str to array, optional
+        Arrays for inputs and outputs that the plan leaves to the caller, by name: inputs are
+        read where they are and never written, outputs are written where they are wanted.
+        Those left out are allocated here.
 
     Raises
     ------
@@ -72,7 +77,7 @@ class Executor:
     PlanMismatch
         If the plan was made for another graph.
     CapacityExceeded, InvalidBuffer, MisalignedBuffer
-        If the arena cannot hold the plan.
+        If the arena cannot hold the plan, or a buffer not its value.
 
     Examples
     --------
@@ -88,7 +93,12 @@ class Executor:
     """
 
     def __init__(
-        self, graph: Graph, plan: Plan | None = None, *, arena: Arena | None = None
+        self,
+        graph: Graph,
+        plan: Plan | None = None,
+        *,
+        arena: Arena | None = None,
+        buffers: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         if plan is None:
             from arenaplan import plan as make_plan
@@ -101,15 +111,24 @@ class Executor:
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
         memory = _bytes_of(self.arena, plan)
+        self._brought = bring(graph, plan, buffers or {}, memory)
+        memories = [memory, *(buffer.memory for buffer in self._brought)]
         workspaces = arena_workspaces(plan, memory)
         missing = missing_workspaces(graph, plan, workspaces)
         more, self.scratch_bytes = own_workspaces(missing)
         """Bytes of scratch memory outside the arena, because the plan has none."""
         workspaces.update(more)
-        arrays = arena_arrays(graph, plan, memory)
+        arrays = arena_arrays(graph, plan, memories)
         units = find_units(graph, plan)
         program = prepare(graph, units, arrays, workspaces)
-        self._setup: Setup | None = Setup(graph, plan, memory, arrays, workspaces, units, program)
+        self._setup: Setup | None = Setup(graph, plan, memories, arrays, workspaces, units, program)
+        self._given = {buffer.value: buffer.array for buffer in self._brought if buffer.is_given}
+        own = {buffer.value: buffer.array for buffer in self._brought if not buffer.is_given}
+        self._loads = {
+            index: own.get(index, arrays[index])
+            for index in graph.inputs
+            if index not in self._given
+        }
 
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"
@@ -139,6 +158,7 @@ class Executor:
             If it was committed here and a borrowed output is still alive.
         """
         self._setup = None
+        self._brought, self._given, self._loads = [], {}, {}
         if not self._owns_arena:
             return
         try:
@@ -156,7 +176,8 @@ class Executor:
         Parameters
         ----------
         inputs : mapping of str to array_like
-            One array per graph input, of exactly its shape and element type.
+            One array per graph input, of exactly its shape and element type; none for those
+            that have a buffer.
         borrow : bool, default False
             Return read-only views of the arena, which the next run overwrites,
             instead of copies.
@@ -166,7 +187,7 @@ class Executor:
         Returns
         -------
         dict of str to array
-            One array per graph output.
+            One array per graph output; for those that have a buffer, that buffer.
 
         Raises
         ------
@@ -185,16 +206,22 @@ class Executor:
         if setup is None:
             raise ArenaState("this executor is closed")
         with self.arena.lease(), quiet_arithmetic():
-            given = _checked_inputs(setup, inputs)
+            given = _checked_inputs(setup, inputs, self._given)
             if verify:
-                verified_run(setup, given)
+                verified_run(setup, {**given, **self._inputs_given()}, self._loads)
             else:
-                load(setup, given)
+                load(self._loads, given)
                 run_all(setup.program)
             return {
-                self.graph.values[index].name: _handed_out(setup.arrays[index], borrow)
+                self.graph.values[index].name: self._given[index]
+                if index in self._given
+                else _handed_out(setup.arrays[index], borrow)
                 for index in self.graph.outputs
             }
+
+    def _inputs_given(self) -> dict[int, np.ndarray]:
+        """Return the inputs that are where the caller has them."""
+        return {index: self._given[index] for index in self.graph.inputs if index in self._given}
 
 
 @contextmanager
@@ -217,16 +244,27 @@ def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
     return view
 
 
-def _checked_inputs(setup: Setup, inputs: Mapping[str, ArrayLike]) -> dict[int, np.ndarray]:
-    """Return the inputs as arrays that share no byte with the arena."""
+def _checked_inputs(
+    setup: Setup, inputs: Mapping[str, ArrayLike], brought: Mapping[int, np.ndarray]
+) -> dict[int, np.ndarray]:
+    """Return the inputs that the caller did not bring, as arrays that share no byte of a run."""
     declared = [setup.graph.values[index] for index in setup.graph.inputs]
+    for value in declared:
+        buffer = brought.get(value.index)
+        if buffer is not None and inputs.get(value.name, buffer) is not buffer:
+            raise InputMismatch(
+                f"input {value.name!r} has a buffer that the executor was given: write there"
+            )
     unknown = sorted(set(inputs).difference(value.name for value in declared))
     if unknown:
         known = ", ".join(repr(value.name) for value in declared) or "none"
         raise InputMismatch(f"no input is called {unknown[0]!r}; the graph has {known}")
-    given = {value.index: _checked_input(value, inputs) for value in declared}
+    wanted = [value for value in declared if value.index not in brought]
+    given = {value.index: _checked_input(value, inputs) for value in wanted}
     return {
-        index: array.copy() if np.may_share_memory(array, setup.memory) else array
+        index: array.copy()
+        if any(np.may_share_memory(array, memory) for memory in setup.memories)
+        else array
         for index, array in given.items()
     }
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import accumulate
 from math import prod
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,8 @@ class Setup:
 
     graph: Graph
     plan: Plan
-    memory: np.ndarray
-    """The arena's bytes."""
+    memories: Sequence[np.ndarray]
+    """The bytes of the arena, then those of each buffer that the caller brings."""
     arrays: Mapping[int, np.ndarray]
     """Memory of every value that a run touches."""
     workspaces: Workspaces
@@ -218,10 +218,37 @@ def used_values(graph: Graph) -> list[int]:
     return sorted(used)
 
 
-def arena_arrays(graph: Graph, plan: Plan, memory: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the array of every value that has a place, on the arena's bytes."""
+class Span(NamedTuple):
+    """Bytes of one memory."""
+
+    memory: int
+    """0 for the arena, then one number for each buffer that the caller brings."""
+    start: int
+    stop: int
+
+
+def spans_of(graph: Graph, plan: Plan) -> dict[int, Span]:
+    """Return the bytes of every value that a run touches and that has a place."""
+    bases, placements = plan.bases, plan.placements
+    spans = {}
+    for index in used_values(graph):
+        place = placements[index]
+        if place is None:
+            continue
+        space, start, _ = place
+        if space < len(bases):
+            memory, start = 0, bases[space] + start
+        else:
+            memory = 1 + space - len(bases)
+        spans[index] = Span(memory, start, start + byte_size(graph.values[index]))
+    return spans
+
+
+def arena_arrays(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+    """Return the array of every value that a run touches, on the bytes of its memory."""
     arrays = {}
     inner = inner_values(graph, plan.steps)
+    spans = spans_of(graph, plan)
     for index in used_values(graph):
         value = graph.values[index]
         if value.kind == "constant":
@@ -229,10 +256,8 @@ def arena_arrays(graph: Graph, plan: Plan, memory: np.ndarray) -> dict[int, np.n
             continue
         if index in inner:
             continue
-        placement = plan.placements[index]
-        start = 0 if placement is None else plan.bases[placement[0]] + placement[1]
-        size = byte_size(value)
-        arrays[index] = array_at(graph, index, memory[start : start + size])
+        memory, start, stop = spans.get(index, (0, 0, byte_size(value)))
+        arrays[index] = array_at(graph, index, memories[memory][start:stop])
     return arrays
 
 
@@ -349,10 +374,10 @@ def _node_run(
 # -- running ------------------------------------------------------------------------
 
 
-def load(setup: Setup, inputs: Mapping[int, np.ndarray]) -> None:
-    """Write the inputs into the arena."""
+def load(arrays: Mapping[int, np.ndarray], inputs: Mapping[int, np.ndarray]) -> None:
+    """Write the inputs to where they are read."""
     for index, array in inputs.items():
-        np.copyto(setup.arrays[index], array)
+        np.copyto(arrays[index], array)
 
 
 def run_all(program: Program) -> None:

@@ -19,6 +19,7 @@ from arenaplan.errors import VerificationError
 from arenaplan.executor.steps import (
     Program,
     Setup,
+    Span,
     aligned_bytes,
     array_at,
     byte_size,
@@ -26,11 +27,9 @@ from arenaplan.executor.steps import (
     own_workspaces,
     prepare,
     run_all,
-    used_values,
+    spans_of,
 )
 from arenaplan.graph import Graph, Node
-
-Span = tuple[int, int]
 
 _POISON = np.frombuffer(np.uint32(0x7FF5A5A5).tobytes(), np.uint8)
 """A NaN as float16, float32 and float64, with a payload that no computation makes."""
@@ -38,9 +37,18 @@ _UNWRITTEN = 0xEE
 """Fills the other run's memory, so that a byte that no kernel writes differs too."""
 
 
-def verified_run(setup: Setup, inputs: Mapping[int, np.ndarray]) -> None:
+def verified_run(
+    setup: Setup, inputs: Mapping[int, np.ndarray], loads: Mapping[int, np.ndarray]
+) -> None:
     """
     Run every step with all checks; the caller holds the arena's lease.
+
+    Parameters
+    ----------
+    inputs : mapping of int to array
+        All inputs.
+    loads : mapping of int to array
+        Where those are written that are not where they are read already.
 
     Raises
     ------
@@ -48,49 +56,37 @@ def verified_run(setup: Setup, inputs: Mapping[int, np.ndarray]) -> None:
         If a step wrote bytes that are not its own, or its results differ from those
         of a run in which values share no memory.
     """
-    graph, plan, memory = setup.graph, setup.plan, setup.memory
-    spans = _value_spans(setup)
+    graph, plan = setup.graph, setup.plan
+    spans = spans_of(graph, plan)
     scratch: dict[int, list[Span]] = {}
+    bases = plan.bases
     for node_index, _slot, _choice, space, offset, size in plan.workspaces:
-        start = plan.bases[space] + offset
-        scratch.setdefault(node_index, []).append((start, start + size))
-    live = _live_values(graph, plan.steps, keep_inputs=bool(plan.options["preserve_inputs"]))
+        start = bases[space] + offset
+        scratch.setdefault(node_index, []).append(Span(0, start, start + size))
+    kept = bool(plan.options["preserve_inputs"]) or plan.options["inputs"] == "caller"
+    live = _live_values(graph, plan.steps, keep_inputs=kept)
     apart = _apart(setup, inputs)
     planned, unplanned = _by_node(setup.program), _by_node(apart.program)
 
-    load(setup, inputs)
+    load(loads, {index: array for index, array in inputs.items() if index in loads})
     alive = next(live)
     for *_, index in plan.steps:
         node = graph.nodes[index]
-        _poison(memory, _outside((spans[v] for v in alive if v in spans), memory.nbytes))
+        _poison_all(setup.memories, [spans[v] for v in alive if v in spans])
         own = [spans[v] for v in _written(node) if v in spans] + scratch.get(index, [])
-        before = memory.copy()
+        before = [memory.copy() for memory in setup.memories]
         run_all(planned.get(index, _NOTHING))
         _check_untouched(setup, node, before, own, alive)
         run_all(unplanned.get(index, _NOTHING))
         for value in _written(node):
             _check_equal(node, graph.values[value].name, setup.arrays[value], apart.arrays[value])
         alive = next(live)
-    _poison(memory, _outside((spans[v] for v in alive if v in spans), memory.nbytes))
+    _poison_all(setup.memories, [spans[v] for v in alive if v in spans])
     for value in graph.outputs:
         _check_equal(None, graph.values[value].name, setup.arrays[value], apart.arrays[value])
 
 
 # -- what is live -------------------------------------------------------------------
-
-
-def _value_spans(setup: Setup) -> dict[int, Span]:
-    """Return the bytes of every value in the arena."""
-    spans = {}
-    for index in used_values(setup.graph):
-        value = setup.graph.values[index]
-        if value.kind == "constant":
-            continue
-        placement = setup.plan.placements[index]
-        if placement is not None:
-            start = setup.plan.bases[placement[0]] + placement[1]
-            spans[index] = (start, start + byte_size(value))
-    return spans
 
 
 def _live_values(
@@ -125,45 +121,66 @@ def _written(node: Node) -> list[int]:
     return [value for value in (*node.outputs, *mutated) if value is not None]
 
 
-def _outside(spans: Iterable[Span], size: int) -> Iterator[Span]:
-    """Yield the parts of ``[0, size)`` that none of ``spans`` covers."""
-    end = 0
-    for start, stop in sorted(spans):
-        if start > end:
-            yield end, start
-        end = max(end, stop)
-    if end < size:
-        yield end, size
+def _outside(spans: Iterable[Span], memories: Sequence[np.ndarray]) -> Iterator[Span]:
+    """Yield the parts of all memories that none of ``spans`` covers."""
+    covered = sorted([*spans, *(Span(i, m.nbytes, m.nbytes) for i, m in enumerate(memories))])
+    memory = end = 0
+    for span in covered:
+        if span.memory > memory:
+            memory, end = span.memory, 0
+        if span.start > end:
+            yield Span(memory, end, span.start)
+        end = max(end, span.stop)
 
 
-def _poison(memory: np.ndarray, spans: Iterable[Span]) -> None:
-    """Fill ``spans`` with the pattern, whose bytes depend on their address only."""
+def _poison_all(memories: Sequence[np.ndarray], alive: Iterable[Span]) -> None:
+    """Fill all bytes that no live value has."""
+    for memory, start, stop in _outside(alive, memories):
+        _poison(memories[memory], start, stop)
+
+
+def _poison(memory: np.ndarray, start: int, stop: int) -> None:
+    """Fill a span with the pattern, whose bytes depend on their address only."""
     lanes = _POISON.size
-    for start, stop in spans:
-        for lane, byte in enumerate(_POISON):
-            memory[start + (lane - start) % lanes : stop : lanes] = byte
+    for lane, byte in enumerate(_POISON):
+        memory[start + (lane - start) % lanes : stop : lanes] = byte
 
 
 # -- what is compared ---------------------------------------------------------------
 
 
 def _check_untouched(
-    setup: Setup, node: Node, before: np.ndarray, own: Sequence[Span], alive: Iterable[int]
+    setup: Setup,
+    node: Node,
+    before: Sequence[np.ndarray],
+    own: Sequence[Span],
+    alive: Iterable[int],
 ) -> None:
     """Raise if ``node`` changed bytes outside of ``own``."""
-    for start, stop in _outside(own, before.nbytes):
-        byte = _first_difference(before[start:stop], setup.memory[start:stop])
+    for memory, start, stop in _outside(own, setup.memories):
+        byte = _first_difference(before[memory][start:stop], setup.memories[memory][start:stop])
         if byte is None:
             continue
         at = start + byte
-        spans = _value_spans(setup)
-        owners = [v for v in alive if v in spans and spans[v][0] <= at < spans[v][1]]
+        spans = spans_of(setup.graph, setup.plan)
+        owners = [
+            v
+            for v in alive
+            if v in spans and spans[v].memory == memory and spans[v].start <= at < spans[v].stop
+        ]
         whose = (
             f"of value {setup.graph.values[min(owners)].name!r}" if owners else "that nothing owns"
         )
         raise VerificationError(
-            f"node {node.name!r} ({node.op}) wrote byte {at} of the arena, {whose}"
+            f"node {node.name!r} ({node.op}) wrote byte {at} of {_named(setup, memory)}, {whose}"
         )
+
+
+def _named(setup: Setup, memory: int) -> str:
+    """Return what a memory is called."""
+    if memory == 0:
+        return "the arena"
+    return f"the caller's buffer for {setup.plan.caller_buffers[memory - 1][1]!r}"
 
 
 def _check_equal(node: Node | None, name: str, planned: np.ndarray, apart: np.ndarray) -> None:
@@ -215,8 +232,8 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
     sizes = {node: [slot.nbytes for slot in slots] for node, slots in setup.workspaces.items()}
     workspaces, _ = own_workspaces(sizes)
     program = prepare(graph, setup.units, arrays, workspaces)
-    apart = Setup(graph, setup.plan, setup.memory, arrays, workspaces, setup.units, program)
-    load(apart, inputs)
+    apart = Setup(graph, setup.plan, setup.memories, arrays, workspaces, setup.units, program)
+    load(arrays, inputs)
     return apart
 
 

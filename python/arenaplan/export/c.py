@@ -7,7 +7,7 @@ from typing import Final
 
 from arenaplan import _core
 from arenaplan._core import Plan
-from arenaplan.errors import InvalidName
+from arenaplan.errors import InvalidName, InvalidOption
 from arenaplan.export.placed import Row, identifiers, rows_of
 from arenaplan.export.tflm import TflmPlan
 from arenaplan.graph import Graph
@@ -44,7 +44,11 @@ def header_of(
     InvalidName
         If ``sections`` names a space that the plan does not have, or a section that no linker
         would take.
+    InvalidOption
+        If the plan leaves inputs or outputs to the caller, who is no part of a header.
     """
+    if plan.caller_buffers:
+        raise InvalidOption("C headers describe arenas, and the plan leaves values to the caller")
     sections = _checked(sections or {}, plan)
     prefix = next(identifiers([name or plan.model or "model"]))
     if prefix[0].isdigit():

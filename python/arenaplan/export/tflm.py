@@ -149,6 +149,8 @@ def obey(model: Model, given: Plan) -> TflmPlan:
     timeline = timeline_of(model)
     if len(given.spaces) > 1:
         raise UnsupportedModel("the runtime has one arena for tensors, and the plan has several")
+    if given.caller_buffers:
+        raise UnsupportedModel("the runtime has every tensor in its arena, the plan has not")
     if len(model.subgraphs) > 1:
         raise UnsupportedModel("a plan file is of one graph, and the model has several subgraphs")
     names = unique_names(model.subgraphs[0])

@@ -1,11 +1,14 @@
 //! Which values share their bytes: views, pieces of larger values, and outputs in place of
 //! dying inputs, or at a distance over them.
 
+mod callers;
 mod overlap;
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::ops::Range;
 
+use crate::boundary::{InputMemory, OutputMemory};
 use crate::coloring::Reachability;
 use crate::graph::{Graph, Node, ValueKind, View, Whole};
 use crate::index::{NodeId, SpaceId, ValueId};
@@ -39,6 +42,8 @@ pub struct AliasClass {
     pub space: SpaceId,
     /// Offset at which the class is fixed, if it is.
     pub pin: Option<u64>,
+    /// The value of which these are the caller's bytes; `None` if they are the arena's.
+    pub owner: Option<ValueId>,
 }
 
 /// When values may share bytes.
@@ -54,8 +59,10 @@ pub struct AliasRules {
     pub in_place: bool,
     /// Whether it may only if both have the same size.
     pub same_size: bool,
-    /// Whether that input may be the caller's.
-    pub reuse_inputs: bool,
+    /// Whose memory graph inputs are in, and whether outputs may take it over.
+    pub inputs: InputMemory,
+    /// Whose memory graph outputs are in.
+    pub outputs: OutputMemory,
     /// What divides the distance of a class's start to one of its members, at least.
     pub alignment: Alignment,
 }
@@ -72,7 +79,10 @@ pub struct Merge {
 /// A partition of the values in the arena into those that share bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClasses {
+    /// Those in the arena, then those in the caller's memory.
     classes: Vec<AliasClass>,
+    /// How many are in the arena.
+    in_arena: usize,
     /// By value: its class, and its first byte in it.
     places: Vec<Option<(usize, u64)>>,
     merges: Vec<Merge>,
@@ -90,6 +100,11 @@ impl AliasClasses {
     /// Then outputs take over inputs: where the node permits it and the input, with all that
     /// shares its bytes, is read by nobody later and belongs to no caller. Of several such
     /// inputs it takes the one closest in size, then the one born last.
+    ///
+    /// Classes with a value that the caller brings the memory of are the caller's, and hold
+    /// nothing beyond the bytes of that value: what would need more, or belongs to two such
+    /// values, is copied. Their bytes are free, so outputs in them choose first, and of inputs
+    /// of the same size take the one born first, since it is needed longest.
     ///
     /// With `reach`, "later" means in any order that the graph permits; there are no pieces
     /// of larger values then.
@@ -136,8 +151,12 @@ impl AliasClasses {
             builder.link_views(Step::at(step), id);
         }
         if rules.in_place {
+            builder.fill_buffers(order);
             for (step, &id) in order.iter().enumerate() {
-                builder.take_over(Step::at(step), id);
+                let last_born = |this: &Builder<'_>, input| Reverse(this.live(input).start());
+                for (position, _) in graph.node(id).produces() {
+                    builder.take_over(Step::at(step), id, position, last_born);
+                }
             }
         }
         if !overlapped.is_empty() && reach.is_none() {
@@ -152,17 +171,28 @@ impl AliasClasses {
         builder.finish()
     }
 
-    /// Returns every class, in order of birth.
+    /// Returns every class in the arena, in order of birth.
     pub fn classes(&self) -> &[AliasClass] {
-        &self.classes
+        &self.classes[..self.in_arena]
+    }
+
+    /// Returns the classes in the caller's memory, ascending by owner.
+    pub fn of_caller(&self) -> &[AliasClass] {
+        &self.classes[self.in_arena..]
     }
 
     /// Returns the position of `value`'s class, or `None` if it is not in the arena.
     pub fn class_of(&self, value: ValueId) -> Option<usize> {
-        self.places[value.index()].map(|(class, _)| class)
+        self.places[value.index()].map(|(class, _)| class).filter(|&class| class < self.in_arena)
     }
 
-    /// Returns the first byte of `value` in its class; 0 if it is not in the arena.
+    /// Returns the position of `value`'s class among those [of the caller](Self::of_caller), if
+    /// it is in one of them.
+    pub fn caller_class_of(&self, value: ValueId) -> Option<usize> {
+        self.places[value.index()].and_then(|(class, _)| class.checked_sub(self.in_arena))
+    }
+
+    /// Returns the first byte of `value` in its class; 0 if it has none.
     pub fn start_of(&self, value: ValueId) -> u64 {
         self.places[value.index()].map_or(0, |(_, start)| start)
     }
@@ -209,6 +239,8 @@ struct DraftClass {
     span: (i128, i128),
     space: SpaceId,
     pin: Option<u64>,
+    /// The value whose bytes the caller brings.
+    owner: Option<ValueId>,
     /// The values that used the bytes since they were last overwritten.
     users: Vec<ValueId>,
 }
@@ -226,6 +258,8 @@ struct Builder<'a> {
     part_of: Vec<Cell<Option<ValueId>>>,
     /// By value: whether it shows bytes of an operand of the node that produces it.
     is_view: Vec<bool>,
+    /// By value: whether it took over an operand of that node.
+    has_taken: Vec<bool>,
     /// By value: its class, and its first byte there.
     places: Vec<Option<(usize, i128)>>,
     classes: Vec<Option<DraftClass>>,
@@ -255,6 +289,7 @@ impl<'a> Builder<'a> {
             is_output,
             part_of: vec![Cell::new(None); count],
             is_view: vec![false; count],
+            has_taken: vec![false; count],
             places: vec![None; count],
             classes: Vec::new(),
             merges: Vec::new(),
@@ -273,6 +308,7 @@ impl<'a> Builder<'a> {
             span: (0, value.bytes().into()),
             space: value.space(),
             pin: value.pin(),
+            owner: self.is_owner(id).then_some(id),
             users: vec![id],
         }));
     }
@@ -318,9 +354,14 @@ impl<'a> Builder<'a> {
                 // The caller's inputs are there before the concatenation is, and outputs
                 // stay when it is gone.
                 Whole::Output => {
+                    let is_loose = match self.graph.value(part).kind() {
+                        ValueKind::Activation => true,
+                        ValueKind::Input => self.rules.inputs == InputMemory::Reuse,
+                        _ => false,
+                    };
                     self.rules.elision
                         && self.reach.is_none()
-                        && self.graph.value(part).kind() == ValueKind::Activation
+                        && is_loose
                         && !self.is_output[part.index()]
                 }
             };
@@ -363,31 +404,39 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Lets the outputs of a node take over dying inputs.
-    fn take_over(&mut self, step: Step, id: NodeId) {
+    /// Lets an output of a node take over a dying input, and returns that input.
+    ///
+    /// Of inputs of the same size the one that `rank` puts first is taken, if it can be.
+    fn take_over<R: Ord>(
+        &mut self,
+        step: Step,
+        id: NodeId,
+        position: usize,
+        rank: impl Fn(&Self, ValueId) -> R,
+    ) -> Option<ValueId> {
         let node = self.graph.node(id);
-        for (position, output) in node.produces() {
-            if self.is_view[output.index()] {
-                continue;
-            }
-            let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
-            let mut inputs: Vec<_> = pairs
-                .filter(|pair| !node.effects().ignores.contains(&pair.input))
-                .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
-                .filter(|&(_, input)| self.dies(step, id, position, input, output))
-                .collect();
-            inputs.sort_by_key(|&(_, input)| {
-                let value = self.graph.value(input);
-                let surplus = value.bytes() - self.graph.value(output).bytes();
-                (surplus, std::cmp::Reverse(self.live(input).start()))
-            });
-            for (input_position, input) in inputs {
-                if self.overwrite(step, input, output) {
-                    self.note(step, id, input_position, position, ShareRule::InPlace);
-                    break;
-                }
+        let output = node.output(position)?;
+        if self.is_view[output.index()] || self.has_taken[output.index()] {
+            return None;
+        }
+        let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
+        let mut inputs: Vec<_> = pairs
+            .filter(|pair| !node.effects().ignores.contains(&pair.input))
+            .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
+            .filter(|&(_, input)| self.dies(step, id, position, input, output))
+            .collect();
+        inputs.sort_by_key(|&(_, input)| {
+            let value = self.graph.value(input);
+            (value.bytes() - self.graph.value(output).bytes(), rank(self, input))
+        });
+        for (input_position, input) in inputs {
+            if self.overwrite(step, input, output) {
+                self.note(step, id, input_position, position, ShareRule::InPlace);
+                self.has_taken[output.index()] = true;
+                return Some(input);
             }
         }
+        None
     }
 
     /// Returns whether `output` may be written over `input` at `step`, as far as the input
@@ -447,7 +496,7 @@ impl<'a> Builder<'a> {
     fn is_callers(&self, value: ValueId) -> bool {
         let is_kept = match self.graph.value(value).kind() {
             ValueKind::State => true,
-            ValueKind::Input => !self.rules.reuse_inputs,
+            ValueKind::Input => self.rules.inputs != InputMemory::Reuse,
             _ => false,
         };
         is_kept || self.is_output[value.index()]
@@ -510,7 +559,10 @@ impl<'a> Builder<'a> {
             (None, Some(_)) => from.span.0 + shift >= 0,
             (pin, other) => pin == other && shift == 0,
         };
-        from.space == into.space && pins_agree && from.members.iter().all(aligned)
+        from.space == into.space
+            && pins_agree
+            && from.members.iter().all(aligned)
+            && self.owners_agree(from, into, shift)
     }
 
     /// Returns whether no two members of two classes, one of them moved by `shift`, hold
@@ -544,6 +596,7 @@ impl<'a> Builder<'a> {
     fn merge(&mut self, from: usize, into: usize, shift: i128) {
         let moved = self.classes[from].take().expect("a class is merged once");
         let class = self.classes[into].as_mut().expect("values are in classes that are there");
+        class.owner = class.owner.or(moved.owner);
         class.birth = class.birth.min(moved.birth);
         class.span.0 = class.span.0.min(moved.span.0 + shift);
         class.span.1 = class.span.1.max(moved.span.1 + shift);
@@ -570,7 +623,8 @@ impl<'a> Builder<'a> {
     fn finish(mut self) -> AliasClasses {
         self.merges.sort_by_key(|&(step, _)| step);
         let mut drafts: Vec<_> = self.classes.into_iter().flatten().collect();
-        drafts.sort_by_key(|class| class.birth);
+        drafts.sort_by_key(|class| (class.owner, class.birth));
+        let in_arena = drafts.partition_point(|class| class.owner.is_none());
         let mut classes = Vec::with_capacity(drafts.len());
         let mut places = vec![None; self.places.len()];
         let alignment = i128::from(self.rules.alignment.bytes());
@@ -590,10 +644,10 @@ impl<'a> Builder<'a> {
                 places[member.value.index()] = Some((classes.len(), start));
                 members.push(Member { value: member.value, start });
             }
-            let (space, pin) = (draft.space, draft.pin);
-            classes.push(AliasClass { members, live, alignment: strictest, space, pin });
+            let (space, pin, owner) = (draft.space, draft.pin, draft.owner);
+            classes.push(AliasClass { members, live, alignment: strictest, space, pin, owner });
         }
         let merges = self.merges.into_iter().map(|(_, merge)| merge).collect();
-        AliasClasses { classes, places, merges }
+        AliasClasses { classes, in_arena, places, merges }
     }
 }

@@ -138,6 +138,18 @@ def concat(op: Op, results: Sequence[Result]) -> Effects:
     return Effects(views=tuple(views))
 
 
+def gather(op: Op, results: Sequence[Result]) -> Effects:
+    """One row that is known is a piece of the operand, if nothing varies before the axis."""
+    x = op.input(0)
+    axis = op.axis(op.integer("axis", 0), len(x.shape))
+    if prod(op.input(1).shape) != 1 or not _contiguous(x.shape, axis) or BITS[x.dtype] < 8:
+        return NO_EFFECTS
+    if x.source is not None or 0 in x.shape:
+        return NO_EFFECTS
+    row = prod(x.shape[axis + 1 :]) * BITS[x.dtype] // 8
+    return Effects(views=(View(0, 0, int(op.array(1).item()) % x.shape[axis] * row),))
+
+
 def split(op: Op, results: Sequence[Result]) -> Effects:
     """Outputs are pieces of the operand if nothing varies before the axis."""
     x = op.input(0)
@@ -199,6 +211,7 @@ EFFECTS: Mapping[str, Describe] = {
     "Expand": unchanged,
     "EyeLike": ignores_first,
     "Flatten": view,
+    "Gather": gather,
     "GroupNormalization": normalization,
     "Identity": view,
     "InstanceNormalization": normalization,

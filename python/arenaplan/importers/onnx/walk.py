@@ -44,6 +44,7 @@ from arenaplan.importers.onnx.frames import (
     stored_operand,
     stored_tensors,
 )
+from arenaplan.importers.onnx.joined import Joined, nested, note
 from arenaplan.importers.onnx.op import (
     DataDependent,
     Op,
@@ -93,6 +94,7 @@ class Walk:
         self._folder = folder
         self._functions = Functions(model.functions) if model.functions else None
         self._taken: dict[str, int] = {}
+        self._joined: Joined = {}
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
@@ -281,6 +283,9 @@ class Walk:
     ) -> list[Operand | None]:
         """Add a node to the graph."""
         graph = self.graph
+        flat = op.inputs
+        if op.type == "Concat" and not op.domain:
+            op.inputs = nested(op, results, self._joined)
         operands: list[Operand | None] = []
         for name, (shape, dtype) in zip(names, results, strict=False):
             if name:
@@ -306,6 +311,8 @@ class Walk:
             domain=op.domain,
             version=op.version,
         )
+        if op.type == "Concat" and not op.domain:
+            note(op, flat, operands[0], self._joined)
         return operands
 
     def _index(self, operand: Operand) -> int:

@@ -1,0 +1,93 @@
+//! What of a plan is in memory that the caller brings.
+
+use crate::boundary::{InputMemory, OutputMemory};
+use crate::check::{Joined, is_at, mismatch};
+use crate::error::{Result, quoted};
+use crate::graph::{Graph, ValueKind};
+use crate::index::{SpaceId, ValueId};
+use crate::packing::Status;
+use crate::plan::{Placement, Plan};
+
+impl Plan {
+    /// Returns whether a run must leave the graph's inputs as they are.
+    pub(super) fn keeps_inputs(&self) -> bool {
+        self.options.preserve_inputs || self.options.inputs == InputMemory::Caller
+    }
+
+    /// Returns whether the options say that the caller brings the memory of a value.
+    fn is_brought(&self, graph: &Graph, is_output: bool, value: ValueId) -> bool {
+        match graph.value(value).kind() {
+            ValueKind::Input if self.options.inputs == InputMemory::Caller => true,
+            ValueKind::Input | ValueKind::Activation => {
+                is_output && self.options.outputs == OutputMemory::Caller
+            }
+            _ => false,
+        }
+    }
+
+    /// Checks that behind its arenas a plan has the caller's buffers, each as large as the
+    /// value that it is for.
+    pub(super) fn check_caller_buffers(&self, graph: &Graph) -> Result<()> {
+        let mut is_output = vec![false; graph.values().len()];
+        for output in graph.outputs() {
+            is_output[output.index()] = true;
+        }
+        let mut buffers = self.caller_buffers().iter();
+        for (index, is_output) in is_output.into_iter().enumerate() {
+            let id = ValueId::new(index);
+            if !self.is_brought(graph, is_output, id) {
+                continue;
+            }
+            let value = graph.value(id);
+            let found = buffers.next();
+            let fits = found.is_some_and(|buffer| {
+                buffer.caller.is_some_and(|caller| is_at(caller, index))
+                    && buffer.name == value.name()
+                    && buffer.arena_bytes == value.bytes()
+                    && buffer.status == Status::Optimal
+                    && buffer.capacity.is_none()
+                    && buffer.cost == 0
+            });
+            let place = self.placement(id);
+            let is_first =
+                place.is_some_and(|place| place.offset == 0 && self.owner_of(place) == Some(id));
+            if !fits || !is_first {
+                let name = quoted(value.name());
+                return mismatch(format!("value {name} is not in a buffer of the caller's own"));
+            }
+        }
+        match buffers.next() {
+            None => Ok(()),
+            Some(extra) => {
+                mismatch(format!("the caller brings no memory for value {}", quoted(&extra.name)))
+            }
+        }
+    }
+
+    /// Returns the value whose buffer a placement is in, if the caller brings it.
+    fn owner_of(&self, place: &Placement) -> Option<ValueId> {
+        let space = self.spaces.get(SpaceId::from(place.space).index())?;
+        space.caller.map(ValueId::from)
+    }
+
+    /// Returns whether a value may be in the space that it is in.
+    ///
+    /// A buffer of the caller holds what the plan says shares bytes with the value that it is
+    /// for, and nothing else.
+    pub(super) fn may_be_at(
+        &self,
+        graph: &Graph,
+        value: ValueId,
+        place: &Placement,
+        joined: &Joined,
+        in_arena: bool,
+    ) -> bool {
+        let Some(owner) = self.owner_of(place) else { return in_arena };
+        let root = |value: ValueId| joined.root.get(value.index());
+        owner == value
+            || root(owner).is_some()
+                && root(owner) == root(value)
+                && graph.value(value).kind() != ValueKind::State
+                && graph.value(value).space().index() == 0
+    }
+}
