@@ -3,7 +3,10 @@
 
 use std::hint::black_box;
 
-use arenaplan::{DType, Graph, Liveness, LivenessOptions, Node, Plan, Planner, Value, ValueKind};
+use arenaplan::{
+    DType, Graph, Liveness, LivenessOptions, Node, OrderLimits, Plan, Planner, Value, ValueKind,
+    find_order,
+};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Builds dense blocks like those of DenseNet-121: each layer reads the concatenation of
@@ -63,6 +66,58 @@ fn chain(nodes: usize) -> Graph {
     builder.build().unwrap()
 }
 
+/// Builds one stage of a randomly wired network: every unit adds up what it reads, and most
+/// are read by two others.
+fn wired_net(units: usize) -> Graph {
+    let mut builder = Graph::builder("wired");
+    let mut seed = 5_u64;
+    let mut draw = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    let activation = |builder: &mut arenaplan::GraphBuilder, name: String| {
+        let value = Value::new(name, ValueKind::Activation, DType::FLOAT32, [1, 78, 28, 28]);
+        builder.add_value(value.unwrap())
+    };
+    let shape = [1, 39, 56, 56];
+    let x = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, shape).unwrap());
+    let mut made = vec![x];
+    for unit in 0..units {
+        let near = made.len().min(8);
+        let sources = [made.len() - 1 - draw(near), made.len() - 1 - draw(near)];
+        let mut value = made[sources[0]];
+        if sources[0] != sources[1] && value != x && made[sources[1]] != x {
+            let sum = activation(&mut builder, format!("sum{unit}"));
+            let node = Node::new(format!("add{unit}"), "Add").in_place(0, 0).in_place(1, 0);
+            builder.add_node(node.reads([value, made[sources[1]]]).writes([sum]));
+            value = sum;
+        }
+        for part in 0..2 {
+            let next = activation(&mut builder, format!("conv{unit}_{part}"));
+            let node = Node::new(format!("conv{unit}_{part}"), "Conv");
+            builder.add_node(node.reads([value]).writes([next]));
+            value = next;
+        }
+        made.push(value);
+    }
+    let last = *made.last().unwrap();
+    builder.add_output(last);
+    builder.build().unwrap()
+}
+
+fn orders(criterion: &mut Criterion) {
+    let graph = wired_net(40);
+    let mut group = criterion.benchmark_group("wired_net");
+    group.sample_size(10);
+    for (name, states, width) in [("complete", 20_000, 0), ("beam", 0, 100)] {
+        let limits = OrderLimits { states, width };
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| find_order(&graph, LivenessOptions::default(), limits, &|| false));
+        });
+    }
+    group.finish();
+}
+
 fn dense(criterion: &mut Criterion) {
     let graph = dense_net();
     let plan = Planner::new().plan(&graph).unwrap();
@@ -107,5 +162,5 @@ fn arena(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, dense, chains, arena);
+criterion_group!(benches, dense, chains, orders, arena);
 criterion_main!(benches);

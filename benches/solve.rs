@@ -1,4 +1,5 @@
-//! The packing portfolio by size: synthetic networks, and tiles that fill their rectangle.
+//! The packing portfolio by stage and size: synthetic networks, training runs in which
+//! thousands of buffers are live at once, and tiles that fill their rectangle.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark is no library")]
 
 use std::hint::black_box;
@@ -54,14 +55,33 @@ fn tiles(count: usize) -> Problem {
     Problem::new(tiles.iter().map(buffer).collect(), vec![Space::default()]).unwrap()
 }
 
-fn networks(c: &mut Criterion) {
-    let mut group = c.benchmark_group("network");
+/// A training run: most buffers live until about the mirror image of their birth.
+fn mountain(count: u32) -> Problem {
+    let mut random = Random(3);
+    let buffer = |_| {
+        let start = random.below(count);
+        let length = match random.below(3) {
+            0 => 1 + random.below(6),
+            _ => (2 * (count - start) - 1).saturating_sub(random.below(count / 2)).max(1),
+        };
+        let bytes = u64::from(2 + random.below(2)) << (8 + random.below(8));
+        let live = LiveRange::new(start, start + length).unwrap();
+        Buffer::new(bytes + 8 * u64::from(random.below(4)), live)
+    };
+    Problem::new((0..count).map(buffer).collect(), vec![Space::default()]).unwrap()
+}
+
+/// Stages by the number of search nodes after which the portfolio ends: none is the first
+/// answer, one is peeling and some greedy passes, and many are all that it takes.
+const STAGES: [(&str, u64); 3] = [("first answer", 0), ("greedy", 1), ("optimal", 100_000)];
+
+fn stages(c: &mut Criterion, name: &str, sizes: &[u32], make: fn(u32) -> Problem) {
+    let mut group = c.benchmark_group(name);
     group.sample_size(10);
-    for count in [1_000, 10_000, 100_000] {
-        let problem = network(count);
+    for &count in sizes {
+        let problem = make(count);
         group.throughput(Throughput::Elements(count.into()));
-        // Without nodes, the portfolio ends after the greedy stages.
-        for (name, nodes) in [("greedy", 0), ("optimal", 100_000)] {
+        for (name, nodes) in STAGES {
             let mut budget = Budget::default();
             budget.nodes = Some(nodes);
             group.bench_function(BenchmarkId::new(name, count), |b| {
@@ -69,6 +89,14 @@ fn networks(c: &mut Criterion) {
             });
         }
     }
+}
+
+fn networks(c: &mut Criterion) {
+    stages(c, "network", &[1_000, 10_000, 100_000, 1_000_000], network);
+}
+
+fn mountains(c: &mut Criterion) {
+    stages(c, "mountain", &[3_000], mountain);
 }
 
 fn exact(c: &mut Criterion) {
@@ -84,5 +112,5 @@ fn exact(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, networks, exact);
+criterion_group!(benches, networks, mountains, exact);
 criterion_main!(benches);

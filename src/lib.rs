@@ -83,8 +83,8 @@ pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{CsvProblem, PLAN_VERSION, plan_schema};
 pub use graph::{
-    Assignment, Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Value,
-    ValueKind, View, Whole, Workspace,
+    Assignment, Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Overlap,
+    Value, ValueKind, View, Whole, Workspace,
 };
 pub use incremental::{
     AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,

@@ -100,7 +100,8 @@ pub enum OrderSearch {
     /// It is the graph's own; no other was looked for.
     #[default]
     Given,
-    /// No other order of the same steps has fewer bytes live at its highest step.
+    /// No other order of the same steps has fewer bytes live at its highest step, as long as
+    /// no output overlaps an input at a distance.
     Complete,
     /// It is the best of those that were tried.
     Beam,
@@ -196,6 +197,9 @@ pub enum ShareRule {
     View,
     /// The output takes over the bytes of an input that dies.
     InPlace,
+    /// The output begins at some distance before an input that dies, and overlaps it: it is
+    /// made in order, and each piece written when what it overwrites has been read.
+    Overlap,
 }
 
 /// Two operands of a node that share bytes.
@@ -276,6 +280,9 @@ pub struct Search {
     /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
     /// were tried it needs least: no order of theirs needs fewer.
     pub floor: u64,
+    /// Techniques that were asked for, and left out because the graph is large.
+    #[serde(default, skip_serializing_if = "Techniques::is_none")]
+    pub skipped: Techniques,
 }
 
 /// Where every value of a graph lives in one arena per space.

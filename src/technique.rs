@@ -24,12 +24,21 @@ pub enum Technique {
     Order,
     /// Products and what follows them run as one, row by row.
     Streaming,
+    /// An output that is made in order overlaps a dying input at a distance.
+    Overlap,
 }
 
 impl Technique {
     /// Every technique, each one of more effect together with those before it.
-    pub const ALL: [Self; 6] =
-        [Self::Views, Self::InPlace, Self::Elision, Self::Fusion, Self::Order, Self::Streaming];
+    pub const ALL: [Self; 7] = [
+        Self::Views,
+        Self::InPlace,
+        Self::Elision,
+        Self::Fusion,
+        Self::Order,
+        Self::Streaming,
+        Self::Overlap,
+    ];
 
     /// Returns the name used in plan files and on the command line.
     pub const fn name(self) -> &'static str {
@@ -40,6 +49,7 @@ impl Technique {
             Self::Fusion => "fusion",
             Self::Order => "order",
             Self::Streaming => "streaming",
+            Self::Overlap => "overlap",
         }
     }
 
@@ -51,6 +61,7 @@ impl Technique {
             Self::Fusion => 8,
             Self::Order => 16,
             Self::Streaming => 32,
+            Self::Overlap => 64,
         }
     }
 }
@@ -76,7 +87,8 @@ impl FromStr for Technique {
 /// use arenaplan::{Technique, Techniques};
 /// let some: Techniques = "views,in-place".parse()?;
 /// assert!(some.contains(Technique::Views) && !some.contains(Technique::Fusion));
-/// assert_eq!(Techniques::ALL.to_string(), "views,in-place,elision,fusion,order,streaming");
+/// let all = "views,in-place,elision,fusion,order,streaming,overlap";
+/// assert_eq!(Techniques::ALL.to_string(), all);
 /// assert_eq!("none".parse::<Techniques>()?, Techniques::NONE);
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
@@ -85,7 +97,7 @@ pub struct Techniques(u8);
 
 impl Techniques {
     /// Every technique.
-    pub const ALL: Self = Self(63);
+    pub const ALL: Self = Self(127);
     /// No technique: every value has bytes of its own while it is needed.
     pub const NONE: Self = Self(0);
     /// What leaves the graph and its order as they are: views and outputs in place.
@@ -107,6 +119,11 @@ impl Techniques {
     #[must_use]
     pub const fn without(self, technique: Technique) -> Self {
         Self(self.0 & !technique.bit())
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(crate) const fn is_none(&self) -> bool {
+        self.0 == 0
     }
 
     /// Iterates over the techniques in the set.

@@ -30,7 +30,7 @@ from arenaplan._core import (
 from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import Executor
-from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Value, View
+from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.packing import pack
@@ -56,6 +56,7 @@ __all__ = [
     "IncrementalPlanner",
     "Lease",
     "Node",
+    "Overlap",
     "Packing",
     "Plan",
     "PlanFamily",

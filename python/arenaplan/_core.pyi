@@ -178,10 +178,14 @@ class Graph:
         Whether the nodes were not in a topological order and had to be sorted.
         """
     def with_workspaces(
-        self, /, workspaces: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]]]]
+        self,
+        /,
+        workspaces: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]]]],
+        staging: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]]]] = ...,
     ) -> Graph:
         """
-        Return a copy in which some nodes, by index, have other workspaces.
+        Return a copy in which some nodes, by index, have other workspaces, or others in place
+        of them if their output overlaps an input: ``staging``.
         """
 
 @final
@@ -573,6 +577,11 @@ class Plan:
         it is the best of those tried; None if the caller chose the steps.
         """
     @property
+    def overlapped(self, /) -> list[int]:
+        """
+        The nodes whose output overlaps an input, by index; of nodes that run as one, the last.
+        """
+    @property
     def peak_step(self, /) -> int:
         """
         First step at which most bytes of all spaces are live.
@@ -609,7 +618,7 @@ class Plan:
     def shares(self, /) -> list[tuple[int, int, int, str]]:
         """
         Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
-        ``"view"`` or ``"in-place"``; positions are those of ``step_operands(node)``.
+        ``"view"``, ``"in-place"`` or ``"overlap"``; positions are those of ``step_operands(node)``.
         """
     @property
     def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None, int]]:

@@ -81,6 +81,23 @@ class Flow(NamedTuple):
     """Positions of the inputs that are needed piece by piece, too."""
 
 
+class Overlap(NamedTuple):
+    """
+    An output that is made in order, and an input that is used up on the way.
+
+    The node makes the output from its first byte to its last. When it has written the first
+    *k* bytes, it needs no byte of the input before byte *k* - ``distance`` any more. So the two
+    may overlap, if the input begins at least ``distance`` bytes behind the output's start.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    distance: int = 0
+    """Bytes by which writing is ahead of reading, at most."""
+
+
 class Choice(NamedTuple):
     """One size of a workspace that a node can work with."""
 
@@ -108,6 +125,9 @@ class Effects(NamedTuple):
     loads: tuple[int, ...] = ()
     """Positions of inputs that the node copies to scratch memory before it computes with
     them: elementwise producers can be applied on the way."""
+    overlaps: tuple[Overlap, ...] = ()
+    """Outputs that are made in order, so that they may overlap a dying input. What ``flows``
+    say about that need not be said again."""
 
 
 NO_EFFECTS = Effects()
@@ -274,6 +294,7 @@ class Graph:
         workspaces: Iterable[Iterable[Choice | tuple[int, float]]] = (),
         flows: Iterable[Flow | tuple[int, int, tuple[int, ...]]] = (),
         loads: Iterable[int] = (),
+        overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -287,7 +308,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -301,6 +322,7 @@ class Graph:
             tuple(tuple(Choice(*choice) for choice in choices) for choices in workspaces),
             tuple(Flow(*flow) for flow in flows),
             tuple(loads),
+            tuple(Overlap(*overlap) for overlap in overlaps),
         )
         self.append(
             op,

@@ -43,7 +43,8 @@ def plan(
         Power of two, in bytes, that divides every offset.
     optimize : str or iterable of str, default "all"
         What may be done to need fewer bytes: ``"all"``, ``"none"``, or some of ``"views"``,
-        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"`` and ``"streaming"``.
+        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"``, ``"streaming"`` and
+        ``"overlap"``.
     effort : {"fast", "default", "max"}, default "default"
         How much work to spend on choosing which nodes run as one, and in which order:
         milliseconds, up to a second or two, or up to a minute or two.
@@ -115,17 +116,60 @@ def plan(
         parallel_safe=parallel_safe,
     )
     wanted = None if steps is None else [list(step) for step in steps]
-    if workspace == "auto" and wanted is None and isinstance(graph, Graph):
-        # What nodes need together is known once it is known which run as one.
-        without = {**options, "workspace": "none"}
-        wanted = _core.plan(graph.core, without, None, rows, homes).steps
-    result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, rows, homes)
+    memories = _Memories(rows, homes)
+    if workspace == "auto" and isinstance(graph, Graph):
+        result = _with_workspaces(graph, options, wanted, memories)
+    else:
+        result = _core.plan(core_graph(graph, workspace, wanted), options, wanted, *memories)
     try:
         result.fits()
     except CapacityExceeded as error:
         error.plan = result
         raise
     return result
+
+
+class _Memories(NamedTuple):
+    """Several memories as the core takes them."""
+
+    rows: list[tuple[str, int | None, int, int]] | None
+    homes: list[tuple[int, int]]
+
+
+def _with_workspaces(
+    graph: Graph,
+    options: dict[str, object],
+    steps: list[list[int]] | None,
+    memories: _Memories,
+) -> Plan:
+    """
+    Return the best plan with workspaces.
+
+    What nodes need together is known once it is known which run as one, and whose output
+    overlaps an input. Streams and overlaps save values and need scratch memory instead; if that
+    raises the peak, plans without them are tried, too.
+    """
+    names = str(options["optimize"]).split(",")
+
+    def drafted(left_out: str | None) -> Plan:
+        rest = ",".join(name for name in names if name != left_out) or "none"
+        bare = {**options, "optimize": rest, "workspace": "none"}
+        return _core.plan(graph.core, bare, steps, *memories)
+
+    def finished(draft: Plan) -> Plan:
+        core = core_graph(graph, "auto", draft.steps, draft.overlapped)
+        return _core.plan(core, options, draft.steps, *memories)
+
+    draft = drafted(None)
+    best = finished(draft)
+    others = ["overlap"] if draft.overlapped else []
+    for left_out in [*others, *({"streaming"} & set(names))]:
+        if best.arena_bytes <= draft.arena_bytes or steps is not None:
+            break
+        other = drafted(left_out)
+        if other.steps != best.steps and other.arena_bytes < best.arena_bytes:
+            best = min(best, finished(other), key=lambda plan: plan.arena_bytes)
+    return best
 
 
 def plan_together(
@@ -344,20 +388,29 @@ def _memories(
 
 
 def core_graph(
-    graph: Graph | _core.Graph, workspace: str, steps: Sequence[Sequence[int]] | None = None
+    graph: Graph | _core.Graph,
+    workspace: str,
+    steps: Sequence[Sequence[int]] | None = None,
+    overlapped: Sequence[int] = (),
 ) -> _core.Graph:
     """
     Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
 
-    ``steps`` tells which nodes run as one.
+    ``steps`` tells which nodes run as one, and ``overlapped`` by their last node of which of
+    these steps the output may overlap an input.
     """
     if isinstance(graph, _core.Graph):
         return graph
     if workspace == "none":
         return graph.core
-    from arenaplan.executor import workspace_choices
+    from arenaplan.executor import staging_choices, workspace_choices
 
-    return graph.core.with_workspaces(list(workspace_choices(graph, steps).items()))
+    named = set(overlapped)
+    staged = [nodes for nodes in steps or () if nodes[-1] in named]
+    return graph.core.with_workspaces(
+        list(workspace_choices(graph, steps).items()),
+        list(staging_choices(graph, staged).items()),
+    )
 
 
 def whole_number(number: object, what: str) -> int:

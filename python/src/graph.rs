@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use arenaplan::{
-    Alignment, Choice, Effects, Flow, GraphBuilder, InPlace, Node, NodeId, Space, SpaceId, Value,
-    ValueId, View, Whole, Workspace,
+    Alignment, Choice, Effects, Flow, GraphBuilder, InPlace, Node, NodeId, Overlap, Space, SpaceId,
+    Value, ValueId, View, Whole, Workspace,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -66,15 +66,18 @@ impl Graph {
         Ok(Self { inner })
     }
 
-    /// Return a copy in which some nodes, by index, have other workspaces.
+    /// Return a copy in which some nodes, by index, have other workspaces, or others in place
+    /// of them if their output overlaps an input: ``staging``.
+    #[pyo3(signature = (workspaces, staging=Vec::new()))]
     fn with_workspaces(
         &self,
         py: Python<'_>,
         workspaces: Vec<(u32, WorkspaceRows)>,
+        staging: Vec<(u32, WorkspaceRows)>,
     ) -> PyResult<Self> {
-        let workspaces =
-            workspaces.into_iter().map(|(node, rows)| (NodeId::from(node), read_workspaces(rows)));
-        let inner = self.inner.with_workspaces(workspaces).or_raise(py)?;
+        let read = |(node, rows)| (NodeId::from(node), read_workspaces(rows));
+        let inner = self.inner.with_workspaces(workspaces.into_iter().map(read)).or_raise(py)?;
+        let inner = inner.with_staging(staging.into_iter().map(read)).or_raise(py)?;
         Ok(Self { inner })
     }
 
@@ -129,6 +132,8 @@ fn read_effects(effects: &Bound<'_, PyAny>) -> PyResult<Effects> {
         effects.getattr(pyo3::intern!(py, "views"))?.extract()?;
     let flows: Vec<(usize, u64, Vec<usize>)> =
         effects.getattr(pyo3::intern!(py, "flows"))?.extract()?;
+    let overlaps: Vec<(usize, usize, u64)> =
+        effects.getattr(pyo3::intern!(py, "overlaps"))?.extract()?;
     let workspaces: WorkspaceRows = effects.getattr(pyo3::intern!(py, "workspaces"))?.extract()?;
     let views = views.into_iter().map(|(input, output, offset, of)| {
         let whole = match of.as_str() {
@@ -149,9 +154,14 @@ fn read_effects(effects: &Bound<'_, PyAny>) -> PyResult<Effects> {
             .map(|(output, pieces, follows)| Flow { output, pieces, follows })
             .collect(),
         loads: effects.getattr(pyo3::intern!(py, "loads"))?.extract()?,
+        overlaps: overlaps
+            .into_iter()
+            .map(|(input, output, distance)| Overlap { input, output, distance })
+            .collect(),
         ignores: effects.getattr(pyo3::intern!(py, "ignores"))?.extract()?,
         mutates: effects.getattr(pyo3::intern!(py, "mutates"))?.extract()?,
         workspaces: read_workspaces(workspaces),
+        staging: None,
     })
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arenaplan::{
-    Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, ShareRule,
-    Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
+    Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Share,
+    ShareRule, Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -322,8 +322,16 @@ impl Plan {
         }
     }
 
+    /// The nodes whose output overlaps an input, by index; of nodes that run as one, the last.
+    #[getter]
+    fn overlapped(&self) -> Vec<u32> {
+        let is_overlap = |share: &Share| share.rule == ShareRule::Overlap;
+        let steps = self.inner.steps().iter();
+        steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
+    }
+
     /// Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
-    /// ``"view"`` or ``"in-place"``; positions are those of ``step_operands(node)``.
+    /// ``"view"``, ``"in-place"`` or ``"overlap"``; positions are those of ``step_operands(node)``.
     #[getter]
     fn shares(&self) -> Vec<(u32, u32, u32, &'static str)> {
         let steps = self.inner.steps().iter();
@@ -332,6 +340,7 @@ impl Plan {
                 step.shares.iter().map(move |share| {
                     let rule = match share.rule {
                         ShareRule::InPlace => "in-place",
+                        ShareRule::Overlap => "overlap",
                         _ => "view",
                     };
                     (step.node, share.input, share.output, rule)
@@ -527,7 +536,8 @@ impl Plan {
     fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         let policy = self.inner.options().workspace.name();
         let planning = graph.py().import("arenaplan.planning")?;
-        let graph = planning.call_method1("core_graph", (graph, policy, self.steps()))?;
+        let arguments = (graph, policy, self.steps(), self.overlapped());
+        let graph = planning.call_method1("core_graph", arguments)?;
         Ok(graph.cast_into::<Graph>()?)
     }
 

@@ -30,7 +30,9 @@ pub enum Input<'a> {
     /// Its bytes.
     Shared(&'a [u8]),
     /// Its bytes are part of an output: the node works in place, or the output is a
-    /// concatenation that already holds them.
+    /// concatenation that already holds them, or both overlap. In the last case the node must
+    /// make the output in order, and read each byte before it writes there: see
+    /// [`Graph::overlaps`](crate::Graph::overlaps).
     Within {
         /// Position of the output.
         output: usize,
@@ -45,7 +47,7 @@ pub enum Output<'a> {
     /// The operand is left out.
     Absent,
     /// Its bytes. If the node works in place they hold the input, and may be more than
-    /// the output needs where the input is larger.
+    /// the output needs where the input is larger; so they are, too, where both overlap.
     Exclusive(&'a mut [u8]),
     /// Its bytes are part of an input, and already what they should be.
     Within {
@@ -142,7 +144,11 @@ fn claim_outputs(
                 }
                 // The input's bytes are lent whole, for a kernel reads them all.
                 ShareRule::InPlace if inside && from.start == bytes.start => bytes = from,
-                ShareRule::View | ShareRule::InPlace => {}
+                // So are those of an input that the output only overlaps, behind its start.
+                ShareRule::Overlap if input_region == region && bytes.contains(&from.start) => {
+                    bytes.end = bytes.end.max(from.end);
+                }
+                ShareRule::View | ShareRule::InPlace | ShareRule::Overlap => {}
             }
         }
         if bytes.is_empty() {

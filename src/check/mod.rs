@@ -58,7 +58,7 @@ impl Plan {
         self.check_steps(&units)?;
         self.check_spaces(graph)?;
         self.check_placements(graph, &units)?;
-        self.check_workspaces(graph)?;
+        self.check_workspaces(graph, &units)?;
         self.check_claims(graph)?;
         self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)
@@ -80,7 +80,9 @@ impl Plan {
                 let effects = &unit.effects;
                 let mut in_place = effects.in_place.iter();
                 let mut views = effects.views.iter();
+                let mut overlaps = unit.overlaps.iter();
                 let permitted = match share.rule {
+                    ShareRule::Overlap => overlaps.any(|known| is_pair(known.input, known.output)),
                     ShareRule::InPlace => in_place.any(|pair| is_pair(pair.input, pair.output)),
                     ShareRule::View => {
                         views.any(|view| is_pair(view.input, view.output))
@@ -156,11 +158,21 @@ impl Plan {
     }
 
     /// Checks that every workspace of every node is placed, in one of its sizes.
-    fn check_workspaces(&self, graph: &Graph) -> Result<()> {
+    fn check_workspaces(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
         let mut placed = self.workspaces.iter();
         if self.options.workspace == WorkspacePolicy::Auto {
+            let mut staged = vec![None; graph.nodes().len()];
+            for unit in units.iter().filter(|unit| !unit.overlaps.is_empty()) {
+                let Some(staging) = &graph.node(unit.last()).effects().staging else {
+                    let name = quoted(unit.name);
+                    return mismatch(format!("node {name} has no scratch memory to overlap with"));
+                };
+                unit.nodes.iter().for_each(|node| staged[node.index()] = Some(&[][..]));
+                staged[unit.last().index()] = Some(staging);
+            }
             for (index, node) in graph.nodes().iter().enumerate() {
-                for (slot, workspace) in node.effects().workspaces.iter().enumerate() {
+                let workspaces = staged[index].unwrap_or(&node.effects().workspaces);
+                for (slot, workspace) in workspaces.iter().enumerate() {
                     let what = || format!("workspace {slot} of node {}", quoted(node.name()));
                     let Some(found) = placed.next() else {
                         return mismatch(format!("{} has no place", what()));

@@ -204,6 +204,10 @@ impl<'a> Replay<'a> {
                 return overlap(first, second, pair[1].start);
             }
         }
+        let overlaps = |output| {
+            let mut shares = shares.iter();
+            shares.any(|share| share.rule == ShareRule::Overlap && is_at(share.output, output))
+        };
         for (position, value) in unit.reads() {
             let Some(place) = self.places[value.index()].filter(|place| place.bytes > 0) else {
                 continue;
@@ -219,6 +223,17 @@ impl<'a> Replay<'a> {
                 let permitted = match write.by {
                     Writer::State(state) => state == value,
                     Writer::Workspace(..) => false,
+                    Writer::Output(output, written) if overlaps(output) => {
+                        let made = self.places[written.index()].expect("it is in the arena");
+                        let is_all =
+                            (write.start, write.end - write.start) == (made.offset, made.bytes);
+                        let mut known = unit.overlaps.iter();
+                        is_all
+                            && known.any(|known| {
+                                (known.input, known.output) == (position, output)
+                                    && place.offset.checked_sub(known.distance) >= Some(write.start)
+                            })
+                    }
                     Writer::Output(output, written) => {
                         let mut pairs = unit.effects.in_place.iter();
                         write.start == place.offset

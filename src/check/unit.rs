@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use crate::check::mismatch;
 use crate::error::{Result, quoted};
-use crate::graph::{Effects, Graph, InPlace, Node, ValueKind, Whole};
+use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
 use crate::index::{NodeId, ValueId};
-use crate::plan::{Plan, PlanStep};
+use crate::plan::{Plan, PlanStep, ShareRule};
 
 /// The operands of one step, and what it may do to them.
 pub(super) struct Unit<'a> {
@@ -26,6 +26,8 @@ pub(super) struct Unit<'a> {
     pub(super) effects: Cow<'a, Effects>,
     /// States that it writes.
     pub(super) mutates: Vec<ValueId>,
+    /// Which inputs its output may overlap, if the plan says that it overlaps any.
+    pub(super) overlaps: Vec<Overlap>,
 }
 
 impl<'a> Unit<'a> {
@@ -38,10 +40,12 @@ impl<'a> Unit<'a> {
     fn of(step: &PlanStep, graph: &'a Graph, readers: &[Vec<NodeId>]) -> Result<Self> {
         let id = NodeId::from(step.node);
         let node = graph.node(id);
+        let overlaps = step.shares.iter().any(|share| share.rule == ShareRule::Overlap);
         if !step.fused.is_empty() {
             let nodes: Vec<_> =
                 step.fused.iter().chain([&step.node]).map(|&node| NodeId::from(node)).collect();
-            return Group { graph, nodes: &nodes, made: BTreeMap::new() }.unit(readers);
+            let group = Group { graph, nodes: &nodes, made: BTreeMap::new() };
+            return group.unit(readers, overlaps);
         }
         let state = |&position: &usize| node.input(position);
         Ok(Self {
@@ -51,6 +55,7 @@ impl<'a> Unit<'a> {
             writes: node.outputs().to_vec(),
             effects: Cow::Borrowed(node.effects()),
             mutates: node.effects().mutates.iter().filter_map(state).collect(),
+            overlaps: if overlaps { overlaps_of(graph, node) } else { Vec::new() },
         })
     }
 
@@ -98,7 +103,7 @@ struct Group<'a, 'n> {
 }
 
 impl<'a> Group<'a, '_> {
-    fn unit(mut self, readers: &[Vec<NodeId>]) -> Result<Unit<'a>> {
+    fn unit(mut self, readers: &[Vec<NodeId>], overlaps: bool) -> Result<Unit<'a>> {
         let (graph, nodes) = (self.graph, self.nodes);
         let (&last, inner) = nodes.split_last().expect("a step runs a node");
         let mut outside: Vec<ValueId> = Vec::new();
@@ -139,6 +144,13 @@ impl<'a> Group<'a, '_> {
                 effects.in_place.push(InPlace { input, output, identity: false });
             }
         }
+        let in_pieces = |(input, &value): (usize, &ValueId)| {
+            let is_piece = result.needs.get(&value) == Some(&Need::Piece);
+            let distance = lead(graph, output, value, result.pieces).filter(|_| is_piece)?;
+            Some(Overlap { input, output: 0, distance })
+        };
+        let overlaps = outside.iter().enumerate().filter(|_| overlaps).filter_map(in_pieces);
+        let overlaps = overlaps.collect();
         Ok(Unit {
             nodes: nodes.to_vec(),
             name: node.name(),
@@ -146,6 +158,7 @@ impl<'a> Group<'a, '_> {
             writes: vec![Some(output)],
             effects: Cow::Owned(effects),
             mutates: Vec::new(),
+            overlaps,
         })
     }
 
@@ -205,6 +218,47 @@ impl<'a> Group<'a, '_> {
         let (node, last) = (quoted(node.name()), quoted(last));
         mismatch(format!("node {node} cannot run as one with {last}: {reason}"))
     }
+}
+
+/// Returns the inputs that a node's output may overlap, and how far it may be behind them.
+fn overlaps_of(graph: &Graph, node: &Node) -> Vec<Overlap> {
+    let effects = node.effects();
+    let outputs: Vec<_> = node.produces().collect();
+    let &[(output, made)] = outputs.as_slice() else { return Vec::new() };
+    if !effects.mutates.is_empty() {
+        return Vec::new();
+    }
+    let mut overlaps = effects.overlaps.clone();
+    overlaps.retain(|overlap| overlap.output == output);
+    for flow in effects.flows.iter().filter(|flow| flow.output == output) {
+        for (input, read) in node.reads_bytes_of() {
+            let distance = lead(graph, made, read, flow.pieces);
+            if let Some(distance) = distance.filter(|_| flow.follows.contains(&input)) {
+                overlaps.push(Overlap { input, output, distance });
+            }
+        }
+    }
+    overlaps
+}
+
+/// Returns by how many bytes the writing of `made` is ahead of the reading of `read` at most,
+/// if both go piece by piece and a piece is written when all of it was made.
+///
+/// After the last piece nothing is needed any more; the others are ahead by one more
+/// difference each.
+fn lead(graph: &Graph, made: ValueId, read: ValueId, pieces: u64) -> Option<u64> {
+    let bits = |value: ValueId| {
+        let value = graph.value(value);
+        Some(u128::from(value.elements()?) * u128::from(value.dtype().bits()))
+    };
+    let (written, used, pieces) = (bits(made)?, bits(read)?, u128::from(pieces));
+    let whole = 8 * pieces;
+    if pieces < 2 || written % whole != 0 || used % whole != 0 {
+        return None;
+    }
+    let (written, used) = (written / whole, used / whole);
+    let after = |piece: u128| (piece * written).saturating_sub(piece * used);
+    u64::try_from(after(1).max(after(pieces - 1))).ok()
 }
 
 /// Returns the number of pieces into which two divisions both cut.

@@ -210,6 +210,14 @@ fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
         }
     }
     check_flows(node, values)?;
+    for overlap in &effects.overlaps {
+        if overlap.input >= node.inputs.len() || overlap.output >= node.outputs.len() {
+            return refuse(format!(
+                "overlap {} -> {} is no pair of operands",
+                overlap.input, overlap.output
+            ));
+        }
+    }
     for pair in &effects.in_place {
         if pair.input >= node.inputs.len() || pair.output >= node.outputs.len() {
             return refuse(format!(
@@ -286,7 +294,8 @@ fn check_flows(node: &Node, values: &[Value]) -> Result<()> {
 
 /// Refuses workspaces without a size.
 pub(super) fn check_workspaces(node: &Node) -> Result<()> {
-    for (slot, workspace) in node.effects.workspaces.iter().enumerate() {
+    let staging = node.effects.staging.iter().flatten().enumerate();
+    for (slot, workspace) in node.effects.workspaces.iter().enumerate().chain(staging) {
         let reason = if workspace.choices.is_empty() {
             format!("workspace {slot} has no size to choose")
         } else if workspace.choices.iter().any(|choice| choice.cost.is_nan()) {

@@ -147,7 +147,7 @@ impl Grouping<'_> {
         let [output] = sink.produces().map(|(_, value)| value).collect::<Vec<_>>()[..] else {
             return refuse("the last one does not have one output");
         };
-        let Some(reads) = self.reads(group) else {
+        let Some((reads, pieces)) = self.reads(group) else {
             return refuse("what one makes is needed whole by another, or outside");
         };
         let made = graph.value(output);
@@ -169,6 +169,10 @@ impl Grouping<'_> {
             }
         }
         let in_place = inputs.iter().enumerate().filter(|&(_, &value)| may_take_over(value));
+        let by_piece = |value: ValueId| {
+            reads.iter().filter(|read| read.value == value).all(|read| read.by_piece)
+        };
+        let follows = (0..inputs.len()).filter(|&input| by_piece(inputs[input])).collect();
         let effects = Effects {
             in_place: in_place
                 .map(|(input, _)| InPlace { input, output: 0, identity: false })
@@ -177,6 +181,9 @@ impl Grouping<'_> {
                 .iter()
                 .flat_map(|&id| graph.node(id).effects.workspaces.iter().cloned())
                 .collect(),
+            flows: vec![Flow { output: 0, pieces, follows }],
+            // What they need together is said by the last one.
+            staging: sink.effects.staging.clone(),
             ..Effects::default()
         };
         let after = group.iter().flat_map(|&id| graph.node(id).after.iter().copied());
@@ -190,13 +197,13 @@ impl Grouping<'_> {
         })
     }
 
-    /// Returns what a group reads from outside, in order, or `None` if it cannot run piece by
-    /// piece.
+    /// Returns what a group reads from outside, in order, and in how many pieces it can run;
+    /// `None` if it cannot run piece by piece.
     ///
     /// Walks from the last node backwards. A node is *in step* if whoever reads what it
     /// makes needs the piece that is being made; else it is applied to what another node
     /// loads, any part of it at any time, and must be elementwise.
-    fn reads(&self, group: &[NodeId]) -> Option<Vec<Read>> {
+    fn reads(&self, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
         let graph = self.graph;
         let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
         let (&sink, inner) = group.split_last()?;
@@ -241,7 +248,7 @@ impl Grouping<'_> {
                     || users.any(|user| self.group_of[user.index()] != group)
             })
         };
-        (pieces > 1 && !inner.iter().any(|&id| leaves(id))).then_some(outside)
+        (pieces > 1 && !inner.iter().any(|&id| leaves(id))).then_some((outside, pieces))
     }
 }
 

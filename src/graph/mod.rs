@@ -6,13 +6,14 @@ mod builder;
 mod group;
 mod node;
 mod order;
+mod overlap;
 mod value;
 
 use sha2::{Digest as _, Sha256};
 
 pub use builder::GraphBuilder;
 pub use group::Grouped;
-pub use node::{Choice, Effects, Flow, InPlace, Node, View, Whole, Workspace};
+pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Workspace};
 pub use value::{DType, Value, ValueKind};
 
 use crate::error::{Error, Result, hexadecimal};
@@ -209,13 +210,34 @@ impl Graph {
         &self,
         workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
     ) -> Result<Self> {
+        self.with_scratch(workspaces, |effects, workspaces| effects.workspaces = workspaces)
+    }
+
+    /// Returns a copy of the graph whose nodes need other workspaces if their output
+    /// [overlaps](Self::overlaps) an input.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_workspaces`](Self::with_workspaces).
+    pub fn with_staging(
+        &self,
+        workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
+    ) -> Result<Self> {
+        self.with_scratch(workspaces, |effects, workspaces| effects.staging = Some(workspaces))
+    }
+
+    fn with_scratch(
+        &self,
+        workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
+        set: impl Fn(&mut Effects, Vec<Workspace>),
+    ) -> Result<Self> {
         let mut graph = self.clone();
         for (id, workspaces) in workspaces {
             let Some(node) = graph.nodes.get_mut(id.index()) else {
                 let reason = "there is no such node".into();
                 return Err(Error::InvalidEffect { node: id.to_string(), reason });
             };
-            node.effects.workspaces = workspaces;
+            set(&mut node.effects, workspaces);
             builder::check_workspaces(node)?;
         }
         Ok(graph)
@@ -304,6 +326,12 @@ impl Graph {
                 }
             }
             let effects = &node.effects;
+            hash.count(effects.overlaps.len());
+            for overlap in &effects.overlaps {
+                hash.count(overlap.input);
+                hash.count(overlap.output);
+                hash.number(overlap.distance);
+            }
             for positions in [&effects.loads, &effects.ignores, &effects.mutates] {
                 hash.count(positions.len());
                 for &position in positions {

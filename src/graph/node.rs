@@ -67,6 +67,21 @@ pub struct Flow {
     pub follows: Vec<usize>,
 }
 
+/// An output that is made in order, and an input that is used up on the way.
+///
+/// The node makes the output from its first byte to its last. When it has written the first
+/// *k* bytes, it needs no byte of the input before byte *k* − `distance` any more. So the
+/// two may overlap, if the input begins at least `distance` bytes behind the output's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Overlap {
+    /// Position among the node's inputs.
+    pub input: usize,
+    /// Position among the node's outputs.
+    pub output: usize,
+    /// Bytes by which writing is ahead of reading, at most.
+    pub distance: u64,
+}
+
 /// What a node does to memory. The default is to read every input and write every output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
@@ -79,12 +94,27 @@ pub struct Effects {
     /// Positions of inputs that the node copies to scratch memory, tile by tile, before it
     /// computes with them: elementwise producers can be applied on the way.
     pub loads: Vec<usize>,
+    /// Outputs that are made in order, so that they may overlap a dying input. What
+    /// [`flows`](Self::flows) say about that need not be said again.
+    pub overlaps: Vec<Overlap>,
     /// Positions of inputs whose bytes are never read; only their shape is.
     pub ignores: Vec<usize>,
     /// Positions of inputs that the node writes; each must be a state.
     pub mutates: Vec<usize>,
     /// Scratch buffers, each with one or several sizes to choose from.
     pub workspaces: Vec<Workspace>,
+    /// Scratch buffers that are needed instead if the output overlaps an input; a piece of
+    /// the output waits there. `None` if nothing is known of them: then plans with
+    /// workspaces have no such overlap.
+    pub staging: Option<Vec<Workspace>>,
+}
+
+impl Effects {
+    /// Returns the scratch buffers that the node needs if its output overlaps an input, or if
+    /// it does not.
+    pub fn scratch(&self, overlaps: bool) -> &[Workspace] {
+        if overlaps { self.staging.as_deref().unwrap_or_default() } else { &self.workspaces }
+    }
 }
 
 /// Scratch bytes of one node, needed for its step only.
@@ -172,6 +202,14 @@ impl Node {
     ) -> Self {
         let follows = follows.into_iter().collect();
         self.effects.flows.push(Flow { output, pieces, follows });
+        self
+    }
+
+    /// Lets `output` overlap `input`, by position, if that begins at least `distance` bytes
+    /// behind it.
+    #[must_use]
+    pub fn overlap(mut self, input: usize, output: usize, distance: u64) -> Self {
+        self.effects.overlaps.push(Overlap { input, output, distance });
         self
     }
 

@@ -15,6 +15,7 @@ use crate::coloring::Reachability;
 use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::index::{BufferId, NodeId, SpaceId, ValueId};
+use crate::plan::ShareRule;
 use crate::problem::{Buffer, Part, Problem};
 use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
 
@@ -78,6 +79,8 @@ impl LivenessOptions {
 pub struct ChosenWorkspace {
     /// Node that works in it.
     pub node: NodeId,
+    /// Whether the node needs it because its output overlaps an input.
+    pub staging: bool,
     /// Position among the node's workspaces.
     pub slot: usize,
     /// Position of the size among the workspace's choices.
@@ -128,6 +131,39 @@ impl Liveness {
         Self::from_classes(graph, options, lifetimes, classes, reach, workspaces)
     }
 
+    /// Returns the buffers without workspaces if outputs of the nodes `overlapped` overlap a
+    /// dying input, where they can.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_overlaps(
+        graph: &Graph,
+        order: &[NodeId],
+        options: LivenessOptions,
+        overlapped: &[NodeId],
+    ) -> Result<Self> {
+        let lifetimes = Lifetimes::new(graph, order, options.preserve_inputs);
+        let reach = options.parallel_safe.then(|| Reachability::new(graph));
+        let rules = options.alias_rules();
+        let classes = AliasClasses::with_overlaps(
+            graph,
+            order,
+            &lifetimes,
+            rules,
+            reach.as_ref(),
+            &[],
+            overlapped,
+        );
+        Self::from_classes(graph, options, lifetimes, classes, reach, Vec::new())
+    }
+
+    /// Returns the nodes whose output overlaps an input, in execution order.
+    pub fn overlapped(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let merges = self.classes.merges().iter();
+        merges.filter(|merge| merge.share.rule == ShareRule::Overlap).map(|merge| merge.node)
+    }
+
     /// Returns the same buffers with other workspaces.
     ///
     /// # Errors
@@ -171,7 +207,7 @@ impl Liveness {
             let node = graph.node(workspace.node);
             let what = || format!("a workspace of node {}", quoted(node.name()));
             let bytes = round_size(workspace.bytes, options.alignment, what)?;
-            let alignment = node.effects().workspaces[workspace.slot].alignment;
+            let alignment = node.effects().scratch(workspace.staging)[workspace.slot].alignment;
             let live = match &reach {
                 Some(reach) => node_window(reach, workspace.node, lifetimes.horizon()),
                 None => LiveRange::single(workspace.step),

@@ -112,7 +112,11 @@ fn declared_by(
     workspace: &ChosenWorkspace,
 ) -> (NodeId, usize) {
     let mut slot = workspace.slot;
-    for &member in schedule.members(&workspace.node) {
+    let members = schedule.members(&workspace.node);
+    if workspace.staging {
+        return (*members.last().expect("a step runs a node"), slot);
+    }
+    for &member in members {
         let count = graph.node(member).effects().workspaces.len();
         if slot < count {
             return (member, slot);

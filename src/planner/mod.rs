@@ -2,10 +2,12 @@
 
 mod assemble;
 mod explain;
+mod overlap;
 mod pack;
 mod place;
 mod schedule;
 mod search;
+mod settle;
 mod together;
 
 use crate::error::Result;
@@ -183,7 +185,7 @@ impl<'a> Planner<'a> {
         let attempts = self.attempts(graph)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let mut plan = self.assemble(graph, &attempt.schedule, &placed);
-        plan.search = Some(Search { order: attempt.order, floor: 0 });
+        plan.search = Some(self.search(graph, attempt, &placed.liveness));
         Ok((plan, attempts))
     }
 
@@ -197,7 +199,8 @@ impl<'a> Planner<'a> {
         Ok((attempt, Placed { liveness, packing, move_cost: None }))
     }
 
-    /// Returns the schedule that packs into the fewest bytes.
+    /// Returns the schedule that packs into the fewest bytes; outputs overlap inputs if
+    /// only that makes them fewer.
     fn least<'t, 'g>(
         &self,
         attempts: &'t [Attempt<'g>],
@@ -212,12 +215,13 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision)?;
+            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision, &[])?;
             if packing.peak() < least {
                 best = Some((attempt, liveness, packing));
             }
         }
-        Ok(best.expect("the given order is always tried"))
+        let best = best.expect("the given order is always tried");
+        Ok(self.overlapped(attempts, best.2.peak())?.unwrap_or(best))
     }
 
     /// Returns a plan of `graph` that runs `steps`, already checked.
@@ -246,6 +250,6 @@ impl<'a> Planner<'a> {
     ///
     /// As [`plan`](Self::plan).
     pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
-        self.pack(graph, graph.order(), true).map(|(liveness, _)| liveness)
+        self.pack(graph, graph.order(), true, &[]).map(|(liveness, _)| liveness)
     }
 }

@@ -18,20 +18,24 @@ impl Planner<'_> {
     ///
     /// An output in a larger input's bytes ties its place to that of the input, which can
     /// cost more than it saves: unless the result has as many bytes as are live at once, it
-    /// is compared with what taking over inputs of the same size alone gives.
+    /// is compared with what taking over inputs of the same size alone gives. Outputs of the
+    /// nodes `overlapped` overlap an input where they can.
     pub(super) fn pack(
         &self,
         graph: &Graph,
         order: &[NodeId],
         elision: bool,
+        overlapped: &[NodeId],
     ) -> Result<(Liveness, Packing)> {
-        let first = self.pack_with(graph, order, self.liveness_options(false, elision)?)?;
+        let options = self.liveness_options(false, elision)?;
+        let first = self.pack_with(graph, order, options, overlapped)?;
         let mut buffers = first.0.problem.buffers().iter();
         let is_least = first.1.peak() <= total_load(&first.0.problem)?;
         if is_least || buffers.all(|buffer| buffer.solid().is_some()) {
             return Ok(first);
         }
-        let second = self.pack_with(graph, order, self.liveness_options(true, elision)?)?;
+        let options = self.liveness_options(true, elision)?;
+        let second = self.pack_with(graph, order, options, overlapped)?;
         Ok(if second.1.peak() < first.1.peak() { second } else { first })
     }
 
@@ -61,14 +65,15 @@ impl Planner<'_> {
         graph: &Graph,
         order: &[NodeId],
         options: LivenessOptions,
+        overlapped: &[NodeId],
     ) -> Result<(Liveness, Packing)> {
-        let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
+        let liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
         if self.options.workspace == WorkspacePolicy::None {
             let packing = self.solve(&liveness.problem)?;
             return Ok((liveness, packing));
         }
         let live = liveness.profile(SpaceId::new(0));
-        let mut chosen = smallest_workspaces(graph, order);
+        let mut chosen = smallest_workspaces(graph, order, liveness.overlapped());
         let smallest = liveness.with_workspaces(graph, options, chosen.clone())?;
         if chosen.is_empty() {
             let packing = self.solve(&smallest.problem)?;
@@ -137,15 +142,24 @@ pub(super) fn total_load(problem: &Problem) -> Result<u64> {
     })
 }
 
-/// Returns every workspace of `graph` at its smallest size.
-pub(super) fn smallest_workspaces(graph: &Graph, order: &[NodeId]) -> Vec<ChosenWorkspace> {
+/// Returns every workspace that the nodes of `graph` need, at its smallest size, if the outputs
+/// of `overlapped` overlap inputs.
+pub(super) fn smallest_workspaces(
+    graph: &Graph,
+    order: &[NodeId],
+    overlapped: impl Iterator<Item = NodeId>,
+) -> Vec<ChosenWorkspace> {
+    let mut overlapped = overlapped.peekable();
     let mut chosen = Vec::new();
     for (step, &node) in order.iter().enumerate() {
-        for (slot, workspace) in graph.node(node).effects().workspaces.iter().enumerate() {
+        // Both are in execution order.
+        let staging = overlapped.next_if_eq(&node).is_some();
+        for (slot, workspace) in graph.node(node).effects().scratch(staging).iter().enumerate() {
             let sizes = workspace.choices.iter().map(|choice| choice.bytes).enumerate();
             let (choice, bytes) =
                 sizes.min_by_key(|&(_, bytes)| bytes).expect("a workspace has a choice");
-            chosen.push(ChosenWorkspace { node, slot, choice, bytes, step: Step::at(step) });
+            let step = Step::at(step);
+            chosen.push(ChosenWorkspace { node, staging, slot, choice, bytes, step });
         }
     }
     chosen
@@ -200,5 +214,5 @@ fn shrink_workspace(graph: &Graph, workspace: &mut ChosenWorkspace) -> bool {
 
 /// Returns what a node declares about a workspace.
 fn workspace_of<'g>(graph: &'g Graph, chosen: &ChosenWorkspace) -> &'g Workspace {
-    &graph.node(chosen.node).effects().workspaces[chosen.slot]
+    &graph.node(chosen.node).effects().scratch(chosen.staging)[chosen.slot]
 }

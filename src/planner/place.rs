@@ -124,7 +124,9 @@ impl Planner<'_> {
         let options = self.liveness_options(same_size, attempt.elision)?;
         let workspaces = match self.options.workspace {
             WorkspacePolicy::None => Vec::new(),
-            WorkspacePolicy::Auto => smallest_workspaces(&graph, &schedule.order),
+            WorkspacePolicy::Auto => {
+                smallest_workspaces(&graph, &schedule.order, std::iter::empty())
+            }
         };
         let liveness = Liveness::new(&graph, &schedule.order, options, &[], workspaces)?;
         let problem = AssignmentProblem::new(

@@ -6,13 +6,14 @@
 //! highest step, and the best few are packed.
 
 use super::Planner;
+use super::overlap::MOST_NODES_TO_OVERLAP;
 use super::pack::total_load;
 use super::schedule::Schedule;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::index::{NodeId, ValueId};
 use crate::liveness::Liveness;
-use crate::plan::{Effort, OrderSearch, Share, ShareRule};
+use crate::plan::{Effort, OrderSearch, Search, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
 use crate::technique::Technique;
 use crate::transform::{Fusion, fuse};
@@ -26,6 +27,8 @@ const MOST_NODES_TO_TRY: usize = 20_000;
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'g> {
     pub(super) schedule: Schedule<'g>,
+    /// What its groups were made by.
+    pub(super) fusion: Fusion,
     /// Whether values are pieces of larger ones where they can be. That ties their bytes to
     /// those of the whole, so that others cannot take them over.
     pub(super) elision: bool,
@@ -50,7 +53,12 @@ impl Planner<'_> {
             if known.contains(&groups) || self.budget.exhausted() {
                 continue;
             }
-            attempts.extend(self.measured(Schedule::grouped(graph, &groups)?)?);
+            for attempt in self.measured(Schedule::grouped(graph, &groups)?)? {
+                let attempt = Attempt { fusion, ..attempt };
+                // Of equal ones, the first is taken.
+                attempts.extend(self.settled(graph, &attempt)?);
+                attempts.push(attempt);
+            }
             known.push(groups);
         }
         attempts.sort_by_key(|attempt| attempt.load);
@@ -80,6 +88,8 @@ impl Planner<'_> {
                 let streams = kinds.iter().map(|&kind| Fusion { attention, perceptrons, ..kind });
                 all.extend(streams);
             }
+            let channels = kinds.iter().filter(|kind| kind.anchors);
+            all.extend(channels.map(|&kind| Fusion { channels: true, ..kind }));
         }
         all
     }
@@ -96,7 +106,7 @@ impl Planner<'_> {
             let orders = Orders::new(&attempt.schedule.graph, options)?;
             let limits = self.order_limits(attempt.schedule.order.len());
             let attempt = &mut attempts[index];
-            attempt.floor = Some(orders.floor());
+            attempt.floor = Some(self.lowest(&orders, &attempt.schedule.graph));
             if index > 0 && orders.floor() >= best {
                 continue;
             }
@@ -105,9 +115,13 @@ impl Planner<'_> {
                 if found.is_optimal { OrderSearch::Complete } else { OrderSearch::Beam };
             if found.peak < found.given {
                 let schedule = attempt.schedule.reordered(found.order);
-                let mut other = self.attempt(schedule, attempt.elision)?.0;
-                (other.floor, other.order) = (Some(found.floor), attempt.order);
+                let (other, _) = self.attempt(schedule, attempt.elision)?;
+                let Attempt { fusion, order, floor, .. } = *attempt;
+                let other = Attempt { fusion, floor, order, ..other };
                 best = best.min(other.load);
+                if other.load == best {
+                    attempts.extend(self.settled(graph, &other)?);
+                }
                 attempts.push(other);
             }
             if self.budget.exhausted() {
@@ -120,10 +134,41 @@ impl Planner<'_> {
     fn order_limits(&self, nodes: usize) -> OrderLimits {
         let (work, width) = match self.options.effort {
             Effort::Fast => (200_000, 0),
-            Effort::Default => (4_000_000, 50),
-            Effort::Max => (100_000_000, 1000),
+            Effort::Default => (16_000_000, 100),
+            Effort::Max => (200_000_000, 1000),
         };
         OrderLimits { states: work / nodes.max(1), width }
+    }
+
+    /// Returns what is known of the choice of an attempt, but for the floor.
+    pub(super) fn search(
+        &self,
+        graph: &Graph,
+        attempt: &Attempt<'_>,
+        liveness: &Liveness,
+    ) -> Search {
+        // Orders are compared as if no output overlapped an input.
+        let overlaps = liveness.overlapped().next().is_some();
+        let order = match attempt.order {
+            OrderSearch::Complete if overlaps => OrderSearch::Beam,
+            order => order,
+        };
+        let limits = [
+            (Technique::Order, MOST_NODES_TO_ORDER),
+            (Technique::Streaming, MOST_NODES_TO_TRY),
+            (Technique::Overlap, MOST_NODES_TO_OVERLAP),
+        ];
+        let is_skipped = |&(technique, most): &(Technique, usize)| {
+            self.options.optimize.contains(technique) && graph.nodes().len() > most
+        };
+        let skipped = limits.into_iter().filter(is_skipped).map(|(technique, _)| technique);
+        Search { order, floor: 0, skipped: skipped.collect() }
+    }
+
+    /// Returns the bytes that no order goes below, with outputs that overlap inputs if those
+    /// may.
+    fn lowest(&self, orders: &Orders, graph: &Graph) -> u64 {
+        if self.overlaps_inputs() { orders.floor_with_overlaps(graph) } else { orders.floor() }
     }
 
     /// Returns the bytes that no order of any of the attempts goes below.
@@ -134,7 +179,8 @@ impl Planner<'_> {
                 floor
             } else {
                 let options = self.liveness_options(false, attempt.elision)?;
-                Orders::new(&attempt.schedule.graph, options)?.floor()
+                let graph = &attempt.schedule.graph;
+                self.lowest(&Orders::new(graph, options)?, graph)
             };
             least = least.min(floor);
         }
@@ -152,7 +198,11 @@ impl Planner<'_> {
     }
 
     /// Measures a schedule, and returns whether values are pieces of others in it.
-    fn attempt<'g>(&self, schedule: Schedule<'g>, elision: bool) -> Result<(Attempt<'g>, bool)> {
+    pub(super) fn attempt<'g>(
+        &self,
+        schedule: Schedule<'g>,
+        elision: bool,
+    ) -> Result<(Attempt<'g>, bool)> {
         let options = self.liveness_options(false, elision)?;
         let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
         let load = total_load(&liveness.problem)?;
@@ -166,6 +216,7 @@ impl Planner<'_> {
             rule == ShareRule::View && sizes[0] != sizes[1]
         });
         let order = OrderSearch::Given;
-        Ok((Attempt { schedule, elision, load, floor: None, order }, has_pieces))
+        let fusion = Fusion::default();
+        Ok((Attempt { schedule, fusion, elision, load, floor: None, order }, has_pieces))
     }
 }

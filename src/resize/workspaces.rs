@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Workspace};
 use crate::index::{NodeId, SpaceId};
-use crate::plan::{Plan, WorkspacePlacement, WorkspacePolicy};
+use crate::plan::{Plan, ShareRule, WorkspacePlacement, WorkspacePolicy};
 use crate::units::{Alignment, Step};
 
 impl Plan {
@@ -19,9 +19,9 @@ impl Plan {
         }
         let mut homeless = Vec::new();
         let mut placements = Vec::new();
-        for (index, node) in graph.nodes().iter().enumerate() {
+        for index in 0..graph.nodes().len() {
             let id = NodeId::new(index);
-            for (slot, workspace) in (0_u32..).zip(&node.effects().workspaces) {
+            for (slot, workspace) in (0_u32..).zip(self.scratch(graph, id)) {
                 let known = self.workspaces_of(id).iter().find(|known| known.slot == slot);
                 let (placement, fits) = refitted(id, slot, workspace, known);
                 if !fits {
@@ -48,6 +48,16 @@ impl Plan {
         Ok(())
     }
 
+    /// Returns the workspaces that `node` needs in the way in which the plan runs it.
+    fn scratch<'g>(&self, graph: &'g Graph, node: NodeId) -> &'g [Workspace] {
+        let step = &self.steps[Step::new(self.step_of[node.index()]).index()];
+        let overlaps = step.shares.iter().any(|share| share.rule == ShareRule::Overlap);
+        if overlaps && NodeId::from(step.node) != node {
+            return &[];
+        }
+        graph.node(node).effects().scratch(overlaps)
+    }
+
     /// Returns the lowest offset at which a workspace overlaps no value in `alive` and no
     /// other workspace of its step, but for those in `waiting`.
     fn room(
@@ -63,9 +73,8 @@ impl Plan {
         let Some(alignment) = self.spaces.get(space).map(|space| space.alignment) else {
             return super::mismatch("a workspace is in a space that is not there".into());
         };
-        let node = graph.node(NodeId::from(placement.node));
         let slot = usize::try_from(placement.slot).expect("slots are few");
-        let own = node.effects().workspaces[slot].alignment.bytes();
+        let own = self.scratch(graph, NodeId::from(placement.node))[slot].alignment.bytes();
         let alignment = alignment.max(self.options.alignment).max(own);
         let alignment = Alignment::new(alignment)?;
         let values = alive.iter().map(|&value| {

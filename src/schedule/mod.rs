@@ -8,7 +8,7 @@ mod model;
 mod search;
 
 use crate::error::Result;
-use crate::graph::Graph;
+use crate::graph::{Graph, ValueKind};
 use crate::index::NodeId;
 use crate::liveness::LivenessOptions;
 use model::Model;
@@ -71,7 +71,7 @@ impl Orders {
     /// Returns the orders of `graph`.
     pub(crate) fn new(graph: &Graph, options: LivenessOptions) -> Result<Self> {
         let model = Model::new(graph, options)?;
-        let floor = search::floor_of(&model);
+        let floor = search::floor_of(&model, |_| 0);
         Ok(Self { model, floor })
     }
 
@@ -79,6 +79,24 @@ impl Orders {
     /// writes, less what an output can take over.
     pub(crate) const fn floor(&self) -> u64 {
         self.floor
+    }
+
+    /// Returns the same if outputs may overlap inputs besides.
+    ///
+    /// `graph` is the one that the orders are of.
+    pub(crate) fn floor_with_overlaps(&self, graph: &Graph) -> u64 {
+        let model = &self.model;
+        search::floor_of(model, |node| {
+            let made = node.writes.first().map_or(0, |&output| model.size(output));
+            let operands = graph.node(node.id);
+            let saved = graph.overlaps(node.id).into_iter().filter_map(|overlap| {
+                let input = operands.input(overlap.input)?;
+                let is_callers = graph.value(input).kind() != ValueKind::Activation;
+                (!is_callers)
+                    .then(|| model.size(input.into()).min(made.saturating_sub(overlap.distance)))
+            });
+            saved.fold(0, u64::saturating_add).min(made)
+        })
     }
 
     /// Returns the order in which the fewest bytes are live at once, as far as the limits

@@ -140,11 +140,33 @@ impl Model {
     }
 }
 
+/// A set of nodes, one bit for each.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Executed(Box<[u64]>);
+
+impl Executed {
+    /// Returns the set of no nodes.
+    pub(super) fn none(model: &Model) -> Self {
+        Self(vec![0; model.nodes.len().div_ceil(64)].into())
+    }
+
+    fn contains(&self, node: u32) -> bool {
+        self.0[at(node) / 64] >> (node % 64) & 1 == 1
+    }
+
+    fn flip(&mut self, node: u32) {
+        self.0[at(node) / 64] ^= 1 << (node % 64);
+    }
+
+    /// Iterates over the nodes in it.
+    fn of<'m>(&self, model: &'m Model) -> impl Iterator<Item = &'m NodeModel> {
+        (0..).zip(&model.nodes).filter(|&(node, _)| self.contains(node)).map(|(_, node)| node)
+    }
+}
+
 /// Which nodes have run, and what is live therefore.
-#[derive(Clone)]
 pub(super) struct State {
-    /// By node, one bit.
-    pub(super) executed: Vec<u64>,
+    pub(super) executed: Executed,
     /// By value: reads left.
     reads: Vec<u32>,
     /// By atom: values that cover it and are live.
@@ -157,9 +179,11 @@ pub(super) struct State {
     pub(super) count: u32,
 }
 
-/// What running a node would do.
+/// What running a node did.
 #[derive(Clone, Copy)]
 pub(super) struct Effect {
+    /// The node.
+    pub(super) node: u32,
     /// Bytes live while it runs.
     pub(super) during: u64,
     /// Bytes live afterwards.
@@ -167,24 +191,35 @@ pub(super) struct Effect {
 }
 
 impl State {
-    /// Returns the state before the first node.
-    pub(super) fn start(model: &Model) -> Self {
-        let waiting: Vec<u32> = model.nodes.iter().map(|node| node.waits_for).collect();
-        let ready = (0..).zip(&waiting).filter(|&(_, &count)| count == 0).map(|(node, _)| node);
+    /// Returns the state after some nodes have run.
+    pub(super) fn after(model: &Model, executed: &Executed) -> Self {
         let mut state = Self {
-            executed: vec![0; model.nodes.len().div_ceil(64)],
+            executed: executed.clone(),
             reads: model.reads.clone(),
             covers: vec![0; model.bytes.len()],
-            ready: ready.collect(),
-            waiting,
+            waiting: model.nodes.iter().map(|node| node.waits_for).collect(),
+            ready: Vec::new(),
             live: 0,
             count: 0,
         };
-        for &value in &model.supplied {
+        for node in executed.of(model) {
+            state.count += 1;
+            for &value in &node.reads {
+                state.reads[at(value)] -= 1;
+            }
+            for &dependent in &node.dependents {
+                state.waiting[at(dependent)] -= 1;
+            }
+        }
+        let made = executed.of(model).flat_map(|node| &node.writes);
+        for &value in made.chain(&model.supplied) {
             if state.reads[at(value)] > 0 {
                 state.cover(model, value);
             }
         }
+        let waiting = (0..).zip(&state.waiting);
+        let ready = waiting.filter(|&(node, &count)| count == 0 && !executed.contains(node));
+        state.ready = ready.map(|(node, _)| node).collect();
         state
     }
 
@@ -206,8 +241,9 @@ impl State {
         }
     }
 
-    /// Runs a node that is ready, and returns what that did.
-    pub(super) fn run(&mut self, model: &Model, index: u32) -> Effect {
+    /// Runs the node at a position of the ready ones, and returns what that did.
+    pub(super) fn run(&mut self, model: &Model, position: usize) -> Effect {
+        let index = self.ready.remove(position);
         let node = &model.nodes[at(index)];
         let before = self.live;
         for &value in &node.writes {
@@ -227,16 +263,43 @@ impl State {
                 self.uncover(model, value);
             }
         }
-        self.executed[at(index) / 64] |= 1 << (index % 64);
+        self.executed.flip(index);
         self.count += 1;
-        self.ready.retain(|&ready| ready != index);
         for &dependent in &node.dependents {
             self.waiting[at(dependent)] -= 1;
             if self.waiting[at(dependent)] == 0 {
                 self.ready.push(dependent);
             }
         }
-        Effect { during, after: self.live }
+        Effect { node: index, during, after: self.live }
+    }
+
+    /// Undoes the last [`run`](Self::run), which was of the node at `position`.
+    ///
+    /// Looking at what a node would do costs no copy of the state this way.
+    pub(super) fn undo(&mut self, model: &Model, index: u32, position: usize) {
+        let node = &model.nodes[at(index)];
+        for &dependent in node.dependents.iter().rev() {
+            if self.waiting[at(dependent)] == 0 {
+                self.ready.pop();
+            }
+            self.waiting[at(dependent)] += 1;
+        }
+        self.ready.insert(position, index);
+        self.count -= 1;
+        self.executed.flip(index);
+        for &value in &node.reads {
+            if self.reads[at(value)] == 0 {
+                self.cover(model, value);
+            }
+            self.reads[at(value)] += 1;
+        }
+        for &value in &node.writes {
+            // Those that nobody reads were dropped at once.
+            if self.reads[at(value)] > 0 {
+                self.uncover(model, value);
+            }
+        }
     }
 
     /// Returns how many of the bytes that a node makes are bytes of inputs that just died.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use super::model::{Model, State, at};
+use super::model::{Executed, Model, NodeModel, State, at};
 use super::{FoundOrder, OrderLimits};
 use crate::index::NodeId;
 
@@ -26,8 +26,9 @@ pub(super) fn best_order(
         is_optimal = complete;
         best = found.unwrap_or(best);
     }
-    if !is_optimal && limits.width > 0 {
-        best = search.beam(best.0, limits.width).unwrap_or(best);
+    while !is_optimal && limits.width > 0 {
+        let Some(found) = search.beam(best.0, limits.width) else { break };
+        best = found;
         is_optimal = best.0 <= floor;
     }
     let order = best.1.iter().map(|&node| model.nodes[at(node)].id).collect::<Vec<NodeId>>();
@@ -36,12 +37,18 @@ pub(super) fn best_order(
 
 /// Returns the highest number of bytes live while nodes run in this order.
 fn peak_of(model: &Model, order: &[u32]) -> u64 {
-    let mut state = State::start(model);
-    order.iter().map(|&node| state.run(model, node).during).max().unwrap_or(0).max(state.live)
+    let mut state = State::after(model, &Executed::none(model));
+    let mut highest = 0;
+    for &node in order {
+        let ready = state.ready.iter().position(|&ready| ready == node);
+        highest = highest.max(state.run(model, ready.expect("orders are topological")).during);
+    }
+    highest.max(state.live)
 }
 
-/// Returns the bytes that some node needs by itself, in any order.
-pub(super) fn floor_of(model: &Model) -> u64 {
+/// Returns the bytes that some node needs by itself, in any order, if it can do with fewer by
+/// `saved`, or by what its outputs can take over.
+pub(super) fn floor_of(model: &Model, saved: impl Fn(&NodeModel) -> u64) -> u64 {
     let mut floor = 0;
     for node in &model.nodes {
         let mut atoms: Vec<u32> = node
@@ -65,7 +72,7 @@ pub(super) fn floor_of(model: &Model) -> u64 {
                     .unwrap_or(0)
             })
             .sum();
-        floor = floor.max(touched.saturating_sub(credit));
+        floor = floor.max(touched.saturating_sub(credit.max(saved(node))));
     }
     floor
 }
@@ -78,36 +85,79 @@ struct Search<'a> {
     stopped: bool,
 }
 
+/// A node that ran, and where it was among those that were ready.
+#[derive(Clone, Copy)]
+struct Move {
+    node: u32,
+    position: usize,
+}
+
 /// How a state was reached: from which one, by running which nodes.
 struct Step {
     parent: Option<usize>,
     nodes: Vec<u32>,
 }
 
+/// A set of nodes that the beam came to.
+struct Reached {
+    peak: u64,
+    live: u64,
+    step: usize,
+    executed: Executed,
+}
+
 impl Search<'_> {
     /// Runs what can be run without harm: a node that leaves no more live than before, and
-    /// needs no more than `allowed` while it runs.
+    /// needs no more than `allowed` while it runs. Adds it to `path`.
     ///
     /// In whatever order the others follow, moving such a node to the front raises nothing:
     /// what it frees is free earlier, and what it makes is no larger than that.
-    fn close(&mut self, state: &mut State, allowed: u64, nodes: &mut Vec<u32>) {
+    fn close(&mut self, state: &mut State, allowed: u64, path: &mut Vec<Move>) {
         if state.count == 0 && self.model.unread > 0 {
             return; // Which node comes first matters.
         }
         let mut position = 0;
         while position < state.ready.len() {
-            let node = state.ready[position];
             let before = state.live;
-            let mut trial = state.clone();
-            let effect = trial.run(self.model, node);
+            let effect = state.run(self.model, position);
             self.count();
             if effect.after <= before && effect.during <= allowed {
-                *state = trial;
-                nodes.push(node);
+                path.push(Move { node: effect.node, position });
                 position = 0;
             } else {
+                state.undo(self.model, effect.node, position);
                 position += 1;
             }
+        }
+    }
+
+    /// Runs the node at a position of the ready ones, and what can be run without harm then;
+    /// returns the highest peak on the way, or `None` if it is not below `known`. `path` is
+    /// what ran.
+    fn advance(
+        &mut self,
+        state: &mut State,
+        position: usize,
+        peak: u64,
+        known: u64,
+        path: &mut Vec<Move>,
+    ) -> Option<u64> {
+        path.clear();
+        let effect = state.run(self.model, position);
+        path.push(Move { node: effect.node, position });
+        self.count();
+        let peak = peak.max(effect.during).max(effect.after);
+        if peak >= known {
+            return None;
+        }
+        self.close(state, peak, path);
+        Some(peak)
+    }
+
+    /// Undoes what [`advance`](Self::advance) did.
+    fn retreat(&self, state: &mut State, path: &[Move]) {
+        for step in path.iter().rev() {
+            state.undo(self.model, step.node, step.position);
         }
     }
 
@@ -123,16 +173,16 @@ impl Search<'_> {
     fn complete(&mut self, known: u64, most: usize) -> (Option<(u64, Vec<u32>)>, bool) {
         let total = u32::try_from(self.model.nodes.len()).expect("ids have 32 bits");
         let mut steps: Vec<Step> = Vec::new();
-        let mut states: Vec<Option<State>> = Vec::new();
+        let mut sets: Vec<Executed> = Vec::new();
         let mut queue = BinaryHeap::new();
-        let mut seen: HashMap<Vec<u64>, u64> = HashMap::new();
-        let mut start = State::start(self.model);
-        let mut nodes = Vec::new();
+        let mut seen: HashMap<Executed, u64> = HashMap::new();
+        let mut path = Vec::new();
+        let mut start = State::after(self.model, &Executed::none(self.model));
         let lowest = self.floor.max(start.live);
-        self.close(&mut start, lowest, &mut nodes);
+        self.close(&mut start, lowest, &mut path);
         queue.push((Reverse(lowest), start.count, Reverse(0_usize)));
-        steps.push(Step { parent: None, nodes });
-        states.push(Some(start));
+        steps.push(Step { parent: None, nodes: nodes_of(&path) });
+        sets.push(start.executed);
         while let Some((Reverse(peak), count, Reverse(index))) = queue.pop() {
             if peak >= known {
                 return (None, true);
@@ -143,28 +193,21 @@ impl Search<'_> {
             if steps.len() >= most || self.stopped {
                 return (None, false);
             }
-            let state = states[index].take().expect("a state is visited once");
-            if seen.get(&state.executed).is_some_and(|&best| best < peak) {
+            if seen.get(&sets[index]).is_some_and(|&best| best < peak) {
                 continue;
             }
-            for &node in &state.ready {
-                let mut next = state.clone();
-                let effect = next.run(self.model, node);
-                self.count();
-                let peak = peak.max(effect.during).max(next.live);
-                if peak >= known {
-                    continue;
+            let mut state = State::after(self.model, &sets[index]);
+            for position in 0..state.ready.len() {
+                if let Some(peak) = self.advance(&mut state, position, peak, known, &mut path) {
+                    let best = seen.get(&state.executed).copied();
+                    if best.is_none_or(|best| peak < best) {
+                        seen.insert(state.executed.clone(), peak);
+                        queue.push((Reverse(peak), state.count, Reverse(steps.len())));
+                        steps.push(Step { parent: Some(index), nodes: nodes_of(&path) });
+                        sets.push(state.executed.clone());
+                    }
                 }
-                let mut nodes = vec![node];
-                self.close(&mut next, peak, &mut nodes);
-                let best = seen.entry(next.executed.clone()).or_insert(u64::MAX);
-                if peak >= *best {
-                    continue;
-                }
-                *best = peak;
-                queue.push((Reverse(peak), next.count, Reverse(steps.len())));
-                steps.push(Step { parent: Some(index), nodes });
-                states.push(Some(next));
+                self.retreat(&mut state, &path);
             }
         }
         (None, true)
@@ -175,39 +218,44 @@ impl Search<'_> {
     fn beam(&mut self, known: u64, width: usize) -> Option<(u64, Vec<u32>)> {
         let total = self.model.nodes.len();
         let mut steps: Vec<Step> = vec![Step { parent: None, nodes: Vec::new() }];
-        let mut levels: Vec<Vec<(u64, usize, State)>> = (0..=total).map(|_| Vec::new()).collect();
-        let start = State::start(self.model);
-        let lowest = self.floor.max(start.live);
-        levels[0].push((lowest, 0, start));
+        let mut levels: Vec<Vec<Reached>> = (0..=total).map(|_| Vec::new()).collect();
+        let executed = Executed::none(self.model);
+        let live = State::after(self.model, &executed).live;
+        let mut path = Vec::new();
+        levels[0].push(Reached { peak: self.floor.max(live), live, step: 0, executed });
         for level in 0..total {
-            let mut states = std::mem::take(&mut levels[level]);
-            states.sort_by_key(|(peak, step, state)| (*peak, state.live, *step));
-            let mut seen: HashSet<Vec<u64>> = HashSet::new();
-            states.retain(|(_, _, state)| seen.insert(state.executed.clone()));
-            states.truncate(width);
-            for (peak, step, state) in states {
+            let mut reached = std::mem::take(&mut levels[level]);
+            reached.sort_by_key(|set| (set.live, set.peak, set.step));
+            let mut seen: HashSet<Executed> = HashSet::new();
+            reached.retain(|set| seen.insert(set.executed.clone()));
+            reached.truncate(width);
+            for Reached { peak, step, executed, .. } in reached {
                 if self.stopped {
                     return None;
                 }
-                for &node in &state.ready {
-                    let mut next = state.clone();
-                    let effect = next.run(self.model, node);
-                    self.count();
-                    let peak = peak.max(effect.during).max(next.live);
-                    if peak >= known {
-                        continue;
+                let mut state = State::after(self.model, &executed);
+                for position in 0..state.ready.len() {
+                    if let Some(peak) = self.advance(&mut state, position, peak, known, &mut path) {
+                        levels[at(state.count)].push(Reached {
+                            peak,
+                            live: state.live,
+                            step: steps.len(),
+                            executed: state.executed.clone(),
+                        });
+                        steps.push(Step { parent: Some(step), nodes: nodes_of(&path) });
                     }
-                    let mut nodes = vec![node];
-                    self.close(&mut next, peak, &mut nodes);
-                    steps.push(Step { parent: Some(step), nodes });
-                    levels[at(next.count)].push((peak, steps.len() - 1, next));
+                    self.retreat(&mut state, &path);
                 }
             }
         }
         let last = std::mem::take(&mut levels[total]);
-        let (peak, step, _) = last.into_iter().min_by_key(|(peak, step, _)| (*peak, *step))?;
-        Some((peak, trace(&steps, step)))
+        let best = last.into_iter().min_by_key(|set| (set.peak, set.step))?;
+        Some((best.peak, trace(&steps, best.step)))
     }
+}
+
+fn nodes_of(path: &[Move]) -> Vec<u32> {
+    path.iter().map(|step| step.node).collect()
 }
 
 /// Returns the nodes that were run on the way to a state, in order.

@@ -11,10 +11,13 @@ use super::{Budget, Progress};
 const EFFORT_PER_LOOK: usize = 1 << 15;
 /// What is almost done may be ended this much after the deadline.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// Items of a pass between two looks at the time: some milliseconds.
-pub(super) const ITEMS_PER_LOOK: usize = 1 << 13;
+/// Items of a pass between two looks at the time: placing that many takes some milliseconds
+/// at most.
+const ITEMS_PER_LOOK: usize = 1 << 8;
 /// When to stop if the caller set no limit: after some tenths of a second.
 const LARGEST_EFFORT: usize = 10_000_000;
+/// What each item adds to that, for a few greedy passes.
+const EFFORT_PER_ITEM: usize = 500;
 
 /// The running total of a solver's work, and the limits that its caller set.
 ///
@@ -26,7 +29,9 @@ pub(super) struct Clock<'a> {
     nodes: Cell<u64>,
     limit: u64,
     effort: Cell<usize>,
-    largest_effort: usize,
+    largest_effort: Cell<usize>,
+    /// The effort at which the turn of a method ends.
+    turn: Cell<usize>,
     reserved: Cell<Duration>,
     up: Cell<bool>,
 }
@@ -42,7 +47,8 @@ impl<'a> Clock<'a> {
             nodes: Cell::new(0),
             limit,
             effort: Cell::new(0),
-            largest_effort,
+            largest_effort: Cell::new(largest_effort),
+            turn: Cell::new(usize::MAX),
             reserved: Cell::new(Duration::ZERO),
             up: Cell::new(limit == 0),
         }
@@ -91,17 +97,53 @@ impl<'a> Clock<'a> {
     pub(super) fn tick(&self, effort: usize) -> bool {
         let nodes = self.nodes.get() + 1;
         self.nodes.set(nodes);
-        let before = self.effort.get();
-        let effort = before.saturating_add(effort);
-        self.effort.set(effort);
-        if nodes >= self.limit || effort >= self.largest_effort {
+        if nodes >= self.limit {
             self.up.set(true);
         }
-        if before / EFFORT_PER_LOOK == effort / EFFORT_PER_LOOK {
+        let before = self.effort.get();
+        self.spend(effort);
+        let effort = self.effort.get();
+        let up = if before / EFFORT_PER_LOOK == effort / EFFORT_PER_LOOK {
             self.up.get()
         } else {
             self.is_up()
+        };
+        up || effort >= self.turn.get()
+    }
+
+    /// Counts effort that is no search node.
+    pub(super) fn spend(&self, effort: usize) {
+        let effort = self.effort.get().saturating_add(effort);
+        self.effort.set(effort);
+        if effort >= self.largest_effort.get() {
+            self.up.set(true);
         }
+    }
+
+    /// Makes allowance for so many items, if the caller set no limit.
+    pub(super) fn allow_for(&self, items: usize) {
+        let more = items.saturating_mul(EFFORT_PER_ITEM);
+        self.largest_effort.set(self.largest_effort.get().saturating_add(more));
+    }
+
+    /// Returns the effort counted so far.
+    pub(super) fn effort(&self) -> usize {
+        self.effort.get()
+    }
+
+    /// Ends a turn after `effort` more: ticks say so, but time is not up.
+    pub(super) fn begin_turn(&self, effort: usize) {
+        self.turn.set(self.effort.get().saturating_add(effort));
+    }
+
+    /// Returns whether the last tick has ended a turn.
+    pub(super) fn turn_is_over(&self) -> bool {
+        self.effort.get() >= self.turn.get()
+    }
+
+    /// Returns to counting without turns.
+    pub(super) fn end_turn(&self) {
+        self.turn.set(usize::MAX);
     }
 
     /// Returns whether the caller wants an answer now, whatever it is.
@@ -109,8 +151,7 @@ impl<'a> Clock<'a> {
         self.is_late() || self.budget.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Asks [`Clock::is_over`] now and then as `count` grows, and not at all in a pass that
-    /// is too short to matter.
+    /// Asks [`Clock::is_over`] now and then as `count` grows.
     pub(super) fn is_over_at(&self, count: usize) -> bool {
         count % ITEMS_PER_LOOK == ITEMS_PER_LOOK - 1 && self.is_over()
     }

@@ -6,7 +6,7 @@ use super::Stage;
 use super::arith::{index, number, real, whole};
 use super::clock::Clock;
 use super::exact::{Outcome, Restarts, Turns};
-use super::first_fit::{self, Fit, Order, most_loaded};
+use super::first_fit::{self, Order, most_loaded};
 use super::incumbent::Incumbent;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
@@ -17,17 +17,25 @@ use crate::error::Result;
 ///
 /// Of many items, few decide the peak: those that are live when most is. If they are
 /// packed well below the target, the others find room around them, for where they are
-/// live there is more of it. So exact search packs the most critical items, and first
-/// fit the others; when some of those end too high, more items count as critical.
+/// live there is more of it. So exact search packs the items of the fullest sections, and
+/// first fit the others. Those that end too high go first the next time; if there still is no
+/// room, they are critical, too, and if they are many, so are the items of more sections.
 #[derive(Debug)]
 pub(super) struct Critical {
-    /// Items by the largest load that they meet, descending.
+    /// Items by the largest load that they meet, descending, and those loads.
     by_load: Vec<u32>,
-    /// How many of them are critical.
-    count: usize,
-    search: Option<(Model, Restarts, Turns)>,
+    met: Vec<u64>,
+    /// The loads of all sections, descending.
+    levels: Vec<u64>,
+    /// How many sections are critical.
+    sections: usize,
+    /// Items of other sections that found no room.
+    crowded: Vec<u32>,
+    /// The critical items, in ascending order, while they are searched.
     kept: Vec<u32>,
+    search: Option<(Model, Restarts, Turns)>,
     space: Occupancy,
+    completions: usize,
     tries: usize,
     /// How many targets were given up: the next is closer to the best peak.
     level: i32,
@@ -36,8 +44,14 @@ pub(super) struct Critical {
     worker: usize,
 }
 
-/// Critical items at first.
-const FIRST: usize = 250;
+/// Critical sections at first.
+const FIRST_SECTIONS: usize = 64;
+/// Critical items at least.
+const FEWEST_ITEMS: usize = 250;
+/// Sections × items live there, up to which a part is searched.
+const LARGEST: u64 = 4_000_000;
+/// Items without room up to which these are critical rather than more sections.
+const FEW_CROWDED: usize = 64;
 /// Searches for a packing of the critical items before giving up.
 const TRIES: usize = 8;
 /// The same for many items.
@@ -46,8 +60,9 @@ const FEWER_TRIES: usize = 2;
 const MANY: usize = 2_000;
 /// Targets that are given up before it starts over, halfway to the bound.
 const MOST_GIVEN_UP: i32 = 5;
-/// How the other items are ordered: those that often do best.
-const REST: [Order; 4] = [Order::Load, Order::Size, Order::SizeRootLength, Order::Length];
+/// How the other items are ordered: what often does best, and then one of the others.
+const FIRST_ORDER: Order = Order::Load;
+const OTHER_ORDERS: [Order; 3] = [Order::Size, Order::SizeRootLength, Order::Length];
 
 impl Critical {
     /// Returns a series that has not begun.
@@ -56,28 +71,42 @@ impl Critical {
         let mut by_load = with_capacity(model.items.len(), "an order")?;
         by_load.extend(0..number(model.items.len()));
         by_load.sort_unstable_by_key(|&item| (Reverse(loads[index(item)]), item));
-        let space = Occupancy::new(model.loads.len())?;
-        let (count, kept) = (FIRST, Vec::new());
-        let (search, tries, level, target) = (None, 0, 0, 0);
-        Ok(Self { by_load, count, search, kept, space, tries, level, target, worker })
-    }
-
-    /// Returns whether the lowest target has not been given up.
-    pub(super) const fn is_hopeful(&self) -> bool {
-        self.level == 0
+        let mut met = with_capacity(by_load.len(), "an order")?;
+        met.extend(by_load.iter().map(|&item| loads[index(item)]));
+        let mut levels = with_capacity(model.loads.len(), "an order")?;
+        levels.extend(model.loads.iter().map(|load| load.grains));
+        levels.sort_unstable_by_key(|&load| Reverse(load));
+        Ok(Self {
+            by_load,
+            met,
+            levels,
+            sections: FIRST_SECTIONS,
+            crowded: Vec::new(),
+            kept: Vec::new(),
+            search: None,
+            space: Occupancy::new(model.loads.len())?,
+            completions: 0,
+            tries: 0,
+            level: 0,
+            target: 0,
+            worker,
+        })
     }
 
     /// Searches once for a packing of the critical items, and completes it if there is one.
     ///
-    /// The first target is the bound. When the items that count as critical cannot be
+    /// The first target is the bound, or the `goal`. When the items that count as critical cannot be
     /// packed below it soon, the next target is halfway to the best peak, and so on.
+    ///
+    /// A search that ends because its turn is over does not count as a try.
     pub(super) fn step(
         &mut self,
         model: &Model,
+        goal: u64,
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
-        if self.search.is_none() && !self.begin(model, best, clock)? {
+        if self.search.is_none() && !self.begin(model, goal, best, clock)? {
             return Ok(());
         }
         let Some((part, search, turns)) = &mut self.search else { return Ok(()) };
@@ -85,11 +114,13 @@ impl Critical {
             Outcome::Found => {
                 let offsets = search.offsets(part)?;
                 self.search = None;
-                self.complete(model, &offsets, best, clock)?;
-                if self.count < self.by_load.len() {
-                    self.count = self.by_load.len().min(self.count.saturating_mul(2));
-                } else {
+                let crowded = self.complete(model, &offsets, best, clock)?;
+                if self.kept.len() == model.items.len() {
                     self.give_up();
+                } else if crowded.len() <= FEW_CROWDED {
+                    self.crowded.extend(crowded);
+                } else {
+                    self.sections *= 2;
                 }
             }
             // What is impossible for some is impossible for all.
@@ -98,8 +129,8 @@ impl Critical {
                 self.search = None;
             }
             Outcome::Undecided => {
-                self.tries += 1;
-                if self.tries >= if self.count > MANY { FEWER_TRIES } else { TRIES } {
+                self.tries += usize::from(!clock.turn_is_over());
+                if self.tries >= if self.kept.len() > MANY { FEWER_TRIES } else { TRIES } {
                     self.give_up();
                 }
             }
@@ -107,23 +138,38 @@ impl Critical {
         Ok(())
     }
 
-    /// Prepares the search for the next target; false if there is no memory for it.
-    fn begin(&mut self, model: &Model, best: &Incumbent<'_>, clock: &Clock<'_>) -> Result<bool> {
-        let distance = real(best.peak() - best.bound());
-        let below = whole(distance * 0.5_f64.powi(self.level)).max(1);
+    /// Prepares the search for the next target; false if it would be too large.
+    fn begin(
+        &mut self,
+        model: &Model,
+        goal: u64,
+        best: &Incumbent<'_>,
+        clock: &Clock<'_>,
+    ) -> Result<bool> {
+        let low = best.bound().max(goal);
+        let below = whole(real(best.peak() - low) * 0.5_f64.powi(self.level)).max(1);
         self.target = match self.level {
-            0 => best.bound(),
+            0 => low,
             _ => model.peak_from(best.peak() - below),
         };
         self.tries = 0;
+        // All sections with the same load are critical, or none.
+        let level = self.levels[self.sections.min(self.levels.len()) - 1];
+        let count = self.met.partition_point(|&load| load >= level).max(FEWEST_ITEMS);
         self.kept.clear();
-        self.kept.extend_from_slice(&self.by_load[..self.count.min(self.by_load.len())]);
+        self.kept.extend_from_slice(&self.by_load[..count.min(self.by_load.len())]);
+        self.kept.extend_from_slice(&self.crowded);
         self.kept.sort_unstable();
+        self.kept.dedup();
         let part = model.restricted_to(&self.kept)?;
         let turns = Turns::from(&part, self.worker);
-        match Restarts::new(&part, clock.seed())? {
-            Some(search) => self.search = Some((part, search, turns)),
-            None => self.give_up(),
+        let entries: u64 = part.items.iter().map(|item| u64::from(item.length())).sum();
+        if entries <= LARGEST
+            && let Some(search) = Restarts::new(&part, clock.seed())?
+        {
+            self.search = Some((part, search, turns));
+        } else {
+            self.give_up();
         }
         Ok(self.search.is_some())
     }
@@ -131,33 +177,63 @@ impl Critical {
     /// Goes for a higher target with fewer items.
     fn give_up(&mut self) {
         self.search = None;
-        self.count = (self.count / 4).max(FIRST);
+        self.sections = (self.sections / 4).max(FIRST_SECTIONS);
+        self.crowded.clear();
         self.level = if self.level < MOST_GIVEN_UP { self.level + 1 } else { 1 };
     }
 
-    /// Places the other items around the critical ones, in several orders.
+    /// Places the other items around the critical ones, in one or two orders, and returns the
+    /// items that ended above the target in the order in which these were fewest.
     fn complete(
         &mut self,
         model: &Model,
         offsets: &[u64],
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
-    ) -> Result<()> {
+    ) -> Result<Vec<u32>> {
         let mut fixed = filled(None, model.items.len(), "offsets")?;
         for (&item, &offset) in self.kept.iter().zip(offsets) {
             fixed[index(item)] = Some(offset);
         }
-        for order in REST {
+        let mut fewest: Option<Vec<u32>> = None;
+        let other = OTHER_ORDERS[self.completions % OTHER_ORDERS.len()];
+        self.completions += 1;
+        for order in [FIRST_ORDER, other] {
             let Some(mut order) = first_fit::sorted(model, order, clock)? else { break };
             order.sort_by_key(|&item| fixed[index(item)].is_none());
-            let stop = |count| count % 64 == 63 && clock.is_up();
-            let (limit, space) = (best.limit(), &mut self.space);
-            let offsets = first_fit::place(model, &order, &fixed, Fit::First, limit, space, stop)?;
-            best.offer(offsets, Stage::Critical);
-            if best.is_proven() || clock.is_up() {
+            let mut crowded = Vec::new();
+            for _ in 0..2 {
+                // What found no room goes first, directly after what is critical.
+                crowded.sort_unstable();
+                order[self.kept.len()..].sort_by_key(|item| crowded.binary_search(item).is_err());
+                crowded.clear();
+                let stop = |count| count % 64 == 63 && clock.is_up();
+                let offsets = first_fit::place_around(
+                    model,
+                    &order,
+                    &fixed,
+                    self.target,
+                    &mut crowded,
+                    &mut self.space,
+                    stop,
+                )?;
+                best.offer(offsets, Stage::Critical);
+                clock.spend(self.space.take_work());
+                if best.is_proven() || clock.is_up() {
+                    return Ok(Vec::new());
+                }
+                if crowded.is_empty() || crowded.len() > FEW_CROWDED {
+                    break;
+                }
+            }
+            let few = crowded.len() <= FEW_CROWDED;
+            if fewest.as_ref().is_none_or(|fewest| crowded.len() < fewest.len()) {
+                fewest = Some(crowded);
+            }
+            if few {
                 break;
             }
         }
-        Ok(())
+        Ok(fewest.unwrap_or_default())
     }
 }

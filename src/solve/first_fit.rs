@@ -9,6 +9,7 @@ use super::model::Model;
 use super::occupancy::Occupancy;
 use super::sort::sort;
 use crate::error::Result;
+use crate::units::MAX_BYTES;
 
 /// In which order a pass places items. No order is best on all problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,37 +73,43 @@ pub(super) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
 
 /// Returns the largest load of a section of each item.
 pub(super) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
-    // A sparse table: row k holds the maxima of 2^k sections each.
-    let mut rows: Vec<Vec<u64>> = Vec::new();
-    let mut first = with_capacity(model.loads.len(), "loads")?;
-    first.extend(model.loads.iter().map(|load| load.grains));
-    rows.push(first);
-    let longest = model.items.iter().map(super::model::Item::length).max().unwrap_or(1);
-    while longest >> rows.len() > 0 {
-        let reach = 1 << (rows.len() - 1);
-        let last = &rows[rows.len() - 1];
-        let mut row = with_capacity(last.len() - reach, "loads")?;
-        row.extend(last.iter().zip(&last[reach..]).map(|(a, b)| *a.max(b)));
-        rows.push(row);
+    // A tree of maxima: node k has that of nodes 2k and 2k + 1, and the sections are the leaves.
+    let leaves = model.loads.len();
+    let mut most = filled(0, 2 * leaves, "loads")?;
+    for (section, load) in model.loads.iter().enumerate() {
+        most[leaves + section] = load.grains;
     }
-    let mut most = with_capacity(model.items.len(), "loads")?;
-    most.extend(model.items.iter().map(|item| {
-        let row = index(item.length().ilog2());
-        let (from, to) = (index(item.span.start), index(item.span.end) - (1 << row));
-        rows[row][from].max(rows[row][to])
+    for node in (1..leaves).rev() {
+        most[node] = most[2 * node].max(most[2 * node + 1]);
+    }
+    let mut met = with_capacity(model.items.len(), "loads")?;
+    met.extend(model.items.iter().map(|item| {
+        let (mut left, mut right) =
+            (index(item.span.start) + leaves, index(item.span.end) + leaves);
+        let mut load = 0_u64;
+        while left < right {
+            if left % 2 == 1 {
+                load = load.max(most[left]);
+                left += 1;
+            }
+            if right % 2 == 1 {
+                right -= 1;
+                load = load.max(most[right]);
+            }
+            (left, right) = (left / 2, right / 2);
+        }
+        load
     }));
-    Ok(most)
+    Ok(met)
 }
 
-/// Places the items in `order` and returns their offsets: those that are `fixed` there (an
-/// empty slice fixes none), the others where they fit.
+/// Places the items in `order` where they fit, and returns their offsets.
 ///
 /// Returns nothing if an item would end above grain `limit`, or `stop` says so, which is
 /// asked after each item.
 pub(super) fn place(
     model: &Model,
     order: &[u32],
-    fixed: &[Option<u64>],
     fit: Fit,
     limit: u64,
     space: &mut Occupancy,
@@ -115,14 +122,50 @@ pub(super) fn place(
             return Ok(None);
         }
         let it = &model.items[index(item)];
-        let known = it.pin.or_else(|| fixed.get(index(item)).copied().flatten());
-        let offset = match (known, fit) {
-            (Some(known), _) => known,
+        let offset = match (it.pin, fit) {
+            (Some(pin), _) => pin,
             (None, Fit::Best) if it.solid() => space.best_fit(model, it),
             (None, _) => space.first_fit(model, it, 0),
         };
         if offset + it.size > limit {
             return Ok(None);
+        }
+        space.insert(model, index(item), offset);
+        offsets[index(item)] = offset;
+    }
+    Ok(Some(offsets))
+}
+
+/// Items above the target after which a pass is not worth its end.
+const MOST_CROWDED: usize = 500;
+
+/// Places those items in `order` that are `fixed` there, and the others where they first fit.
+///
+/// Those that end above byte `target` are noted as `crowded`. Returns nothing if they are too
+/// many or too high, or `stop` says so, which is asked after each item.
+pub(super) fn place_around(
+    model: &Model,
+    order: &[u32],
+    fixed: &[Option<u64>],
+    target: u64,
+    crowded: &mut Vec<u32>,
+    space: &mut Occupancy,
+    stop: impl Fn(usize) -> bool,
+) -> Result<Option<Vec<u64>>> {
+    let mut offsets = filled(0, model.items.len(), "offsets")?;
+    space.clear();
+    for (count, &item) in order.iter().enumerate() {
+        if stop(count) || crowded.len() > MOST_CROWDED {
+            return Ok(None);
+        }
+        let it = &model.items[index(item)];
+        let known = it.pin.or(fixed[index(item)]);
+        let offset = known.unwrap_or_else(|| space.first_fit(model, it, 0));
+        if offset + it.size > MAX_BYTES / model.grain {
+            return Ok(None);
+        }
+        if model.end_in_bytes(index(item), offset) > target {
+            crowded.push(item);
         }
         space.insert(model, index(item), offset);
         offsets[index(item)] = offset;

@@ -1,5 +1,6 @@
 //! The best answer so far.
 
+use super::arith::index;
 use super::clock::Clock;
 use super::model::Model;
 use super::{Progress, Stage};
@@ -25,12 +26,16 @@ impl<'a> Incumbent<'a> {
         Self { model, space, clock, offsets: None, peak: u64::MAX, bound: model.bound }
     }
 
-    /// Returns an incumbent for a core, which has no answer, and is to do better than this one.
-    pub(super) fn for_core<'b>(&self, core: &'b Model) -> Incumbent<'b>
+    /// Returns an incumbent for the core of the items `kept`: this one without the others.
+    pub(super) fn for_core<'b>(&self, core: &'b Model, kept: &[u32]) -> Incumbent<'b>
     where
         'a: 'b,
     {
-        Incumbent { model: core, offsets: None, ..*self }
+        let of_core =
+            |all: &Vec<u64>| kept.iter().map(|&item| all[index(item)]).collect::<Vec<_>>();
+        let offsets = self.offsets.as_ref().map(of_core);
+        let peak = offsets.as_ref().map_or(self.peak, |offsets| core.peak(offsets));
+        Incumbent { model: core, offsets, peak: peak.max(self.bound), ..*self }
     }
 
     /// Returns the space that is packed.

@@ -25,6 +25,7 @@ mod shared;
 mod sort;
 mod stack;
 mod sweep;
+mod tools;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -29,12 +29,14 @@ impl Spans {
         }
     }
 
-    /// Adds an interval to the union.
-    fn merge(&mut self, (start, end): (u64, u64)) {
+    /// Adds an interval to the union; returns whether some of it is new.
+    fn merge(&mut self, (start, end): (u64, u64)) -> bool {
         match self {
             Self::One(span) if *span == (0, 0) => *span = (start, end),
             Self::One(span) if start <= span.1 && span.0 <= end => {
+                let before = *span;
                 *span = (span.0.min(start), span.1.max(end));
+                return *span != before;
             }
             Self::One(span) => {
                 let mut both = vec![*span, (start, end)];
@@ -43,6 +45,9 @@ impl Spans {
             }
             Self::Many(spans) => {
                 let first = spans.partition_point(|&(_, other)| other < start);
+                if spans.get(first).is_some_and(|&(low, high)| low <= start && end <= high) {
+                    return false;
+                }
                 let behind = first + spans[first..].partition_point(|&(other, _)| other <= end);
                 if first == behind {
                     spans.insert(first, (start, end));
@@ -52,6 +57,7 @@ impl Spans {
                 }
             }
         }
+        true
     }
 
     /// Forgets all intervals, but keeps the memory.
@@ -76,6 +82,8 @@ pub(super) struct Occupancy {
     /// `any` of node *k* at *k*; `full`, which leaves do not need, behind all of those.
     lists: Vec<Spans>,
     cursors: Vec<Cursor>,
+    /// Lists looked at since somebody asked.
+    work: usize,
 }
 
 /// How far a search has come in one list, and which of the item's grains it is about.
@@ -92,12 +100,17 @@ impl Occupancy {
     pub(super) fn new(sections: usize) -> Result<Self> {
         let leaves = sections.max(1).next_power_of_two();
         let lists = filled(Spans::NONE, 3 * leaves, "occupied intervals")?;
-        Ok(Self { leaves, lists, cursors: Vec::new() })
+        Ok(Self { leaves, lists, cursors: Vec::new(), work: 0 })
     }
 
     /// Forgets all that is taken.
     pub(super) fn clear(&mut self) {
         self.lists.iter_mut().for_each(Spans::clear);
+    }
+
+    /// Returns about how many memory accesses the searches since the last call took.
+    pub(super) fn take_work(&mut self) -> usize {
+        2 * std::mem::take(&mut self.work)
     }
 
     /// Takes the grains of `item` at `offset`.
@@ -141,6 +154,7 @@ impl Occupancy {
             cursor.next = number(next);
             agreed = if offset == before { agreed + 1 } else { 1 };
             turn = if turn + 1 == self.cursors.len() { 0 } else { turn + 1 };
+            self.work += 1;
         }
         offset
     }
@@ -187,7 +201,10 @@ impl Occupancy {
                 }
             };
             each_cover(self.leaves, span, &mut add);
-            each_ancestor(self.leaves, span, |node| add(2 * self.leaves + node));
+            each_ancestor(self.leaves, span, |node| {
+                add(2 * self.leaves + node);
+                true
+            });
         };
         if item.solid() {
             visit(&item.span, 0, item.size);
@@ -216,20 +233,25 @@ fn each_cover(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize)) {
     }
 }
 
-/// Visits the nodes that meet `span` and are not inside it.
-fn each_ancestor(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize)) {
+/// Visits the nodes that meet `span` and are not inside it, from the leaves up, and none
+/// above a node for which `visit` returns false.
+fn each_ancestor(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize) -> bool) {
     let left = index(span.start) + leaves;
     let right = index(span.end) + leaves;
+    let (mut left_done, mut right_done) = (false, false);
     for height in 1..=leaves.trailing_zeros() {
         let (low, high) = (left >> height, (right - 1) >> height);
         let starts_inside = (low << height) != left;
         let ends_inside = ((right >> height) << height) != right;
-        if starts_inside {
-            visit(low);
+        if starts_inside && ends_inside && low == high {
+            // The ancestors of both ends are the same from here on.
+            if left_done || right_done || !visit(low) {
+                return;
+            }
+            continue;
         }
-        if ends_inside && !(starts_inside && low == high) {
-            visit(high);
-        }
+        left_done = left_done || starts_inside && !visit(low);
+        right_done = right_done || ends_inside && !visit(high);
     }
 }
 

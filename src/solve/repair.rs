@@ -29,7 +29,6 @@ pub(super) struct Repair {
     /// Part of the distance to the bound to go for.
     ambition: f64,
     steps: usize,
-    failures: u32,
 }
 
 /// Offsets at which an item meets a part of a neighbor.
@@ -42,8 +41,6 @@ struct Block {
 
 /// Steps of the first attempt.
 const FIRST_STEPS: usize = 2_000;
-/// Failures after which something else may be tried.
-const PATIENCE: u32 = 8;
 /// Steps of the longest attempt, for each item.
 const STEPS_PER_ITEM: usize = 50;
 /// Steps of the longest attempt.
@@ -64,18 +61,7 @@ impl Repair {
             random: Random::new(seed),
             ambition: 0.15,
             steps: FIRST_STEPS,
-            failures: 0,
         })
-    }
-
-    /// Returns whether it has failed some times in a row.
-    pub(super) const fn is_stuck(&self) -> bool {
-        self.failures >= PATIENCE
-    }
-
-    /// Lets it try again.
-    pub(super) const fn encourage(&mut self) {
-        self.failures = 0;
     }
 
     /// Tries to lower the peak of a packing towards `bound`, and returns a better one.
@@ -96,10 +82,8 @@ impl Repair {
         }
         if self.attempt(model, target, clock) {
             self.ambition = (self.ambition * 1.5).min(1.0);
-            self.failures = 0;
             return Some(self.offsets.clone());
         }
-        self.failures += 1;
         self.ambition = (self.ambition * 0.6).max(0.001);
         self.steps = (self.steps * 2).min(STEPS_PER_ITEM * offsets.len()).min(MOST_STEPS);
         None

@@ -7,7 +7,8 @@ use super::Stage;
 use super::clock::Clock;
 use super::incumbent::Incumbent;
 use super::model::Model;
-use super::portfolio::{Tools, improve};
+use super::portfolio::improve;
+use super::tools::Tools;
 use crate::error::Result;
 
 /// The best that any thread has found.
@@ -57,7 +58,8 @@ pub(super) fn improve_together(
     if threads == 1 || best.is_proven() {
         return improve(core, capacity, tools, best, clock, None);
     }
-    let found = Found { offsets: None, peak: best.peak(), bound: best.bound() };
+    let offsets = best.offsets().map(<[u64]>::to_vec);
+    let found = Found { offsets, peak: best.peak(), bound: best.bound() };
     let shared = Shared { found: Mutex::new(found), stop: AtomicBool::new(false) };
     let space = best.space();
     std::thread::scope(|scope| {

@@ -1,6 +1,9 @@
 //! Sorting that can be interrupted.
 
-use super::clock::{Clock, ITEMS_PER_LOOK};
+use super::clock::Clock;
+
+/// Items that are sorted in no time.
+const FEW: usize = 1 << 15;
 
 /// Sorts `items`, and returns whether it came to the end before the caller wanted an answer.
 pub(super) fn sort<T: Ord + Copy>(items: &mut [T], clock: &Clock<'_>) -> bool {
@@ -15,7 +18,7 @@ pub(super) fn sort_by_key<T, K: Ord>(
     key: impl Fn(&T) -> K + Copy,
     clock: &Clock<'_>,
 ) -> bool {
-    if items.len() <= 4 * ITEMS_PER_LOOK {
+    if items.len() <= FEW {
         items.sort_unstable_by_key(key);
         return true;
     }

@@ -25,6 +25,19 @@ pub struct Fusion {
     /// Chains of row-wise nodes such as product, activation, product, if the second product
     /// is by a constant: perceptrons.
     pub perceptrons: bool,
+    /// Chains of any nodes that follow each other piece by piece, such as convolution,
+    /// activation, pooling by channels, with one node at most at their start that makes any
+    /// element. What makes any piece of several, such as a transpose of planes, may stand there
+    /// besides.
+    pub channels: bool,
+}
+
+impl Fusion {
+    /// Returns the same without what makes nodes work on pieces larger than elements.
+    #[must_use]
+    pub const fn without_streams(self) -> Self {
+        Self { attention: false, perceptrons: false, channels: false, ..self }
+    }
 }
 
 /// How a node makes its output.
@@ -38,8 +51,12 @@ enum Role {
         reduces: bool,
         by_constant: bool,
     },
+    /// As rows, of pieces that hold several.
+    Planes,
     /// Any piece, from all of its inputs.
     Anchor,
+    /// As anchors, but no single elements: a transpose that moves rows.
+    Blocks,
 }
 
 /// A node that can be part of a group.
@@ -47,6 +64,8 @@ struct Candidate {
     role: Role,
     flow: Flow,
     output: ValueId,
+    /// Whether it copies an input to scratch memory, tile by tile.
+    loads: bool,
 }
 
 /// What is known of a group while it grows.
@@ -55,6 +74,8 @@ struct Group {
     pieces: u64,
     /// Number of members that are not elementwise.
     others: usize,
+    /// Whether one of them is an anchor.
+    has_anchor: bool,
     /// Whether it works on rows rather than on any piece.
     by_rows: bool,
 }
@@ -85,6 +106,11 @@ struct Group {
 /// ```
 #[must_use]
 pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
+    fuse_within(graph, fusion, &vec![0; graph.nodes().len()])
+}
+
+/// Returns groups as [`fuse`] does, each of nodes that `part` gives the same number.
+pub(crate) fn fuse_within(graph: &Graph, fusion: Fusion, part: &[usize]) -> Vec<Vec<NodeId>> {
     if fusion == Fusion::default() {
         return Vec::new();
     }
@@ -110,6 +136,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
     let mut fuser = Fuser {
         graph,
         fusion,
+        part,
         users: graph.users(),
         candidates,
         groups: (0..count).map(|_| None).collect(),
@@ -147,7 +174,7 @@ fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
     let role = if !declared {
         Role::View
     } else if flow.follows.is_empty() {
-        Role::Anchor
+        if flow.pieces == elements(output) { Role::Anchor } else { Role::Blocks }
     } else if flow.pieces == elements(output)
         && flow.follows.iter().filter_map(|&at| node.input(at)).all(|x| elements(x) == flow.pieces)
     {
@@ -158,19 +185,30 @@ fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
             .filter(|(at, _)| !flow.follows.contains(at))
             .map(|(_, value)| value)
             .collect();
-        let mut followed = flow.follows.iter().filter_map(|&at| node.input(at));
-        let shrinks = followed.any(|x| elements(x) > elements(output));
+        let followed = || flow.follows.iter().filter_map(|&at| node.input(at));
+        let shrinks = followed().any(|x| elements(x) > elements(output));
+        let rows = |x: ValueId| {
+            let row = graph.value(x).shape().last().copied().unwrap_or(1);
+            elements(x) / row.max(1)
+        };
         let is_constant = |&value: &ValueId| kind(value) == ValueKind::Constant;
         let by_constant = !whole.is_empty() && whole.iter().all(is_constant);
         let reduces = shrinks && whole.is_empty();
-        Role::Rows { reduces, by_constant }
+        if followed().any(|x| flow.pieces < rows(x)) {
+            Role::Planes
+        } else {
+            Role::Rows { reduces, by_constant }
+        }
     };
-    (kind(output) == ValueKind::Activation).then_some(Candidate { role, flow, output })
+    let loads = !effects.loads.is_empty();
+    (kind(output) == ValueKind::Activation).then_some(Candidate { role, flow, output, loads })
 }
 
 struct Fuser<'a> {
     graph: &'a Graph,
     fusion: Fusion,
+    /// By node: nodes with other numbers are never in one group.
+    part: &'a [usize],
     users: Vec<Vec<NodeId>>,
     candidates: Vec<Option<Candidate>>,
     /// By last node.
@@ -192,7 +230,8 @@ impl Fuser<'_> {
                 members: vec![id],
                 pieces: candidate.flow.pieces,
                 others: usize::from(candidate.role != Role::Elementwise),
-                by_rows: matches!(candidate.role, Role::Rows { .. }),
+                has_anchor: candidate.role == Role::Anchor,
+                by_rows: matches!(candidate.role, Role::Rows { .. } | Role::Planes),
             });
         }
     }
@@ -203,7 +242,10 @@ impl Fuser<'_> {
         let readers = &self.users[candidate.output.index()];
         let Some(&first) = readers.first() else { return false };
         let Some(last) = self.group_of[first.index()] else { return false };
-        if readers.iter().any(|reader| self.group_of[reader.index()] != Some(last)) {
+        let part = self.part[id.index()];
+        if readers.iter().any(|reader| {
+            self.group_of[reader.index()] != Some(last) || self.part[reader.index()] != part
+        }) {
             return false;
         }
         let group = self.groups[last.index()].as_ref().expect("a group ends with its last node");
@@ -221,13 +263,15 @@ impl Fuser<'_> {
         }
         let (is_other, by_rows) = match candidate.role {
             Role::View | Role::Elementwise => (0, false),
-            Role::Rows { .. } => (1, true),
-            Role::Anchor => (1, false),
+            Role::Rows { .. } | Role::Planes => (1, true),
+            Role::Anchor | Role::Blocks => (1, false),
         };
+        let is_anchor = candidate.role == Role::Anchor;
         let group = self.groups[last.index()].as_mut().expect("a group ends with its last node");
         group.members.push(id);
         group.pieces = pieces;
         group.others += is_other;
+        group.has_anchor |= is_anchor;
         group.by_rows |= by_rows;
         self.group_of[id.index()] = Some(last);
         self.in_step[id.index()] = in_step;
@@ -245,7 +289,8 @@ impl Fuser<'_> {
         let positions: Vec<usize> = positions.map(|(position, _)| position).collect();
         let follows = positions.iter().all(|position| known.flow.follows.contains(position));
         let loads = positions.iter().all(|position| node.effects().loads.contains(position));
-        let Fusion { elementwise, anchors, prologue, attention, perceptrons } = self.fusion;
+        let Fusion { elementwise, anchors, prologue, attention, perceptrons, channels } =
+            self.fusion;
         if !follows {
             return (loads && prologue && is_small && self.in_step[reader.index()])
                 .then_some(false);
@@ -253,19 +298,27 @@ impl Fuser<'_> {
         if !self.in_step[reader.index()] {
             return (is_small && prologue).then_some(false);
         }
+        if channels {
+            return (candidate.role != Role::Anchor || !group.has_anchor).then_some(true);
+        }
         let streams = attention || perceptrons;
+        let is_in_rows = is_small || matches!(candidate.role, Role::Rows { .. });
         let passes = match known.role {
             Role::View | Role::Elementwise => match candidate.role {
                 Role::View | Role::Elementwise => elementwise,
                 Role::Rows { .. } => streams || (anchors && group.others == 0),
+                // What loads nothing has little to gain from what follows it.
+                Role::Planes => anchors && group.others == 0 && candidate.loads,
                 Role::Anchor => anchors && group.others == 0 && !group.by_rows,
+                Role::Blocks => false,
             },
             Role::Rows { reduces: true, .. } => is_small && elementwise,
             Role::Rows { by_constant: true, .. } => {
-                (perceptrons || (prologue && loads && is_small)) && candidate.role != Role::Anchor
+                (perceptrons && is_in_rows) || (prologue && loads && is_small)
             }
-            Role::Rows { .. } => attention && candidate.role != Role::Anchor,
-            Role::Anchor => false,
+            Role::Rows { .. } => attention && is_in_rows,
+            Role::Planes => prologue && loads && is_small,
+            Role::Anchor | Role::Blocks => false,
         };
         passes.then_some(true)
     }

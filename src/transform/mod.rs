@@ -2,4 +2,5 @@
 
 mod fuse;
 
+pub(crate) use fuse::fuse_within;
 pub use fuse::{Fusion, fuse};

@@ -28,6 +28,18 @@ fn row_wise(rows: u64) -> Effects {
     Effects { flows: vec![flow], loads: vec![0], ..Effects::default() }
 }
 
+/// Channels of the output from the same channels of input 0.
+fn channel_wise(channels: u64) -> Effects {
+    let flow = arenaplan::Flow { output: 0, pieces: channels, follows: vec![0] };
+    Effects { flows: vec![flow], ..Effects::default() }
+}
+
+/// Any channel of the output, from all of the input.
+fn shuffle(channels: u64) -> Effects {
+    let flow = arenaplan::Flow { output: 0, pieces: channels, follows: Vec::new() };
+    Effects { flows: vec![flow], ..Effects::default() }
+}
+
 #[derive(Clone, Debug)]
 struct Layer {
     kind: u8,
@@ -40,7 +52,7 @@ struct Layer {
 /// concatenations and slices, all sizes multiples of 8.
 fn networks(layers: usize) -> impl Strategy<Value = Graph> {
     let layer = (
-        0_u8..9,
+        0_u8..11,
         prop::collection::vec(any::<prop::sample::Index>(), 1..4),
         any::<bool>(),
         prop::bool::weighted(0.1),
@@ -89,12 +101,16 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
             let views = inputs.iter().enumerate().map(piece).collect();
             (offset, Effects { views, ..Effects::default() })
         }
+        8 => (if layer.large { 128 } else { 64 }, channel_wise(4)),
+        9 => (if layer.large { 128 } else { 64 }, shuffle(8)),
         _ => {
             let view = View { input: 0, output: 0, offset: 0, whole: Whole::Input };
             (8, Effects { views: vec![view], ..Effects::default() })
         }
     };
-    let output = sketch.value(&format!("v{index}"), ValueKind::Activation, bytes);
+    // In rows of two elements, channels are more than rows.
+    let shape: &[u64] = if layer.large { &[bytes / 2, 2] } else { &[bytes] };
+    let output = sketch.array(&format!("v{index}"), ValueKind::Activation, shape);
     if layer.is_output {
         sketch.builder.add_output(output);
     }
@@ -104,13 +120,14 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
 }
 
 fn fusions() -> impl Strategy<Value = Fusion> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(elementwise, anchors, prologue, attention, perceptrons)| Fusion {
+    any::<[bool; 6]>().prop_map(
+        |[elementwise, anchors, prologue, attention, perceptrons, channels]| Fusion {
             elementwise,
             anchors,
             prologue,
             attention,
             perceptrons,
+            channels,
         },
     )
 }
@@ -253,6 +270,79 @@ fn of_two_anchors_one_is_fused() {
     let graph = sketch.build(&[sum]);
     let fusion = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
     assert_eq!(fuse(&graph, fusion), [[1, 2].map(NodeId::new)]);
+}
+
+/// A convolution, an activation, and what works on each of 4 channels by itself.
+fn pooled() -> (Sketch, arenaplan::ValueId) {
+    let mut sketch = Sketch::new();
+    let x = sketch.array("x", ValueKind::Input, &[4, 2, 8]);
+    let mut node = |name: &str, input, shape: &[u64], effects| {
+        let output = sketch.array(name, ValueKind::Activation, shape);
+        let node = Node::new(name, "Op").reads([input]).writes([output]);
+        sketch.builder.add_node(node.with_effects(effects));
+        output
+    };
+    let a = node("conv", x, &[4, 8, 8], anchor(256));
+    let b = node("relu", a, &[4, 8, 8], elementwise(1, 256));
+    let c = node("pool", b, &[4, 2, 4], channel_wise(4));
+    (sketch, c)
+}
+
+#[test]
+fn by_channels_an_anchor_passes_on_what_never_exists_as_a_whole() {
+    let (mut sketch, pool) = pooled();
+    let out = sketch.node("out", &[pool], 8);
+    let graph = sketch.build(&[out]);
+    let simple = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
+    assert_eq!(fuse(&graph, simple), [[0, 1].map(NodeId::new)]);
+    let channels = Fusion { channels: true, ..simple };
+    assert_eq!(fuse(&graph, channels), [[0, 1, 2].map(NodeId::new)]);
+    let bytes = |techniques: &str| {
+        let techniques = techniques.parse().unwrap();
+        Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap().arena_bytes()
+    };
+    assert_eq!((bytes("views,in-place,fusion"), bytes("all")), (64 + 256, 64 + 32));
+}
+
+#[test]
+fn what_a_channel_needs_all_of_stays_outside_of_its_group() {
+    let (mut sketch, pool) = pooled();
+    let gate = sketch.effectful("gate", &[pool], 32, anchor(32));
+    let out = sketch.effectful("out", &[pool, gate], 32, elementwise(2, 32));
+    let graph = sketch.build(&[out]);
+    let fusion = Fusion { elementwise: true, anchors: true, channels: true, ..Fusion::default() };
+    assert_eq!(
+        fuse(&graph, fusion),
+        [vec![0, 1, 2], vec![3, 4]]
+            .map(|group| group.into_iter().map(NodeId::new).collect::<Vec<_>>())
+    );
+}
+
+#[test]
+fn a_shuffle_is_absorbed_by_channels_only() {
+    let mut sketch = Sketch::new();
+    let x = sketch.node("x", &[], 64);
+    let a = sketch.effectful("a", &[x], 64, shuffle(8));
+    let b = sketch.effectful("b", &[a], 64, elementwise(1, 64));
+    let graph = sketch.build(&[b]);
+    let simple = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
+    assert!(fuse(&graph, simple).is_empty());
+    assert_eq!(fuse(&graph, Fusion { channels: true, ..simple }), [[1, 2].map(NodeId::new)]);
+}
+
+#[test]
+fn groups_that_stream_without_need_are_taken_apart() {
+    let (mut sketch, pool) = pooled();
+    let small = sketch.effectful("small", &[pool], 32, anchor(32));
+    let next = sketch.effectful("next", &[small], 32, elementwise(1, 32));
+    let last = sketch.effectful("last", &[next], 8, channel_wise(4));
+    let out = sketch.node("out", &[last], 8);
+    let graph = sketch.build(&[out]);
+    let fusion = Fusion { elementwise: true, anchors: true, channels: true, ..Fusion::default() };
+    assert_eq!(fuse(&graph, fusion).len(), 2);
+    let plan = Planner::new().alignment(1).plan(&graph).unwrap();
+    let fused: Vec<usize> = plan.steps().iter().map(|step| step.fused.len()).collect();
+    assert_eq!((fused, plan.arena_bytes()), (vec![2, 0, 1, 0], 96));
 }
 
 #[test]

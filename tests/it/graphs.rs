@@ -18,9 +18,14 @@ impl Sketch {
     }
 
     pub fn value(&mut self, name: &str, kind: ValueKind, bytes: u64) -> ValueId {
-        let value = Value::new(name, kind, DType::UINT8, [bytes]).unwrap();
+        self.array(name, kind, &[bytes])
+    }
+
+    /// Adds a value of several dimensions; what is not said otherwise has one.
+    pub fn array(&mut self, name: &str, kind: ValueKind, shape: &[u64]) -> ValueId {
+        let value = Value::new(name, kind, DType::UINT8, shape).unwrap();
         let id = self.builder.add_value(value);
-        self.values.push((id, bytes));
+        self.values.push((id, shape.iter().product()));
         id
     }
 

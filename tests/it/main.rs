@@ -26,6 +26,7 @@ mod liveness;
 mod memories;
 mod nnvm;
 mod oracle;
+mod overlap;
 mod placement;
 mod plan_file;
 mod planner;

@@ -77,14 +77,36 @@ class Builder:
             "strides": [stride] * len(image),
             "group": group,
         }
+        apart = group == fan_in > 1
         return self.node(
             "Conv",
             [x, weights, self.weight(channels)],
             shape,
-            int(np.prod(shape)),
+            n * fan_in if apart else int(np.prod(shape)),
+            [0] if apart else [],
             loads=[0],
             attributes=attributes,
         )
+
+    def planes(
+        self, op: str, x: int, image: Sequence[int], others: Sequence[int] = (), **rest: Any
+    ) -> int:
+        """Add a node that works on every channel by itself, and makes images of a size."""
+        n, channels = self.shapes[x][:2]
+        return self.node(op, [x, *others], (n, channels, *image), n * channels, [0], **rest)
+
+    def pool(self, op: str, x: int, kernel: int = 2, stride: int = 2, **attributes: Any) -> int:
+        pads = attributes.setdefault("pads", [0, 0, 0, 0])
+        sizes = zip(self.shapes[x][2:], pads[:2], pads[2:], strict=True)
+        image = [(size + a + b - kernel) // stride + 1 for size, a, b in sizes]
+        attributes |= {"kernel_shape": [kernel] * 2, "strides": [stride] * 2}
+        return self.planes(op, x, image, attributes=attributes)
+
+    def transpose(self, x: int, *order: int) -> int:
+        shape = [self.shapes[x][axis] for axis in order]
+        moved = max(axis for axis, other in enumerate(order) if axis != other)
+        pieces = int(np.prod(shape[: moved + 1]))
+        return self.node("Transpose", [x], shape, pieces, attributes={"perm": order})
 
     def batch_norm(self, x: int) -> int:
         channels = self.shapes[x][1]

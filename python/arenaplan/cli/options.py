@@ -51,7 +51,7 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         default=optimize,
         metavar="all|none|NAME,NAME",
         help="what may be done to need fewer bytes: views, in-place, elision, fusion, order, "
-        f"streaming (default: {optimize})",
+        f"streaming, overlap (default: {optimize})",
     )
     parser.add_argument(
         "--order",

@@ -227,13 +227,16 @@ def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
         source, result = step[0][read], step[1][written]
         if source is None or result is None:
             continue
-        place = plan.placements[result]
+        place, other = plan.placements[result], plan.placements[source]
+        shared = place[2] if place else 0
+        if place and other and rule == "overlap":
+            shared = min(place[1] + place[2], other[1] + other[2]) - other[1]
         why.append(
             {
                 "value": graph.values[result].name,
                 "rule": rule,
                 "partner": graph.values[source].name,
-                "bytes": place[2] if place else 0,
+                "bytes": shared,
                 "nodes": [graph.nodes[index].name for index in by_node[node]],
             }
         )

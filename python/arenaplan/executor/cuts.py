@@ -248,6 +248,15 @@ def _conv_transpose(signature: Signature, box: Box) -> Operands:
     return [(box[0], *whole(image.shape[1:])), some, (channels,)][: len(signature.inputs)]
 
 
+def _transpose(signature: Signature, box: Box) -> Operands:
+    """The part that is the same but for the order of dimensions."""
+    order = signature.attributes.get("perm") or range(len(box))[::-1]
+    if sorted(order) != list(range(len(box))):
+        raise Uncuttable
+    parts = dict(zip(order, box, strict=True))
+    return [tuple(parts[axis] for axis in range(len(box)))]
+
+
 def _reshape(signature: Signature, box: Box) -> Operands:
     """The same elements in the same order."""
     source = reshaped(box, _shape(signature), _operand(signature, 0).shape)
@@ -274,5 +283,7 @@ GEMM = Cut(_gemm)
 """A product of matrices with an addend."""
 CONV_TRANSPOSE = Cut(_conv_transpose)
 """A transposed convolution."""
+TRANSPOSE = Cut(_transpose)
+"""The same elements with dimensions in another order."""
 RESHAPE = Cut(_reshape)
 """The same elements in the same order."""

@@ -102,7 +102,7 @@ class Executor:
         self.arena: Arena = plan.commit() if arena is None else arena
         memory = _bytes_of(self.arena, plan)
         workspaces = arena_workspaces(plan, memory)
-        missing = missing_workspaces(graph, plan.steps, workspaces)
+        missing = missing_workspaces(graph, plan, workspaces)
         more, self.scratch_bytes = own_workspaces(missing)
         """Bytes of scratch memory outside the arena, because the plan has none."""
         workspaces.update(more)

@@ -16,7 +16,7 @@ from math import prod
 
 from arenaplan.executor.affine import composed, is_channel_affine
 from arenaplan.executor.registry import Kernel, Signature, attributed, find_kernel
-from arenaplan.graph import Graph, Node
+from arenaplan.graph import Flow, Graph, Node
 
 
 class NotAGroup(ValueError):
@@ -40,6 +40,8 @@ class Member:
     """Positions of inputs whose memory the output may be."""
     is_view: bool
     """Whether the output has the elements of input 0 in the same order."""
+    pieces: int
+    """Number of equal pieces in which the output can be made in order; 1 if none are known."""
 
     @cached_property
     def has_scratch(self) -> bool:
@@ -86,7 +88,9 @@ class Unit:
     nodes: tuple[int, ...]
     """All that run, in execution order."""
     group: Group | None = None
-    """What they are together, if there are several."""
+    """What they are together, if there are several, or if the output overlaps an input."""
+    staged: bool = False
+    """Whether it does."""
 
 
 def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Signature]) -> Member:
@@ -129,7 +133,17 @@ def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Si
         follows,
         frozenset(overwrites),
         is_view,
+        _pieces(graph, node, declared, is_view=is_view),
     )
+
+
+def _pieces(graph: Graph, node: Node, declared: Flow | None, *, is_view: bool) -> int:
+    """Return the number of pieces in which a node that makes one value can make it in order."""
+    if node.effects.overlaps:
+        return 1  # A plan may count on pieces that a kernel knows nothing of.
+    if declared is not None:
+        return declared.pieces
+    return max(_elements(graph, node.inputs[0]), 1) if is_view else 1
 
 
 def _shape(graph: Graph, value: int | None) -> tuple[int, ...] | None:

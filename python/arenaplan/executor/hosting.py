@@ -94,6 +94,8 @@ def host_of(group: Group) -> Member | None:
         return None
     if any(value in group.made for position, value in host.reads() if position):
         return None
+    if not _is_apart(group, host):
+        return None
     hosting = guests_of(group, host)
     output, image = hosting.results.output, host.signature.input(0)
     assert image is not None
@@ -116,6 +118,32 @@ def host_of(group: Group) -> Member | None:
     return host
 
 
+def _needed(group: Group, host: Member) -> frozenset[int]:
+    """Return the values from inside that the host's input 0 is made of."""
+    found = {host.inputs[0]}
+    for member in reversed(group.members):
+        if member.value in found:
+            found.update(member.inputs)
+    return frozenset(value for value in found if value in group.made)
+
+
+def _is_apart(group: Group, host: Member) -> bool:
+    """
+    Whether the host's image is made for it alone, and is in nobody's place.
+
+    A tile needs more of the image than the same part, which must not be overwritten yet.
+    """
+    needed = _needed(group, host)
+    for member in group.members:
+        makes_image = member is host or member.value in needed
+        for position, value in member.reads():
+            if makes_image and value in group.taken and (member is not host or position == 0):
+                return False
+            if not makes_image and value in needed:
+                return False
+    return True
+
+
 def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
     """Whether the last of them may write where values are that it reads."""
     if not hosting.after:
@@ -133,8 +161,9 @@ def _is_pointwise(member: Member, layout: Layout) -> bool:
 
 def guests_of(group: Group, host: Member) -> Hosting:
     """Return what the host performs, before memory is known."""
-    before = tuple(member for member in group.members if member.value in group.loaded)
-    after = [m for m in group.members if m.value not in group.loaded and m is not host]
+    needed = _needed(group, host)
+    before = tuple(member for member in group.members if member.value in needed)
+    after = [m for m in group.members if m.value not in needed and m is not host]
     output = group.sink.value
     while after and after[-1].is_view and after[-1].inputs[0] in group.made:
         output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.

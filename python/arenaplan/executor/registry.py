@@ -198,6 +198,16 @@ class Cut:
     """Returns the part of each input that a part of output 0 needs; ``None`` for all of it."""
     pointwise: bool = False
     """Whether any part can be made, also one that is not contiguous in memory."""
+    attributes: Callable[[Signature, Box], Mapping[str, Any]] | None = None
+    """Returns the attributes of a node that makes a part of output 0 only, if others."""
+    time: Callable[[Signature], float] | None = None
+    """For operators on images: about how many nanoseconds one takes that needs no scratch
+    memory. If it does, its choices tell."""
+
+    @property
+    def slides(self) -> bool:
+        """Whether parts of several channels and some rows of each can be made, too."""
+        return self.pointwise or self.time is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import numpy as np
 from arenaplan.errors import KernelError, RankTooLarge, UnsupportedDtype, UnsupportedOp
 from arenaplan.executor.groups import Group, NotAGroup, Unit, form, member_of
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, attributed, find_kernel
+from arenaplan.executor.staging import staged_choices, staged_run
 from arenaplan.executor.streaming import group_choices, group_run
 from arenaplan.graph import Choice, Graph, Node, Value
 
@@ -144,6 +145,28 @@ def workspace_choices(
     return choices
 
 
+def staging_choices(
+    graph: Graph, steps: Iterable[Sequence[int]]
+) -> dict[int, tuple[tuple[Choice, ...], ...]]:
+    """
+    Return the scratch buffers that are needed instead if the output of a step overlaps an input.
+
+    Parameters
+    ----------
+    steps : iterable of sequence of int
+        Nodes that run as one, or alone; what they need is that of the last of them.
+    """
+    choices: dict[int, tuple[tuple[Choice, ...], ...]] = {}
+    for nodes in steps:
+        try:
+            choices[nodes[-1]] = (staged_choices(group_of(graph, nodes)),)
+        except (UnsupportedOp, UnsupportedDtype, RankTooLarge):
+            continue  # Such a graph can be planned; an executor will refuse it.
+        except NotAGroup:
+            continue  # The core will refuse it.
+    return choices
+
+
 def _declared(graph: Graph, nodes: Sequence[int]) -> tuple[tuple[Choice, ...], ...]:
     """Return the workspaces of nodes that run as one, or of one that runs alone."""
     if not all(0 <= node < len(graph.nodes) for node in nodes):
@@ -251,14 +274,16 @@ def own_workspaces(
     return arrays, block.nbytes
 
 
-def missing_workspaces(
-    graph: Graph, steps: Iterable[Sequence[int]], planned: Workspaces
-) -> dict[int, list[int]]:
+def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:
     """Return the sizes of the workspaces of nodes that have none planned, at least cost."""
-    unplanned = (nodes for nodes in steps if nodes[-1] not in planned)
+    overlapped = set(plan.overlapped)
+    unplanned = [nodes for nodes in plan.steps if nodes[-1] not in planned]
+    staged = [nodes for nodes in unplanned if nodes[-1] in overlapped]
+    usual = [nodes for nodes in unplanned if nodes[-1] not in overlapped]
+    choices = workspace_choices(graph, usual) | staging_choices(graph, staged)
     return {
         node: [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
-        for node, slots in workspace_choices(graph, unplanned).items()
+        for node, slots in choices.items()
     }
 
 
@@ -292,7 +317,8 @@ def prepare(
         if unit.group is None:
             run = _node_run(graph, graph.nodes[unit.home], arrays, own)
         else:
-            run = group_run(unit.group, arrays, own[0] if own else _NOTHING)
+            bound = staged_run if unit.staged else group_run
+            run = bound(unit.group, arrays, own[0] if own else _NOTHING)
         if run is not None:
             program.runs.append(run)
             program.nodes.append(graph.nodes[unit.home])

@@ -11,17 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
-from math import prod
+from math import inf, prod
+from typing import NamedTuple
 
 import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
-from arenaplan.executor.cuts import GEMM, PRODUCT, Uncuttable, whole
+from arenaplan.executor.cuts import GEMM, PRODUCT, Uncuttable, box_shape, is_whole, whole
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bound_guests, guests_of, host_of
-from arenaplan.executor.registry import Box, Run, Scratch, Step, attributed
-from arenaplan.executor.tiles import Layout, Tile, bind, cut, kernel_bytes, lay_out, made_by
+from arenaplan.executor.registry import Box, Cut, Run, Scratch, Step, attributed
+from arenaplan.executor.tiles import (
+    Layout,
+    Parts,
+    Tile,
+    bind,
+    cut,
+    kernel_bytes,
+    kernel_choices,
+    lay_out,
+    made_by,
+    part_signature,
+)
 from arenaplan.graph import Choice
 
 _TARGETS = tuple(1 << shift for shift in (24, 22, 21, 20, 19, 18, 17, 16, 14, 12))
@@ -31,42 +42,75 @@ _LIMITS = (1 << 19, 1 << 17, 1 << 15, 0)
 _SLOWER = (1.0, 1.15, 1.5, 2.0)
 """About what such limits cost."""
 _MOST_TILES = 1 << 12
+_MOST_BANDS = 64
+"""Tiles of rows at most: each has kernels prepared for it."""
+_FEW_TILES = 8
+"""Tiles that are all looked at."""
+_SLOWEST, _BEARABLE = 1.3, 5e4
+"""
+Sizes with which a group of operators on images takes so many times as long as with the
+best, and so many nanoseconds more, are not offered: whatever they save, they cost too much.
+"""
 _NEGLIGIBLE = 1 << 12
 """Bytes of scratch memory that are not worth saving."""
 _CALLS = 2e3
 """Nanoseconds that the calls of one member take."""
 _CACHED = 1 << 20
 """Bytes of a tile beyond which members find nothing in cache that the one before left."""
-_WARM, _COLD = 0.04, 0.1
+COPIED = 0.04
+"""Nanoseconds in which a byte is copied in cache."""
+_WARM, _COLD = COPIED, 0.1
 """Nanoseconds per byte of a value, in cache and out of it."""
 _REPACKED = 0.4
 """Nanoseconds per element of a right operand, which BLAS fetches and repacks for every tile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
+class Division(NamedTuple):
     """How a group's output is cut."""
 
     axis: int
-    """The first dimension that a tile is not a single index of."""
-    count: int
+    """The dimension that is cut into ranges."""
+    length: int
     """Indices of that dimension in one tile."""
+    single: int
+    """Dimensions before this one have one index in a tile, others up to ``axis`` all."""
+
+    @property
+    def is_band(self) -> bool:
+        """Whether tiles are not contiguous in memory."""
+        return self.single < self.axis
+
+    def tiles(self, shape: Sequence[int]) -> int:
+        """Return how many tiles there are."""
+        size = shape[self.axis] if shape else 1
+        return prod(shape[: self.single]) * -(-size // self.length)
+
+    def box(self, shape: Sequence[int], index: int) -> Box:
+        """Return one of the tiles."""
+        if not shape:
+            return ()
+        size = shape[self.axis]
+        index, start = divmod(index, -(-size // self.length))
+        outer = []
+        for dim in reversed(shape[: self.single]):
+            index, at = divmod(index, dim)
+            outer.append(slice(at, at + 1))
+        part = slice(start * self.length, min((start + 1) * self.length, size))
+        between = whole(shape[self.single : self.axis])
+        return (*reversed(outer), *between, part, *whole(shape[self.axis + 1 :]))
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A way to run a group."""
+
+    division: Division
     limit: int
     """Bytes that the kernels' own workspaces may have, if they can."""
     bytes: int
     """Scratch memory."""
     cost: float
     """About how many nanoseconds a run takes."""
-
-    def boxes(self, shape: Sequence[int]) -> Iterator[Box]:
-        """Yield the tiles."""
-        inner = whole(shape[self.axis + 1 :])
-        for outer in product(*map(range, shape[: self.axis])):
-            before = tuple(slice(at, at + 1) for at in outer)
-            size = shape[self.axis] if shape else 1
-            for start in range(0, size, self.count):
-                part = (slice(start, min(start + self.count, size)),) if shape else ()
-                yield (*before, *part, *inner)
 
 
 # -- choosing ------------------------------------------------------------------------------
@@ -80,32 +124,47 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         assert host.kernel.workspace is not None
         slots = attributed(host.kernel.workspace, signature, signature)
         return tuple(slots[0]) if slots else ()
+    return offered(group, list(tilings(group)))
+
+
+def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
+    """Return the sizes of scratch memory with which a group runs in some ways, if bearably."""
+    worst = _SLOWEST * min(tiling.cost for tiling in ways) + _BEARABLE
+    if not _by_planes(group):
+        worst = inf
     choices: list[Choice] = []
-    for tiling in sorted(_tilings(group, _layout(group)), key=lambda t: (t.bytes, t.cost)):
-        if not choices or tiling.cost < choices[-1].cost:
+    for tiling in sorted(ways, key=lambda t: (t.bytes, t.cost)):
+        if tiling.cost <= worst and (not choices or tiling.cost < choices[-1].cost):
             choices.append(Choice(tiling.bytes, tiling.cost))
     while len(choices) > 1 and choices[1].bytes <= _NEGLIGIBLE:
         del choices[0]
     return () if choices[-1].bytes == 0 else tuple(choices)
 
 
-def _layout(group: Group) -> Layout:
-    return lay_out(group.members, group.sink.value, group.taken)
+def layout_of(group: Group, division: Division) -> Layout:
+    """Return where the members keep what they make."""
+    # Of what has as many bytes as the output, a band may need more rows than it makes.
+    return lay_out(group.members, group.sink.value, group.taken, scattered=division.is_band)
 
 
-def _tilings(group: Group, layout: Layout) -> Iterator[Tiling]:
+def tilings(group: Group) -> Iterator[Tiling]:
     """Yield ways to cut a group's output."""
-    shape, widest = layout.output.shape, max(made_by(m).bytes for m in group.members)
-    seen = set()
+    shape, widest = made_by(group.sink).shape, max(made_by(m).bytes for m in group.members)
     axes = [] if _is_whole(group) else _axes(group, shape)
-    for target in _TARGETS:
-        share = max(1, prod(shape) * target // max(widest, 1))
-        axis, count = _largest(shape, axes, share)
-        if (axis, count) in seen:
+    shares = [max(1, prod(shape) * target // max(widest, 1)) for target in _TARGETS]
+    divisions = dict.fromkeys(_largest(shape, axes, share) for share in shares)
+    if axes and any(map(_is_split, group.members)):
+        divisions |= dict.fromkeys(_even(shape, axes[-1]))
+    if axes and _slides(group):
+        divisions |= dict.fromkeys(_bands(shape, shares))
+    for division in divisions:
+        try:
+            samples = _samples(group, division)
+        except Uncuttable:
             continue
-        seen.add((axis, count))
+        layout = layout_of(group, division)
         for limit, slower in zip(_LIMITS, _SLOWER, strict=True):
-            yield _tiling(group, layout, axis, count, limit, slower)
+            yield _tiling(layout, division, samples, limit, slower)
 
 
 def _is_whole(group: Group) -> bool:
@@ -121,9 +180,12 @@ def _is_whole(group: Group) -> bool:
 def _axes(group: Group, shape: Sequence[int]) -> list[int]:
     """Return the dimensions that can be cut."""
     found = []
+    by_planes = _by_planes(group)
     for axis, size in enumerate(shape):
         if size == 1:
             continue
+        if axis > 1 and by_planes:
+            break  # Windows need more than a piece of what their rows follow.
         single = tuple(slice(0, 1) for _ in range(axis + 1))
         try:
             cut(group.members, group.sink.value, (*single, *whole(shape[axis + 1 :])))
@@ -133,8 +195,8 @@ def _axes(group: Group, shape: Sequence[int]) -> list[int]:
     return found
 
 
-def _largest(shape: Sequence[int], axes: Sequence[int], elements: int) -> tuple[int, int]:
-    """Return the largest tile of up to so many elements, or else the smallest there is."""
+def _largest(shape: Sequence[int], axes: Sequence[int], elements: int) -> Division:
+    """Return the largest tiles of up to so many elements, or else the smallest there are."""
     best = (0, shape[0] if shape else 1)
     for axis in axes:
         outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
@@ -145,24 +207,131 @@ def _largest(shape: Sequence[int], axes: Sequence[int], elements: int) -> tuple[
         best = axis, -(-shape[axis] // -(-shape[axis] // count))
         if inner <= elements:
             break
-    return best
+    return Division(*best, best[0])
+
+
+def _slides(group: Group) -> bool:
+    """Whether all members can work on some rows of all channels, which are not contiguous."""
+    cuts = _cuts(group)
+    return all(cut is not None and cut.slides for cut in cuts) and not all(
+        cut is not None and cut.pointwise for cut in cuts
+    )
+
+
+def _by_planes(group: Group) -> bool:
+    """Whether some member works on images."""
+    return any(cut is not None and cut.time is not None for cut in _cuts(group))
+
+
+def _cuts(group: Group) -> list[Cut | None]:
+    return [member.kernel.cut for member in group.members]
+
+
+def _is_split(member: Member) -> bool:
+    """Whether a member shows the same elements in other dimensions."""
+    return member.is_view and member.signature.input(0) != made_by(member)
+
+
+def _even(shape: Sequence[int], axis: int) -> Iterator[Division]:
+    """Yield tiles of equally many indices of a dimension."""
+    for count in range(1, shape[axis]):
+        if shape[axis] % count == 0 and prod(shape[:axis]) * shape[axis] // count <= _MOST_TILES:
+            yield Division(axis, count, axis)
+
+
+def _bands(shape: Sequence[int], shares: Sequence[int]) -> Iterator[Division]:
+    """Yield tiles of some rows of all channels."""
+    if len(shape) < 3 or shape[2] < 2 or shape[0] > _MOST_BANDS:
+        return
+    row = max(prod(shape[1:]) // shape[2], 1)
+    for share in shares:
+        count = min(shape[2], max(1, share // row, -(-shape[2] * shape[0] // _MOST_BANDS)))
+        yield Division(2, -(-shape[2] // -(-shape[2] // count)), 1)
+
+
+def _samples(group: Group, division: Division) -> list[Parts]:
+    """
+    Return the parts of some tiles, the largest among them.
+
+    Raises
+    ------
+    Uncuttable
+        If not every tile can be made by itself.
+    """
+    shape = made_by(group.sink).shape
+    count = division.tiles(shape)
+    wanted = [0]
+    if division.is_band:  # Those at the edges need less: what is beyond need not be made.
+        wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
+    samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
+    if division.is_band and _overtakes(group, samples):
+        raise Uncuttable
+    for member, box, _ in samples[0]:
+        if _is_split(member) and not is_whole(box, made_by(member).shape):
+            _check_aligned(prod(box_shape(box)), made_by(member).shape)
+            _check_aligned(prod(box_shape(box)), _image_shape(member))
+    return samples
+
+
+def _image_shape(member: Member) -> tuple[int, ...]:
+    shown = member.signature.input(0)
+    assert shown is not None, "a view is of something"
+    return shown.shape
+
+
+def _check_aligned(run: int, shape: Sequence[int]) -> None:
+    """Refuse runs of elements if not all of them, one after another, are parts of an array."""
+    inner = 1
+    for size in reversed(shape):
+        outer = inner * size
+        if run % inner == 0 and outer % run == 0:
+            return
+        inner = outer
+    raise Uncuttable
+
+
+def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
+    """Whether tiles need more of a value that the output may be in the place of."""
+    for parts in samples:
+        tile = parts[-1][1]
+        for member, _, operands in parts:
+            for position, value in member.reads():
+                if value in group.taken and operands[position] != tile:
+                    return True
+    return False
 
 
 def _tiling(
-    group: Group, layout: Layout, axis: int, count: int, limit: int, slower: float
+    layout: Layout,
+    division: Division,
+    samples: Sequence[Parts],
+    limit: int,
+    slower: float,
 ) -> Tiling:
-    shape = layout.output.shape
-    draft = Tiling(axis, count, limit, 0, 0)
-    box = next(draft.boxes(shape))
-    elements = prod(part.stop - part.start for part in box)
-    tiles = -(-prod(shape) // elements)
-    parts = cut(group.members, group.sink.value, box)
-    scratch = kernel_bytes(parts, limit)
-    touched = sum(made_by(member).bytes for member in layout.members)
-    in_tile = sum(made_by(member).bytes * elements // prod(shape) for member in layout.members)
-    time = touched * (_WARM if in_tile <= _CACHED else _COLD) * (slower if scratch else 1)
-    time += tiles * (_CALLS * len(layout.members) + _REPACKED * _right_operands(layout.members))
-    return Tiling(axis, count, limit, layout.register_bytes(elements) + scratch, time)
+    tiles = division.tiles(layout.output.shape)
+    scratch = max(kernel_bytes(parts, limit) for parts in samples)
+    sizes = [layout.sizes(parts) for parts in samples]
+    registers = sum(max(size[register] for size in sizes) for register in sizes[0])
+    typical = samples[len(samples) // 2]
+    made = [prod(box_shape(box)) * made_by(member).dtype.itemsize for member, box, _ in typical]
+    time = sum(made) * (_WARM if sum(made) <= _CACHED else _COLD) * (slower if scratch else 1)
+    time += sum(_time(*part, limit) for part in typical)
+    time += _CALLS * len(layout.members) + _REPACKED * _right_operands(layout.members)
+    return Tiling(division, limit, registers + scratch, tiles * time)
+
+
+def _time(member: Member, box: Box, operands: Sequence[Box | None], limit: int) -> float:
+    """Return about how many nanoseconds a member takes that works on images."""
+    part_of = member.kernel.cut
+    if part_of is None or part_of.time is None:
+        return 0.0
+    signature = part_signature(member, box, operands)
+    slots = kernel_choices(member, signature, limit)
+    time = sum(choice.cost for choice in slots) if slots else part_of.time(signature)
+    if member.kernel.hosts and signature.inputs[0] is not None:
+        # BLAS repacks what it multiplies weights by, even if these are few.
+        time += _REPACKED * prod(signature.inputs[0].shape)
+    return time
 
 
 def _right_operands(members: Sequence[Member]) -> int:
@@ -194,8 +363,8 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     host = host_of(group)
     if host is not None:
         return _hosted(group, host, arrays, workspace)
-    layout, output = _layout(group), arrays[group.sink.value]
-    fitting = (t for t in _tilings(group, layout) if t.bytes <= workspace.nbytes)
+    output = arrays[group.sink.value]
+    fitting = (t for t in tilings(group) if t.bytes <= workspace.nbytes)
     tiling = min(fitting, key=lambda t: (t.cost, t.bytes), default=None)
     if tiling is None:
         raise WorkspaceOverrun(
@@ -204,13 +373,16 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
         )
     scratch = Scratch(workspace, group.sink.signature.name)
     runs: list[Run] = []
-    for box in tiling.boxes(layout.output.shape):
+    layout = layout_of(group, tiling.division)
+    for index in range(tiling.division.tiles(output.shape)):
+        box = tiling.division.box(output.shape, index)
         tile = Tile(box, output[box])
         runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit)
-    return partial(_run_all, runs)
+    return partial(run_in_turn, runs)
 
 
-def _run_all(runs: Sequence[Run]) -> None:
+def run_in_turn(runs: Sequence[Run]) -> None:
+    """Do one thing after the other."""
     for run in runs:
         run()
 

@@ -71,13 +71,15 @@ class Layout:
     def _size(self, register: int, count: int, total: int) -> int:
         return -(-self.registers[register] * count // (64 * total)) * 64
 
-    def allocate(self, count: int, scratch: Scratch) -> dict[int, np.ndarray]:
-        """Return the memory of every register that needs some."""
-        total = max(prod(self.output.shape), 1)
-        return {
-            register: scratch.array((self._size(register, count, total),), np.uint8)
-            for register in self._scratch_registers()
-        }
+    def sizes(self, parts: Parts) -> dict[int, int]:
+        """Return the size of every register that needs memory for some parts."""
+        found = dict.fromkeys(self._scratch_registers(), 0)
+        for member, box, _ in parts:
+            register = self.home.get(member.value)
+            if register in found:
+                size = scratch_bytes(box_shape(box), made_by(member).dtype)
+                found[register] = max(found[register], size)
+        return found
 
 
 def lay_out(
@@ -284,11 +286,16 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
         None if tensor is None else Tensor(box_shape(box), tensor.dtype)
         for tensor in signature.outputs
     )
+    attributes = signature.attributes
+    if member.kernel.cut is not None and member.kernel.cut.attributes is not None:
+        attributes = member.kernel.cut.attributes(signature, box)
     constant = tuple(
         load if part is None or load is None else partial(_part_of, load, part)
         for load, part in zip(signature.constant, operands, strict=True)
     )
-    return replace(signature, inputs=inputs, outputs=outputs, constant=constant)
+    return replace(
+        signature, attributes=attributes, inputs=inputs, outputs=outputs, constant=constant
+    )
 
 
 def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
@@ -300,10 +307,13 @@ def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
 
 def kernel_slots(member: Member, signature: Signature, limit: int) -> list[int]:
     """Return sizes for a kernel's own workspaces: the best of up to ``limit`` bytes each."""
+    return [choice.bytes for choice in kernel_choices(member, signature, limit)]
+
+
+def kernel_choices(member: Member, signature: Signature, limit: int) -> list[Choice]:
+    """Return the best choice of up to ``limit`` bytes for each of a kernel's own workspaces."""
     declare = member.kernel.workspace
-    if declare is None:
-        return []
-    return [_best(slot, limit).bytes for slot in declare(signature)]
+    return [] if declare is None else [_best(slot, limit) for slot in declare(signature)]
 
 
 def _best(choices: Sequence[Choice], limit: int) -> Choice:
@@ -367,12 +377,13 @@ def bind(
     """
     output = layout.members[-1].value if layout.members else layout.source
     assert output is not None
-    parts = {
-        member.value: (box, operands)
-        for member, box, operands in cut(members, output, tile.box, layout.source)
-    }
+    all_parts = cut(members, output, tile.box, layout.source)
+    parts = {member.value: (box, operands) for member, box, operands in all_parts}
     scratch = scratch.rest()
-    memory = layout.allocate(prod(box_shape(tile.box)), scratch)
+    memory = {
+        register: scratch.array((size,), np.uint8)
+        for register, size in layout.sizes(all_parts).items()
+    }
     found: dict[int, np.ndarray] = {}
     if layout.source is not None:
         assert tile.source is not None

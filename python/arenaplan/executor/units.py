@@ -9,7 +9,7 @@ their places, some are never written in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,16 @@ def find_units(graph: Graph, plan: Plan) -> list[Unit]:
     def same_place(a: int, b: int) -> bool:
         return placements[a] is not None and placements[a] == placements[b]
 
-    chains = _chains(graph, plan.steps, same_place)
+    overlapped = set(plan.overlapped)
+    alone = {nodes[0]: at for at, nodes in enumerate(plan.steps) if len(nodes) == 1}
+    alone = {node: at for node, at in alone.items() if node not in overlapped}
+    chains = _chains(graph, plan.steps, alone, same_place)
     follow = {node for chain in chains.values() for node in chain[1:]}
     units = []
     for nodes in plan.steps:
-        if len(nodes) > 1:
+        if nodes[-1] in overlapped:
+            units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes), staged=True))
+        elif len(nodes) > 1:
             units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes)))
         elif nodes[0] in chains:
             group = group_of(graph, chains[nodes[0]])
@@ -51,10 +56,16 @@ def find_units(graph: Graph, plan: Plan) -> list[Unit]:
 
 
 def _chains(
-    graph: Graph, steps: Sequence[Sequence[int]], same_place: Callable[[int, int], bool]
+    graph: Graph,
+    steps: Sequence[Sequence[int]],
+    alone: Mapping[int, int],
+    same_place: Callable[[int, int], bool],
 ) -> dict[int, list[int]]:
-    """Return, by its first node, each chain of nodes that work in one place."""
-    alone = {nodes[0]: at for at, nodes in enumerate(steps) if len(nodes) == 1}
+    """
+    Return, by its first node, each chain of nodes that work in one place.
+
+    ``alone`` names those that may be in one, and their steps.
+    """
     born = {
         value: at
         for at, nodes in enumerate(steps)

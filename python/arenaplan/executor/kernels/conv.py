@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
 from arenaplan.executor.kernels.pieces import in_sequence, negligible, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
+from arenaplan.executor.kernels.window_cuts import CONV
 from arenaplan.executor.kernels.windows import windows
 from arenaplan.executor.registry import (
     Box,
@@ -67,7 +68,7 @@ def _channels(shape: Sequence[int]) -> Iterator[Box]:
 # -- running ------------------------------------------------------------------------
 
 
-@heavy_kernel("Conv", workspace=_declare, hosts=True)
+@heavy_kernel("Conv", workspace=_declare, cut=CONV, hosts=True)
 def conv(step: Step) -> Run | None:
     """Multiply the weights by the unrolled image."""
     output = result(step)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.errors import ShapeMismatch, UnsupportedOp
-from arenaplan.executor.cuts import RESHAPE
+from arenaplan.executor.cuts import RESHAPE, TRANSPOSE
 from arenaplan.executor.kernels.pieces import (
     copy,
     in_sequence,
@@ -23,6 +23,7 @@ from arenaplan.executor.kernels.pieces import (
     result,
     when_known,
 )
+from arenaplan.executor.kernels.window_cuts import PLANES
 from arenaplan.executor.registry import Run, Step, kernel
 
 # -- the same elements ---------------------------------------------------------------
@@ -135,7 +136,7 @@ def _slice_of(length: int, start: int, stop: int, stride: int) -> slice:
 # -- another order --------------------------------------------------------------------
 
 
-@kernel("Transpose")
+@kernel("Transpose", cut=TRANSPOSE)
 def transpose(step: Step) -> Run | None:
     """Change the order of axes."""
     x, y = operand(step, 0), result(step)
@@ -251,7 +252,7 @@ class _Segment(NamedTuple):
     """What it copies from the input (one element may stand for many), or ``None`` for fill."""
 
 
-@kernel("Pad")
+@kernel("Pad", cut=PLANES)
 def pad(step: Step) -> Run | None:
     """Add to, or cut off, the ends of axes."""
     return when_known(step, (1, 3), lambda: _padding(step))

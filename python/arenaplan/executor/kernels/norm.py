@@ -20,6 +20,7 @@ from arenaplan.executor.kernels.pieces import (
     result,
 )
 from arenaplan.executor.kernels.widen import heavy_kernel
+from arenaplan.executor.kernels.window_cuts import SCALED_PLANES
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
@@ -240,7 +241,7 @@ def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
     return in_sequence(*work)
 
 
-@heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows)
+@heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows, cut=SCALED_PLANES)
 def instance_normalization(step: Step) -> Run | None:
     """Normalize every channel of every image, then scale and shift it."""
     shape = _row_shape(step.signature)
@@ -284,22 +285,23 @@ _LRN_BLOCKS = (1 << 16, 1 << 18)
 """Workspace sizes to offer, in bytes, if they are worth saving."""
 
 
-def _lrn_channels(shape: Sequence[int], limit: int, item: int) -> int:
-    """Return of how many channels the sums fit ``limit`` bytes, at least one."""
-    return max(1, min(shape[1], limit // (prod(shape[2:]) * item)))
+def _lrn_pixels(shape: Sequence[int], limit: int, item: int) -> int:
+    """Return of how many pixels sums and squares fit ``limit`` bytes, at least one."""
+    half = limit // 128 * 64  # Each of the two is rounded up to so many bytes.
+    return max(1, min(prod(shape[2:]), half // (shape[1] * item)))
 
 
 def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Offer sums of squares for some channels at a time."""
+    """Offer sums and squares for some pixels at a time."""
     source = signature.input(0)
     if source is None or 0 in source.shape:
         return []
     choices: list[Choice] = []
     for limit in (min(negligible(signature), _LRN_BLOCKS[0]), *_LRN_BLOCKS):
-        channels = _lrn_channels(source.shape, limit, source.dtype.itemsize)
-        blocks = source.shape[0] * -(-source.shape[1] // channels)
-        size = scratch_bytes((channels, *source.shape[2:]), source.dtype)
-        choice = Choice(size, prod(source.shape) + 1e4 * blocks)
+        pixels = _lrn_pixels(source.shape, limit, source.dtype.itemsize)
+        blocks = source.shape[0] * -(-prod(source.shape[2:]) // pixels)
+        size = 2 * scratch_bytes((source.shape[1], pixels), source.dtype)
+        choice = Choice(size, prod(source.shape) + (1e4 + 1e2 * source.shape[1]) * blocks)
         if not choices or choice.cost < choices[-1].cost:
             choices.append(choice)
     return [choices]
@@ -307,46 +309,59 @@ def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("LRN", workspace=_declare_lrn)
 def lrn(step: Step) -> Run | None:
-    """Divide by a power of the mean square of neighboring channels."""
+    """
+    Divide by a power of the mean square of neighboring channels.
+
+    Some pixels of all channels at a time: they need no others, so that the output may be
+    where the input is.
+    """
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
     if step.attributes.get("size", 0) < 1:
         raise invalid(step, f"size is {step.attributes.get('size')}")
-    some = _lrn_channels(source.shape, step.workspaces[0].nbytes, source.dtype.itemsize)
-    sums = step.scratch().array((some, *source.shape[2:]), source.dtype)
+    count, channels, *_ = source.shape
+    item = source.dtype.itemsize
+    some = _lrn_pixels(source.shape, step.workspaces[0].nbytes, item)
+    scratch = step.scratch()
+    sums, squares = (scratch.array((channels, some), source.dtype) for _ in range(2))
+    images, targets = (array.reshape(count, channels, -1) for array in (source, output))
     return in_sequence(
         *(
             run
-            for image, target in zip(source, output, strict=True)
-            for start in range(0, len(image), some)
-            for run in _lrn_block(step, image, target, start, sums[: len(image) - start])
+            for image, target in zip(images, targets, strict=True)
+            for start in range(0, image.shape[1], some)
+            for run in _lrn_block(
+                step,
+                image[:, start : start + some],
+                target[:, start : start + some],
+                sums[:, : image.shape[1] - start],
+                squares[:, : image.shape[1] - start],
+            )
         )
     )
 
 
 def _lrn_block(
-    step: Step, image: np.ndarray, output: np.ndarray, start: int, sums: np.ndarray
+    step: Step, image: np.ndarray, output: np.ndarray, sums: np.ndarray, squares: np.ndarray
 ) -> Iterator[Run]:
-    """Yield the passes over some channels, for which their part of the output is scratch."""
+    """Yield the passes over some pixels."""
     number = image.dtype.type
-    size, stop = step.attributes["size"], start + len(sums)
+    size, channels = step.attributes["size"], len(image)
     alpha, beta = step.attributes.get("alpha", 1e-4), step.attributes.get("beta", 0.75)
-    own, free = image[start:stop], output[start:stop]
-    yield partial(np.multiply, own, own, sums)
+    yield partial(np.multiply, image, image, squares)
+    yield partial(np.copyto, sums, squares)
     for shift in range(-((size - 1) // 2), size // 2 + 1):
-        first, last = max(start + shift, 0), min(stop + shift, len(image))
+        first, last = max(shift, 0), min(channels + shift, channels)
         if shift and first < last:
-            neighbors = image[first:last]
-            cut = slice(first - shift - start, last - shift - start)
-            yield partial(np.multiply, neighbors, neighbors, free[cut])
-            yield partial(np.add, sums[cut], free[cut], sums[cut])
+            part = sums[first - shift : last - shift]
+            yield partial(np.add, part, squares[first:last], part)
     yield partial(np.multiply, sums, number(alpha / size), sums)
     yield partial(np.add, sums, number(step.attributes.get("bias", 1.0)), sums)
     if beta == 0.75:  # Two square roots are several times faster than a power.
         yield partial(np.sqrt, sums, sums)
-        yield partial(np.sqrt, sums, free)
-        yield partial(np.multiply, sums, free, sums)
+        yield partial(np.sqrt, sums, squares)
+        yield partial(np.multiply, sums, squares, sums)
     else:
         yield partial(np.power, sums, number(beta), sums)
-    yield partial(np.divide, own, sums, free)
+    yield partial(np.divide, image, sums, output)

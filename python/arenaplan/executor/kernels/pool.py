@@ -20,6 +20,7 @@ import numpy as np
 from arenaplan.errors import InvalidAttribute
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
+from arenaplan.executor.kernels.window_cuts import PLANES, POOL
 from arenaplan.executor.kernels.windows import Axis, window_axes
 from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
@@ -208,7 +209,7 @@ def _declare_max(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(2 * scratch_bytes(plane, np.bool_), 0.0)]]
 
 
-@heavy_kernel("MaxPool", workspace=_declare_max)
+@heavy_kernel("MaxPool", workspace=_declare_max, cut=POOL)
 def max_pool(step: Step) -> Run | None:
     """Take the largest element of every window."""
     source, output = operand(step, 0), result(step)
@@ -257,7 +258,7 @@ def _max_with_positions(
         yield partial(np.add, index[plane], origin + plane * prod(sizes), index[plane])
 
 
-@heavy_kernel("GlobalMaxPool")
+@heavy_kernel("GlobalMaxPool", cut=PLANES)
 def global_max_pool(step: Step) -> Run | None:
     """Take the largest element of every channel."""
     source, output = operand(step, 0), result(step)
@@ -283,7 +284,7 @@ def _is_single(axes: Sequence[Axis]) -> bool:
     )
 
 
-@heavy_kernel("AveragePool", workspace=_declare_average)
+@heavy_kernel("AveragePool", workspace=_declare_average, cut=POOL)
 def average_pool(step: Step) -> Run | None:
     """Take the mean of every window."""
     source, output = operand(step, 0), result(step)
@@ -316,7 +317,7 @@ def _counts(axis: Axis, include_padding: bool) -> list[int]:
     ]
 
 
-@heavy_kernel("GlobalAveragePool")
+@heavy_kernel("GlobalAveragePool", cut=PLANES)
 def global_average_pool(step: Step) -> Run | None:
     """Take the mean of every channel."""
     source, output = operand(step, 0), result(step)
@@ -342,7 +343,7 @@ def _declare_norm(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [*_declare_powers(signature), *_declare(signature)]
 
 
-@heavy_kernel("LpPool", workspace=_declare_norm)
+@heavy_kernel("LpPool", workspace=_declare_norm, cut=POOL)
 def lp_pool(step: Step) -> Run | None:
     """Take the p-norm of every window."""
     source, output = operand(step, 0), result(step)
@@ -360,7 +361,7 @@ def lp_pool(step: Step) -> Run | None:
     )
 
 
-@heavy_kernel("GlobalLpPool", workspace=_declare_powers)
+@heavy_kernel("GlobalLpPool", workspace=_declare_powers, cut=PLANES)
 def global_lp_pool(step: Step) -> Run | None:
     """Take the p-norm of every channel."""
     source, output = operand(step, 0), result(step)

@@ -17,11 +17,14 @@ import numpy as np
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, PlannerError, ShapeMismatch
 from arenaplan.executor.kernels.pieces import BLOCK, copy, in_sequence, operand, result, when_known
+from arenaplan.executor.kernels.window_cuts import PLANES
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
 _READS = (1, 2, 3)
 """Inputs that say how: region, scales and sizes; before version 11, only scales."""
+
+_POLICY = "keep_aspect_ratio_policy"
 
 # -- what is asked for ---------------------------------------------------------------------
 
@@ -103,7 +106,11 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
     if scales is not None and scales.size:
         factors = [float(scale) for scale in scales.reshape(-1)]
     elif sizes is not None and sizes.size:
-        factors = _scales_of_sizes(signature, [x.shape[axis] for axis in axes], sizes.tolist())
+        wanted = sizes.tolist()
+        for at, axis in enumerate(axes[: len(wanted)]):
+            if x.shape[axis] == y.shape[axis] and signature.attributes.get(_POLICY) is None:
+                wanted[at] = x.shape[axis]  # The node may make a part of the channels only.
+        factors = _scales_of_sizes(signature, [x.shape[axis] for axis in axes], wanted)
     else:
         raise _error(signature, "it has neither scales nor sizes")
     if len(factors) != len(axes) or any(not 0 < factor < np.inf for factor in factors):
@@ -129,7 +136,7 @@ def _scales_of_sizes(
     if len(sizes) != len(lengths):
         raise _error(signature, f"sizes are {list(sizes)} for {len(lengths)} axes")
     scales = [size / max(length, 1) for size, length in zip(sizes, lengths, strict=True)]
-    policy = signature.attributes.get("keep_aspect_ratio_policy", "stretch")
+    policy = signature.attributes.get(_POLICY, "stretch")
     if policy == "stretch":
         return scales
     if policy not in ("not_larger", "not_smaller"):
@@ -312,8 +319,8 @@ def _declare(signature: Signature) -> list[list[Choice]]:
     return [[Choice(plan.buffers * scratch_bytes((rows * plan.width,), plan.dtype))]]
 
 
-@kernel("Resize", since=10, workspace=_declare)
-@kernel("Upsample", since=7, workspace=_declare)
+@kernel("Resize", since=10, workspace=_declare, cut=PLANES)
+@kernel("Upsample", since=7, workspace=_declare, cut=PLANES)
 def resize(step: Step) -> Run | None:
     """Sample an array anew on a finer or coarser grid."""
     x, y = operand(step, 0), result(step)

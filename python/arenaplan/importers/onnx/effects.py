@@ -202,6 +202,7 @@ EFFECTS: Mapping[str, Describe] = {
     "GroupNormalization": normalization,
     "Identity": view,
     "InstanceNormalization": normalization,
+    "LRN": first_operand,
     "LayerNormalization": normalization,
     "LogSoftmax": first_operand,
     "Pad": unchanged,

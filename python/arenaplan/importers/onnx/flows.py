@@ -19,6 +19,7 @@ from arenaplan.importers.onnx.rules.elementwise import (
     SAME,
     VARIADIC,
 )
+from arenaplan.importers.onnx.rules.layout import pads
 from arenaplan.importers.onnx.rules.reduce import reduced_axes
 
 Describe: TypeAlias = Callable[[Op, Sequence[Result]], "tuple[int, tuple[int, ...]] | None"]
@@ -46,6 +47,59 @@ def _batch_norm(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]
 def _anchor(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
     """Any piece can be made, from all of the operands."""
     return prod(results[0][0]), ()
+
+
+def _conv(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """One piece per channel of the image if no channel needs another one, and else an anchor."""
+    x, shape = op.input(0).shape, results[0][0]
+    if len(x) < 3 or op.integer("group", 1) != x[1] or x[1] == 1 or shape[1] % x[1]:
+        return _anchor(op, results)
+    return prod(x[:2]), (0,)
+
+
+def _transpose(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """Any block of what stays together, from all of the operand."""
+    shape, rank = results[0][0], len(results[0][0])
+    perm = op.integers("perm") or tuple(range(rank))[::-1]
+    moved = max((axis for axis in range(rank) if perm[axis] != axis), default=-1)
+    return prod(shape[: min(moved + 1, rank - 1)]), ()
+
+
+def _planes(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
+    """One piece per channel of each image: what lies behind axis 1 belongs together."""
+    x, shape = op.input(0).shape, results[0][0]
+    if any(op.outputs[1:]) or len(x) < 3 or shape[:2] != x[:2]:
+        return None
+    return prod(x[:2]), (0,)
+
+
+def _resize(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
+    """Planes, if channels are neither mixed nor moved."""
+    first = op.version < 11 or op.type == "Upsample"
+    if not first and op.text("coordinate_transformation_mode", "half_pixel") in _CROPS:
+        return None
+    if op.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    axes = op.integers("axes")
+    rank = len(op.input(0).shape)
+    where = tuple(range(rank)) if axes is None else op.axes(axes, rank)
+    sizes = None if first else op.optional(3)
+    if sizes is None or sizes.shape == (0,):
+        if op.type == "Upsample" and op.version < 9:
+            scales = op.attributes.get("scales", ())
+        else:
+            scales = op.array(1 if first else 2).reshape(-1).tolist()
+        if any(scale != 1 for axis, scale in zip(where, scales, strict=True) if axis < 2):
+            return None
+    return _planes(op, results)
+
+
+def _pad(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
+    """Planes, if no channel is added or left out."""
+    x = op.input(0)
+    if any(pair != (0, 0) for pair in pads(op, len(x.shape))[:2]):
+        return None
+    return _planes(op, results)
 
 
 def _product(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
@@ -90,6 +144,11 @@ def _reduction(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]
 
 
 _LOADS = (0,)
+_CROPS = ("tf_crop_and_resize",)
+_POOLS = (
+    *("AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "InstanceNormalization"),
+    *("LpPool", "MaxPool"),
+)
 _UNARY = (
     *(op for op in SAME if op not in ("CumProd", "CumSum", "Identity", "Trilu")),
     *("Cast", "DequantizeLinear", "IsInf", "IsNaN", "QuantizeLinear"),
@@ -103,15 +162,20 @@ FLOWS: Mapping[str, tuple[Describe, tuple[int, ...]]] = {
     **dict.fromkeys((*ARITHMETIC, *COMPARISONS, *VARIADIC, "Pow", "Where"), (_elementwise, ())),
     **dict.fromkeys(_UNARY, (_first_operand, ())),
     **dict.fromkeys(_REDUCTIONS, (_reduction, ())),
+    **dict.fromkeys(_POOLS, (_planes, ())),
     "BatchNormalization": (_batch_norm, ()),
-    "Conv": (_anchor, _LOADS),
+    "Conv": (_conv, _LOADS),
     "ConvTranspose": (_anchor, ()),
     "Gemm": (_gemm, _LOADS),
     "LayerNormalization": (_layer_norm, ()),
     "LogSoftmax": (_softmax, ()),
     "MatMul": (_product, _LOADS),
+    "Pad": (_pad, ()),
     "RMSNormalization": (_layer_norm, ()),
+    "Resize": (_resize, ()),
     "Softmax": (_softmax, ()),
+    "Transpose": (_transpose, ()),
+    "Upsample": (_resize, ()),
 }
 """By operator of the default domain: its pieces, and the inputs that it loads tile by tile."""
 
@@ -131,5 +195,6 @@ def with_flows(op: Op, results: Sequence[Result], effects: Effects) -> Effects:
     found = describe(op, results)
     if found is None or found[0] < 2:
         return effects
-    in_place, views, ignores, mutates, workspaces, _, _ = effects
-    return Effects(in_place, views, ignores, mutates, workspaces, _flows(*found), loads)
+    in_place, views, ignores, mutates, workspaces, _, _, overlaps = effects
+    flows = _flows(*found)
+    return Effects(in_place, views, ignores, mutates, workspaces, flows, loads, overlaps)

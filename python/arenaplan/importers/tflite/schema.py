@@ -117,6 +117,9 @@ class TensorMapField(IntEnum):
 class Options(IntEnum):
     """Types of options that are read, as the union of options numbers them."""
 
+    CONV_2D = 1
+    DEPTHWISE_CONV_2D = 2
+    POOL_2D = 5
     CONCATENATION = 10
     STRIDED_SLICE = 32
     PACK = 59
@@ -126,7 +129,11 @@ class Options(IntEnum):
     CALL_ONCE = 103
 
 
-OPTIONS_OF: Mapping[str, Options] = {option.name: option for option in Options}
+_POOLS = ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D")
+OPTIONS_OF: Mapping[str, Options] = {
+    **{option.name: option for option in Options},
+    **dict.fromkeys(_POOLS, Options.POOL_2D),
+}
 """Options that an operator must have, where they are read."""
 
 DTYPES: Mapping[int, str] = {

@@ -20,7 +20,10 @@ from arenaplan.importers.tflite.effects import (
 )
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.tensors import Shapes, array, check_payload, dtype_of, unique_names
+from arenaplan.importers.tflite.windows import WINDOWS
 
+_RULES: Final = {**EFFECTS, **WINDOWS}
+"""Effects by builtin operator."""
 _FEW: Final = 64
 """Most elements of a constant that rules look at: axes, first indices, permutations."""
 
@@ -91,7 +94,7 @@ class Walk:
             [None if index is None else self._operands[index] for index in side]
             for side in (operator.inputs, operator.outputs)
         )
-        rule = None if operator.is_custom else EFFECTS.get(operator.name)
+        rule = None if operator.is_custom else _RULES.get(operator.name)
         if rule is not None:
             effects = rule(Op(inputs, outputs, operator.options))
         pieces = None if operator.is_custom else PIECES.get(operator.name)

@@ -1,7 +1,10 @@
 //! Which values share their bytes: views, pieces of larger values, and outputs in place of
-//! dying inputs.
+//! dying inputs, or at a distance over them.
+
+mod overlap;
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use crate::coloring::Reachability;
 use crate::graph::{Graph, Node, ValueKind, View, Whole};
@@ -99,6 +102,25 @@ impl AliasClasses {
         reach: Option<&Reachability>,
         declined: &[(NodeId, usize)],
     ) -> Self {
+        Self::with_overlaps(graph, order, lifetimes, rules, reach, declined, &[])
+    }
+
+    /// Returns the same classes, but that outputs of the nodes `overlapped` overlap a dying
+    /// input where they can; in any order.
+    ///
+    /// They do so when all else is settled: each overlaps the input with which it shares most
+    /// bytes, at the least multiple of the alignment that is [legal](Graph::overlaps). With
+    /// `reach`, none does.
+    #[must_use]
+    pub fn with_overlaps(
+        graph: &Graph,
+        order: &[NodeId],
+        lifetimes: &Lifetimes,
+        rules: AliasRules,
+        reach: Option<&Reachability>,
+        declined: &[(NodeId, usize)],
+        overlapped: &[NodeId],
+    ) -> Self {
         let mut builder = Builder::new(graph, lifetimes, rules, reach, declined);
         for (index, value) in graph.values().iter().enumerate() {
             if matches!(value.kind(), ValueKind::Input | ValueKind::State) {
@@ -116,6 +138,15 @@ impl AliasClasses {
         if rules.in_place {
             for (step, &id) in order.iter().enumerate() {
                 builder.take_over(Step::at(step), id);
+            }
+        }
+        if !overlapped.is_empty() && reach.is_none() {
+            let mut accepted = vec![false; graph.nodes().len()];
+            for id in overlapped {
+                accepted[id.index()] = true;
+            }
+            for (step, &id) in order.iter().enumerate().filter(|(_, id)| accepted[id.index()]) {
+                builder.overlap(Step::at(step), id);
             }
         }
         builder.finish()
@@ -152,6 +183,12 @@ fn views<'a>(graph: &'a Graph, node: &'a Node) -> impl Iterator<Item = View> + '
         is_copy.then_some(View { input, output, offset: 0, whole: Whole::Input })
     });
     node.effects().views.iter().copied().chain(identities)
+}
+
+/// Returns whether `node` reads `value`, and only at positions that are `permitted`.
+fn is_only_read(node: &Node, value: ValueId, permitted: impl Fn(usize) -> bool) -> bool {
+    let mut reads = node.reads_bytes_of().filter(|&(_, read)| read == value).peekable();
+    reads.peek().is_some() && reads.all(|(position, _)| permitted(position))
 }
 
 /// A value in a class that is still growing; the class's start is arbitrary.
@@ -372,25 +409,38 @@ impl<'a> Builder<'a> {
             return false;
         }
         let end = start + i128::from(value.bytes());
-        let overlaps = |member: &Draft| member.start < end && start < member.end;
-        // Those that died before this step are further down.
-        let live = class.members.iter().rev().take_while(|member| member.live.end() > step);
-        let given_away =
-            live.filter(|member| overlaps(member) && member.live.start() <= step).all(|member| {
-                let id = member.value;
-                // Every operand in the same bytes must be read in the same elementwise way.
-                let mut reads = node.reads_bytes_of().filter(|&(_, read)| read == id).peekable();
-                let is_exact =
-                    member.start == start && self.graph.value(id).bytes() == taken.bytes();
-                let dies = member.live.end() == step.next() && !self.is_callers(id);
-                let elementwise = |at| {
-                    let mut pairs = node.effects().in_place.iter();
-                    pairs.any(|pair| (pair.input, pair.output) == (at, position))
-                };
-                is_exact && dies && reads.peek().is_some() && reads.all(|(at, _)| elementwise(at))
-            });
+        // Every operand in the same bytes must be read in the same elementwise way.
+        let elementwise = |at| {
+            let mut pairs = node.effects().in_place.iter();
+            pairs.any(|pair| (pair.input, pair.output) == (at, position))
+        };
+        let given_away = self.all_die(step, class, start..end, |member| {
+            let bytes = self.graph.value(member.value).bytes();
+            let is_exact = member.start == start && bytes == taken.bytes();
+            is_exact && is_only_read(node, member.value, elementwise)
+        });
         let root = self.root(input);
         given_away && !self.is_callers(root) && self.runs_last(id, class)
+    }
+
+    /// Returns whether all that is live at `step` in some bytes of a class dies there, does not
+    /// belong to the caller, and is `given_away`.
+    fn all_die(
+        &self,
+        step: Step,
+        class: &DraftClass,
+        bytes: Range<i128>,
+        given_away: impl Fn(&Draft) -> bool,
+    ) -> bool {
+        // Those that died before this step are further down.
+        let live = class.members.iter().rev().take_while(|member| member.live.end() > step);
+        let mut found = live.filter(|member| {
+            member.live.start() <= step && member.start < bytes.end && bytes.start < member.end
+        });
+        found.all(|member| {
+            let dies = member.live.end() == step.next() && !self.is_callers(member.value);
+            dies && given_away(member)
+        })
     }
 
     /// Returns whether the caller may look at the bytes of `value` after a run.
@@ -416,16 +466,19 @@ impl<'a> Builder<'a> {
     /// Puts `output` on top of `input`, and returns whether everything else in their classes
     /// allows it.
     fn overwrite(&mut self, step: Step, input: ValueId, output: ValueId) -> bool {
-        let (Some((over, start)), Some((made, at))) =
-            (self.places[input.index()], self.places[output.index()])
-        else {
-            return false;
-        };
+        let Some((over, start)) = self.places[input.index()] else { return false };
+        self.put(step, output, over, start)
+    }
+
+    /// Puts `output`, which is written at `step`, at `start` in class `over`, and returns
+    /// whether everything else in their classes allows it.
+    fn put(&mut self, step: Step, output: ValueId, over: usize, start: i128) -> bool {
+        let Some((made, at)) = self.places[output.index()] else { return false };
         if over == made || self.class(made).pin.is_some() {
             return false;
         }
         let shift = start - at;
-        // That what dies at this step may be written over, `dies` has seen.
+        // That what dies at this step may be written over, `all_die` has seen.
         let same = |this: &Self, u: &Draft, v: &Draft| {
             (u.value == output && v.live.start() <= step && v.live.end() == step.next())
                 || this.root(u.value) == this.root(v.value)

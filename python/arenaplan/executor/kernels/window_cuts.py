@@ -1,0 +1,170 @@
+"""
+How operators on images are cut: by channels, and by rows.
+
+A part of the result needs the part of the image that its windows reach; what of that lies
+beyond the edge is the padding of the part. So tiles of rows overlap in what they read, and
+members before them make some rows twice, but never a whole image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from arenaplan.executor.cuts import Operands, Uncuttable, is_whole, whole
+from arenaplan.executor.kernels.conv_tiles import geometry
+from arenaplan.executor.kernels.windows import Axis, window_axes
+from arenaplan.executor.registry import Box, Cut, Signature, Tensor
+
+_COMBINED = 0.1
+"""Nanoseconds in which an element is combined with another one."""
+
+
+def _image(signature: Signature) -> Tensor:
+    image = signature.input(0)
+    if image is None or len(image.shape) < 3:
+        raise Uncuttable
+    return image
+
+
+def _output(signature: Signature) -> tuple[int, ...]:
+    output = signature.outputs[0]
+    if output is None:
+        raise Uncuttable
+    return output.shape
+
+
+# -- windows -----------------------------------------------------------------------------
+
+
+def _reach(axes: Sequence[Axis], box: Box) -> tuple[list[slice], list[int], list[int]]:
+    """Return what windows reach of the image, and how far beyond its edges they go."""
+    parts, before, after = [], [], []
+    for axis, part in zip(axes, box, strict=True):
+        if (part.start, part.stop) == (0, axis.out):
+            parts.append(slice(0, axis.size))
+            before.append(axis.before)
+            after.append(axis.after)
+            continue
+        start = part.start * axis.stride - axis.before
+        stop = (part.stop - 1) * axis.stride - axis.before + axis.extent
+        inside = slice(max(start, 0), min(stop, axis.size))
+        if inside.start >= inside.stop:
+            raise Uncuttable
+        parts.append(inside)
+        before.append(inside.start - start)
+        after.append(stop - inside.stop)
+    return parts, before, after
+
+
+def _padded(signature: Signature, axes: Sequence[Axis], box: Box) -> Mapping[str, Any]:
+    """Return the attributes of a node that makes one part of the result."""
+    _, before, after = _reach(axes, box)
+    return {**signature.attributes, "pads": [*before, *after], "auto_pad": "NOTSET"}
+
+
+# -- convolution ---------------------------------------------------------------------------
+
+
+def _conv_axes(signature: Signature) -> list[Axis]:
+    weights = signature.input(1)
+    if weights is None:
+        raise Uncuttable
+    return window_axes(signature, weights.shape[2:])
+
+
+def _groups(signature: Signature, channels: slice) -> slice:
+    """Return the groups that make some channels: several, or a part of one."""
+    weights = signature.input(1)
+    assert weights is not None
+    fan_out = weights.shape[0] // signature.attributes.get("group", 1)
+    groups = slice(channels.start // fan_out, -(-channels.stop // fan_out))
+    is_even = channels.start % fan_out == 0 and channels.stop % fan_out == 0
+    if groups.stop - groups.start > 1 and not is_even:
+        raise Uncuttable
+    return groups
+
+
+def _conv(signature: Signature, box: Box) -> Operands:
+    """Channels need their weights and the image of their group; rows, what windows reach."""
+    _image(signature)
+    axes, channels = _conv_axes(signature), box[1]
+    weights = signature.input(1)
+    assert weights is not None
+    groups, fan_in = _groups(signature, channels), weights.shape[1]
+    needed = slice(groups.start * fan_in, groups.stop * fan_in)
+    rows, _, _ = _reach(axes, box[2:])
+    image: Box = (box[0], needed, *rows)
+    parts: Operands = [image, (channels, *whole(weights.shape[1:])), (channels,)]
+    return parts[: len(signature.inputs)]
+
+
+def _conv_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
+    groups = _groups(signature, box[1])
+    padded = _padded(signature, _conv_axes(signature), box[2:])
+    return {**padded, "group": groups.stop - groups.start}
+
+
+def _conv_time(signature: Signature) -> float:
+    sizes = geometry(signature)
+    return sizes.cost(sizes.tile(1 << 62))
+
+
+CONV = Cut(_conv, attributes=_conv_attributes, time=_conv_time)
+"""A convolution."""
+
+
+# -- pooling, and other operators that leave channels apart -------------------------------------
+
+
+def _pool_axes(signature: Signature) -> list[Axis]:
+    kernel = signature.attributes.get("kernel_shape")
+    if not kernel:
+        raise Uncuttable
+    return window_axes(signature, list(kernel))
+
+
+def _pool(signature: Signature, box: Box) -> Operands:
+    """Rows need what their windows reach."""
+    _image(signature)
+    axes = _pool_axes(signature)
+    rows, _, _ = _reach(axes, box[2:])
+    if signature.attributes.get("count_include_pad", 0) and not is_whole(
+        box[2:], [axis.out for axis in axes]
+    ):
+        # A window that ends beyond the padding counts less of it than one that does not.
+        for axis in axes:
+            if (axis.out - 1) * axis.stride + axis.extent > axis.before + axis.size + axis.after:
+                raise Uncuttable
+    return [(*box[:2], *rows)]
+
+
+def _pool_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
+    return _padded(signature, _pool_axes(signature), box[2:])
+
+
+def _planes(signature: Signature, box: Box) -> Operands:
+    """Channels need the same ones of the image, and all of these."""
+    image, shape = _image(signature).shape, _output(signature)
+    if image[:2] != shape[:2] or not is_whole(box[2:], shape[2:]):
+        raise Uncuttable
+    return [(*box[:2], *whole(image[2:])), *(None for _ in signature.inputs[1:])]
+
+
+def _scaled_planes(signature: Signature, box: Box) -> Operands:
+    """Scales and shifts have one element per channel."""
+    image, *others = _planes(signature, box)
+    return [image, *(box[1:2] for _ in others)]
+
+
+def _pass(signature: Signature) -> float:
+    return _COMBINED * prod(_image(signature).shape)
+
+
+POOL = Cut(_pool, attributes=_pool_attributes, time=_pass)
+"""Windows that slide over every channel by itself."""
+PLANES = Cut(_planes, time=_pass)
+"""Every channel is worked on by itself, and as a whole."""
+SCALED_PLANES = Cut(_scaled_planes, time=_pass)
+"""As :data:`PLANES`, and other operands have one element per channel."""

@@ -1,0 +1,115 @@
+"""
+Steps whose output overlaps an input.
+
+The output is made tile by tile, in order. Each tile waits in scratch memory until all of it
+is made, and is then copied to its place: only what no later tile needs is overwritten. So
+tiles are runs of whole pieces, of which the node's effects say how far apart the two must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from math import gcd, prod
+
+import numpy as np
+
+from arenaplan.errors import WorkspaceOverrun
+from arenaplan.executor.cuts import box_shape
+from arenaplan.executor.groups import Group
+from arenaplan.executor.registry import Run, Scratch, scratch_bytes
+from arenaplan.executor.streaming import (
+    COPIED,
+    Division,
+    Tiling,
+    layout_of,
+    offered,
+    run_in_turn,
+    tilings,
+)
+from arenaplan.executor.tiles import Tile, bind, made_by
+from arenaplan.graph import Choice
+
+_TILE = 8e3
+"""Nanoseconds that a tile takes besides, in calls of NumPy: these tiles are small."""
+
+
+def staged_choices(group: Group) -> tuple[Choice, ...]:
+    """
+    Return the sizes of scratch memory with which a group's output can overlap an input.
+
+    The largest is as large as the output, at least; it is the only one if the group cannot
+    be cut into pieces.
+    """
+    group = _alone(group)
+    return offered(group, list(_tilings(group)))
+
+
+def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run:
+    """
+    Return what runs a group whose output overlaps an input.
+
+    Parameters
+    ----------
+    arrays : mapping of int to array
+        Memory of every value that is read or made.
+    workspace : array
+        Scratch memory of one of the sizes that :func:`staged_choices` returns.
+
+    Raises
+    ------
+    WorkspaceOverrun
+        If that is too small.
+    """
+    group = _alone(group)
+    fitting = (tiling for tiling in _tilings(group) if tiling.bytes <= workspace.nbytes)
+    tiling = min(fitting, key=lambda tiling: (tiling.cost, tiling.bytes), default=None)
+    name = group.sink.signature.name
+    if tiling is None:
+        raise WorkspaceOverrun(
+            f"node {name!r} needs more workspace to overlap an input than the "
+            f"{workspace.nbytes} bytes that the plan gives it"
+        )
+    layout, output = layout_of(group, tiling.division), arrays[group.sink.value]
+    runs: list[Run] = []
+    for index in range(tiling.division.tiles(output.shape)):
+        box = tiling.division.box(output.shape, index)
+        scratch = Scratch(workspace, name)
+        staged = scratch.array(box_shape(box), output.dtype)
+        runs += bind(layout, group.members, Tile(box, staged), arrays, scratch.rest(), tiling.limit)
+        runs.append(partial(np.copyto, output[box], staged))
+    return partial(run_in_turn, runs)
+
+
+def _alone(group: Group) -> Group:
+    """Return a group of which no value is in the place of the output, since a tile is not."""
+    return replace(group, taken=frozenset())
+
+
+def _tilings(group: Group) -> Iterator[Tiling]:
+    """Yield ways to cut a group's output into runs of whole pieces."""
+    output = made_by(group.sink)
+    pieces = 0
+    for member in group.members:
+        if member.value not in group.loaded:
+            pieces = gcd(pieces, member.pieces)
+    for tiling in tilings(group):
+        division = tiling.division
+        if _is_of_pieces(division, output.shape, pieces):
+            first = division.box(output.shape, 0)
+            staged = scratch_bytes(box_shape(first), output.dtype)
+            cost = tiling.cost + COPIED * output.bytes + _TILE * division.tiles(output.shape)
+            yield replace(tiling, bytes=tiling.bytes + staged, cost=cost)
+
+
+def _is_of_pieces(division: Division, shape: tuple[int, ...], pieces: int) -> bool:
+    """Whether tiles are contiguous in memory, one after the other, and of whole pieces."""
+    if division.tiles(shape) == 1:
+        return True
+    if division.single < division.axis or pieces < 1:
+        return False
+    piece, inner = prod(shape) // pieces, prod(shape[division.axis + 1 :])
+    outer = prod(shape[: division.axis])
+    whole_rows = outer == 1 or inner * shape[division.axis] % piece == 0
+    return whole_rows and inner * division.length % piece == 0

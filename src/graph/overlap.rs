@@ -1,0 +1,71 @@
+//! How far apart an output and an input must begin to overlap.
+
+use crate::graph::{Graph, Overlap, Value};
+use crate::index::NodeId;
+
+impl Graph {
+    /// Returns the inputs that the output of `node` may overlap, each with the least distance.
+    ///
+    /// Of a [`Flow`](crate::Flow) in *n* pieces of *a* bytes, and of *b* bytes of an input that
+    /// it follows: after piece *i*, *(i + 1) a* bytes are written, and bytes from *(i + 1) b* on
+    /// are still needed, unless it was the last piece. A piece is written after all of it was
+    /// made, so how many are made at once does not matter.
+    ///
+    /// A node with several outputs, or one that mutates a state, has no such inputs: which
+    /// output is made when is not known.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, NodeId, Overlap, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("widening");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [10, 4])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [10, 6])?);
+    /// let rows = Node::new("rows", "MatMul").reads([x]).writes([y]).flow(0, 10, [0]);
+    /// let rows = builder.add_node(rows);
+    /// builder.add_output(y);
+    ///
+    /// // Before the last of ten rows, 54 bytes are written, and bytes from 36 on are needed.
+    /// let found = builder.build()?.overlaps(rows);
+    /// assert_eq!(found, [Overlap { input: 0, output: 0, distance: 18 }]);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn overlaps(&self, node: NodeId) -> Vec<Overlap> {
+        let node = self.node(node);
+        let effects = node.effects();
+        let mut produced = node.produces();
+        let (Some((output, made)), None) = (produced.next(), produced.next()) else {
+            return Vec::new();
+        };
+        if !effects.mutates.is_empty() {
+            return Vec::new();
+        }
+        let is_read = |input: usize| node.bytes_read().nth(input).flatten().is_some();
+        let declared = effects.overlaps.iter().copied();
+        let declared =
+            declared.filter(|overlap| overlap.output == output && is_read(overlap.input));
+        let flow = effects.flows.iter().find(|flow| flow.output == output && flow.pieces > 1);
+        let followed = flow.into_iter().flat_map(|flow| {
+            let followed = flow.follows.iter().filter(|&&input| is_read(input));
+            followed.filter_map(move |&input| {
+                let (a, b) = (
+                    piece_bytes(self.value(made), flow.pieces)?,
+                    piece_bytes(self.value(node.input(input)?), flow.pieces)?,
+                );
+                let distance = (flow.pieces - 1) * a.saturating_sub(b);
+                Some(Overlap { input, output, distance })
+            })
+        });
+        let mut found: Vec<Overlap> = declared.chain(followed).collect();
+        found.sort_unstable_by_key(|overlap| (overlap.input, overlap.distance));
+        found.dedup_by_key(|overlap| overlap.input);
+        found
+    }
+}
+
+/// Returns the size of one of `pieces` equal pieces of a value, if it is whole bytes.
+fn piece_bytes(value: &Value, pieces: u64) -> Option<u64> {
+    let elements = value.elements()?.checked_div(pieces)?;
+    let bits = elements.checked_mul(value.dtype().bits())?;
+    bits.is_multiple_of(8).then_some(bits / 8)
+}

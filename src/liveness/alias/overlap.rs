@@ -1,0 +1,74 @@
+//! Outputs that overlap dying inputs at a distance.
+
+use super::{Builder, is_only_read};
+use crate::graph::Overlap;
+use crate::index::{NodeId, ValueId};
+use crate::plan::ShareRule;
+use crate::units::Step;
+
+/// An input that an output may overlap.
+struct Candidate {
+    overlap: Overlap,
+    value: ValueId,
+    /// Bytes from the start of the output to that of the input.
+    distance: u64,
+    /// Bytes that both have.
+    saved: u64,
+}
+
+impl Builder<'_> {
+    /// Lets the output of a node overlap the dying input with which it then shares most bytes.
+    pub(super) fn overlap(&mut self, step: Step, id: NodeId) {
+        let node = self.graph.node(id);
+        let overlaps = self.graph.overlaps(id);
+        let Some(output) = overlaps.first().and_then(|overlap| node.output(overlap.output)) else {
+            return;
+        };
+        if self.is_view[output.index()] {
+            return;
+        }
+        let candidates = overlaps.iter().filter_map(|&overlap| {
+            let value = node.input(overlap.input)?;
+            let distance = self.rules.alignment.round_up(overlap.distance)?;
+            let (made, used) = (self.graph.value(output).bytes(), self.graph.value(value).bytes());
+            let saved = used.min(made.saturating_sub(distance));
+            (saved > 0).then_some(Candidate { overlap, value, distance, saved })
+        });
+        let mut candidates: Vec<Candidate> = candidates.collect();
+        candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.saved));
+        for Candidate { overlap, value, distance, .. } in candidates {
+            let Some((over, start)) = self.places[value.index()] else { continue };
+            let start = start - i128::from(distance);
+            if self.is_used_up(step, id, &overlaps, (output, over, start))
+                && self.put(step, output, over, start)
+            {
+                self.note(step, id, overlap.input, overlap.output, ShareRule::Overlap);
+                return;
+            }
+        }
+    }
+
+    /// Returns whether `output` may be written at `start` in class `over`, as far as what is
+    /// there is concerned: inputs that die, and are read far enough ahead of writing.
+    fn is_used_up(
+        &self,
+        step: Step,
+        id: NodeId,
+        overlaps: &[Overlap],
+        (output, over, start): (ValueId, usize, i128),
+    ) -> bool {
+        let node = self.graph.node(id);
+        let class = self.class(over);
+        let made = self.graph.value(output);
+        let end = start + i128::from(made.bytes());
+        class.space == made.space()
+            && self.all_die(step, class, start..end, |member| {
+                let is_ahead = |position| {
+                    let mut known = overlaps.iter().filter(|known| known.input == position);
+                    known.any(|known| member.start - start >= i128::from(known.distance))
+                };
+                is_only_read(node, member.value, is_ahead)
+                    && !self.is_callers(self.root(member.value))
+            })
+    }
+}

@@ -1,0 +1,92 @@
+//! Groups that stream where that lowers the peak, and nowhere else.
+//!
+//! Working on larger pieces than elements costs time: whatever is not cut is gone through
+//! again for every piece. So each group that does is compared with what it falls into if its
+//! nodes stream nothing, and is kept only if the peak needs it.
+
+use super::Planner;
+use super::schedule::Schedule;
+use super::search::Attempt;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::index::{NodeId, SpaceId};
+use crate::liveness::Liveness;
+use crate::transform::{Fusion, fuse_within};
+
+impl Planner<'_> {
+    /// Returns the schedule of `attempt` with those of its groups taken apart that the peak
+    /// does not need, or that raise it, if there are any.
+    ///
+    /// A group runs where its last node does, so its parts can take its place one after the other,
+    /// and only there does the number of live bytes change; two profiles tell which groups to
+    /// keep. Where that is not quite so, because values share bytes in another way, the result
+    /// is still measured.
+    pub(super) fn settled<'g>(
+        &self,
+        graph: &'g Graph,
+        attempt: &Attempt<'g>,
+    ) -> Result<Option<Attempt<'g>>> {
+        let fusion = attempt.fusion;
+        let simple = fusion.without_streams();
+        if simple == fusion || graph.spaces().len() > 1 {
+            return Ok(None);
+        }
+        let schedule = &attempt.schedule;
+        let steps: Vec<&[NodeId]> =
+            schedule.order.iter().map(|node| schedule.members(node)).collect();
+        let parts = parts(graph, simple, &steps);
+        if parts.iter().all(|parts| parts.len() == 1) {
+            return Ok(None);
+        }
+        let apart = Schedule::of(graph, &parts.concat())?;
+        let together = self.live(schedule, attempt.elision)?;
+        let mut rest = self.live(&apart, attempt.elision)?.into_iter();
+        let apart: Vec<u64> =
+            parts.iter().map(|parts| rest.by_ref().take(parts.len()).max().unwrap_or(0)).collect();
+        let least = together.iter().zip(&apart).map(|(&a, &b)| a.min(b)).max().unwrap_or(0);
+        let kept: Vec<Vec<NodeId>> = parts
+            .into_iter()
+            .zip(&steps)
+            .zip(&apart)
+            .flat_map(
+                |((parts, &step), &apart)| {
+                    if apart <= least { parts } else { vec![step.to_vec()] }
+                },
+            )
+            .collect();
+        let (settled, _) = self.attempt(Schedule::of(graph, &kept)?, attempt.elision)?;
+        let is_better = settled.load <= attempt.load;
+        Ok(is_better.then_some(Attempt { fusion, order: attempt.order, ..settled }))
+    }
+
+    /// Returns the bytes live at each step.
+    fn live(&self, schedule: &Schedule<'_>, elision: bool) -> Result<Vec<u64>> {
+        let options = self.liveness_options(false, elision)?;
+        let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
+        Ok(liveness.profile(SpaceId::new(0)))
+    }
+}
+
+/// Returns what each step falls into if its nodes are fused by `fusion` only.
+fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<NodeId>>> {
+    let mut step_of = vec![0; graph.nodes().len()];
+    for (index, step) in steps.iter().enumerate() {
+        for id in *step {
+            step_of[id.index()] = index;
+        }
+    }
+    let mut ends: Vec<Option<Vec<NodeId>>> = vec![None; graph.nodes().len()];
+    let mut is_inner = vec![false; graph.nodes().len()];
+    for group in fuse_within(graph, fusion, &step_of) {
+        let (&last, inner) = group.split_last().expect("a group has nodes");
+        for id in inner {
+            is_inner[id.index()] = true;
+        }
+        ends[last.index()] = Some(group);
+    }
+    let part = |id: &NodeId| ends[id.index()].clone().unwrap_or_else(|| vec![*id]);
+    steps
+        .iter()
+        .map(|step| step.iter().filter(|id| !is_inner[id.index()]).map(part).collect())
+        .collect()
+}

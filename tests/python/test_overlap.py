@@ -1,0 +1,268 @@
+"""Outputs that overlap dying inputs: planned with their scratch memory, and run piece by piece."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import arenaplan as ap
+import light_models
+from arenaplan import errors
+from arenaplan.cli import main
+from arenaplan.executor import staging_choices
+from arenaplan.executor.staging import staged_run
+from arenaplan.executor.steps import aligned_bytes, arena_arrays, group_of
+from arenaplan.importers.tflite.windows import _lead
+from flow_graphs import Builder
+from group_runs import inputs_of, run_with_choice
+
+WITHOUT = "views,in-place,elision,fusion,order,streaming"
+
+
+def check(graph: ap.Graph, plan: ap.Plan, *, tolerance: float = 1e-5) -> None:
+    """Run a plan with all checks; results are those of nodes run alone."""
+    feed = inputs_of(graph)
+    with ap.Executor(graph, ap.plan(graph, optimize="none")) as executor:
+        wanted = executor.run(feed)
+    with ap.Executor(graph, plan) as executor:
+        found = executor.run(feed, verify=True)
+        again = executor.run(feed)
+    for name in wanted:
+        assert np.unique(wanted[name]).size > 1
+        np.testing.assert_allclose(found[name], wanted[name], rtol=tolerance, atol=tolerance)
+        np.testing.assert_array_equal(again[name], found[name])
+
+
+def alone(graph: ap.Graph, **options: str) -> ap.Plan:
+    """Plan with nothing but overlaps."""
+    return ap.plan(graph, optimize="overlap", **options)  # type: ignore[arg-type]
+
+
+def rows(*shape: int, width: int = 48) -> ap.Graph:
+    """A product by rows, with a small value before and behind it."""
+    b = Builder()
+    small = b.node(
+        "ReduceMax", [b.input("x", *shape, 2)], (*shape, 1), 1, attributes={"axes": [-1]}
+    )
+    wide = b.node("MatMul", [small, b.weight(1, 32)], (*shape, 32), 1)
+    made = b.node("MatMul", [wide, b.weight(32, width)], (*shape, width), int(np.prod(shape)), [0])
+    axes = {"axes": [-1]}
+    b.graph.output(b.node("ReduceMax", [made], (*shape, 1), int(np.prod(shape)), attributes=axes))
+    return b.graph
+
+
+# -- what is planned and run ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [16, 32, 48])
+@pytest.mark.parametrize("shape", [(64,), (8, 8), (2, 3, 11)])
+def test_rows_of_a_product_overlap_those_of_its_operand(shape: tuple[int, ...], width: int) -> None:
+    graph = rows(*shape, width=width)
+    count, node = int(np.prod(shape)), 2
+    bare = alone(graph)
+    assert bare.overlapped == [node]
+    larger = 4 * count * max(32, width)
+    assert larger <= bare.arena_bytes <= larger + 4 * count + 192
+    check(graph, bare)
+
+
+def test_scratch_memory_of_a_piece_counts_and_is_in_the_arena() -> None:
+    graph = rows(512)
+    plan, without = (
+        alone(graph, workspace="auto"),
+        ap.plan(graph, optimize="none", workspace="auto"),
+    )
+    assert plan.overlapped == [2]
+    assert plan.arena_bytes < without.arena_bytes
+    (staged,) = [work for work in plan.workspaces if work[0] == 2]
+    assert 0 < staged[5] < 512 * 48 * 4
+    with ap.Executor(graph, plan) as executor:
+        assert executor.scratch_bytes == 0
+    check(graph, plan)
+
+
+def test_every_size_of_scratch_memory_gives_the_same() -> None:
+    graph = rows(96, width=64)
+    plan = alone(graph)
+    (choices,) = staging_choices(graph, [[2]])[2]
+    assert len(choices) > 1
+    feed = inputs_of(graph)
+    found = [run_with_choice(graph, plan, feed, choice) for choice in range(len(choices))]
+    for results in found[1:]:
+        for name, result in results.items():
+            np.testing.assert_allclose(result, found[0][name], rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_channels_of_a_pool_overlap_those_of_the_image(op: str) -> None:
+    b = Builder()
+    image = b.conv(b.input("x", 1, 1, 20, 20), 24)
+    b.graph.output(b.pool(op, image, 3, 1, pads=[1, 1, 1, 1]))
+    plan = alone(b.graph, workspace="auto")
+    assert plan.overlapped == [1]
+    assert plan.arena_bytes < ap.plan(b.graph, optimize="none", workspace="auto").arena_bytes
+    check(b.graph, plan)
+
+
+def test_a_group_that_runs_by_channels_overlaps_its_image() -> None:
+    b = Builder()
+    image = b.conv(b.input("x", 1, 1, 100, 100), 24)
+    made = b.elementwise("Relu", b.conv(image, 48, group=24))
+    b.graph.output(made)
+    steps = [[0], [1, 2]]
+    plan = ap.plan(b.graph, optimize="overlap", steps=steps, workspace="auto")
+    assert plan.overlapped == [2]
+    check(b.graph, plan)
+    check(b.graph, ap.plan(b.graph, optimize="overlap", steps=steps))
+
+
+def test_what_cannot_be_cut_waits_as_a_whole_or_is_not_overlapped() -> None:
+    def build(op: str) -> ap.Graph:
+        b = Builder()
+        wide = b.node("MatMul", [b.input("x", 40, 1), b.weight(1, 50)], (40, 50), 1)
+        axis = b.graph.constant("axis", (), "int64", np.array(1, np.int64))
+        b.graph.output(b.node(op, [wide, axis], (40, 50), 40, [0]))
+        return b.graph
+
+    graph = build("CumSum")
+    assert [len(slot) for slot in staging_choices(graph, [[1]])[1]] == [1]
+    assert alone(graph).overlapped == [1]
+    check(graph, alone(graph))
+    plan = alone(graph, workspace="auto")
+    assert plan.overlapped == []
+    check(graph, plan)
+
+
+def test_a_distance_that_no_piece_explains_is_served_by_waiting_for_everything() -> None:
+    b = Builder()
+    x = b.input("x", 30, 20)
+    wide = b.node("Softmax", [x], (30, 20), 1)
+    made = b.node("MatMul", [wide, b.weight(20, 40)], (30, 40), 30, [0], overlaps=[(0, 0, 64)])
+    b.graph.output(made)
+    plan = alone(b.graph)
+    assert plan.overlapped == [1]
+    check(b.graph, plan)
+
+
+def test_scratch_memory_that_is_too_small_is_refused() -> None:
+    graph = rows(64)
+    plan = alone(graph)
+    memory = aligned_bytes(plan.arena_bytes)
+    arrays = arena_arrays(graph, plan, memory)
+    for size in (0, 64):
+        with pytest.raises(errors.WorkspaceOverrun, match="overlap"):
+            staged_run(group_of(graph, [2]), arrays, aligned_bytes(size))
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "zfnet512"])
+def test_light_models_overlap_where_that_lowers_the_peak(name: str, tmp_path: Path) -> None:
+    model = light_models.randomized(name)
+    feed = light_models.random_input(model)
+    (wanted,) = light_models.onnx_runtime(model).run(None, feed)
+    onnx.save(model, tmp_path / "model.onnx")
+    graph = ap.load(tmp_path / "model.onnx")
+    for workspace in ("none", "auto"):
+        plan = ap.plan(graph, workspace=workspace)  # type: ignore[arg-type]
+        without = ap.plan(graph, workspace=workspace, optimize=WITHOUT)  # type: ignore[arg-type]
+        assert plan.overlapped
+        assert plan.arena_bytes < without.arena_bytes
+        with ap.Executor(graph, plan) as executor:
+            (found,) = executor.run(feed, verify=True).values()
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+# -- plans elsewhere ---------------------------------------------------------------------------
+
+
+def test_files_and_reports_name_the_rule_and_the_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = rows(64, width=48)
+    plan = alone(graph)
+    plan.save(tmp_path / "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    jsonschema.validate(document, json.loads(ap.plan_schema()))
+    assert document["options"]["optimize"] == ["overlap"]
+    again = ap.Plan.load(tmp_path / "plan.json")
+    again.check(graph)
+    assert [share[3] for share in again.shares] == ["overlap"]
+    from arenaplan.cli.plan import reasons
+
+    (why,) = reasons(graph, again)
+    assert why["rule"] == "overlap"
+    assert why["bytes"] == 64 * 32 * 4
+    # The last row is still needed when all but one are written: 63 differences of 64 bytes.
+    read, written = (again.placements[value] for value in (3, 5))
+    assert read is not None
+    assert written is not None
+    assert read[1] - written[1] == 63 * 64
+    source = light_models.path("squeezenet")
+    main(["explain", str(source), "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    assert list(shown["levels"])[-1] == "overlap"
+    assert shown["levels"]["overlap"] < shown["levels"]["streaming"] == shown["switched"]["overlap"]
+    assert "overlap" in [reason["rule"] for reason in shown["why"]]
+    assert shown["floor"] <= shown["arena_bytes"]
+
+
+def test_plans_for_another_number_of_rows_keep_their_overlaps() -> None:
+    large, small = rows(64), rows(40)
+    for workspace in ("none", "auto"):
+        plan = alone(large, workspace=workspace)
+        assert plan.overlapped == [2]
+        resized = plan.resized(small)
+        assert resized.overlapped == [2]
+        check(small, resized)
+
+
+# -- halos of images by rows ---------------------------------------------------------------------
+
+
+def first_rows(height: int, rows: int, stride: int, above: int) -> list[int]:
+    """Return the first row that the window of each output row needs."""
+    return [min(max(row * stride - above, 0), height) for row in range(rows)]
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.integers(1, 4),
+    st.integers(0, 6),
+    st.tuples(st.integers(1, 9), st.integers(1, 9)),
+)
+def test_the_distance_of_windows_is_that_of_their_worst_row(
+    images: int, height: int, rows: int, stride: int, above: int, row: tuple[int, int]
+) -> None:
+    read, written = row
+    needed = [
+        (image * height + first) * read
+        for image in range(images)
+        for first in first_rows(height, rows, stride, above)
+    ]
+    worst = max(at * written - first for at, first in enumerate(needed))
+    shapes: Sequence[tuple[int, ...]] = [(images, height, 1, 1), (images, rows, 1, 1)]
+    assert _lead(shapes[0], shapes[1], stride, above, row) == worst
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("vww_96_int8", 46_080),
+        ("kws_ref_model", 9_280),
+        ("person_detect", 37_632),
+        ("pretrainedResnet_quant", 32_768),
+    ],
+)
+def test_images_stored_by_rows_are_overlapped_by_rows(name: str, most: int, shared: Path) -> None:
+    graph = ap.load(shared / "models" / "tflite" / f"{name}.tflite")
+    assert ap.plan(graph).arena_bytes <= most
