@@ -38,7 +38,7 @@ const GROWTH: f64 = 1.06;
 /// By how much each of the long searches is longer than the one before.
 const LONG_GROWTH: f64 = 1.5;
 /// A long search may have this part of the nodes that short ones had since the last one.
-const LONG_SHARE: f64 = 0.33;
+const LONG_SHARE: f64 = 0.15;
 /// Short searches are this much longer than the first one.
 const SHORT: f64 = 2.5;
 /// How often every pair of rules has a turn before short searches begin.
@@ -186,15 +186,18 @@ mod tests {
     use super::*;
     use crate::index::BufferId;
     use crate::problem::{Buffer, Problem, Space};
-    use crate::units::LiveRange;
+    use crate::units::{Alignment, LiveRange};
 
-    /// Returns a problem of a few items, most of which meet.
+    /// Returns a problem of a few items, most of which meet, aligned or not.
     fn some_problem(random: &mut Random) -> Problem {
+        let aligned = random.below(2) == 0;
         let mut buffer = || {
             let start = random.below(6);
             let end = start + 1 + random.below(6 - start);
             let live = LiveRange::new(number(start), number(end)).unwrap();
-            Buffer::new(1 + u64::from(number(random.below(7))), live)
+            let bytes = 1 + u64::from(number(random.below(7)));
+            let alignment = 1 << if aligned { random.below(3) } else { 0 };
+            Buffer::new(bytes, live).with_alignment(Alignment::new(alignment).unwrap())
         };
         let buffers = (0..9).map(|_| buffer()).collect();
         Problem::new(buffers, vec![Space::default()]).unwrap()
@@ -208,13 +211,15 @@ mod tests {
             if outcome == Outcome::Found {
                 let offsets = search.offsets(model).unwrap();
                 for (a, (it, low)) in model.items.iter().zip(&offsets).enumerate() {
-                    assert!((low + it.size) * model.grain <= target, "it ends below the target");
+                    let end = (low + it.size) * model.grain - it.pad;
+                    assert!(end <= target, "it ends below the target");
                     for (other, base) in model.items.iter().zip(&offsets).skip(a + 1) {
                         let meet = it.span.start < other.span.end && other.span.start < it.span.end;
                         assert!(!meet || low + it.size <= *base || base + other.size <= *low);
                     }
                 }
             }
+            assert!(!clock.is_up(), "it ends by itself");
             if outcome != Outcome::Undecided {
                 return outcome;
             }
@@ -226,7 +231,7 @@ mod tests {
         let mut random = Random::new(1);
         let budget = Budget::default();
         let mut count = [0, 0];
-        for _ in 0..3000 {
+        for _ in 0..1000 {
             let problem = some_problem(&mut random);
             let members: Vec<_> = (0..9).map(BufferId::new).collect();
             let clock = Clock::new(&budget);
@@ -239,6 +244,6 @@ mod tests {
             assert_eq!(decided(&model, target, &mut short, &clock), outcome);
             count[usize::from(outcome == Outcome::Found)] += 1;
         }
-        assert!(count.iter().all(|&many| many > 150), "of both outcomes there are many: {count:?}");
+        assert!(count.iter().all(|&many| many > 20), "of both outcomes there are many: {count:?}");
     }
 }
