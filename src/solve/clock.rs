@@ -16,8 +16,10 @@ const PATIENCE: Duration = Duration::from_millis(30);
 const ITEMS_PER_LOOK: usize = 1 << 8;
 /// When to stop if the caller set no limit: after some tenths of a second.
 const LARGEST_EFFORT: usize = 10_000_000;
-/// What each item adds to that, for a few greedy passes.
-const EFFORT_PER_ITEM: usize = 500;
+/// What each item of a large problem adds to that, whose passes alone take longer.
+const EFFORT_PER_ITEM: usize = 5_000;
+/// What all of them add at most: some seconds.
+const MOST_MORE_EFFORT: usize = 100_000_000;
 
 /// The running total of a solver's work, and the limits that its caller set.
 ///
@@ -120,9 +122,9 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Makes allowance for so many items, if the caller set no limit.
+    /// Makes allowance for so many items of a large problem, if the caller set no limit.
     pub(super) fn allow_for(&self, items: usize) {
-        let more = items.saturating_mul(EFFORT_PER_ITEM);
+        let more = items.saturating_mul(EFFORT_PER_ITEM).min(MOST_MORE_EFFORT);
         self.largest_effort.set(self.largest_effort.get().saturating_add(more));
     }
 

@@ -47,7 +47,7 @@ pub(super) fn run(
     }
     let core = model.restricted_to(&peeled.core)?;
     let mut core_best = best.for_core(&core, &peeled.core);
-    clock.allow_for(core.items.len());
+    clock.allow_for(core.items.len().saturating_sub(SMALL));
     let mut tools = Tools::of_worker(0);
     greedy(&core, &mut tools, &mut core_best, clock)?;
     let mut space = Occupancy::new(model.loads.len())?;
