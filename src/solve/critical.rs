@@ -110,7 +110,7 @@ impl Critical {
             return Ok(());
         }
         let Some((part, search, turns)) = &mut self.search else { return Ok(()) };
-        match search.step(part, self.target, turns, clock) {
+        match search.step(part, self.target, turns, clock)? {
             Outcome::Found => {
                 let offsets = search.offsets(part)?;
                 self.search = None;

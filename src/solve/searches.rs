@@ -106,7 +106,7 @@ impl Searches {
         let Some((_, Some((joined, search)))) = &mut self.joined else {
             return run(&mut self.method, core, target, &mut self.lowest, clock);
         };
-        let outcome = search.step(&joined.model, target, &mut self.lowest, clock);
+        let outcome = search.step(&joined.model, target, &mut self.lowest, clock)?;
         let offsets = match outcome {
             Outcome::Found => joined.offsets(&search.offsets(&joined.model)?)?,
             _ => Vec::new(),
@@ -124,7 +124,7 @@ fn run(
     clock: &Clock<'_>,
 ) -> Result<(Outcome, Vec<u64>)> {
     let outcome = match method {
-        Method::Solid(search) => search.step(core, target, turns, clock),
+        Method::Solid(search) => search.step(core, target, turns, clock)?,
         Method::Rigid(search) => {
             turns.count();
             search.step(core, target, clock)

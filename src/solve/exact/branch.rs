@@ -1,5 +1,7 @@
 //! What to decide next: which point of the skyline, and in which order what covers it.
 
+use std::ops::Range;
+
 use super::super::arith::{index, number, real};
 use super::state::{State, Stuck};
 
@@ -29,16 +31,48 @@ pub(crate) enum SectionRule {
     Tight,
 }
 
-/// Candidates whose consequences are tried before one is chosen.
-const TRIED: usize = 8;
+/// What makes one candidate better than another, besides the room that it loses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taste {
+    /// Candidates whose consequences are tried before one is chosen.
+    pub(super) tried: usize,
+    /// How much the place in a fixed order counts.
+    pub(super) rank: f64,
+    /// How much each step of the skyline counts that it makes or levels.
+    pub(super) fit: f64,
+    /// How much it counts that an earlier search came far with it at the same offset.
+    pub(super) habit: f64,
+}
 
-/// Scratch space for choosing.
-#[derive(Debug, Default)]
+/// Chooses, and has scratch space for that.
+#[derive(Debug)]
 pub(super) struct Chooser {
+    pub(super) taste: Taste,
     tried: Vec<(f64, u32)>,
 }
 
+/// What is known before a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guide<'a> {
+    /// The place of each kind in a fixed order, from 0 to 1.
+    pub(super) ranks: &'a [f64],
+    /// The offsets of the kinds where an earlier search came far; may be empty.
+    pub(super) offsets: &'a [u64],
+}
+
+impl Guide<'_> {
+    /// Returns whether an earlier search came far with `kind` at `offset`.
+    fn recalls(&self, kind: u32, offset: u64) -> bool {
+        self.offsets.get(index(kind)) == Some(&offset)
+    }
+}
+
 impl Chooser {
+    /// Returns a chooser with some taste.
+    pub(super) const fn new(taste: Taste) -> Self {
+        Self { taste, tried: Vec::new() }
+    }
+
     /// Appends the ways to go on in a component to `children`, the best ones first.
     ///
     /// The point is on a *local minimum* of the skyline: a run of equal floors between
@@ -50,10 +84,10 @@ impl Chooser {
     pub(super) fn choose(
         &mut self,
         state: &mut State,
-        sections: std::ops::Range<usize>,
+        sections: Range<usize>,
         rule: SectionRule,
         weights: &mut [f64],
-        ranks: &[f64],
+        guide: Guide<'_>,
         children: &mut Vec<Child>,
     ) {
         let section = best_section(state, sections.clone(), rule, weights);
@@ -61,29 +95,34 @@ impl Chooser {
         self.tried.clear();
         for &kind in state.open_in(section) {
             if state.low[index(kind)] == floor {
-                self.tried.push((ranks[index(kind)], kind));
+                let habit = if guide.recalls(kind, floor) { self.taste.habit } else { 0.0 };
+                self.tried.push((self.taste.rank * guide.ranks[index(kind)] - habit, kind));
             }
         }
-        let give_up = next_floor(state, sections, section);
+        let give_up = next_floor(state, sections.clone(), section);
         self.tried.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         if self.tried.len() > 1 || give_up.is_some() {
-            self.look_ahead(state, weights);
+            self.look_ahead(state, sections, weights);
         }
         children.extend(self.tried.iter().map(|&(_, kind)| Child::Cover(kind)));
         children.extend(give_up.map(|floor| Child::GiveUp { section: number(section), floor }));
     }
 
     /// Tries the first candidates: drops those that fail at once, and sorts the others by
-    /// the room that is given up for them.
-    fn look_ahead(&mut self, state: &mut State, weights: &mut [f64]) {
-        let tried = self.tried.len().min(TRIED);
+    /// the room that is given up for them, by how well they fit the skyline, and by what
+    /// spoke for them before.
+    fn look_ahead(&mut self, state: &mut State, sections: Range<usize>, weights: &mut [f64]) {
+        let Taste { tried, fit, .. } = self.taste;
+        let tried = self.tried.len().min(tried);
         let mut kept = 0;
         for position in 0..tried {
-            let (rank, kind) = self.tried[position];
+            let (bias, kind) = self.tried[position];
             let mark = state.mark();
             match state.place(kind) {
                 Ok(loss) => {
-                    self.tried[kept] = (loss + 0.5 * rank, kind);
+                    // What is not wanted is not counted.
+                    let steps = if fit > 0.0 { state.steps(sections.clone()) } else { 0 };
+                    self.tried[kept] = (loss + fit * f64::from(steps) + bias, kind);
                     kept += 1;
                 }
                 Err(Stuck { section }) => weights[index(section)] += 1.0,
@@ -98,7 +137,7 @@ impl Chooser {
 /// Returns the section with the least score on a local minimum of the skyline.
 fn best_section(
     state: &State,
-    sections: std::ops::Range<usize>,
+    sections: Range<usize>,
     rule: SectionRule,
     weights: &[f64],
 ) -> usize {
@@ -145,7 +184,7 @@ fn score(state: &State, section: usize, rule: SectionRule, weight: f64) -> (f64,
 
 /// Returns the lowest floor above the present one at which an item of the section can
 /// start if nobody covers the point on its floor, unless that leaves too little room.
-fn next_floor(state: &State, sections: std::ops::Range<usize>, section: usize) -> Option<u64> {
+fn next_floor(state: &State, sections: Range<usize>, section: usize) -> Option<u64> {
     let (floor, slack) = (state.floor[section], state.slack(section));
     if slack == 0 {
         return None;

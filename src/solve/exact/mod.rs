@@ -5,6 +5,7 @@ mod cracks;
 mod hash;
 mod restarts;
 mod state;
+mod turns;
 
 use super::arith::index;
 use super::clock::Clock;
@@ -12,11 +13,13 @@ use super::memory::with_capacity;
 use super::model::Model;
 use super::random::mix;
 use crate::error::Result;
-use branch::{Child, Chooser, SectionRule};
+use branch::{Child, Chooser, Guide, SectionRule, Taste};
 use hash::FailedStates;
 use state::{Mark, State, Stuck};
+use turns::Farthest;
 
-pub(super) use restarts::{Restarts, Turns};
+pub(super) use restarts::Restarts;
+pub(super) use turns::Turns;
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,20 @@ struct Decision {
 /// What a decision costs besides looking at its sections.
 const EFFORT: usize = 200;
 
+/// How one search goes about it.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    rule: SectionRule,
+    taste: Taste,
+    /// Whether it looks for cracks.
+    cracks: bool,
+    /// Decisions after which it ends.
+    nodes: u64,
+}
+
+/// What is tried and preferred unless a search wants something else.
+const TASTE: Taste = Taste { tried: 8, rank: 0.5, fit: 0.0, habit: 0.0 };
+
 /// Stands for no component, or no decision.
 const NONE: usize = usize::MAX;
 
@@ -84,7 +101,7 @@ impl Search {
             salt: 0,
             weights,
             ranks,
-            chooser: Chooser::default(),
+            chooser: Chooser::new(TASTE),
             decisions: Vec::new(),
             components: Vec::new(),
             next: NONE,
@@ -93,18 +110,19 @@ impl Search {
         })
     }
 
-    /// Searches for a packing whose items end at byte `target` or before, for at most `nodes`
-    /// decisions.
+    /// Searches for a packing whose items end at byte `target` or before.
+    ///
+    /// Writes down how far it came, if that is farther than searches before it.
     fn run(
         &mut self,
         model: &Model,
         target: u64,
-        rule: SectionRule,
-        cracks: bool,
-        nodes: u64,
+        manner: Manner,
+        farthest: &mut Farthest,
         clock: &Clock<'_>,
-    ) -> Outcome {
-        self.state.cracks.wanted = cracks;
+    ) -> Result<Outcome> {
+        self.state.cracks.wanted = manner.cracks;
+        self.chooser.taste = manner.taste;
         self.decisions.clear();
         self.components.clear();
         self.children.clear();
@@ -114,35 +132,36 @@ impl Search {
         self.salt = if self.state.plain { 0 } else { mix(usize::MAX, target) };
         let ready = self.state.restart(model, target);
         if ready.and_then(|()| self.split(0, model.loads.len(), NONE)).is_err() {
-            return Outcome::Impossible;
+            return Ok(Outcome::Impossible);
         }
-        let mut left = nodes;
+        let mut left = manner.nodes;
         loop {
             if self.next == NONE {
-                return Outcome::Found;
+                return Ok(Outcome::Found);
             }
+            farthest.update(&self.state)?;
             let component = self.components[self.next];
             let hash = self.salt ^ self.state.component_hash(component.start..component.end);
             if self.failed.contains(hash) {
                 if !self.back_to(component.parent) {
-                    return Outcome::Impossible;
+                    return Ok(Outcome::Impossible);
                 }
             } else {
                 let work = std::mem::take(&mut self.state.work);
                 if left == 0 || clock.tick(EFFORT + component.end - component.start + work) {
-                    return Outcome::Undecided;
+                    return Ok(Outcome::Undecided);
                 }
                 left -= 1;
-                self.decide(component, hash, rule);
+                self.decide(component, hash, manner.rule, farthest);
             }
             if !self.advance() {
-                return Outcome::Impossible;
+                return Ok(Outcome::Impossible);
             }
         }
     }
 
     /// Starts a decision in the next component.
-    fn decide(&mut self, component: Component, hash: u64, rule: SectionRule) {
+    fn decide(&mut self, component: Component, hash: u64, rule: SectionRule, farthest: &Farthest) {
         self.next = component.next;
         let first_child = self.children.len();
         self.chooser.choose(
@@ -150,7 +169,7 @@ impl Search {
             component.start..component.end,
             rule,
             &mut self.weights,
-            &self.ranks,
+            Guide { ranks: &self.ranks, offsets: farthest.offsets() },
             &mut self.children,
         );
         self.decisions.push(Decision {

@@ -43,6 +43,11 @@ impl Kind {
         u128::from(self.size) * u128::from(self.length())
     }
 
+    /// Returns grains × sections of all its items.
+    fn whole_area(&self) -> u128 {
+        self.area() * u128::from(number(self.copies.len()))
+    }
+
     /// Returns whether its items are live in a section.
     pub(super) const fn is_live(&self, section: u32) -> bool {
         self.left <= section && section < self.right
@@ -114,6 +119,8 @@ pub(super) struct State {
     pub(super) uncovered: Vec<u32>,
     raised: Vec<(u32, u64)>,
     pub(super) cracks: Cracks,
+    /// Grains × sections of what is open.
+    pub(super) left: u128,
     /// Open items looked at so far.
     pub(super) work: usize,
     /// Whether sizes alone matter: no alignments, pins or pads.
@@ -175,6 +182,7 @@ impl State {
             uncovered: Vec::new(),
             raised: Vec::new(),
             cracks: Cracks::new(sections)?,
+            left: kinds.iter().map(Kind::whole_area).sum(),
             work: 0,
             kinds,
             left_over,
@@ -299,6 +307,23 @@ impl State {
         self.placed.truncate(mark.placed);
     }
 
+    /// Returns at how many sections the floor is not that of the section before, while some
+    /// open item is live in both.
+    pub(super) fn steps(&self, sections: Range<usize>) -> u32 {
+        let floors = self.floor[sections.clone()].windows(2);
+        let steps = floors.zip(&self.crossing[sections]);
+        steps.map(|(pair, &crossing)| u32::from(crossing > 0 && pair[0] != pair[1])).sum()
+    }
+
+    /// Writes down the offset of an item of each kind, and `u64::MAX` for what is open.
+    pub(super) fn record(&self, offsets: &mut Vec<u64>) -> Result<()> {
+        *offsets = filled(u64::MAX, self.kinds.len(), "offsets")?;
+        for &(kind, offset) in &self.placed {
+            offsets[index(kind)] = offset;
+        }
+        Ok(())
+    }
+
     /// Returns the offset of every item once all are placed.
     pub(super) fn offsets(&self, items: usize) -> Result<Vec<u64>> {
         let mut offsets = filled(0, items, "offsets")?;
@@ -318,6 +343,7 @@ impl State {
         let offset = if lidded { self.roof[index(it.left)] - it.size } else { self.low[at] };
         self.placed.push((kind, offset));
         self.trail.push(Change::Placed { kind, lidded });
+        self.left -= it.area();
         let copies = self.left_over[at];
         self.born_hash[index(it.left)] ^= copy_hash(kind, copies);
         self.left_over[at] = copies - 1;
@@ -345,6 +371,7 @@ impl State {
     fn reopen(&mut self, kind: u32, lidded: bool) {
         let at = index(kind);
         let it = &self.kinds[at];
+        self.left += it.area();
         for section in it.sections() {
             self.total[section] += it.size;
             if lidded {
