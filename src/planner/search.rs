@@ -41,6 +41,13 @@ pub(super) struct Attempt<'g> {
     pub(super) order: OrderSearch,
 }
 
+impl Attempt<'_> {
+    /// What attempts are sorted by: of equally many bytes, channels take more time.
+    fn rank(&self) -> (u64, bool) {
+        (self.load, self.fusion.channels)
+    }
+}
+
 impl Planner<'_> {
     /// Returns schedules of `graph`, those with the lowest load first.
     pub(super) fn attempts<'g>(&self, graph: &'g Graph) -> Result<Vec<Attempt<'g>>> {
@@ -64,10 +71,10 @@ impl Planner<'_> {
             let least = attempts.iter().map(|attempt| attempt.load).min();
             self.tell(Stage::Fusion, least.unwrap_or(u64::MAX), 0);
         }
-        attempts.sort_by_key(|attempt| attempt.load);
+        attempts.sort_by_key(Attempt::rank);
         if self.options.optimize.contains(Technique::Order) {
             self.reorder(graph, &mut attempts)?;
-            attempts.sort_by_key(|attempt| attempt.load);
+            attempts.sort_by_key(Attempt::rank);
         }
         Ok(attempts)
     }
@@ -103,14 +110,21 @@ impl Planner<'_> {
             return Ok(());
         }
         let mut best = attempts[0].load;
-        for index in 0..attempts.len() {
-            let attempt = &attempts[index];
+        let measured = attempts.len();
+        let mut index = 0;
+        while index < attempts.len() && !self.budget.exhausted() {
+            let at = index;
+            index += 1;
+            let attempt = &attempts[at];
+            if attempt.order != OrderSearch::Given {
+                continue; // It comes from a search.
+            }
             let options = self.liveness_options(false, attempt.elision)?;
             let orders = Orders::new(&attempt.schedule.graph, options)?;
             let limits = self.order_limits(attempt.schedule.order.len());
-            let attempt = &mut attempts[index];
+            let attempt = &mut attempts[at];
             attempt.floor = Some(self.lowest(&orders, &attempt.schedule.graph));
-            if index > 0 && orders.floor() >= best {
+            if at > 0 && orders.floor() >= best && attempt.load > best {
                 continue;
             }
             self.tell(Stage::Order, best, orders.floor().min(best));
@@ -129,13 +143,11 @@ impl Planner<'_> {
                 let order = known(other.load);
                 let other = Attempt { fusion, floor, order, ..other };
                 best = best.min(other.load);
-                if other.load == best {
+                // What that falls into is looked at in its turn, once.
+                if other.load == best && at < measured {
                     attempts.extend(self.settled(graph, &other)?);
                 }
                 attempts.push(other);
-            }
-            if self.budget.exhausted() {
-                break;
             }
         }
         Ok(())

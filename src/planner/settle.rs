@@ -28,7 +28,7 @@ impl Planner<'_> {
     ) -> Result<Option<Attempt<'g>>> {
         let fusion = attempt.fusion;
         let simple = fusion.without_streams();
-        if simple == fusion || graph.spaces().len() > 1 {
+        if !fusion.channels || graph.spaces().len() > 1 {
             return Ok(None);
         }
         let schedule = &attempt.schedule;
@@ -56,7 +56,7 @@ impl Planner<'_> {
             .collect();
         let (settled, _) = self.attempt(Schedule::of(graph, &kept)?, attempt.elision)?;
         let is_better = settled.load <= attempt.load;
-        Ok(is_better.then_some(Attempt { fusion, order: attempt.order, ..settled }))
+        Ok(is_better.then_some(Attempt { fusion, ..settled }))
     }
 
     /// Returns the bytes live at each step.

@@ -9,6 +9,15 @@ use crate::index::NodeId;
 
 /// How many nodes run between two looks at whether to stop.
 const PATIENCE: usize = 1 << 10;
+/// How many nodes may run, for each set that may be visited: wide graphs have many that are
+/// ready, and each is tried.
+const MOVES_PER_STATE: usize = 300;
+/// How many times as many may run in a beam.
+const BEAM_MOVES: usize = 4;
+/// If more nodes are ready, those that do no harm are not looked for.
+const MOST_READY_TO_CLOSE: usize = 64;
+/// How many times as many sets as it keeps a beam collects before it drops the worst.
+const SURPLUS: usize = 8;
 
 /// Returns the best order that the limits let us find.
 pub(super) fn best_order(
@@ -18,7 +27,8 @@ pub(super) fn best_order(
     stop: &dyn Fn() -> bool,
 ) -> FoundOrder {
     let given = peak_of(model, &model.given);
-    let mut search = Search { model, floor, stop, work: 0, stopped: false };
+    let moves = limits.states.saturating_mul(MOVES_PER_STATE);
+    let mut search = Search { model, floor, stop, moves, work: 0, stopped: false };
     let mut best = (given, model.given.clone());
     let mut is_optimal = best.0 <= floor;
     if !is_optimal {
@@ -26,9 +36,15 @@ pub(super) fn best_order(
         is_optimal = complete;
         best = found.unwrap_or(best);
     }
-    while !is_optimal && limits.width > 0 {
-        let Some(found) = search.beam(best.0, limits.width) else { break };
-        best = found;
+    search.moves = search.moves.saturating_mul(BEAM_MOVES);
+    let mut width = limits.width;
+    while !is_optimal && width > 0 && !stop() {
+        match search.beam(best.0, width) {
+            Some(found) => best = found,
+            // Narrower, there is time to get to the end.
+            None if search.stopped => width /= 10,
+            None => break,
+        }
         is_optimal = best.0 <= floor;
     }
     let order = best.1.iter().map(|&node| model.nodes[at(node)].id).collect::<Vec<NodeId>>();
@@ -81,6 +97,8 @@ struct Search<'a> {
     model: &'a Model,
     floor: u64,
     stop: &'a dyn Fn() -> bool,
+    /// How many nodes may run in one search.
+    moves: usize,
     work: usize,
     stopped: bool,
 }
@@ -117,7 +135,7 @@ impl Search<'_> {
             return; // Which node comes first matters.
         }
         let mut position = 0;
-        while position < state.ready.len() {
+        while position < state.ready.len() && state.ready.len() <= MOST_READY_TO_CLOSE {
             let before = state.live;
             let effect = state.run(self.model, position);
             self.count();
@@ -163,7 +181,7 @@ impl Search<'_> {
 
     fn count(&mut self) {
         self.work += 1;
-        if self.work.is_multiple_of(PATIENCE) && (self.stop)() {
+        if self.work >= self.moves || self.work.is_multiple_of(PATIENCE) && (self.stop)() {
             self.stopped = true;
         }
     }
@@ -171,6 +189,7 @@ impl Search<'_> {
     /// Visits sets of executed nodes, those with the lowest peak first, until all nodes have
     /// run; returns the order if its peak is below `known`, and whether nothing lower exists.
     fn complete(&mut self, known: u64, most: usize) -> (Option<(u64, Vec<u32>)>, bool) {
+        (self.work, self.stopped) = (0, false);
         let total = u32::try_from(self.model.nodes.len()).expect("ids have 32 bits");
         let mut steps: Vec<Step> = Vec::new();
         let mut sets: Vec<Executed> = Vec::new();
@@ -184,13 +203,16 @@ impl Search<'_> {
         steps.push(Step { parent: None, nodes: nodes_of(&path) });
         sets.push(start.executed);
         while let Some((Reverse(peak), count, Reverse(index))) = queue.pop() {
+            if self.stopped {
+                return (None, false);
+            }
             if peak >= known {
                 return (None, true);
             }
             if count == total {
                 return (Some((peak, trace(&steps, index))), true);
             }
-            if steps.len() >= most || self.stopped {
+            if steps.len() >= most {
                 return (None, false);
             }
             if seen.get(&sets[index]).is_some_and(|&best| best < peak) {
@@ -208,14 +230,18 @@ impl Search<'_> {
                     }
                 }
                 self.retreat(&mut state, &path);
+                if self.stopped {
+                    break;
+                }
             }
         }
-        (None, true)
+        (None, !self.stopped)
     }
 
     /// Keeps the `width` most promising sets for each number of executed nodes; returns an
     /// order with a peak below `known`, if it finds one.
     fn beam(&mut self, known: u64, width: usize) -> Option<(u64, Vec<u32>)> {
+        (self.work, self.stopped) = (0, false);
         let total = self.model.nodes.len();
         let mut steps: Vec<Step> = vec![Step { parent: None, nodes: Vec::new() }];
         let mut levels: Vec<Vec<Reached>> = (0..=total).map(|_| Vec::new()).collect();
@@ -225,10 +251,7 @@ impl Search<'_> {
         levels[0].push(Reached { peak: self.floor.max(live), live, step: 0, executed });
         for level in 0..total {
             let mut reached = std::mem::take(&mut levels[level]);
-            reached.sort_by_key(|set| (set.live, set.peak, set.step));
-            let mut seen: HashSet<Executed> = HashSet::new();
-            reached.retain(|set| seen.insert(set.executed.clone()));
-            reached.truncate(width);
+            keep_best(&mut reached, width);
             for Reached { peak, step, executed, .. } in reached {
                 if self.stopped {
                     return None;
@@ -236,12 +259,16 @@ impl Search<'_> {
                 let mut state = State::after(self.model, &executed);
                 for position in 0..state.ready.len() {
                     if let Some(peak) = self.advance(&mut state, position, peak, known, &mut path) {
-                        levels[at(state.count)].push(Reached {
+                        let others = &mut levels[at(state.count)];
+                        others.push(Reached {
                             peak,
                             live: state.live,
                             step: steps.len(),
                             executed: state.executed.clone(),
                         });
+                        if others.len() >= SURPLUS * width {
+                            keep_best(others, width);
+                        }
                         steps.push(Step { parent: Some(step), nodes: nodes_of(&path) });
                     }
                     self.retreat(&mut state, &path);
@@ -252,6 +279,14 @@ impl Search<'_> {
         let best = last.into_iter().min_by_key(|set| (set.peak, set.step))?;
         Some((best.peak, trace(&steps, best.step)))
     }
+}
+
+/// Keeps the `width` sets with the fewest bytes live, each once.
+fn keep_best(reached: &mut Vec<Reached>, width: usize) {
+    reached.sort_by_key(|set| (set.live, set.peak, set.step));
+    let mut seen: HashSet<Executed> = HashSet::new();
+    reached.retain(|set| seen.insert(set.executed.clone()));
+    reached.truncate(width);
 }
 
 fn nodes_of(path: &[Move]) -> Vec<u32> {

@@ -113,11 +113,13 @@ def random_input(model: ModelProto, seed: int = 1) -> dict[str, np.ndarray]:
     }
 
 
-def onnx_runtime(model: ModelProto | bytes | str, threads: int = 1):
-    """Return an ONNX Runtime session on the CPU."""
+def onnx_runtime(model: ModelProto | bytes | str, threads: int = 1, *, plain: bool = False):
+    """Return an ONNX Runtime session on the CPU; a plain one rewrites nothing."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    if plain:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = threads
     options.log_severity_level = 3
     source = model.SerializeToString() if isinstance(model, ModelProto) else model

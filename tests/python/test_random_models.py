@@ -18,7 +18,8 @@ def test_random_models_agree_with_onnx_runtime(seed: int, tmp_path: Path) -> Non
     path.write_bytes(model.SerializeToString())
     inputs = random_inputs(model)
     names = [value.name for value in model.graph.output]
-    wanted = light_models.onnx_runtime(model).run(names, inputs)
+    # If it may, version 1.31 moves the zeros of a Pad into a MaxPool, which ignores its padding.
+    wanted = light_models.onnx_runtime(model, plain=True).run(names, inputs)
     graph = ap.load(path)
     apart, plan = ap.plan(graph, optimize="none"), ap.plan(graph)
     assert plan.arena_bytes <= apart.arena_bytes
