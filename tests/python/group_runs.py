@@ -67,7 +67,7 @@ def run_with_choice(
     }
     memory = aligned_bytes(plan.arena_bytes)
     memory[...] = 0xEE
-    arrays = arena_arrays(graph, plan, memory)
+    arrays = arena_arrays(graph, plan, [memory])
     scratch, _ = own_workspaces(sizes)
     for index in graph.inputs:
         np.copyto(arrays[index], feed[graph.values[index].name])

@@ -156,7 +156,7 @@ def test_scratch_memory_that_is_too_small_is_refused() -> None:
     graph = rows(64)
     plan = alone(graph)
     memory = aligned_bytes(plan.arena_bytes)
-    arrays = arena_arrays(graph, plan, memory)
+    arrays = arena_arrays(graph, plan, [memory])
     for size in (0, 64):
         with pytest.raises(errors.WorkspaceOverrun, match="overlap"):
             staged_run(group_of(graph, [2]), arrays, aligned_bytes(size))
