@@ -56,8 +56,8 @@ best, and so many nanoseconds more, are not offered: whatever they save, they co
 """
 _NEGLIGIBLE = 1 << 12
 """Bytes of scratch memory that are not worth saving."""
-_CALLS = 2e3
-"""Nanoseconds that the calls of one member take."""
+_CALL, _CALLS = 2e3, 6e3
+"""Nanoseconds that the calls of an elementwise member take, and those of any other one."""
 _CACHED = 1 << 20
 """Bytes of a tile beyond which members find nothing in cache that the one before left."""
 COPIED = 0.04
@@ -334,7 +334,8 @@ def _tiling(
     time = sum(made) * (_WARM if sum(made) <= _CACHED else _COLD) * (slower if scratch else 1)
     for part, slots in zip(samples[middle], kernels[middle], strict=True):
         time += _time(*part, [best_within(slot, limit) for slot in slots])
-    time += _CALLS * len(layout.members) + _REPACKED * _right_operands(layout.members)
+    time += sum(_CALL if _is_pointwise(member) else _CALLS for member in layout.members)
+    time += _REPACKED * _right_operands(layout.members)
     return Tiling(division, limit, registers + scratch, tiles * time)
 
 
@@ -421,3 +422,7 @@ def _hosted(
     run = attributed(host.kernel.prepare, step, signature)
     assert run is not None, "a group makes something"
     return run
+
+
+def _is_pointwise(member: Member) -> bool:
+    return member.is_view or (member.kernel.cut is not None and member.kernel.cut.pointwise)
