@@ -48,13 +48,15 @@ proptest! {
         prop_assert!(moved.cost <= 5 * bytes);
     }
 
-    /// With room for everything in the cheapest memory, the plan is the one without memories.
+    /// With room for everything in the cheapest memory, the plan is as good as the one without
+    /// memories. It may be better: a result in place of a piece that is not aligned can take more
+    /// bytes than one of its own, and only values that have a choice of memory are taken apart.
     #[test]
-    fn one_memory_that_is_large_enough_changes_nothing(graph in graphs(16)) {
+    fn one_memory_that_is_large_enough_costs_nothing(graph in graphs(16)) {
         let memories = memories(&[("arena", 1 << 40, 0), ("other", 1 << 40, 1)]);
         let alone = Planner::new().plan(&graph).unwrap();
         let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
-        prop_assert_eq!(plan.arena_bytes(), alone.arena_bytes());
+        prop_assert!(plan.arena_bytes() <= alone.arena_bytes());
         prop_assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(0));
     }
 }
