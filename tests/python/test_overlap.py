@@ -104,7 +104,7 @@ def test_every_size_of_scratch_memory_gives_the_same() -> None:
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_channels_of_a_pool_overlap_those_of_the_image(op: str) -> None:
     b = Builder()
-    image = b.conv(b.input("x", 1, 1, 20, 20), 24)
+    image = b.conv(b.input("x", 1, 1, 64, 64), 24)
     b.graph.output(b.pool(op, image, 3, 1, pads=[1, 1, 1, 1]))
     plan = alone(b.graph, workspace="auto")
     assert plan.overlapped == [1]
