@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +11,6 @@ from numpy.typing import ArrayLike
 from arenaplan.dynamic.family import InputShapes, Model, PlanFamily, plan_family
 from arenaplan.dynamic.shapes import RangeBind, Size
 from arenaplan.errors import (
-    ArenaInUse,
     ArenaState,
     CapacityExceeded,
     InputMismatch,
@@ -21,6 +18,7 @@ from arenaplan.errors import (
     UnsupportedModel,
 )
 from arenaplan.executor import PLAN_OPTIONS, Executor
+from arenaplan.executor.tenant import Tenant
 from arenaplan.importers.common import quoted
 from arenaplan.planning import whole_number
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from arenaplan import Arena
 
 
-class DynamicExecutor:
+class DynamicExecutor(Tenant):
     """
     Runs a model with inputs of any planned shape, inside one arena.
 
@@ -108,46 +106,16 @@ class DynamicExecutor:
     def __repr__(self) -> str:
         return f"DynamicExecutor({self.family!r}, {len(self.prepared)} shapes prepared)"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except ArenaInUse:
-            if error is None:  # Its traceback may well be what holds on to the arena.
-                raise
-
     @property
     def prepared(self) -> list[dict[str, Size]]:
         """The shapes that are prepared, in the order in which they were."""
         found = map(self.family.find_inputs, list(self._executors or ()))
         return [sizes for sizes in found if sizes is not None]
 
-    def close(self) -> None:
-        """
-        Let go of the arena and of all that was prepared; close the arena if it was made here.
-
-        Raises
-        ------
-        ArenaInUse
-            If it was made here and a borrowed output is still alive.
-        """
+    def _let_go(self) -> None:
         for executor in (self._executors or {}).values():
             executor.close()
         self._executors = None
-        if not self._owns_arena:
-            return
-        try:
-            self.arena.close()
-        except ArenaInUse:
-            gc.collect()  # A kernel may have left views in a cycle.
-            self.arena.close()
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False

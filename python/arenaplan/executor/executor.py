@@ -4,17 +4,15 @@ The executor: one loop over steps that were bound to the arena beforehand.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan.errors import (
-    ArenaInUse,
     ArenaState,
     CapacityExceeded,
     InputMismatch,
@@ -33,6 +31,7 @@ from arenaplan.executor.steps import (
     prepare,
     run_all,
 )
+from arenaplan.executor.tenant import Tenant
 from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
@@ -48,7 +47,7 @@ PLAN_OPTIONS: Mapping[str, Any] = MappingProxyType({"workspace": "auto"})
 """Options of the plans that executors make for themselves."""
 
 
-class Executor:
+class Executor(Tenant):
     """
     Runs a graph inside one arena.
 
@@ -133,39 +132,9 @@ class Executor:
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except ArenaInUse:
-            if error is None:  # Its traceback may well be what holds on to the arena.
-                raise
-
-    def close(self) -> None:
-        """
-        Let go of the arena; close it too if it was committed here.
-
-        Raises
-        ------
-        ArenaInUse
-            If it was committed here and a borrowed output is still alive.
-        """
+    def _let_go(self) -> None:
         self._setup = None
         self._brought, self._given, self._loads = [], {}, {}
-        if not self._owns_arena:
-            return
-        try:
-            self.arena.close()
-        except ArenaInUse:
-            gc.collect()  # A kernel may have left views in a cycle.
-            self.arena.close()
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False

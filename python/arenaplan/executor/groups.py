@@ -120,7 +120,7 @@ def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Si
     else:
         shape = graph.values[value].shape
         same = (at for at, v in enumerate(node.inputs) if _shape(graph, v) == shape)
-        follows = frozenset(same if kernel.cut is not None and kernel.cut.pointwise else ())
+        follows = frozenset(same if kernel.is_pointwise else ())
     overwrites = {pair.input for pair in node.effects.in_place if pair.output == slot}
     if is_view:
         overwrites.add(0)

@@ -158,7 +158,7 @@ def _is_pointwise(member: Member, layout: Layout) -> bool:
     """Whether a member can work on parts that are not contiguous."""
     if member.value in layout.roots:
         return member.signature.input(0) == made_by(member)
-    return member.kernel.cut is not None and member.kernel.cut.pointwise
+    return member.kernel.is_pointwise
 
 
 def guests_of(group: Group, host: Member) -> Hosting:

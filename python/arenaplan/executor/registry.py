@@ -230,6 +230,11 @@ class Kernel:
     hosts: bool = False
     """Whether it performs :attr:`Step.guests`."""
 
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it can be run on any part of its operands."""
+        return self.cut is not None and self.cut.pointwise
+
 
 _KERNELS: dict[tuple[str, str], list[Kernel]] = {}
 

@@ -23,6 +23,7 @@ from arenaplan.executor.streaming import (
     COPIED,
     Division,
     Tiling,
+    fastest,
     layout_of,
     offered,
     run_in_turn,
@@ -63,8 +64,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
         If that is too small.
     """
     group = _alone(group)
-    fitting = (tiling for tiling in _tilings(group) if tiling.bytes <= workspace.nbytes)
-    tiling = min(fitting, key=lambda tiling: (tiling.cost, tiling.bytes), default=None)
+    tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name
     if tiling is None:
         raise WorkspaceOverrun(

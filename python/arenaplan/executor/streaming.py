@@ -8,7 +8,7 @@ convolution cuts its tiles itself, see :mod:`arenaplan.executor.hosting`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, prod
@@ -142,6 +142,12 @@ def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
     while len(choices) > 1 and choices[1].bytes <= _NEGLIGIBLE:
         del choices[0]
     return () if choices[-1].bytes == 0 else tuple(choices)
+
+
+def fastest(ways: Iterable[Tiling], workspace: np.ndarray) -> Tiling | None:
+    """Return the fastest way that some scratch memory is enough for, if there is one."""
+    fitting = (tiling for tiling in ways if tiling.bytes <= workspace.nbytes)
+    return min(fitting, key=lambda tiling: (tiling.cost, tiling.bytes), default=None)
 
 
 def layout_of(group: Group, division: Division) -> Layout:
@@ -334,7 +340,10 @@ def _tiling(
     time = sum(made) * (_WARM if sum(made) <= _CACHED else _COLD) * (slower if scratch else 1)
     for part, slots in zip(samples[middle], kernels[middle], strict=True):
         time += _time(*part, [best_within(slot, limit) for slot in slots])
-    time += sum(_CALL if _is_pointwise(member) else _CALLS for member in layout.members)
+    time += sum(
+        _CALL if member.is_view or member.kernel.is_pointwise else _CALLS
+        for member in layout.members
+    )
     time += _REPACKED * _right_operands(layout.members)
     return Tiling(division, limit, registers + scratch, tiles * time)
 
@@ -385,8 +394,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     if host is not None:
         return _hosted(group, host, arrays, workspace)
     output = arrays[group.sink.value]
-    fitting = (t for t in tilings(group) if t.bytes <= workspace.nbytes)
-    tiling = min(fitting, key=lambda t: (t.cost, t.bytes), default=None)
+    tiling = fastest(tilings(group), workspace)
     if tiling is None:
         raise WorkspaceOverrun(
             f"node {group.sink.signature.name!r} and what runs as one with it need more workspace "
@@ -422,7 +430,3 @@ def _hosted(
     run = attributed(host.kernel.prepare, step, signature)
     assert run is not None, "a group makes something"
     return run
-
-
-def _is_pointwise(member: Member) -> bool:
-    return member.is_view or (member.kernel.cut is not None and member.kernel.cut.pointwise)

@@ -113,7 +113,7 @@ def _is_light(graph: Graph, node: Node, value: int) -> bool:
     if operand.dtype not in ("float32", "float64"):
         return False
     kernel = _kernel(graph, node)
-    if kernel is None or kernel.cut is None or not kernel.cut.pointwise:
+    if kernel is None or not kernel.is_pointwise:
         return False
     return kernel.workspace is None or not kernel.workspace(signature_of(graph, node))
 
