@@ -4,7 +4,7 @@ use super::Stage;
 use super::clock::Clock;
 use super::exact::{Outcome, Restarts, Turns};
 use super::incumbent::Incumbent;
-use super::join::{Joined, join};
+use super::join::{Joined, Joining, join};
 use super::model::Model;
 use super::rigid::Rigid;
 use crate::error::Result;
@@ -16,39 +16,64 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(super) struct Searches {
     method: Method,
-    /// The lowest target at which the core was joined, and the search if anything was.
-    joined: Option<(u64, Option<(Joined, Restarts)>)>,
-    lowest: Turns,
-    halfway: Turns,
-    seed: u64,
-    count: u64,
+    count: usize,
 }
 
 /// How a core is searched.
 #[derive(Debug)]
 enum Method {
-    /// Solid items, with all that is known of them.
-    Solid(Box<Restarts>),
+    /// Solid items, in several views that take turns. What the last one proves is certain.
+    Solid { views: Vec<View>, seed: u64 },
     /// Items with windows and gaps.
     Rigid(Box<Rigid>),
 }
 
+/// Searches of a core, some of whose items may be joined.
+#[derive(Debug)]
+struct View {
+    joining: Option<Joining>,
+    joined: Option<Joined>,
+    search: Restarts,
+    lowest: Turns,
+    halfway: Turns,
+    /// The highest target that is impossible in this view.
+    impossible: Option<u64>,
+}
+
+/// Searches for the lowest peak after which it has proven to be hard to reach.
+const STUCK: usize = 32;
+
 impl Searches {
-    /// Returns searches of a core, or nothing if it is too large.
-    pub(super) fn new(core: &Model, seed: u64, worker: usize) -> Result<Option<Self>> {
-        let (lowest, halfway) = (Turns::from(core, worker), Turns::new(core));
+    /// Returns searches of a core for `target` first, or nothing if it is too large.
+    pub(super) fn new(
+        core: &Model,
+        target: u64,
+        seed: u64,
+        worker: usize,
+    ) -> Result<Option<Self>> {
         let method = if core.all_solid() {
-            Restarts::new(core, seed)?.map(|search| Method::Solid(Box::new(search)))
+            let mut views = Vec::new();
+            for joining in [Joining::Parts, Joining::Whole] {
+                views.extend(View::new(core, Some(joining), seed, worker)?);
+            }
+            if let [parts, whole] = &views[..]
+                && parts.joined.as_ref().map(Joined::len) == whole.joined.as_ref().map(Joined::len)
+            {
+                views.pop();
+            }
+            View::certain(core, target, seed, worker)?.map(|view| {
+                views.push(view);
+                Method::Solid { views, seed }
+            })
         } else {
             Rigid::new(core, seed)?.map(|search| Method::Rigid(Box::new(search)))
         };
-        let searches = |method| Self { method, joined: None, lowest, halfway, seed, count: 0 };
-        Ok(method.map(searches))
+        Ok(method.map(|method| Self { method, count: worker }))
     }
 
     /// Returns whether the lowest peak has proven to be hard to reach.
     pub(super) fn is_stuck(&self) -> bool {
-        self.lowest.all_tried_often()
+        self.count >= STUCK
     }
 
     /// Searches once, for a peak of at least `goal`.
@@ -63,77 +88,111 @@ impl Searches {
         let middle = core.peak_from(low + (best.peak() - low) / 2);
         self.count += 1;
         let to_middle = self.is_stuck() && self.count.is_multiple_of(if goal == 0 { 2 } else { 4 });
-        let (target, outcome) = if to_middle && low < middle && middle < best.peak() {
-            (middle, run(&mut self.method, core, middle, &mut self.halfway, clock)?)
-        } else {
-            (low, self.run_lowest(core, low, clock)?)
+        let target = if to_middle && low < middle && middle < best.peak() { middle } else { low };
+        let is_lowest = target == low;
+        let (outcome, offsets) = match &mut self.method {
+            Method::Solid { views, seed } => {
+                let last = views.len() - 1;
+                if !views[last].proves(low)
+                    && let Some(view) = View::certain(core, low, *seed, 0)?
+                {
+                    views[last] = view;
+                }
+                let turn = if to_middle { self.count / 2 } else { self.count };
+                let view = &mut views[turn % (last + 1)];
+                if view.impossible >= Some(target) {
+                    return Ok(());
+                }
+                view.run(core, target, is_lowest, clock)?
+            }
+            Method::Rigid(search) => match search.step(core, target, clock) {
+                Outcome::Found => (Outcome::Found, search.offsets()),
+                outcome => (outcome, Vec::new()),
+            },
         };
         match outcome {
-            (Outcome::Found, offsets) => {
+            Outcome::Found => {
                 best.offer(Some(offsets), Stage::Exact);
-                self.halfway = Turns::new(core);
+                self.start_over(core, |view| &mut view.halfway);
             }
-            (Outcome::Impossible, _) => {
+            Outcome::Impossible => {
                 best.raise_bound(core.peak_from(target + 1), Stage::Exact);
-                self.lowest = Turns::new(core);
+                self.start_over(core, |view| &mut view.lowest);
             }
-            (Outcome::Undecided, _) => {}
+            Outcome::Undecided => {}
         }
         Ok(())
     }
 
-    /// Searches for the lowest target, at which items can be joined.
-    fn run_lowest(
-        &mut self,
-        core: &Model,
-        target: u64,
-        clock: &Clock<'_>,
-    ) -> Result<(Outcome, Vec<u64>)> {
-        if !self.lowest.all_tried() {
-            // Most problems are solved before joining pays.
-            return run(&mut self.method, core, target, &mut self.lowest, clock);
+    fn start_over(&mut self, core: &Model, turns: impl Fn(&mut View) -> &mut Turns) {
+        if let Method::Solid { views, .. } = &mut self.method {
+            for view in views {
+                *turns(view) = Turns::new(view.joined.as_ref().map_or(core, Joined::model));
+            }
         }
-        if self.joined.as_ref().is_none_or(|&(at, _)| at != target) {
-            let search = match join(core, target)? {
-                Some(joined) => {
-                    let search = Restarts::new(&joined.model, self.seed)?;
-                    search.map(|search| (joined, search))
-                }
-                None => None,
-            };
-            self.joined = Some((target, search));
-        }
-        let Some((_, Some((joined, search)))) = &mut self.joined else {
-            return run(&mut self.method, core, target, &mut self.lowest, clock);
-        };
-        let outcome = search.step(&joined.model, target, &mut self.lowest, clock)?;
-        let offsets = match outcome {
-            Outcome::Found => joined.offsets(&search.offsets(&joined.model)?)?,
-            _ => Vec::new(),
-        };
-        Ok((outcome, offsets))
     }
 }
 
-/// Searches once for a packing below byte `target`, and returns its offsets if it is found.
-fn run(
-    method: &mut Method,
-    core: &Model,
-    target: u64,
-    turns: &mut Turns,
-    clock: &Clock<'_>,
-) -> Result<(Outcome, Vec<u64>)> {
-    let outcome = match method {
-        Method::Solid(search) => search.step(core, target, turns, clock)?,
-        Method::Rigid(search) => {
-            turns.count();
-            search.step(core, target, clock)
+impl View {
+    /// Returns the view in which items are joined, or nothing if none can be.
+    fn new(
+        core: &Model,
+        joining: Option<Joining>,
+        seed: u64,
+        worker: usize,
+    ) -> Result<Option<Self>> {
+        let joined = match joining {
+            None => None,
+            Some(joining) => match join(core, joining)? {
+                None => return Ok(None),
+                joined => joined,
+            },
+        };
+        let model = joined.as_ref().map_or(core, Joined::model);
+        let (lowest, halfway) = (Turns::from(model, worker), Turns::new(model));
+        let Some(search) = Restarts::new(model, seed)? else { return Ok(None) };
+        Ok(Some(Self { joining, joined, search, lowest, halfway, impossible: None }))
+    }
+
+    /// Returns a view in which everything is certain that holds below byte `target`.
+    fn certain(core: &Model, target: u64, seed: u64, worker: usize) -> Result<Option<Self>> {
+        match Self::new(core, Some(Joining::Forced(target)), seed, worker)? {
+            None => Self::new(core, None, seed, worker),
+            view => Ok(view),
         }
-    };
-    let offsets = match (outcome, method) {
-        (Outcome::Found, Method::Solid(search)) => search.offsets(core)?,
-        (Outcome::Found, Method::Rigid(search)) => search.offsets(),
-        _ => Vec::new(),
-    };
-    Ok((outcome, offsets))
+    }
+
+    /// Returns whether what is impossible below byte `target` in this view is so in every view.
+    fn proves(&self, target: u64) -> bool {
+        match self.joining {
+            None => true,
+            Some(Joining::Forced(most)) => target <= most,
+            Some(Joining::Whole | Joining::Parts) => false,
+        }
+    }
+
+    /// Searches once for a packing below byte `target`, and returns its offsets if it is found.
+    fn run(
+        &mut self,
+        core: &Model,
+        target: u64,
+        is_lowest: bool,
+        clock: &Clock<'_>,
+    ) -> Result<(Outcome, Vec<u64>)> {
+        let model = self.joined.as_ref().map_or(core, Joined::model);
+        let turns = if is_lowest { &mut self.lowest } else { &mut self.halfway };
+        let outcome = self.search.step(model, target, turns, clock)?;
+        match outcome {
+            Outcome::Found => {
+                let offsets = self.search.offsets(model)?;
+                let all = self.joined.as_ref().map(|joined| joined.offsets(&offsets)).transpose()?;
+                Ok((outcome, all.unwrap_or(offsets)))
+            }
+            Outcome::Impossible if !self.proves(target) => {
+                self.impossible = self.impossible.max(Some(target));
+                Ok((Outcome::Undecided, Vec::new()))
+            }
+            _ => Ok((outcome, Vec::new())),
+        }
+    }
 }
