@@ -165,7 +165,7 @@ impl Critical {
         let turns = Turns::from(&part, self.worker);
         let entries: u64 = part.items.iter().map(|item| u64::from(item.length())).sum();
         if entries <= LARGEST
-            && let Some(search) = Restarts::new(&part, clock.seed())?
+            && let Some(search) = Restarts::new(&part, &[], clock.seed())?
         {
             self.search = Some((part, search, turns));
         } else {

@@ -150,7 +150,8 @@ impl View {
         };
         let model = joined.as_ref().map_or(core, Joined::model);
         let (lowest, halfway) = (Turns::from(model, worker), Turns::new(model));
-        let Some(search) = Restarts::new(model, seed)? else { return Ok(None) };
+        let links = joined.as_ref().map_or(&[][..], Joined::links);
+        let Some(search) = Restarts::new(model, links, seed)? else { return Ok(None) };
         Ok(Some(Self { joining, joined, search, lowest, halfway, impossible: None }))
     }
 

@@ -3,6 +3,7 @@
 mod branch;
 mod cracks;
 mod hash;
+mod links;
 mod restarts;
 mod state;
 mod turns;
@@ -18,6 +19,7 @@ use hash::FailedStates;
 use state::{Mark, State, Stuck};
 use turns::Farthest;
 
+pub(super) use links::Link;
 pub(super) use restarts::Restarts;
 pub(super) use turns::Turns;
 

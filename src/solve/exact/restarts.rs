@@ -6,6 +6,7 @@ use super::super::first_fit::most_loaded;
 use super::super::memory::{filled, with_capacity};
 use super::super::model::Model;
 use super::super::random::Random;
+use super::links::Link;
 use super::state::{Kind, State};
 use super::turns::{Rank, Turns};
 use super::{Outcome, Search};
@@ -30,8 +31,8 @@ const LARGEST: usize = 20_000_000;
 
 impl Restarts {
     /// Returns searches of `model`, or nothing if it is too large to be searched.
-    pub(crate) fn new(model: &Model, seed: u64) -> Result<Option<Self>> {
-        let Some(state) = State::new(model, LARGEST)? else { return Ok(None) };
+    pub(crate) fn new(model: &Model, links: &[Link], seed: u64) -> Result<Option<Self>> {
+        let Some(state) = State::new(model, links, LARGEST)? else { return Ok(None) };
         let loads = most_loaded(model)?;
         let first = |kind: &Kind| index(kind.copies[0]);
         let ranks = [

@@ -8,6 +8,7 @@ use super::super::memory::{filled, with_capacity};
 use super::super::model::Model;
 use super::super::random::mix;
 use super::cracks::Cracks;
+use super::links::{Link, Links};
 use crate::error::Result;
 
 /// Interchangeable items: of the same size, alignment, sections and pin.
@@ -66,6 +67,10 @@ pub(super) enum Change {
         kind: u32,
         low: u64,
     },
+    High {
+        kind: u32,
+        high: u64,
+    },
     /// An item was placed, from the ceiling down or on the floor.
     Placed {
         kind: u32,
@@ -97,6 +102,8 @@ pub(super) struct State {
     /// Copies of each kind that are not placed yet.
     pub(super) left_over: Vec<u32>,
     pub(super) low: Vec<u64>,
+    /// The highest offset that links leave to each kind; its only one once it is placed.
+    pub(super) high: Vec<u64>,
     pub(super) floor: Vec<u64>,
     pub(super) total: Vec<u64>,
     /// The grain at which items of the section must end.
@@ -119,6 +126,7 @@ pub(super) struct State {
     pub(super) uncovered: Vec<u32>,
     raised: Vec<(u32, u64)>,
     pub(super) cracks: Cracks,
+    pub(super) links: Links,
     /// Grains × sections of what is open.
     pub(super) left: u128,
     /// Open items looked at so far.
@@ -130,7 +138,7 @@ pub(super) struct State {
 impl State {
     /// Returns the state in which nothing is placed, or nothing if it would have more
     /// than `largest` entries.
-    pub(super) fn new(model: &Model, largest: usize) -> Result<Option<Self>> {
+    pub(super) fn new(model: &Model, links: &[Link], largest: usize) -> Result<Option<Self>> {
         let sections = model.loads.len();
         let mut kinds = kinds(model)?;
         let mut entries = 0;
@@ -162,6 +170,12 @@ impl State {
                 crossing[section] += u32::from(section + 1 < index(kind.right));
             }
         }
+        let mut kind_of = filled(None, model.items.len(), "open items")?;
+        for (kind, it) in kinds.iter().enumerate() {
+            if let [item] = it.copies[..] {
+                kind_of[index(item)] = Some(number(kind));
+            }
+        }
         let mut left_over = with_capacity(kinds.len(), "open items")?;
         left_over.extend(kinds.iter().map(|kind| number(kind.copies.len())));
         let mut born_hash = filled(0, sections, "sections")?;
@@ -182,6 +196,8 @@ impl State {
             uncovered: Vec::new(),
             raised: Vec::new(),
             cracks: Cracks::new(sections)?,
+            links: Links::new(links, &kind_of, kinds.len())?,
+            high: filled(u64::MAX, kinds.len(), "open items")?,
             left: kinds.iter().map(Kind::whole_area).sum(),
             work: 0,
             kinds,
@@ -219,6 +235,7 @@ impl State {
             self.count_again(section)?;
         }
         self.cracks.forget();
+        self.links.forget();
         Ok(())
     }
 
@@ -251,6 +268,7 @@ impl State {
             self.set_floor(section, end);
         }
         let done = self.settle(sections, end);
+        let done = self.follow_links(done);
         self.close_cracks(done)
     }
 
@@ -262,6 +280,7 @@ impl State {
         }
         self.set_floor(at, floor);
         let done = self.settle(at..at + 1, floor);
+        let done = self.follow_links(done);
         self.close_cracks(done)
     }
 
@@ -284,6 +303,7 @@ impl State {
             }
         }
         let done = self.cover();
+        let done = self.follow_links(done);
         self.close_cracks(done).map(|_| ())
     }
 
@@ -301,6 +321,7 @@ impl State {
                     self.floor[index(section)] = floor;
                 }
                 Change::Low { kind, low } => self.low[index(kind)] = low,
+                Change::High { kind, high } => self.high[index(kind)] = high,
                 Change::Placed { kind, lidded } => self.reopen(kind, lidded),
             }
         }
@@ -350,6 +371,10 @@ impl State {
         if copies > 1 {
             return;
         }
+        self.trail.push(Change::High { kind, high: self.high[at] });
+        self.trail.push(Change::Low { kind, low: self.low[at] });
+        (self.low[at], self.high[at]) = (offset, offset);
+        self.links.note(kind);
         for (step, section) in it.sections().enumerate() {
             // Swap it with the last open one: undoing just counts it in again.
             let first = self.first_member[section];
@@ -414,6 +439,7 @@ impl State {
                 if *low < floor {
                     self.trail.push(Change::Low { kind, low: *low });
                     self.raised.push((kind, *low));
+                    self.links.note(kind);
                     *low = align_up(floor, self.kinds[index(kind)].mask);
                 }
                 match (*low).cmp(&least) {
@@ -433,7 +459,7 @@ impl State {
             let (kind, low) = self.raised[position];
             let it = &self.kinds[index(kind)];
             let own = it.sections();
-            if self.low[index(kind)] > self.ceiling(it) {
+            if self.low[index(kind)] > self.ceiling(it).min(self.high[index(kind)]) {
                 return Err(Stuck { section: number(own.start.max(sections.start)) });
             }
             for section in (own.start..sections.start).chain(sections.end..own.end) {

@@ -205,7 +205,7 @@ mod tests {
 
     /// Searches until it is decided; checks what is found.
     fn decided(model: &Model, target: u64, turns: &mut Turns, clock: &Clock<'_>) -> Outcome {
-        let mut search = Restarts::new(model, 7).unwrap().unwrap();
+        let mut search = Restarts::new(model, &[], 7).unwrap().unwrap();
         loop {
             let outcome = search.step(model, target, turns, clock).unwrap();
             if outcome == Outcome::Found {

@@ -3,6 +3,7 @@
 mod handover;
 
 use super::arith::{index, number};
+use super::exact::Link;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use crate::error::Result;
@@ -25,6 +26,7 @@ pub(super) struct Joined {
     model: Model,
     /// The items that each one stands for, with their offsets inside it.
     members: Vec<Vec<(u32, u64)>>,
+    links: Vec<Link>,
 }
 
 /// An item, or several that are one.
@@ -69,15 +71,30 @@ pub(super) fn join(model: &Model, joining: Joining) -> Result<Option<Joined>> {
             }
         }
     }
-    if blocks.list.len() == count {
+    let links = blocks.links(model, joining);
+    if blocks.list.len() == count && links.is_empty() {
         return Ok(None);
     }
-    let mut blocks = blocks.list;
-    blocks.retain(|block| !block.members.is_empty());
-    blocks.sort_unstable_by_key(|block| (block.start, block.end, block.size, block.members[0]));
-    let items = blocks.iter().map(|block| (block.start..block.end, block.size));
+    let mut order = with_capacity(blocks.list.len(), "joined items")?;
+    order.extend((0..blocks.list.len()).filter(|&it| !blocks.list[it].members.is_empty()));
+    order.sort_unstable_by_key(|&it| {
+        let block = &blocks.list[it];
+        (block.start, block.end, block.size, block.members[0])
+    });
+    let mut place = filled(0, blocks.list.len(), "joined items")?;
+    for (at, &it) in order.iter().enumerate() {
+        place[it] = number(at);
+    }
+    let place = |it: &usize| place[*it];
+    let link = |(one, many): (usize, Vec<usize>)| Link {
+        one: place(&one),
+        many: many.iter().map(place).collect(),
+    };
+    let links = links.into_iter().map(link).collect();
+    let items = order.iter().map(|&it| (blocks.list[it].start..blocks.list[it].end, blocks.list[it].size));
     let model = model.of_solids(items)?;
-    Ok(Some(Joined { model, members: blocks.into_iter().map(|block| block.members).collect() }))
+    let members = order.iter().map(|&it| std::mem::take(&mut blocks.list[it].members)).collect();
+    Ok(Some(Joined { model, members, links }))
 }
 
 /// Blocks, and at each moment, the start of a section, those that die and are born there.
@@ -113,21 +130,38 @@ impl Blocks {
 
     /// Returns what can be joined at a moment.
     fn handover(&self, model: &Model, joining: Joining, moment: usize) -> Option<Handover> {
+        self.handovers(model, joining, moment).into_iter().find(|it| self.is_rectangle(it))
+    }
+
+    /// Returns what could not be joined: one block, and those whose room it takes, or that take
+    /// its room.
+    fn links(&self, model: &Model, joining: Joining) -> Vec<(usize, Vec<usize>)> {
+        let moments = 1..model.loads.len();
+        let handovers = moments.flat_map(|moment| self.handovers(model, joining, moment));
+        handovers
+            .map(|it| match it.dying[..] {
+                [one] => (one, it.born),
+                _ => (it.born[0], it.dying),
+            })
+            .collect()
+    }
+
+    /// Returns what one item takes over from others at a moment, or others from it.
+    fn handovers(&self, model: &Model, joining: Joining, moment: usize) -> Vec<Handover> {
         let (dying, born) = (&self.dying[moment], &self.born[moment]);
         let [before, after] = [model.loads[moment - 1].grains, model.loads[moment].grains];
         if matches!(joining, Joining::Forced(target) if before != target / model.grain) {
-            return None;
+            return Vec::new();
         }
-        let candidates = if before == after && (dying.len() == 1 || born.len() == 1) {
+        if before == after && (dying.len() == 1 || born.len() == 1) {
             vec![Handover { dying: dying.clone(), born: born.clone() }]
         } else if joining == Joining::Parts {
             let mut sides = [dying, born].map(|side| self.sizes(side));
             let [dying, born] = &mut sides;
             unique(dying, born)
         } else {
-            return None;
-        };
-        candidates.into_iter().find(|it| self.is_rectangle(it))
+            Vec::new()
+        }
     }
 
     fn sizes(&self, side: &[usize]) -> Vec<Side> {
@@ -182,6 +216,11 @@ impl Joined {
     /// Returns the model.
     pub(super) const fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Returns what is known of the items that could not be joined.
+    pub(super) fn links(&self) -> &[Link] {
+        &self.links
     }
 
     /// Returns the number of its items.
