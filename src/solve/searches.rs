@@ -53,13 +53,10 @@ impl Searches {
     ) -> Result<Option<Self>> {
         let method = if core.all_solid() {
             let mut views = Vec::new();
-            for joining in [Joining::Parts, Joining::Whole] {
-                views.extend(View::new(core, Some(joining), seed, worker)?);
-            }
-            if let [parts, whole] = &views[..]
-                && parts.joined.as_ref().map(Joined::len) == whole.joined.as_ref().map(Joined::len)
-            {
-                views.pop();
+            for v in std::env::var("VIEWS").unwrap_or("Pl,W,Wl,F".into()).split(',') {
+                let links = v.ends_with('l');
+                let joining = match &v[..1] { "P" => Joining::Parts, "W" => Joining::Whole, _ => continue };
+                views.extend(View::new(core, Some(joining), seed, worker, links)?);
             }
             View::certain(core, target, seed, worker)?.map(|view| {
                 views.push(view);
@@ -99,7 +96,7 @@ impl Searches {
                     views[last] = view;
                 }
                 let turn = if to_middle { self.count / 2 } else { self.count };
-                let view = &mut views[turn % (last + 1)];
+                let view = &mut views[if std::env::var("ONLY").is_ok() { 0 } else { turn % (last + 1) }];
                 if view.impossible >= Some(target) {
                     return Ok(());
                 }
@@ -140,6 +137,7 @@ impl View {
         joining: Option<Joining>,
         seed: u64,
         worker: usize,
+        use_links: bool,
     ) -> Result<Option<Self>> {
         let joined = match joining {
             None => None,
@@ -150,15 +148,15 @@ impl View {
         };
         let model = joined.as_ref().map_or(core, Joined::model);
         let (lowest, halfway) = (Turns::from(model, worker), Turns::new(model));
-        let links = joined.as_ref().map_or(&[][..], Joined::links);
+        let links = if use_links {joined.as_ref().map_or(&[][..], Joined::links)} else {&[][..]};
         let Some(search) = Restarts::new(model, links, seed)? else { return Ok(None) };
         Ok(Some(Self { joining, joined, search, lowest, halfway, impossible: None }))
     }
 
     /// Returns a view in which everything is certain that holds below byte `target`.
     fn certain(core: &Model, target: u64, seed: u64, worker: usize) -> Result<Option<Self>> {
-        match Self::new(core, Some(Joining::Forced(target)), seed, worker)? {
-            None => Self::new(core, None, seed, worker),
+        match Self::new(core, Some(Joining::Forced(target)), seed, worker, std::env::var("FL").is_ok())? {
+            None => Self::new(core, None, seed, worker, false),
             view => Ok(view),
         }
     }

@@ -2,25 +2,23 @@
 
 use super::super::arith::{index, number};
 use super::super::memory::{filled, with_capacity};
-use super::state::{Change, State, Stuck};
+use super::state::{Change, Kind, State, Stuck};
 use crate::error::Result;
 
-/// An item that has the room of a few others, as long as those are not live or no more.
+/// Items of which some take over the room of the others: all of it, and nothing else.
 ///
-/// In a packing that is looked for, these lie directly on top of each other, in any order,
-/// from its offset up to its end.
+/// It is one piece. Those that had it lie directly on top of each other, in any order, and so
+/// do those that take it.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// The item.
-    pub(crate) one: u32,
-    /// The others.
-    pub(crate) many: Vec<u32>,
+    /// Those that had the room, and those that take it.
+    pub(crate) sides: [Vec<u32>; 2],
 }
 
 /// The links of all kinds of items, and what is to be looked at.
 #[derive(Debug)]
 pub(super) struct Links {
-    list: Vec<Link>,
+    list: Vec<Room>,
     /// The links of kind *k* are those from place *k* to place *k* + 1.
     first: Vec<usize>,
     of_kinds: Vec<u32>,
@@ -28,36 +26,52 @@ pub(super) struct Links {
     moved: Vec<u32>,
 }
 
+/// The room of linked kinds, and the lowest and the highest offset that it can have.
+#[derive(Debug)]
+struct Room {
+    size: u64,
+    low: u64,
+    high: u64,
+    sides: [Vec<u32>; 2],
+}
+
 impl Links {
     /// Returns the links of kinds, given those of items.
     ///
     /// Of an item that is one of several copies, nobody knows which one it is.
-    pub(super) fn new(links: &[Link], kind_of: &[Option<u32>], kinds: usize) -> Result<Self> {
+    pub(super) fn new(links: &[Link], kind_of: &[Option<u32>], kinds: &[Kind]) -> Result<Self> {
         let mut list = with_capacity(links.len(), "links")?;
         for link in links {
-            let kind = |&item: &u32| kind_of[index(item)];
-            if let Some(one) = kind(&link.one)
-                && let Some(many) = link.many.iter().map(kind).collect()
-            {
-                list.push(Link { one, many });
+            let side = |items: &Vec<u32>| items.iter().map(|&item| kind_of[index(item)]).collect();
+            let [had, take] = &link.sides;
+            if let (Some(had), Some(take)) = (side(had), side(take)) {
+                let had: Vec<u32> = had;
+                let size = had.iter().map(|&kind| kinds[index(kind)].size).sum();
+                list.push(Room { size, low: 0, high: u64::MAX, sides: [had, take] });
             }
         }
-        let mut first = filled(0, kinds + 1, "links")?;
-        for kind in list.iter().flat_map(Link::kinds) {
-            first[index(kind) + 1] += 1;
+        let mut first = filled(0, kinds.len() + 1, "links")?;
+        for kind in list.iter().flat_map(|room| room.sides.iter().flatten()) {
+            first[index(*kind) + 1] += 1;
         }
-        for kind in 0..kinds {
+        for kind in 0..kinds.len() {
             first[kind + 1] += first[kind];
         }
         let mut next = first.clone();
-        let mut of_kinds = filled(0, first[kinds], "links")?;
-        for (link, it) in list.iter().enumerate() {
-            for kind in it.kinds() {
+        let mut of_kinds = filled(0, first[kinds.len()], "links")?;
+        for (link, room) in list.iter().enumerate() {
+            for &kind in room.sides.iter().flatten() {
                 of_kinds[next[index(kind)]] = number(link);
                 next[index(kind)] += 1;
             }
         }
         Ok(Self { list, first, of_kinds, moved: Vec::new() })
+    }
+
+    /// Undoes that a room was narrowed down.
+    pub(super) fn reset(&mut self, link: u32, low: u64, high: u64) {
+        let room = &mut self.list[index(link)];
+        (room.low, room.high) = (low, high);
     }
 
     /// Notes that a kind can be at fewer offsets than before.
@@ -67,15 +81,10 @@ impl Links {
         }
     }
 
+    pub(super) fn any(&self)->bool{!self.list.is_empty()}
     /// Forgets what was noted.
     pub(super) fn forget(&mut self) {
         self.moved.clear();
-    }
-}
-
-impl Link {
-    fn kinds(&self) -> impl Iterator<Item = u32> {
-        self.many.iter().copied().chain([self.one])
     }
 }
 
@@ -105,25 +114,34 @@ impl State {
 
     /// Restores that each kind of a link can be only where others of it allow that.
     ///
-    /// With *p* the offset of the one, and *P* its size, each of the others, of size *s*, starts
-    /// between *p* and *p* + *P* − *s*; and some other one starts at *p*.
+    /// With *p* the offset of the room, and *P* its size, each kind, of size *s*, starts
+    /// between *p* and *p* + *P* − *s*; and on either side some kind starts at *p*.
     fn follow(&mut self, link: usize) -> Result<(), Stuck> {
-        let one = self.links.list[link].one;
-        let whole = self.kinds[index(one)].size;
-        let mut least = u64::MAX;
-        for position in 0..self.links.list[link].many.len() {
-            let it = self.links.list[link].many[position];
-            let size = self.kinds[index(it)].size;
-            self.raise(one, (self.low[index(it)] + size).saturating_sub(whole))?;
-            self.lower(one, self.high[index(it)])?;
-            least = least.min(self.low[index(it)]);
+        let room = &self.links.list[link];
+        let (whole, mut low, mut high) = (room.size, room.low, room.high);
+        for side in &room.sides {
+            let mut least = u64::MAX;
+            for &kind in side {
+                let at = index(kind);
+                low = low.max((self.low[at] + self.kinds[at].size).saturating_sub(whole));
+                high = high.min(self.high[at]);
+                least = least.min(self.low[at]);
+            }
+            low = low.max(least);
         }
-        self.raise(one, least)?;
-        for position in 0..self.links.list[link].many.len() {
-            let it = self.links.list[link].many[position];
-            let size = self.kinds[index(it)].size;
-            self.raise(it, self.low[index(one)])?;
-            self.lower(it, self.high[index(one)].saturating_add(whole - size))?;
+        if (low, high) == (room.low, room.high) {
+            return Ok(());
+        }
+        let change = Change::Room { link: number(link), low: room.low, high: room.high };
+        self.trail.push(change);
+        self.links.reset(number(link), low, high);
+        for side in 0..2 {
+            for position in 0..self.links.list[link].sides[side].len() {
+                let kind = self.links.list[link].sides[side][position];
+                let size = self.kinds[index(kind)].size;
+                self.raise(kind, low)?;
+                self.lower(kind, high.saturating_add(whole - size))?;
+            }
         }
         Ok(())
     }

@@ -71,6 +71,12 @@ pub(super) enum Change {
         kind: u32,
         high: u64,
     },
+    /// The room of a link was narrowed down.
+    Room {
+        link: u32,
+        low: u64,
+        high: u64,
+    },
     /// An item was placed, from the ceiling down or on the floor.
     Placed {
         kind: u32,
@@ -196,7 +202,7 @@ impl State {
             uncovered: Vec::new(),
             raised: Vec::new(),
             cracks: Cracks::new(sections)?,
-            links: Links::new(links, &kind_of, kinds.len())?,
+            links: Links::new(links, &kind_of, &kinds)?,
             high: filled(u64::MAX, kinds.len(), "open items")?,
             left: kinds.iter().map(Kind::whole_area).sum(),
             work: 0,
@@ -321,6 +327,7 @@ impl State {
                     self.floor[index(section)] = floor;
                 }
                 Change::Low { kind, low } => self.low[index(kind)] = low,
+                Change::Room { link, low, high } => self.links.reset(link, low, high),
                 Change::High { kind, high } => self.high[index(kind)] = high,
                 Change::Placed { kind, lidded } => self.reopen(kind, lidded),
             }

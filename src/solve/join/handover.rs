@@ -1,37 +1,108 @@
 //! Guesses whose room is taken over by whom when some items die and others are born.
 
-/// Items on the larger side of a handover at most.
+use std::cmp::Ordering;
+
+/// Items on the larger side of a part at most.
 const MOST_PARTS: usize = 4;
-/// Steps of the search for handovers at one moment.
+/// Items of a handover as a whole at most: all their sums are looked at.
+const MOST: usize = 16;
+/// Steps of the search for parts at one moment.
 const STEPS: usize = 4096;
 
 /// An item that dies or is born at some moment: its size and its number.
 pub(super) type Side = (u64, usize);
 
-/// One item that takes over the room of others, or the other way around.
+/// Items whose room others take over: all of it, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Handover {
     pub(super) dying: Vec<usize>,
     pub(super) born: Vec<usize>,
 }
 
+impl Handover {
+    fn items(&self) -> impl Iterator<Item = usize> {
+        self.dying.iter().chain(&self.born).copied()
+    }
+}
+
+/// Returns the handover of all that dies to all that is born, if they are of one size and there
+/// cannot be two handovers instead: no sum of some on either side is that of others.
+///
+/// If what dies leaves no more room than that, it is in one piece. If it were in several, each
+/// would be filled by some that are born, and have the same sum.
+pub(super) fn whole(dying: &[Side], born: &[Side]) -> Option<Handover> {
+    let sum = |sides: &[Side]| sides.iter().map(|&(size, _)| size).sum::<u64>();
+    if sum(dying) != sum(born) || dying.is_empty() {
+        return None;
+    }
+    let handover = Handover { dying: numbers(dying), born: numbers(born) };
+    if dying.len() == 1 || born.len() == 1 {
+        return Some(handover);
+    }
+    if dying.len() + born.len() > MOST {
+        return None;
+    }
+    let [before, after] = [dying, born].map(all_sums);
+    let (mut left, mut right) = (&before[..before.len() - 1], &after[..after.len() - 1]);
+    while let ([a, ..], [b, ..]) = (left, right) {
+        match a.cmp(b) {
+            Ordering::Less => left = &left[1..],
+            Ordering::Greater => right = &right[1..],
+            Ordering::Equal => return None,
+        }
+    }
+    Some(handover)
+}
+
+/// Returns the sums of some of `sides`, in ascending order; the last is that of all.
+fn all_sums(sides: &[Side]) -> Vec<u64> {
+    let mut sums = vec![0];
+    for &(size, _) in sides {
+        sums.extend_from_within(..);
+        let half = sums.len() / 2;
+        sums[half..].iter_mut().for_each(|sum| *sum += size);
+    }
+    sums.sort_unstable();
+    sums.remove(0);
+    sums
+}
+
 /// Returns the handovers at a moment that are the only ones their items can be in.
 ///
 /// One item on one side is as large as a few on the other. Sizes that have nothing to do
 /// with each other hardly ever add up like that, unless very many do, so a sum that meets
-/// just one size is most likely no chance.
-pub(super) fn unique(dying: &mut [Side], born: &mut [Side]) -> Vec<Handover> {
-    for side in [&mut *dying, &mut *born] {
+/// just one size is most likely no chance. What is left over in the end may be of one size, too.
+pub(super) fn parts(mut dying: Vec<Side>, mut born: Vec<Side>) -> Vec<Handover> {
+    for side in [&mut dying, &mut born] {
         side.sort_unstable_by(|a, b| b.cmp(a));
     }
+    let mut handovers = Vec::new();
+    loop {
+        let more = unique(&dying, &born);
+        if more.is_empty() {
+            break;
+        }
+        let mut gone: Vec<usize> = more.iter().flat_map(Handover::items).collect();
+        gone.sort_unstable();
+        for side in [&mut dying, &mut born] {
+            side.retain(|(_, number)| gone.binary_search(number).is_err());
+        }
+        handovers.extend(more);
+    }
+    handovers.extend(whole(&dying, &born));
+    handovers
+}
+
+/// Returns the parts of one item on one side that share no item with other parts.
+fn unique(dying: &[Side], born: &[Side]) -> Vec<Handover> {
     let mut steps = STEPS;
     let mut found = Vec::new();
-    for &(size, one) in &*dying {
+    for &(size, one) in dying {
         sums(born, size, 1, &mut steps, &mut |many| {
             found.push(Handover { dying: vec![one], born: numbers(many) });
         });
     }
-    for &(size, one) in &*born {
+    for &(size, one) in born {
         // One that takes the room of one was found above.
         sums(dying, size, 2, &mut steps, &mut |many| {
             found.push(Handover { dying: numbers(many), born: vec![one] });
@@ -48,12 +119,6 @@ pub(super) fn unique(dying: &mut [Side], born: &mut [Side]) -> Vec<Handover> {
     };
     found.retain(|handover| handover.items().all(is_single));
     found
-}
-
-impl Handover {
-    fn items(&self) -> impl Iterator<Item = usize> {
-        self.dying.iter().chain(&self.born).copied()
-    }
 }
 
 fn numbers(sides: &[Side]) -> Vec<usize> {

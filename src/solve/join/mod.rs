@@ -7,7 +7,7 @@ use super::exact::Link;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use crate::error::Result;
-use handover::{Handover, Side, unique};
+use handover::{Handover, Side, parts, whole};
 
 /// Which items are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +85,8 @@ pub(super) fn join(model: &Model, joining: Joining) -> Result<Option<Joined>> {
     for (at, &it) in order.iter().enumerate() {
         place[it] = number(at);
     }
-    let place = |it: &usize| place[*it];
-    let link = |(one, many): (usize, Vec<usize>)| Link {
-        one: place(&one),
-        many: many.iter().map(place).collect(),
-    };
+    let side = |blocks: Vec<usize>| blocks.iter().map(|&it| place[it]).collect();
+    let link = |it: Handover| Link { sides: [side(it.dying), side(it.born)] };
     let links = links.into_iter().map(link).collect();
     let items = order.iter().map(|&it| (blocks.list[it].start..blocks.list[it].end, blocks.list[it].size));
     let model = model.of_solids(items)?;
@@ -133,34 +130,23 @@ impl Blocks {
         self.handovers(model, joining, moment).into_iter().find(|it| self.is_rectangle(it))
     }
 
-    /// Returns what could not be joined: one block, and those whose room it takes, or that take
-    /// its room.
-    fn links(&self, model: &Model, joining: Joining) -> Vec<(usize, Vec<usize>)> {
+    /// Returns what could not be joined.
+    fn links(&self, model: &Model, joining: Joining) -> Vec<Handover> {
         let moments = 1..model.loads.len();
-        let handovers = moments.flat_map(|moment| self.handovers(model, joining, moment));
-        handovers
-            .map(|it| match it.dying[..] {
-                [one] => (one, it.born),
-                _ => (it.born[0], it.dying),
-            })
-            .collect()
+        moments.flat_map(|moment| self.handovers(model, joining, moment)).collect()
     }
 
     /// Returns what one item takes over from others at a moment, or others from it.
     fn handovers(&self, model: &Model, joining: Joining, moment: usize) -> Vec<Handover> {
         let (dying, born) = (&self.dying[moment], &self.born[moment]);
         let [before, after] = [model.loads[moment - 1].grains, model.loads[moment].grains];
-        if matches!(joining, Joining::Forced(target) if before != target / model.grain) {
+        if matches!(joining, Joining::Forced(target) if before.min(after) != target / model.grain) {
             return Vec::new();
         }
-        if before == after && (dying.len() == 1 || born.len() == 1) {
-            vec![Handover { dying: dying.clone(), born: born.clone() }]
-        } else if joining == Joining::Parts {
-            let mut sides = [dying, born].map(|side| self.sizes(side));
-            let [dying, born] = &mut sides;
-            unique(dying, born)
-        } else {
-            Vec::new()
+        let [dying, born] = [dying, born].map(|side| self.sizes(side));
+        match joining {
+            Joining::Parts => parts(dying, born),
+            Joining::Forced(_) | Joining::Whole => whole(&dying, &born).into_iter().collect(),
         }
     }
 
