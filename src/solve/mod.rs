@@ -26,6 +26,7 @@ mod sort;
 mod stack;
 mod sweep;
 mod tools;
+mod views;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -152,7 +152,7 @@ pub(super) fn improve(
         }
         if core.items.len() > SMALL || !core.all_solid() {
             tools.take_turn(core, goal, best, clock)?;
-        } else if let Some(exact) = tools.exact(core, goal.max(best.bound()), clock)?
+        } else if let Some(exact) = tools.exact(core, clock)?
             && (!exact.is_stuck() || !round.is_multiple_of(if goal == 0 { 4 } else { 16 }))
         {
             exact.step(core, goal, best, clock)?;

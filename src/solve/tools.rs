@@ -106,11 +106,10 @@ impl Tools {
     pub(super) fn exact(
         &mut self,
         core: &Model,
-        target: u64,
         clock: &Clock<'_>,
     ) -> Result<Option<&mut Searches>> {
         if self.exact.is_none() && !self.too_large {
-            self.exact = Searches::new(core, target, clock.seed(), self.worker)?;
+            self.exact = Searches::new(core, clock.seed(), self.worker)?;
             self.too_large = self.exact.is_none();
         }
         Ok(self.exact.as_mut())
@@ -150,7 +149,7 @@ impl Tools {
             Method::Repair => self.repair(core, goal, best, clock)?,
             Method::Pass => self.pass(core, best, clock)?,
             Method::Exact => {
-                if let Some(exact) = self.exact(core, goal.max(best.bound()), clock)? {
+                if let Some(exact) = self.exact(core, clock)? {
                     exact.step(core, goal, best, clock)?;
                 }
             }

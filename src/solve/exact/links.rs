@@ -81,7 +81,6 @@ impl Links {
         }
     }
 
-    pub(super) fn any(&self)->bool{!self.list.is_empty()}
     /// Forgets what was noted.
     pub(super) fn forget(&mut self) {
         self.moved.clear();

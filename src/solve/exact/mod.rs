@@ -270,7 +270,7 @@ impl Search {
 
     /// Returns a kind that is live in all sections of a component.
     fn lid_of(&self, start: usize, end: usize) -> Option<u32> {
-        let kinds = if self.state.plain && !(std::env::var("NOLID").is_ok() && self.state.links.any()) { self.state.open_in(start) } else { &[] };
+        let kinds = if self.state.plain { self.state.open_in(start) } else { &[] };
         let spans = |&&kind: &&u32| self.state.kinds[index(kind)].sections() == (start..end);
         kinds.iter().find(spans).copied()
     }

@@ -116,19 +116,9 @@ impl Turns {
         Self { turn, nodes, short: SHORT * nodes, since: 0.0, rounds, farthest }
     }
 
-    /// Counts a search that has no rules to take turns with.
-    pub(crate) const fn count(&mut self) {
-        self.turn += 1;
-    }
-
     /// Returns whether every pair of rules has had a turn.
     pub(crate) const fn all_tried(&self) -> bool {
         self.turn >= TURNS.len()
-    }
-
-    /// Returns whether every pair of rules has had several turns.
-    pub(crate) const fn all_tried_often(&self) -> bool {
-        self.turn >= 4 * TURNS.len()
     }
 
     /// Returns whether short searches have begun, with a long one now and then.

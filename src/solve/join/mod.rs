@@ -1,5 +1,6 @@
-//! Joins items that have the same offset in every packing, or most likely in one.
+//! Joins items that have the same offset in every packing, or most likely in the one looked for.
 
+mod fillers;
 mod handover;
 
 use super::arith::{index, number};
@@ -7,16 +8,28 @@ use super::exact::Link;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use crate::error::Result;
+use fillers::fillers;
 use handover::{Handover, Side, parts, whole};
 
-/// Which items are joined.
+/// What to believe of the packing that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hints {
+    /// Which items take over the room of others.
+    pub(super) belief: Belief,
+    /// Whether room that is left over for some time is one piece.
+    pub(super) fill: bool,
+    /// Whether the search is told what could not be joined.
+    pub(super) link: bool,
+}
+
+/// Which items are believed to take over the room of those that die when they are born.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Joining {
-    /// Those that must be, if everything ends at this byte or before.
-    Forced(u64),
-    /// Also those that take the room of all that dies just then, whatever room there is.
+pub(super) enum Belief {
+    /// Those for which there is no other room.
+    Certain,
+    /// All that are born, wherever they take just as much room as what dies.
     Whole,
-    /// Also those that take the room of some of what dies just then.
+    /// Also some of them, where these take as much room as some of what dies.
     Parts,
 }
 
@@ -26,72 +39,62 @@ pub(super) struct Joined {
     model: Model,
     /// The items that each one stands for, with their offsets inside it.
     members: Vec<Vec<(u32, u64)>>,
+    /// What takes over the room of what, and could not be joined.
     links: Vec<Link>,
 }
 
-/// An item, or several that are one.
-#[derive(Clone, Debug)]
-struct Block {
-    start: u32,
-    end: u32,
-    size: u64,
-    members: Vec<(u32, u64)>,
-}
-
-/// Joins what one item takes over from others, or others from it.
+/// Joins items that take over each other's room if everything ends at byte `target` or before.
 ///
 /// Two sections in a row that are full to the roof have no room but that of their items.
 /// What dies between them therefore leaves exactly the grains that what is born there
 /// takes. If it is one item on either side, both have the same offset, and are one
-/// longer item for whoever looks for a packing. The same holds for items that live and
-/// die together if the other side is one item: they fill its grains, in any order. That
-/// makes longer items, and fewer sections, so it is repeated.
+/// longer item for whoever looks for a packing. The same holds for items that are born
+/// together and give way to items that die together, if the room is one piece: they fill it,
+/// in any order. That makes longer items, and fewer sections, so it is repeated.
 ///
-/// Where there is more room than that, sizes that add up are a hint: the packing that is
-/// looked for may well be one in which they do so because one took the room of the other.
-/// What is not found in a model joined on hints may be there all the same.
+/// Where there is more room than that, sizes that add up are a hint: in the packing that is
+/// looked for, one may well have the room of the other. What is not found in a model joined
+/// on hints may be there all the same.
 ///
 /// Returns nothing if there is nothing to join, or if alignments, pins or pads say more
 /// about an item than its size.
-pub(super) fn join(model: &Model, joining: Joining) -> Result<Option<Joined>> {
+pub(super) fn join(model: &Model, target: u64, hints: Hints) -> Result<Option<Joined>> {
     if !model.is_plain() {
         return Ok(None);
     }
-    let mut blocks = Blocks::new(model)?;
+    let mut blocks = Blocks::new(model, target)?;
+    if hints.fill {
+        blocks.fill();
+    }
     let count = blocks.list.len();
     let mut again = true;
     while again {
         again = false;
-        for moment in 1..model.loads.len() {
+        for moment in 1..blocks.loads.len() {
             while std::mem::take(&mut blocks.changed[moment])
-                && let Some(handover) = blocks.handover(model, joining, moment)
+                && let Some(handover) = blocks.rectangle(hints.belief, moment)
             {
                 blocks.join(&handover, moment);
                 again = true;
             }
         }
     }
-    let links = blocks.links(model, joining);
+    let links = if hints.link { blocks.links(hints.belief) } else { Vec::new() };
     if blocks.list.len() == count && links.is_empty() {
         return Ok(None);
     }
-    let mut order = with_capacity(blocks.list.len(), "joined items")?;
-    order.extend((0..blocks.list.len()).filter(|&it| !blocks.list[it].members.is_empty()));
-    order.sort_unstable_by_key(|&it| {
-        let block = &blocks.list[it];
-        (block.start, block.end, block.size, block.members[0])
-    });
-    let mut place = filled(0, blocks.list.len(), "joined items")?;
-    for (at, &it) in order.iter().enumerate() {
-        place[it] = number(at);
-    }
-    let side = |blocks: Vec<usize>| blocks.iter().map(|&it| place[it]).collect();
-    let link = |it: Handover| Link { sides: [side(it.dying), side(it.born)] };
-    let links = links.into_iter().map(link).collect();
-    let items = order.iter().map(|&it| (blocks.list[it].start..blocks.list[it].end, blocks.list[it].size));
-    let model = model.of_solids(items)?;
-    let members = order.iter().map(|&it| std::mem::take(&mut blocks.list[it].members)).collect();
-    Ok(Some(Joined { model, members, links }))
+    blocks.into_joined(model, links).map(Some)
+}
+
+/// An item, or several that are one, or none: room that stays empty.
+#[derive(Clone, Debug)]
+struct Block {
+    start: u32,
+    end: u32,
+    size: u64,
+    members: Vec<(u32, u64)>,
+    /// Whether it has become part of another one.
+    gone: bool,
 }
 
 /// Blocks, and at each moment, the start of a section, those that die and are born there.
@@ -104,62 +107,81 @@ struct Blocks {
     born: Vec<Vec<usize>>,
     /// Whether these are others than when they were last looked at.
     changed: Vec<bool>,
+    /// What is live in each section, and the most that can be, in grains.
+    loads: Vec<u64>,
+    roof: u64,
 }
 
 impl Blocks {
-    fn new(model: &Model) -> Result<Self> {
+    /// Returns a block for each item.
+    fn new(model: &Model, target: u64) -> Result<Self> {
         let moments = model.loads.len() + 1;
-        let mut list = with_capacity(model.items.len(), "joined items")?;
-        list.extend(model.items.iter().enumerate().map(|(item, it)| Block {
-            start: it.span.start,
-            end: it.span.end,
-            size: it.size,
-            members: vec![(number(item), 0)],
-        }));
-        let mut dying = filled(Vec::new(), moments, "sections")?;
-        let mut born = filled(Vec::new(), moments, "sections")?;
-        for (number, block) in list.iter().enumerate() {
-            dying[index(block.end)].push(number);
-            born[index(block.start)].push(number);
+        let mut loads = with_capacity(model.loads.len(), "sections")?;
+        loads.extend(model.loads.iter().map(|load| load.grains));
+        let mut blocks = Self {
+            list: with_capacity(model.items.len(), "joined items")?,
+            dying: filled(Vec::new(), moments, "sections")?,
+            born: filled(Vec::new(), moments, "sections")?,
+            changed: filled(true, moments, "sections")?,
+            loads,
+            roof: target / model.grain,
+        };
+        for (item, it) in model.items.iter().enumerate() {
+            let members = vec![(number(item), 0)];
+            let (start, end) = (it.span.start, it.span.end);
+            blocks.add(Block { start, end, size: it.size, members, gone: false });
         }
-        Ok(Self { list, dying, born, changed: filled(true, moments, "sections")? })
+        Ok(blocks)
     }
 
-    /// Returns what can be joined at a moment.
-    fn handover(&self, model: &Model, joining: Joining, moment: usize) -> Option<Handover> {
-        self.handovers(model, joining, moment).into_iter().find(|it| self.is_rectangle(it))
+    /// Adds a block, and returns its number.
+    fn add(&mut self, block: Block) {
+        self.born[index(block.start)].push(self.list.len());
+        self.dying[index(block.end)].push(self.list.len());
+        self.list.push(block);
+    }
+
+    /// Adds blocks without items for room that most likely stays empty.
+    fn fill(&mut self) {
+        let slack = self.loads.iter().map(|&load| self.roof.saturating_sub(load)).collect();
+        for (span, size) in fillers(slack) {
+            self.loads[index(span.start)..index(span.end)].iter_mut().for_each(|it| *it += size);
+            let (start, end) = (span.start, span.end);
+            self.add(Block { start, end, size, members: Vec::new(), gone: false });
+        }
+    }
+
+    /// Returns what takes over the room of what at a moment.
+    fn handovers(&self, belief: Belief, moment: usize) -> Vec<Handover> {
+        if belief == Belief::Certain
+            && self.loads[moment - 1..=moment].iter().any(|&load| load != self.roof)
+        {
+            return Vec::new();
+        }
+        let side = |numbers: &Vec<usize>| -> Vec<Side> {
+            numbers.iter().map(|&it| (self.list[it].size, it)).collect()
+        };
+        let (dying, born) = (side(&self.dying[moment]), side(&self.born[moment]));
+        match belief {
+            Belief::Certain | Belief::Whole => whole(&dying, &born).into_iter().collect(),
+            Belief::Parts => parts(dying, born),
+        }
+    }
+
+    /// Returns what can be joined at a moment: blocks that were born together, and blocks that
+    /// die together.
+    fn rectangle(&self, belief: Belief, moment: usize) -> Option<Handover> {
+        self.handovers(belief, moment).into_iter().find(|it| {
+            let [first, last] = [&self.list[it.dying[0]], &self.list[it.born[0]]];
+            it.dying.iter().all(|&it| self.list[it].start == first.start)
+                && it.born.iter().all(|&it| self.list[it].end == last.end)
+        })
     }
 
     /// Returns what could not be joined.
-    fn links(&self, model: &Model, joining: Joining) -> Vec<Handover> {
-        let moments = 1..model.loads.len();
-        moments.flat_map(|moment| self.handovers(model, joining, moment)).collect()
-    }
-
-    /// Returns what one item takes over from others at a moment, or others from it.
-    fn handovers(&self, model: &Model, joining: Joining, moment: usize) -> Vec<Handover> {
-        let (dying, born) = (&self.dying[moment], &self.born[moment]);
-        let [before, after] = [model.loads[moment - 1].grains, model.loads[moment].grains];
-        if matches!(joining, Joining::Forced(target) if before.min(after) != target / model.grain) {
-            return Vec::new();
-        }
-        let [dying, born] = [dying, born].map(|side| self.sizes(side));
-        match joining {
-            Joining::Parts => parts(dying, born),
-            Joining::Forced(_) | Joining::Whole => whole(&dying, &born).into_iter().collect(),
-        }
-    }
-
-    fn sizes(&self, side: &[usize]) -> Vec<Side> {
-        side.iter().map(|&it| (self.list[it].size, it)).collect()
-    }
-
-    /// Returns whether those that die were born together, and those that are born die together.
-    fn is_rectangle(&self, it: &Handover) -> bool {
-        let start = |&it: &usize| self.list[it].start;
-        let end = |&it: &usize| self.list[it].end;
-        it.dying.iter().map(start).all(|at| at == start(&it.dying[0]))
-            && it.born.iter().map(end).all(|at| at == end(&it.born[0]))
+    fn links(&self, belief: Belief) -> Vec<Handover> {
+        let moments = 1..self.loads.len();
+        moments.flat_map(|moment| self.handovers(belief, moment)).collect()
     }
 
     /// Makes one block of those that die at a moment and those that are born.
@@ -169,20 +191,13 @@ impl Blocks {
         let (start, end) = (before.start, after.end);
         let mut members = before.members;
         members.extend(after.members);
-        // Emptied blocks are forgotten where they are born, and where they die.
-        let Self { list, dying, born, changed } = self;
-        let [start_at, end_at] = [start, end].map(index);
-        for sides in [&mut *dying, &mut *born] {
-            for at in [start_at, moment, end_at] {
-                sides[at].retain(|&it| !list[it].members.is_empty());
+        for at in [index(start), moment, index(end)] {
+            for side in [&mut self.dying[at], &mut self.born[at]] {
+                side.retain(|&it| !self.list[it].gone);
             }
+            self.changed[at] = true;
         }
-        born[start_at].push(list.len());
-        dying[end_at].push(list.len());
-        for at in [start_at, moment, end_at] {
-            changed[at] = true;
-        }
-        list.push(Block { start, end, size: before.size, members });
+        self.add(Block { start, end, size: before.size, members, gone: false });
     }
 
     /// Takes blocks out, and returns them on top of each other.
@@ -193,8 +208,30 @@ impl Blocks {
             let base = whole.size;
             whole.members.extend(block.members.drain(..).map(|(item, at)| (item, base + at)));
             whole.size += block.size;
+            block.gone = true;
         }
         whole
+    }
+
+    /// Returns the model of the blocks that there are now.
+    fn into_joined(mut self, model: &Model, links: Vec<Handover>) -> Result<Joined> {
+        let mut order = with_capacity(self.list.len(), "joined items")?;
+        order.extend((0..self.list.len()).filter(|&it| !self.list[it].gone));
+        let mut place = filled(0, self.list.len(), "joined items")?;
+        for (at, &it) in order.iter().enumerate() {
+            place[it] = number(at);
+        }
+        let side = |blocks: &[usize]| blocks.iter().map(|&it| place[it]).collect();
+        let link = |it: &Handover| Link { sides: [side(&it.dying), side(&it.born)] };
+        let links = links.iter().map(link).collect();
+        let solid = |&it: &usize| {
+            let block = &self.list[it];
+            (block.start..block.end, block.size)
+        };
+        let model = model.of_solids(order.iter().map(solid))?;
+        let mut members = with_capacity(order.len(), "joined items")?;
+        members.extend(order.iter().map(|&it| std::mem::take(&mut self.list[it].members)));
+        Ok(Joined { model, members, links })
     }
 }
 
@@ -207,11 +244,6 @@ impl Joined {
     /// Returns what is known of the items that could not be joined.
     pub(super) fn links(&self) -> &[Link] {
         &self.links
-    }
-
-    /// Returns the number of its items.
-    pub(super) const fn len(&self) -> usize {
-        self.members.len()
     }
 
     /// Returns the offset of each item, given those of the items that stand for them.
@@ -245,7 +277,7 @@ mod tests {
         let members: Vec<_> = (0..rows.len()).map(BufferId::new).collect();
         let budget = Budget::default();
         let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
-        join(&model, joining).unwrap()
+        join(&model, joining, None, 0.0, &mut crate::solve::random::Random::new(0)).unwrap()
     }
 
     #[test]
