@@ -33,6 +33,11 @@ pub(super) const fn fraction(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }
 
+/// Returns the quotient of two areas.
+pub(super) const fn share(part: u128, whole: u128) -> f64 {
+    part as f64 / whole as f64
+}
+
 /// Returns a positive real number without its fraction.
 pub(super) const fn whole(number: f64) -> u64 {
     number as u64

@@ -162,7 +162,7 @@ impl Critical {
         self.kept.sort_unstable();
         self.kept.dedup();
         let part = model.restricted_to(&self.kept)?;
-        let turns = Turns::from(&part, self.worker);
+        let turns = Turns::new(&part, self.worker);
         let entries: u64 = part.items.iter().map(|item| u64::from(item.length())).sum();
         if entries <= LARGEST
             && let Some(search) = Restarts::new(&part, &[], clock.seed())?

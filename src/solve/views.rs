@@ -9,14 +9,17 @@ use crate::error::Result;
 /// What is believed in each view. Nothing that is found in one is less true than in another, but
 /// only the last one proves that there is nothing.
 const VIEWS: [Hints; 5] = [
-    Hints { belief: Belief::Parts, fill: false, link: false },
     Hints { belief: Belief::Whole, fill: false, link: false },
+    Hints { belief: Belief::Parts, fill: false, link: false },
     Hints { belief: Belief::Whole, fill: true, link: true },
     Hints { belief: Belief::Certain, fill: false, link: true },
     Hints { belief: Belief::Certain, fill: false, link: false },
 ];
 /// The view in which nothing but what is certain is believed.
 const CERTAIN: usize = VIEWS.len() - 1;
+
+/// Turns that each view has before the most promising one has more.
+const SEVERAL: usize = 4;
 
 /// Views of one core that take turns in a search for one target.
 #[derive(Debug)]
@@ -63,15 +66,25 @@ impl Views {
         }
     }
 
+    /// Returns the view whose turn it is: each has one in order, and once all had several, every
+    /// second turn is that of the view in which a search has come farthest.
+    fn next(&mut self) -> usize {
+        self.turn += 1;
+        let turn = self.turn - 1;
+        if turn < SEVERAL * VIEWS.len() {
+            return turn % VIEWS.len();
+        }
+        if turn % 2 == 0 {
+            return turn / 2 % VIEWS.len();
+        }
+        let open = |&view: &usize| self.views[view].least_open();
+        (0..VIEWS.len()).min_by(|a, b| open(a).total_cmp(&open(b))).unwrap_or(CERTAIN)
+    }
+
     /// Searches once in the next view, and returns the offsets if a packing is found.
-    pub(super) fn step(
-        &mut self,
-        core: &Model,
-        clock: &Clock<'_>,
-    ) -> Result<(Outcome, Vec<u64>)> {
-        for _ in 0..VIEWS.len() {
-            let number = self.turn % VIEWS.len();
-            self.turn += 1;
+    pub(super) fn step(&mut self, core: &Model, clock: &Clock<'_>) -> Result<(Outcome, Vec<u64>)> {
+        for _ in 0..2 * VIEWS.len() {
+            let number = self.next();
             let slot = &mut self.views[number];
             if let Slot::New = slot {
                 let view = View::new(core, self.target, VIEWS[number], self.seed, self.worker)?;
@@ -87,9 +100,19 @@ impl Views {
             }
             return Ok((outcome, offsets));
         }
-        // It is too large to be searched: that is not to go on for ever.
+        // The core is too large to be searched: that is not to go on for ever.
         clock.tick(core.items.len());
         Ok((Outcome::Undecided, Vec::new()))
+    }
+}
+
+impl Slot {
+    /// Returns the least share of the core that was left open in the view.
+    fn least_open(&self) -> f64 {
+        match self {
+            Self::Open(view) => view.search.least_open(),
+            Self::New | Self::Closed => f64::INFINITY,
+        }
     }
 }
 
@@ -105,7 +128,7 @@ impl View {
         let joined = join(core, target, hints)?;
         let model = joined.as_ref().map_or(core, Joined::model);
         let links = joined.as_ref().map_or(&[][..], Joined::links);
-        let turns = Turns::from(model, worker);
+        let turns = Turns::new(model, worker);
         let search = Restarts::new(model, links, seed)?;
         Ok(search.map(|search| Self { joined, search, turns }))
     }
@@ -127,5 +150,83 @@ impl View {
             Some(joined) => Ok((outcome, joined.offsets(&offsets)?)),
             None => Ok((outcome, offsets)),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::Budget;
+    use super::super::arith::number;
+    use super::super::random::Random;
+    use super::*;
+    use crate::index::BufferId;
+    use crate::problem::{Buffer, Problem, Space};
+    use crate::units::LiveRange;
+
+    /// Returns a problem in which what is born is about as large as what dies just then,
+    /// wherever that may be.
+    fn some_problem(random: &mut Random) -> Problem {
+        let mut live = vec![(0, 20)];
+        let mut buffers = Vec::new();
+        for step in 0..9 {
+            let mut room = u64::from(random.below(8) == 0);
+            for _ in 0..1 + random.below(3).min(live.len() - 1) {
+                let (start, size) = live.swap_remove(random.below(live.len()));
+                if start < step {
+                    let live = LiveRange::new(start, step).unwrap();
+                    buffers.push(Buffer::new(size, live));
+                }
+                room += size;
+            }
+            while room > 0 {
+                let size = room.min(1 + u64::from(number(random.below(9))));
+                live.push((step, size));
+                room -= size;
+            }
+        }
+        let last = |(start, size)| Buffer::new(size, LiveRange::new(start, 9).unwrap());
+        buffers.extend(live.into_iter().map(last));
+        Problem::new(buffers, vec![Space::default()]).unwrap()
+    }
+
+    #[test]
+    fn hints_change_nothing_but_how_soon_it_is_decided() {
+        let mut random = Random::new(5);
+        let budget = Budget::default();
+        let mut count = [0, 0];
+        for round in 0..1000 {
+            let problem = some_problem(&mut random);
+            let members: Vec<_> = (0..problem.buffers().len()).map(BufferId::new).collect();
+            let clock = Clock::new(&budget);
+            let model = Model::new(&problem, &members, &clock).unwrap().unwrap();
+            let target = model.bound + u64::from(random.below(3) == 0);
+            let mut plain = View::new(&model, target, VIEWS[CERTAIN], 7, 0).unwrap().unwrap();
+            let expected = loop {
+                let (outcome, _) = plain.step(&model, target, &clock).unwrap();
+                if outcome != Outcome::Undecided {
+                    break outcome;
+                }
+            };
+            let mut views = Views::new(target, 7, 0);
+            let (outcome, offsets) = loop {
+                let (outcome, offsets) = views.step(&model, &clock).unwrap();
+                if outcome != Outcome::Undecided {
+                    break (outcome, offsets);
+                }
+            };
+            assert_eq!(outcome, expected, "round {round}");
+            if outcome == Outcome::Found {
+                assert!(model.peak(&offsets) <= target, "it ends below the target");
+                for (a, (it, low)) in model.items.iter().zip(&offsets).enumerate() {
+                    for (other, base) in model.items.iter().zip(&offsets).skip(a + 1) {
+                        let meet = it.span.start < other.span.end && other.span.start < it.span.end;
+                        assert!(!meet || low + it.size <= *base || base + other.size <= *low);
+                    }
+                }
+            }
+            count[usize::from(outcome == Outcome::Found)] += 1;
+        }
+        assert!(count.iter().all(|&many| many > 20), "of both outcomes there are many: {count:?}");
     }
 }

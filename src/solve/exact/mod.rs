@@ -92,6 +92,8 @@ struct Search {
     next: usize,
     children: Vec<Child>,
     pieces: Vec<(u64, usize, usize)>,
+    /// The least area, grains × sections, that any search has left open.
+    least_left: u128,
 }
 
 impl Search {
@@ -109,6 +111,7 @@ impl Search {
             next: NONE,
             children: Vec::new(),
             pieces: with_capacity(16, "components")?,
+            least_left: u128::MAX,
         })
     }
 
@@ -142,6 +145,7 @@ impl Search {
                 return Ok(Outcome::Found);
             }
             farthest.update(&self.state)?;
+            self.least_left = self.least_left.min(self.state.left);
             let component = self.components[self.next];
             let hash = self.salt ^ self.state.component_hash(component.start..component.end);
             if self.failed.contains(hash) {

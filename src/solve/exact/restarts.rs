@@ -1,6 +1,6 @@
 //! Many short searches instead of a long one.
 
-use super::super::arith::{fraction, index};
+use super::super::arith::{fraction, index, share};
 use super::super::clock::Clock;
 use super::super::first_fit::most_loaded;
 use super::super::memory::{filled, with_capacity};
@@ -22,6 +22,8 @@ pub(crate) struct Restarts {
     search: Search,
     ranks: [Vec<f64>; 2],
     random: Random,
+    /// Grains × sections of all items.
+    area: u128,
 }
 
 /// How much chance there is in the ranks of later searches.
@@ -44,9 +46,10 @@ impl Restarts {
             })?,
         ];
         let weights = filled(1.0, model.loads.len(), "sections")?;
+        let area = state.left;
         let search = Search::new(state, ranks[0].clone(), weights)?;
         let random = Random::new(seed);
-        Ok(Some(Self { search, ranks, random }))
+        Ok(Some(Self { search, ranks, random, area }))
     }
 
     /// Runs the next search for a packing below byte `target`.
@@ -69,6 +72,11 @@ impl Restarts {
             }
         }
         self.search.run(model, target, manner, &mut turns.farthest, clock)
+    }
+
+    /// Returns the least share of all grains × sections that any search has left open.
+    pub(crate) fn least_open(&self) -> f64 {
+        share(self.search.least_left, self.area)
     }
 
     /// Returns the offsets that the last search has found.

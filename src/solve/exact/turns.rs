@@ -99,13 +99,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Returns that there were none.
-    pub(crate) fn new(model: &Model) -> Self {
-        Self::from(model, 0)
-    }
-
-    /// Returns that other threads are having the first few.
-    pub(crate) fn from(model: &Model, turn: usize) -> Self {
+    /// Returns that there were none by this thread, and `turn` by others: each begins with others.
+    pub(crate) fn new(model: &Model, turn: usize) -> Self {
         // Many items take many nodes, even if the search hardly ever goes back.
         let items = number(model.items.len());
         let nodes = if items > MANY { 2.0 * f64::from(items) } else { FIRST_NODES };
@@ -227,9 +222,9 @@ mod tests {
             let clock = Clock::new(&budget);
             let model = Model::new(&problem, &members, &clock).unwrap().unwrap();
             let target = model.bound + u64::from(random.below(3) == 0);
-            let outcome = decided(&model, target, &mut Turns::new(&model), &clock);
+            let outcome = decided(&model, target, &mut Turns::new(&model, 0), &clock);
             // So short that they are led by what earlier ones recorded, many times.
-            let first = Turns::from(&model, TURNS.len());
+            let first = Turns::new(&model, TURNS.len());
             let mut short = Turns { rounds: 1, short: 3.0, nodes: 6.0, ..first };
             assert_eq!(decided(&model, target, &mut short, &clock), outcome);
             count[usize::from(outcome == Outcome::Found)] += 1;

@@ -51,3 +51,20 @@ fn end_of(slack: &[u64], start: usize, size: u64) -> Option<usize> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_that_comes_and_goes_is_one_piece() {
+        // 5 for a long time, and in it 3 for a shorter one.
+        assert_eq!(fillers(vec![0, 5, 8, 8, 5, 0]), [(2..4, 3), (1..5, 5)]);
+        // One gives way to another: neither comes and goes by itself.
+        assert_eq!(fillers(vec![0, 5, 3, 0]), []);
+        // There is not enough room for it all the time.
+        assert_eq!(fillers(vec![5, 2, 7, 2]), [(2..3, 5)]);
+        assert_eq!(fillers(vec![4, 4]), [(0..2, 4)], "from the first to the last section");
+        assert_eq!(fillers(Vec::new()), []);
+    }
+}

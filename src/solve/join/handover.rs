@@ -165,3 +165,41 @@ fn sums(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns sides of these sizes, numbered from `first` on.
+    fn sides(sizes: &[u64], first: usize) -> Vec<Side> {
+        sizes.iter().enumerate().map(|(at, &size)| (size, first + at)).collect()
+    }
+
+    fn handover(dying: &[usize], born: &[usize]) -> Handover {
+        Handover { dying: dying.to_vec(), born: born.to_vec() }
+    }
+
+    #[test]
+    fn a_whole_cannot_be_two() {
+        let takes = |dying: &[u64], born: &[u64]| whole(&sides(dying, 0), &sides(born, 10));
+        assert_eq!(takes(&[7], &[3, 4]), Some(handover(&[0], &[10, 11])));
+        assert_eq!(takes(&[5, 7], &[3, 9]), Some(handover(&[0, 1], &[10, 11])));
+        assert_eq!(takes(&[5, 7], &[7, 2, 3]), None, "7 may take the room of 7");
+        assert_eq!(takes(&[5, 7], &[3, 10]), None, "they are not of one size");
+        assert_eq!(takes(&[], &[]), None);
+    }
+
+    #[test]
+    fn parts_are_those_that_share_no_item() {
+        let takes = |dying: &[u64], born: &[u64]| parts(sides(dying, 0), sides(born, 10));
+        // 20 takes the room of 9 and 11, whatever 50 and 60 do.
+        assert_eq!(takes(&[9, 11, 50], &[20, 60]), [handover(&[1, 0], &[10])]);
+        // 5 may be 2 and 3, or 5: nobody knows.
+        assert_eq!(takes(&[5], &[2, 3, 5]), []);
+        // Once 30 is known to take the room of 30, what is left over is of one size.
+        let both = [handover(&[1], &[11]), handover(&[2, 0], &[12, 10])];
+        assert_eq!(takes(&[5, 30, 7], &[3, 30, 9]), both);
+        // Of very many that are alike, each may take the room of each.
+        assert_eq!(takes(&[4; 60], &[4; 60]), []);
+    }
+}

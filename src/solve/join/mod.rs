@@ -269,15 +269,19 @@ mod tests {
     use crate::problem::{Buffer, Problem, Space};
     use crate::units::LiveRange;
 
+    const CERTAIN: Hints = Hints { belief: Belief::Certain, fill: false, link: false };
+    const WHOLE: Hints = Hints { belief: Belief::Whole, ..CERTAIN };
+    const PARTS: Hints = Hints { belief: Belief::Parts, ..CERTAIN };
+
     /// Joins items given as first step, last step and size.
-    fn joined(rows: &[(u32, u32, u64)], joining: Joining) -> Option<Joined> {
+    fn joined(rows: &[(u32, u32, u64)], target: u64, hints: Hints) -> Option<Joined> {
         let buffer = |&(start, end, size)| Buffer::new(size, LiveRange::new(start, end).unwrap());
         let buffers = rows.iter().map(buffer).collect();
         let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
         let members: Vec<_> = (0..rows.len()).map(BufferId::new).collect();
         let budget = Budget::default();
         let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
-        join(&model, joining, None, 0.0, &mut crate::solve::random::Random::new(0)).unwrap()
+        join(&model, target, hints).unwrap()
     }
 
     #[test]
@@ -285,19 +289,53 @@ mod tests {
         // 0 gives way to 1 and 2, which live as long as each other, and those to 3.
         let rows = [(0, 2, 5), (2, 4, 2), (2, 4, 3), (4, 6, 5), (0, 6, 4), (1, 3, 1), (3, 5, 1)];
         let full = [&rows[..], &[(0, 1, 1), (5, 6, 1)]].concat();
-        let joined = joined(&full, Joining::Forced(10)).unwrap();
-        assert_eq!(joined.model.items.len(), 3, "one of 5, one of 4, and one of 1");
-        let offsets = joined.offsets(&[0, 1, 5]).unwrap();
-        assert_eq!(offsets, [5, 5, 7, 5, 1, 0, 0, 0, 0]);
+        let joined = joined(&full, 10, CERTAIN).unwrap();
         assert_eq!(joined.model.loads.len(), 1, "all are live together");
+        let sizes: Vec<_> = joined.model.items.iter().map(|item| item.size).collect();
+        assert_eq!(sizes, [4, 5, 1], "one for the long one, and one for each place");
+        let offsets = joined.offsets(&[1, 5, 0]).unwrap();
+        assert_eq!(offsets, [5, 5, 7, 5, 1, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn nothing_is_joined_where_there_is_room_or_two_give_way_to_two() {
-        let two = [(0, 2, 2), (0, 2, 3), (2, 4, 2), (2, 4, 3), (0, 4, 4)];
-        assert!(joined(&two, Joining::Forced(9)).is_none());
+    fn several_give_way_to_several_in_one_piece_unless_they_may_lie_apart() {
+        let apart = [(0, 2, 2), (0, 2, 3), (2, 4, 2), (2, 4, 3), (0, 4, 4)];
+        assert!(joined(&apart, 9, CERTAIN).is_none(), "2 may take the place of 2");
+        let piece = [(0, 2, 2), (0, 2, 5), (2, 4, 3), (2, 4, 4), (0, 4, 4)];
+        assert_eq!(joined(&piece, 11, CERTAIN).unwrap().model.items.len(), 2);
+    }
+
+    #[test]
+    fn where_there_is_room_only_hints_join() {
         let one = [(0, 2, 5), (2, 4, 5), (0, 4, 4)];
-        assert!(joined(&one, Joining::Forced(10)).is_none());
-        assert!(joined(&one, Joining::Forced(9)).is_some());
+        assert!(joined(&one, 10, CERTAIN).is_none());
+        assert!(joined(&one, 9, CERTAIN).is_some());
+        assert_eq!(joined(&one, 10, WHOLE).unwrap().model.items.len(), 2);
+        // 5 takes the place of 5, and 1 comes besides.
+        let part = [(0, 2, 5), (2, 4, 5), (2, 4, 1), (0, 4, 4)];
+        assert!(joined(&part, 10, WHOLE).is_none());
+        assert_eq!(joined(&part, 10, PARTS).unwrap().model.items.len(), 3);
+    }
+
+    #[test]
+    fn room_that_is_filled_makes_what_is_around_it_certain() {
+        let rows = [(0, 2, 5), (2, 4, 5), (0, 1, 2), (1, 2, 1), (2, 4, 2)];
+        assert!(joined(&rows, 7, CERTAIN).is_none());
+        let filled = joined(&rows, 7, Hints { fill: true, ..CERTAIN }).unwrap();
+        // 1 and empty room of 1 take the place of 2.
+        assert_eq!(filled.model.items.len(), 4);
+        assert_eq!(filled.offsets(&[0, 0, 5, 5]).unwrap(), [0, 0, 5, 5, 5]);
+    }
+
+    #[test]
+    fn what_cannot_be_joined_is_linked() {
+        // 7 takes the place of 3 and 4, which are born one after the other.
+        let rows = [(0, 3, 3), (1, 3, 4), (3, 5, 7), (0, 1, 3), (0, 4, 1), (4, 5, 1)];
+        let joined = joined(&rows, 8, Hints { link: true, ..CERTAIN }).unwrap();
+        let size = |&item: &u32| joined.model.items[index(item)].size;
+        let sizes = |side: &Vec<u32>| side.iter().map(size).collect::<Vec<_>>();
+        let links: Vec<_> =
+            joined.links.iter().map(|link| link.sides.each_ref().map(sizes)).collect();
+        assert_eq!(links, [[vec![3, 4], vec![7]]]);
     }
 }
