@@ -22,8 +22,8 @@ pub(super) struct Searches {
 /// How a core is searched.
 #[derive(Debug)]
 enum Method {
-    /// Solid items, for the lowest target and for one halfway.
-    Solid { lowest: Views, halfway: Views },
+    /// Solid items: views for the lowest target, and for one halfway.
+    Solid(Box<[Views; 2]>),
     /// Items with windows and gaps.
     Rigid(Box<Rigid>),
 }
@@ -36,7 +36,7 @@ impl Searches {
     pub(super) fn new(core: &Model, seed: u64, worker: usize) -> Result<Option<Self>> {
         let method = if core.all_solid() {
             let views = || Views::new(core.bound, seed, worker);
-            Some(Method::Solid { lowest: views(), halfway: views() })
+            Some(Method::Solid(Box::new([views(), views()])))
         } else {
             Rigid::new(core, seed)?.map(|search| Method::Rigid(Box::new(search)))
         };
@@ -63,8 +63,8 @@ impl Searches {
         let to_middle = to_middle && low < middle && middle < best.peak();
         let target = if to_middle { middle } else { low };
         let (outcome, offsets) = match &mut self.method {
-            Method::Solid { lowest, halfway } => {
-                let views = if to_middle { halfway } else { lowest };
+            Method::Solid(views) => {
+                let views = &mut views[usize::from(to_middle)];
                 views.aim_at(target);
                 views.step(core, clock)?
             }

@@ -29,7 +29,7 @@ pub(super) struct Views {
     /// The number of the thread.
     worker: usize,
     turn: usize,
-    views: [Slot; VIEWS.len()],
+    slots: [Slot; VIEWS.len()],
 }
 
 /// What has become of a view.
@@ -56,7 +56,7 @@ struct View {
 impl Views {
     /// Returns views of a core in which packings below byte `target` are looked for.
     pub(super) fn new(target: u64, seed: u64, worker: usize) -> Self {
-        Self { target, seed, worker, turn: worker, views: Default::default() }
+        Self { target, seed, worker, turn: worker, slots: Default::default() }
     }
 
     /// Starts over with another target, if it is another one.
@@ -74,10 +74,10 @@ impl Views {
         if turn < SEVERAL * VIEWS.len() {
             return turn % VIEWS.len();
         }
-        if turn % 2 == 0 {
+        if turn.is_multiple_of(2) {
             return turn / 2 % VIEWS.len();
         }
-        let open = |&view: &usize| self.views[view].least_open();
+        let open = |&view: &usize| self.slots[view].least_open();
         (0..VIEWS.len()).min_by(|a, b| open(a).total_cmp(&open(b))).unwrap_or(CERTAIN)
     }
 
@@ -85,12 +85,13 @@ impl Views {
     pub(super) fn step(&mut self, core: &Model, clock: &Clock<'_>) -> Result<(Outcome, Vec<u64>)> {
         for _ in 0..2 * VIEWS.len() {
             let number = self.next();
-            let slot = &mut self.views[number];
+            let slot = &mut self.slots[number];
             if let Slot::New = slot {
-                let view = View::new(core, self.target, VIEWS[number], self.seed, self.worker)?;
-                let is_any = |view: &View| number == CERTAIN || view.joined.is_some();
-                let view = view.filter(is_any).map(Box::new);
-                *slot = view.map_or(Slot::Closed, Slot::Open);
+                let view = match join(core, self.target, VIEWS[number])? {
+                    None if number != CERTAIN => None,
+                    joined => View::new(core, joined, self.seed, self.worker)?,
+                };
+                *slot = view.map(Box::new).map_or(Slot::Closed, Slot::Open);
             }
             let Slot::Open(view) = slot else { continue };
             let (outcome, offsets) = view.step(core, self.target, clock)?;
@@ -118,14 +119,7 @@ impl Slot {
 
 impl View {
     /// Returns a view of a core, or nothing if it is too large to be searched.
-    fn new(
-        core: &Model,
-        target: u64,
-        hints: Hints,
-        seed: u64,
-        worker: usize,
-    ) -> Result<Option<Self>> {
-        let joined = join(core, target, hints)?;
+    fn new(core: &Model, joined: Option<Joined>, seed: u64, worker: usize) -> Result<Option<Self>> {
         let model = joined.as_ref().map_or(core, Joined::model);
         let links = joined.as_ref().map_or(&[][..], Joined::links);
         let turns = Turns::new(model, worker);
@@ -171,7 +165,7 @@ mod tests {
         let mut buffers = Vec::new();
         for step in 0..9 {
             let mut room = u64::from(random.below(8) == 0);
-            for _ in 0..1 + random.below(3).min(live.len() - 1) {
+            for _ in 0..=random.below(3).min(live.len() - 1) {
                 let (start, size) = live.swap_remove(random.below(live.len()));
                 if start < step {
                     let live = LiveRange::new(start, step).unwrap();
@@ -201,7 +195,8 @@ mod tests {
             let clock = Clock::new(&budget);
             let model = Model::new(&problem, &members, &clock).unwrap().unwrap();
             let target = model.bound + u64::from(random.below(3) == 0);
-            let mut plain = View::new(&model, target, VIEWS[CERTAIN], 7, 0).unwrap().unwrap();
+            let joined = join(&model, target, VIEWS[CERTAIN]).unwrap();
+            let mut plain = View::new(&model, joined, 7, 0).unwrap().unwrap();
             let expected = loop {
                 let (outcome, _) = plain.step(&model, target, &clock).unwrap();
                 if outcome != Outcome::Undecided {

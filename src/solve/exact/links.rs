@@ -42,10 +42,10 @@ impl Links {
     pub(super) fn new(links: &[Link], kind_of: &[Option<u32>], kinds: &[Kind]) -> Result<Self> {
         let mut list = with_capacity(links.len(), "links")?;
         for link in links {
-            let side = |items: &Vec<u32>| items.iter().map(|&item| kind_of[index(item)]).collect();
-            let [had, take] = &link.sides;
-            if let (Some(had), Some(take)) = (side(had), side(take)) {
-                let had: Vec<u32> = had;
+            let of = |items: &Vec<u32>| -> Option<Vec<u32>> {
+                items.iter().map(|&item| kind_of[index(item)]).collect()
+            };
+            if let [Some(had), Some(take)] = link.sides.each_ref().map(of) {
                 let size = had.iter().map(|&kind| kinds[index(kind)].size).sum();
                 list.push(Room { size, low: 0, high: u64::MAX, sides: [had, take] });
             }
@@ -59,9 +59,9 @@ impl Links {
         }
         let mut next = first.clone();
         let mut of_kinds = filled(0, first[kinds.len()], "links")?;
-        for (link, room) in list.iter().enumerate() {
+        for (place, room) in list.iter().enumerate() {
             for &kind in room.sides.iter().flatten() {
-                of_kinds[next[index(kind)]] = number(link);
+                of_kinds[next[index(kind)]] = number(place);
                 next[index(kind)] += 1;
             }
         }

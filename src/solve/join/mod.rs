@@ -83,7 +83,7 @@ pub(super) fn join(model: &Model, target: u64, hints: Hints) -> Result<Option<Jo
     if blocks.list.len() == count && links.is_empty() {
         return Ok(None);
     }
-    blocks.into_joined(model, links).map(Some)
+    blocks.into_joined(model, &links).map(Some)
 }
 
 /// An item, or several that are one, or none: room that stays empty.
@@ -214,7 +214,7 @@ impl Blocks {
     }
 
     /// Returns the model of the blocks that there are now.
-    fn into_joined(mut self, model: &Model, links: Vec<Handover>) -> Result<Joined> {
+    fn into_joined(mut self, model: &Model, links: &[Handover]) -> Result<Joined> {
         let mut order = with_capacity(self.list.len(), "joined items")?;
         order.extend((0..self.list.len()).filter(|&it| !self.list[it].gone));
         let mut place = filled(0, self.list.len(), "joined items")?;
