@@ -109,13 +109,7 @@ impl Buffer {
     /// Returns a buffer of `bytes` bytes, all of them needed during `live`.
     #[must_use]
     pub fn new(bytes: u64, live: LiveRange) -> Self {
-        Self {
-            bytes,
-            live,
-            details: None,
-            space: SpaceId::new(0),
-            alignment: Alignment::BYTE,
-        }
+        Self { bytes, live, details: None, space: SpaceId::new(0), alignment: Alignment::BYTE }
     }
 
     /// Returns a buffer of `bytes` bytes made of `parts`.
@@ -234,7 +228,7 @@ impl Buffer {
     /// Iterates over the buffer as rectangles of bytes × steps.
     ///
     /// A solid buffer is one; otherwise there is one per part and live range.
-    pub fn rectangles(&self) -> impl Iterator<Item = (Range<u64>, LiveRange)> + '_ {
+    pub fn rectangles(&self) -> impl Iterator<Item = (Range<u64>, LiveRange)> + Clone {
         let parts = self.parts();
         let solid = parts.is_empty().then_some((0..self.bytes, self.live));
         let parts =

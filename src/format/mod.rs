@@ -7,5 +7,5 @@ mod names;
 mod shared;
 
 pub use csv::CsvProblem;
-pub use names::Names;
 pub use json::{PLAN_VERSION, plan_schema};
+pub use names::Names;

@@ -48,10 +48,10 @@ impl Names {
     }
 }
 
-impl<'a> FromIterator<&'a str> for Names {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(iter: I) -> Self {
+impl<S: AsRef<str>> FromIterator<S> for Names {
+    fn from_iter<I: IntoIterator<Item = S>>(iter: I) -> Self {
         let mut names = Self::default();
-        iter.into_iter().for_each(|name| names.push(name));
+        iter.into_iter().for_each(|name| names.push(name.as_ref()));
         names
     }
 }

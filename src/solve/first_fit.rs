@@ -60,14 +60,14 @@ pub(super) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
             Order::Birth => (u64::from(u32::MAX - item.span.start), item.size),
         };
         let (first, second) =
-            if item.pin.is_some() { (u64::MAX, u64::MAX) } else { (first, second) };
-        keyed.push((Reverse((first, second)), item.span.start, item.span.end, number(position)));
+            if model.pin(item).is_some() { (u64::MAX, u64::MAX) } else { (first, second) };
+        keyed.push((Reverse((first, second)), number(position)));
     }
     if !sort(&mut keyed, clock) {
         return Ok(None);
     }
     let mut order = with_capacity(keyed.len(), "an order")?;
-    order.extend(keyed.into_iter().map(|(.., item)| item));
+    order.extend(keyed.into_iter().map(|(_, item)| item));
     Ok(Some(order))
 }
 
@@ -122,7 +122,7 @@ pub(super) fn place(
             return Ok(None);
         }
         let it = &model.items[index(item)];
-        let offset = match (it.pin, fit) {
+        let offset = match (model.pin(it), fit) {
             (Some(pin), _) => pin,
             (None, Fit::Best) if it.solid() => space.best_fit(model, it),
             (None, _) => space.first_fit(model, it, 0),
@@ -159,7 +159,7 @@ pub(super) fn place_around(
             return Ok(None);
         }
         let it = &model.items[index(item)];
-        let known = it.pin.or(fixed[index(item)]);
+        let known = model.pin(it).or(fixed[index(item)]);
         let offset = known.unwrap_or_else(|| space.first_fit(model, it, 0));
         if offset + it.size > MAX_BYTES / model.grain {
             return Ok(None);
@@ -189,7 +189,7 @@ pub(super) fn place_hinted(
     let Some(mut order) = sorted(model, Order::Birth, clock)? else { return Ok(None) };
     order.sort_by_key(|&item| {
         let hint = hints[index(item)];
-        (model.items[index(item)].pin.is_none(), hint.is_none(), hint)
+        (model.pin(&model.items[index(item)]).is_none(), hint.is_none(), hint)
     });
     space.clear();
     for (count, item) in order.into_iter().map(index).enumerate() {
@@ -197,9 +197,10 @@ pub(super) fn place_hinted(
             return Ok(None);
         }
         let it = &model.items[item];
-        let hint = hints[item]
-            .filter(|&hint| hint <= limit && hint & it.mask == 0 && space.is_free(model, it, hint));
-        let offset = it.pin.or(hint).unwrap_or_else(|| space.first_fit(model, it, 0));
+        let hint = hints[item].filter(|&hint| {
+            hint <= limit && hint & it.mask() == 0 && space.is_free(model, it, hint)
+        });
+        let offset = model.pin(it).or(hint).unwrap_or_else(|| space.first_fit(model, it, 0));
         if offset + it.size > limit {
             return Ok(None);
         }

@@ -142,13 +142,16 @@ mod tests {
 
     #[test]
     fn what_takes_the_place_of_one_item_is_joined_to_it() {
-        // 0 gives way to 1 and 2, which live as long as each other, and those to 3.
-        let rows = [(0, 2, 5), (2, 4, 2), (2, 4, 3), (4, 6, 5), (0, 6, 4), (1, 3, 1), (3, 5, 1)];
-        let full = [&rows[..], &[(0, 1, 1), (5, 6, 1)]].concat();
-        let joined = joined(&full, 10).unwrap();
+        // One gives way to two, which live as long as each other, and those to the third.
+        let (one, two, three) = ((0, 2, 5), [(2, 4, 2), (2, 4, 3)], (4, 6, 5));
+        let others = [(0, 1, 1), (0, 6, 4), (1, 3, 1), (3, 5, 1), (5, 6, 1)];
+        // In the order of a model's items: by birth, death and size.
+        let mut rows = [&[one, three], &two[..], &others].concat();
+        rows.sort_unstable();
+        let joined = joined(&rows, 10).unwrap();
         assert_eq!(joined.model.items.len(), 3, "one of 5, one of 4, and one of 1");
         let offsets = joined.offsets(&[0, 1, 5]).unwrap();
-        assert_eq!(offsets, [5, 5, 7, 5, 1, 0, 0, 0, 0]);
+        assert_eq!(offsets, [0, 5, 1, 0, 5, 7, 0, 5, 0]);
         assert_eq!(joined.model.loads.len(), 1, "all are live together");
     }
 

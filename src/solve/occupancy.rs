@@ -135,7 +135,7 @@ impl Occupancy {
     /// Returns the lowest offset from `from` on at which `item` meets nothing that is taken.
     pub(super) fn first_fit(&mut self, model: &Model, item: &Item, from: u64) -> u64 {
         self.open(model, item);
-        let mut offset = align_up(from, item.mask);
+        let mut offset = align_up(from, item.mask());
         let lists = &self.lists;
         // Those that agreed with `offset` in a row; when all do, it is free.
         let mut agreed = 0;
@@ -148,7 +148,7 @@ impl Occupancy {
             while let Some(&(start, end)) = list.get(next)
                 && start < offset + cursor.high
             {
-                offset = align_up(end - cursor.low, item.mask);
+                offset = align_up(end - cursor.low, item.mask());
                 next = skip(list, next, offset + cursor.low);
             }
             cursor.next = number(next);

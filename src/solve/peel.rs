@@ -62,7 +62,7 @@ pub(super) fn peel(model: &Model, target: u64, clock: &Clock<'_>) -> Result<Opti
         core.retain(|&item| {
             let it = &model.items[index(item)];
             let Some(ceiling) = model.ceiling(index(item), target) else { return true };
-            if it.pin.is_some() {
+            if model.pin(it).is_some() {
                 return true;
             }
             let (births, deaths) = (born[index(it.span.end)], dead[index(it.span.start)]);
@@ -70,7 +70,7 @@ pub(super) fn peel(model: &Model, target: u64, clock: &Clock<'_>) -> Result<Opti
             let total = u128::from(births.total - deaths.total - units(it.size)) << shift;
             // A neighbor of size s blocks the starts of an open interval of s + b - 1
             // grains, in which there are at most (s + b - 1 + mask) / (mask + 1).
-            let (size, mask) = (u128::from(it.size), u128::from(it.mask));
+            let (size, mask) = (u128::from(it.size), u128::from(it.mask()));
             let blocked = total + neighbors * (size + mask - 1);
             let starts = u128::from(ceiling) + mask + 1;
             let waits = blocked < starts;

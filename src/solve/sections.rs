@@ -6,59 +6,84 @@
 
 use std::ops::Range;
 
-use super::arith::{index, number};
+use super::arith::index;
 use super::memory::{filled, with_capacity};
 use crate::error::Result;
 
-/// Returns every range of `lives` as a range of sections, and the number of sections.
-///
-/// Ranges meet after the translation exactly if they met before. Takes
-/// `O(n log n)`, or `O(n)` if the times are about as dense as the ranges.
-pub(super) fn compress(lives: &[Range<u32>]) -> Result<(Vec<Range<u32>>, usize)> {
-    let mut sections = with_capacity(lives.len(), "live ranges")?;
-    let latest = lives.iter().map(|live| live.end).max().unwrap_or(0);
-    if index(latest) <= 4 * lives.len() + 1024 {
-        let count = compress_dense(lives, latest, &mut sections)?;
-        return Ok((sections, count));
-    }
-    let mut times = with_capacity(2 * lives.len(), "live ranges")?;
-    times.extend(lives.iter().flat_map(|live| [live.start, live.end]));
-    times.sort_unstable();
-    times.dedup();
-    let rank = |time: u32| number(times.partition_point(|&other| other < time));
-    let mut ranks = with_capacity(lives.len(), "live ranges")?;
-    ranks.extend(lives.iter().map(|live| rank(live.start)..rank(live.end)));
-    let count = compress_dense(&ranks, number(times.len()), &mut sections)?;
-    Ok((sections, count))
+/// What happens at a moment, as bits.
+const BIRTH: u8 = 1;
+const DEATH: u8 = 2;
+
+/// Translates moments into sections.
+#[derive(Debug)]
+pub(super) struct Sections {
+    /// The moments at which something happens, in order, if those are few of all moments.
+    times: Option<Vec<u32>>,
+    /// The section that is open after the deaths of each of these, or of all, moments.
+    open: Vec<u32>,
+    count: u32,
 }
 
-/// As [`compress`], with one table entry per moment up to `latest`.
-fn compress_dense(
-    lives: &[Range<u32>],
-    latest: u32,
-    sections: &mut Vec<Range<u32>>,
-) -> Result<usize> {
-    let moments = index(latest) + 1;
-    let mut born = filled(false, moments, "moments")?;
-    let mut dies = filled(false, moments, "moments")?;
-    for live in lives {
-        born[index(live.start)] = true;
-        dies[index(live.end)] = true;
-    }
-    // `section[t]` is the section that is open after the deaths at moment t.
-    let mut section = filled(0_u32, moments, "moments")?;
-    let mut count = 0;
-    let mut open = false;
-    for moment in 0..moments {
-        if dies[moment] && open {
-            count += 1;
-            open = false;
+impl Sections {
+    /// Returns the sections of `lives`, so many live ranges.
+    ///
+    /// Ranges meet after the translation exactly if they met before. Takes
+    /// `O(n log n)`, or `O(n)` if the times are about as dense as the ranges.
+    pub(super) fn of(
+        lives: impl Iterator<Item = Range<u32>> + Clone,
+        ranges: usize,
+    ) -> Result<Self> {
+        let latest = lives.clone().map(|live| live.end).max().unwrap_or(0);
+        if index(latest) <= 4 * ranges + 1024 {
+            let mut moments = filled(0, index(latest) + 1, "moments")?;
+            for live in lives {
+                moments[index(live.start)] |= BIRTH;
+                moments[index(live.end)] |= DEATH;
+            }
+            return Self::counted(None, moments);
         }
-        section[moment] = count;
-        open |= born[moment];
+        let mut events = with_capacity(2 * ranges, "moments")?;
+        events.extend(lives.flat_map(|live| [(live.start, BIRTH), (live.end, DEATH)]));
+        events.sort_unstable();
+        events.dedup();
+        let mut times = with_capacity(events.len(), "moments")?;
+        let mut moments = with_capacity(events.len(), "moments")?;
+        for events in events.chunk_by(|one, other| one.0 == other.0) {
+            times.push(events[0].0);
+            moments.push(events.iter().fold(0, |all, (_, what)| all | what));
+        }
+        Self::counted(Some(times), moments)
     }
-    sections.extend(lives.iter().map(|live| section[index(live.start)]..section[index(live.end)]));
-    Ok(index(count))
+
+    /// Returns the sections, given what happens at each moment.
+    fn counted(times: Option<Vec<u32>>, moments: Vec<u8>) -> Result<Self> {
+        let mut open = with_capacity(moments.len(), "moments")?;
+        let mut count = 0;
+        let mut born = false;
+        for what in moments {
+            if what & DEATH != 0 && born {
+                count += 1;
+                born = false;
+            }
+            open.push(count);
+            born |= what & BIRTH != 0;
+        }
+        Ok(Self { times, open, count })
+    }
+
+    /// Returns how many sections there are.
+    pub(super) const fn count(&self) -> usize {
+        index(self.count)
+    }
+
+    /// Returns the sections of one of the live ranges, or of the hull of several.
+    pub(super) fn span(&self, live: &Range<u32>) -> Range<u32> {
+        let moment = |time| match &self.times {
+            None => index(time),
+            Some(times) => times.partition_point(|&other| other < time),
+        };
+        self.open[moment(live.start)]..self.open[moment(live.end)]
+    }
 }
 
 #[cfg(test)]
@@ -66,10 +91,16 @@ fn compress_dense(
 mod tests {
     use super::*;
 
+    /// Returns every range as sections, and how many sections there are.
+    fn compress(lives: &[Range<u32>]) -> (Vec<Range<u32>>, usize) {
+        let sections = Sections::of(lives.iter().cloned(), lives.len()).unwrap();
+        (lives.iter().map(|live| sections.span(live)).collect(), sections.count())
+    }
+
     #[test]
     fn only_deaths_after_births_close_a_section() {
-        let (sections, count) = compress(&[0..5, 1..2, 3..9, 5..7, 100..200]).unwrap();
-        assert_eq!(sections, [0..2, 0..1, 1..3, 2..3, 3..4]);
+        let (spans, count) = compress(&[0..5, 1..2, 3..9, 5..7, 100..200]);
+        assert_eq!(spans, [0..2, 0..1, 1..3, 2..3, 3..4]);
         assert_eq!(count, 4);
     }
 
@@ -88,7 +119,7 @@ mod tests {
                     start * stretch..(start + 1 + below(6)) * stretch
                 })
                 .collect();
-            let (sections, count) = compress(&lives).unwrap();
+            let (sections, count) = compress(&lives);
             let meet = |a: &Range<u32>, b: &Range<u32>| a.start < b.end && b.start < a.end;
             for (a, x) in lives.iter().zip(&sections) {
                 assert!(x.start < x.end && index(x.end) <= count);
