@@ -69,7 +69,11 @@ impl Spans {
     }
 }
 
-/// A segment tree over sections that knows the taken grains of each node.
+/// Binary logarithm of the children of a node. Most items are short: what they cost is the height
+/// of the tree.
+const FAN: u32 = 3;
+
+/// A tree over sections that knows the taken grains of each node.
 ///
 /// Every node has two unions of intervals: `any`, what is taken in some section of
 /// the node, and `full`, what was put there for all sections of the node at once.
@@ -78,9 +82,12 @@ impl Spans {
 /// collapse to a few intervals, and a search that skips through them is short.
 #[derive(Debug)]
 pub(super) struct Occupancy {
+    /// Where the nodes of each height begin; those of height 0, the leaves, are sections.
+    heights: Vec<usize>,
     leaves: usize,
-    /// `any` of node *k* at *k*; `full`, which leaves do not need, behind all of those.
-    lists: Vec<Spans>,
+    any: Vec<Spans>,
+    /// Leaves do not need it: that of node *k* is at *k* less the number of leaves.
+    full: Vec<Spans>,
     cursors: Vec<Cursor>,
     /// Lists looked at since somebody asked.
     work: usize,
@@ -98,14 +105,25 @@ struct Cursor {
 impl Occupancy {
     /// Returns a tree of `sections` sections in which nothing is taken.
     pub(super) fn new(sections: usize) -> Result<Self> {
-        let leaves = sections.max(1).next_power_of_two();
-        let lists = filled(Spans::NONE, 3 * leaves, "occupied intervals")?;
-        Ok(Self { leaves, lists, cursors: Vec::new(), work: 0 })
+        let (mut heights, mut nodes, mut width) = (vec![0], sections, sections);
+        while width > 1 {
+            heights.push(nodes);
+            width = width.div_ceil(1 << FAN);
+            nodes += width;
+        }
+        Ok(Self {
+            heights,
+            leaves: sections,
+            any: filled(Spans::NONE, nodes, "occupied intervals")?,
+            full: filled(Spans::NONE, nodes - sections, "occupied intervals")?,
+            cursors: Vec::new(),
+            work: 0,
+        })
     }
 
     /// Forgets all that is taken.
     pub(super) fn clear(&mut self) {
-        self.lists.iter_mut().for_each(Spans::clear);
+        self.any.iter_mut().chain(&mut self.full).for_each(Spans::clear);
     }
 
     /// Returns about how many memory accesses the searches since the last call took.
@@ -122,27 +140,32 @@ impl Occupancy {
 
     /// Takes `grains` in every section of `span`.
     fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) {
-        let (leaves, lists) = (self.leaves, &mut self.lists);
-        each_cover(leaves, span, |node| {
-            lists[node].merge(grains);
-            if node < leaves {
-                lists[2 * leaves + node].merge(grains);
+        let Self { heights, leaves, any, full, .. } = self;
+        each_cover(heights, span, |node| {
+            any[node].merge(grains);
+            if let Some(inner) = node.checked_sub(*leaves) {
+                full[inner].merge(grains);
             }
         });
-        each_ancestor(leaves, span, |node| lists[node].merge(grains));
+        each_ancestor(heights, span, |node| any[node].merge(grains));
+    }
+
+    /// Returns the intervals that a cursor goes through.
+    fn list(&self, cursor: &Cursor) -> &[(u64, u64)] {
+        let list = index(cursor.list);
+        self.any.get(list).unwrap_or_else(|| &self.full[list - self.any.len()]).list()
     }
 
     /// Returns the lowest offset from `from` on at which `item` meets nothing that is taken.
     pub(super) fn first_fit(&mut self, model: &Model, item: &Item, from: u64) -> u64 {
         self.open(model, item);
         let mut offset = align_up(from, item.mask());
-        let lists = &self.lists;
         // Those that agreed with `offset` in a row; when all do, it is free.
         let mut agreed = 0;
         let mut turn = 0;
         while agreed < self.cursors.len() {
-            let cursor = &mut self.cursors[turn];
-            let list = lists[index(cursor.list)].list();
+            let cursor = self.cursors[turn];
+            let list = self.list(&cursor);
             let before = offset;
             let mut next = skip(list, index(cursor.next), offset + cursor.low);
             while let Some(&(start, end)) = list.get(next)
@@ -151,7 +174,7 @@ impl Occupancy {
                 offset = align_up(end - cursor.low, item.mask());
                 next = skip(list, next, offset + cursor.low);
             }
-            cursor.next = number(next);
+            self.cursors[turn].next = number(next);
             agreed = if offset == before { agreed + 1 } else { 1 };
             turn = if turn + 1 == self.cursors.len() { 0 } else { turn + 1 };
             self.work += 1;
@@ -167,10 +190,8 @@ impl Occupancy {
         loop {
             let offset = self.first_fit(model, item, from);
             let above = offset + item.size;
-            let lists = &self.lists;
             let next = |cursor: &Cursor| {
-                let list = lists[index(cursor.list)].list();
-                list.get(index(cursor.next)).map(|&(start, _)| start)
+                self.list(cursor).get(index(cursor.next)).map(|&(start, _)| start)
             };
             let Some(roof) = self.cursors.iter().filter_map(next).min() else {
                 return best.map_or(offset, |(_, offset)| offset);
@@ -194,15 +215,16 @@ impl Occupancy {
     fn open(&mut self, model: &Model, item: &Item) {
         self.cursors.clear();
         let mut visit = |span: &Range<u32>, low, high| {
-            let (lists, cursors) = (&self.lists, &mut self.cursors);
-            let mut add = |list: usize| {
-                if !lists[list].list().is_empty() {
+            let Self { heights, leaves, any, full, cursors, .. } = &mut *self;
+            let mut add = |list: usize, spans: &Spans| {
+                if !spans.list().is_empty() {
                     cursors.push(Cursor { list: number(list), next: 0, low, high });
                 }
             };
-            each_cover(self.leaves, span, &mut add);
-            each_ancestor(self.leaves, span, |node| {
-                add(2 * self.leaves + node);
+            each_cover(heights, span, |node| add(node, &any[node]));
+            each_ancestor(heights, span, |node| {
+                let inner = node - *leaves;
+                add(any.len() + inner, &full[inner]);
                 true
             });
         };
@@ -216,42 +238,45 @@ impl Occupancy {
 }
 
 /// Visits the fewest nodes that together are exactly the sections of `span`.
-fn each_cover(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize)) {
-    let mut left = index(span.start) + leaves;
-    let mut right = index(span.end) + leaves;
-    while left < right {
-        if left & 1 == 1 {
-            visit(left);
+fn each_cover(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usize)) {
+    let inside = |node: usize| node & ((1 << FAN) - 1) != 0;
+    let (mut left, mut right) = (index(span.start), index(span.end));
+    for first in heights {
+        while left < right && inside(left) {
+            visit(first + left);
             left += 1;
         }
-        if right & 1 == 1 {
+        while left < right && inside(right) {
             right -= 1;
-            visit(right);
+            visit(first + right);
         }
-        left /= 2;
-        right /= 2;
+        if left == right {
+            return;
+        }
+        (left, right) = (left >> FAN, right >> FAN);
     }
 }
 
 /// Visits the nodes that meet `span` and are not inside it, from the leaves up, and none
 /// above a node for which `visit` returns false.
-fn each_ancestor(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize) -> bool) {
-    let left = index(span.start) + leaves;
-    let right = index(span.end) + leaves;
+fn each_ancestor(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usize) -> bool) {
+    let (left, right) = (index(span.start), index(span.end));
     let (mut left_done, mut right_done) = (false, false);
-    for height in 1..=leaves.trailing_zeros() {
-        let (low, high) = (left >> height, (right - 1) >> height);
-        let starts_inside = (low << height) != left;
-        let ends_inside = ((right >> height) << height) != right;
+    let mut shift = 0;
+    for first in &heights[1..] {
+        shift += FAN;
+        let (low, high) = (left >> shift, (right - 1) >> shift);
+        let starts_inside = (low << shift) != left;
+        let ends_inside = ((right >> shift) << shift) != right;
         if starts_inside && ends_inside && low == high {
             // The ancestors of both ends are the same from here on.
-            if left_done || right_done || !visit(low) {
+            if left_done || right_done || !visit(first + low) {
                 return;
             }
             continue;
         }
-        left_done = left_done || starts_inside && !visit(low);
-        right_done = right_done || ends_inside && !visit(high);
+        left_done = left_done || starts_inside && !visit(first + low);
+        right_done = right_done || ends_inside && !visit(first + high);
     }
 }
 
