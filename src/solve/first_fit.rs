@@ -130,7 +130,7 @@ pub(super) fn place(
         if offset + it.size > limit {
             return Ok(None);
         }
-        space.insert(model, index(item), offset);
+        space.insert(model, index(item), offset)?;
         offsets[index(item)] = offset;
     }
     Ok(Some(offsets))
@@ -167,7 +167,7 @@ pub(super) fn place_around(
         if model.end_in_bytes(index(item), offset) > target {
             crowded.push(item);
         }
-        space.insert(model, index(item), offset);
+        space.insert(model, index(item), offset)?;
         offsets[index(item)] = offset;
     }
     Ok(Some(offsets))
@@ -204,7 +204,7 @@ pub(super) fn place_hinted(
         if offset + it.size > limit {
             return Ok(None);
         }
-        space.insert(model, item, offset);
+        space.insert(model, item, offset)?;
         offsets[item] = offset;
     }
     Ok(Some(offsets))

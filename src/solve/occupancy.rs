@@ -5,69 +5,8 @@ use std::ops::Range;
 use super::arith::{align_up, index, number};
 use super::memory::filled;
 use super::model::{Item, Model};
+use super::spans::{Pool, Spans};
 use crate::error::Result;
-
-/// Disjoint intervals of grains in ascending order, merged where they touch.
-///
-/// Most unions are a single interval, which needs no memory of its own.
-#[derive(Clone, Debug)]
-enum Spans {
-    /// One interval, or none if it is empty.
-    One((u64, u64)),
-    Many(Vec<(u64, u64)>),
-}
-
-impl Spans {
-    const NONE: Self = Self::One((0, 0));
-
-    /// Returns the intervals.
-    fn list(&self) -> &[(u64, u64)] {
-        match self {
-            Self::One((0, 0)) => &[],
-            Self::One(span) => std::slice::from_ref(span),
-            Self::Many(spans) => spans,
-        }
-    }
-
-    /// Adds an interval to the union; returns whether some of it is new.
-    fn merge(&mut self, (start, end): (u64, u64)) -> bool {
-        match self {
-            Self::One(span) if *span == (0, 0) => *span = (start, end),
-            Self::One(span) if start <= span.1 && span.0 <= end => {
-                let before = *span;
-                *span = (span.0.min(start), span.1.max(end));
-                return *span != before;
-            }
-            Self::One(span) => {
-                let mut both = vec![*span, (start, end)];
-                both.sort_unstable();
-                *self = Self::Many(both);
-            }
-            Self::Many(spans) => {
-                let first = spans.partition_point(|&(_, other)| other < start);
-                if spans.get(first).is_some_and(|&(low, high)| low <= start && end <= high) {
-                    return false;
-                }
-                let behind = first + spans[first..].partition_point(|&(other, _)| other <= end);
-                if first == behind {
-                    spans.insert(first, (start, end));
-                } else {
-                    spans[first] = (spans[first].0.min(start), spans[behind - 1].1.max(end));
-                    spans.drain(first + 1..behind);
-                }
-            }
-        }
-        true
-    }
-
-    /// Forgets all intervals, but keeps the memory.
-    fn clear(&mut self) {
-        match self {
-            Self::One(span) => *span = (0, 0),
-            Self::Many(spans) => spans.clear(),
-        }
-    }
-}
 
 /// Binary logarithm of the children of a node. Most items are short: what they cost is the height
 /// of the tree.
@@ -88,6 +27,7 @@ pub(super) struct Occupancy {
     any: Vec<Spans>,
     /// Leaves do not need it: that of node *k* is at *k* less the number of leaves.
     full: Vec<Spans>,
+    pool: Pool,
     cursors: Vec<Cursor>,
     /// Lists looked at since somebody asked.
     work: usize,
@@ -116,6 +56,7 @@ impl Occupancy {
             leaves: sections,
             any: filled(Spans::NONE, nodes, "occupied intervals")?,
             full: filled(Spans::NONE, nodes - sections, "occupied intervals")?,
+            pool: Pool::default(),
             cursors: Vec::new(),
             work: 0,
         })
@@ -123,7 +64,9 @@ impl Occupancy {
 
     /// Forgets all that is taken.
     pub(super) fn clear(&mut self) {
-        self.any.iter_mut().chain(&mut self.full).for_each(Spans::clear);
+        self.any.fill(Spans::NONE);
+        self.full.fill(Spans::NONE);
+        self.pool.clear();
     }
 
     /// Returns about how many memory accesses the searches since the last call took.
@@ -132,28 +75,42 @@ impl Occupancy {
     }
 
     /// Takes the grains of `item` at `offset`.
-    pub(super) fn insert(&mut self, model: &Model, item: usize, offset: u64) {
+    pub(super) fn insert(&mut self, model: &Model, item: usize, offset: u64) -> Result<()> {
+        let mut done = Ok(());
         model.each_box(item, |span, grains| {
-            self.take(span, (offset + grains.start, offset + grains.end));
+            if done.is_ok() {
+                done = self.take(span, (offset + grains.start, offset + grains.end));
+            }
         });
+        done
     }
 
     /// Takes `grains` in every section of `span`.
-    fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) {
-        let Self { heights, leaves, any, full, .. } = self;
+    fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) -> Result<()> {
+        let Self { heights, leaves, any, full, pool, .. } = self;
+        let mut done = Ok(());
+        let mut merge = |spans: &mut Spans| match pool.merge(spans, grains) {
+            Ok(new) => new,
+            Err(error) => {
+                done = Err(error);
+                false
+            }
+        };
         each_cover(heights, span, |node| {
-            any[node].merge(grains);
+            merge(&mut any[node]);
             if let Some(inner) = node.checked_sub(*leaves) {
-                full[inner].merge(grains);
+                merge(&mut full[inner]);
             }
         });
-        each_ancestor(heights, span, |node| any[node].merge(grains));
+        each_ancestor(heights, span, |node| merge(&mut any[node]));
+        done
     }
 
     /// Returns the intervals that a cursor goes through.
     fn list(&self, cursor: &Cursor) -> &[(u64, u64)] {
         let list = index(cursor.list);
-        self.any.get(list).unwrap_or_else(|| &self.full[list - self.any.len()]).list()
+        let spans = self.any.get(list).unwrap_or_else(|| &self.full[list - self.any.len()]);
+        self.pool.list(spans)
     }
 
     /// Returns the lowest offset from `from` on at which `item` meets nothing that is taken.
@@ -215,9 +172,9 @@ impl Occupancy {
     fn open(&mut self, model: &Model, item: &Item) {
         self.cursors.clear();
         let mut visit = |span: &Range<u32>, low, high| {
-            let Self { heights, leaves, any, full, cursors, .. } = &mut *self;
+            let Self { heights, leaves, any, full, pool, cursors, .. } = &mut *self;
             let mut add = |list: usize, spans: &Spans| {
-                if !spans.list().is_empty() {
+                if !pool.list(spans).is_empty() {
                     cursors.push(Cursor { list: number(list), next: 0, low, high });
                 }
             };

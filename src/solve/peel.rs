@@ -149,7 +149,7 @@ pub(super) fn put_back(
         if clock.is_late_at(count) {
             return Ok(None);
         }
-        space.insert(model, index(item), offset);
+        space.insert(model, index(item), offset)?;
         offsets[index(item)] = offset;
     }
     for (count, &item) in peeled.rest.iter().enumerate() {
@@ -164,7 +164,7 @@ pub(super) fn put_back(
         if offset > ceiling {
             offset = space.first_fit(model, it, 0);
         }
-        space.insert(model, item, offset);
+        space.insert(model, item, offset)?;
         offsets[item] = offset;
     }
     Ok(Some(offsets))
