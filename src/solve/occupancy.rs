@@ -24,7 +24,11 @@ pub(super) struct Occupancy {
     /// Where the nodes of each height begin; those of height 0, the leaves, are sections.
     heights: Vec<usize>,
     leaves: usize,
+    /// How many heights are searched, and so must know `any`.
+    searched: usize,
     any: Vec<Spans>,
+    /// How many heights have something in `full`.
+    filled: usize,
     /// Leaves do not need it: that of node *k* is at *k* less the number of leaves.
     full: Vec<Spans>,
     pool: Pool,
@@ -52,6 +56,8 @@ impl Occupancy {
             nodes += width;
         }
         Ok(Self {
+            searched: heights.len(),
+            filled: 1,
             heights,
             leaves: sections,
             any: filled(Spans::NONE, nodes, "occupied intervals")?,
@@ -64,6 +70,14 @@ impl Occupancy {
 
     /// Forgets all that is taken.
     pub(super) fn clear(&mut self) {
+        self.clear_for(u32::MAX);
+    }
+
+    /// Forgets all that is taken, and looks for room for items of at most so many sections from
+    /// now on, which makes it faster to take grains.
+    pub(super) fn clear_for(&mut self, longest: u32) {
+        self.searched = self.heights.len().min(heights_of(longest));
+        self.filled = 1;
         self.any.fill(Spans::NONE);
         self.full.fill(Spans::NONE);
         self.pool.clear();
@@ -87,7 +101,9 @@ impl Occupancy {
 
     /// Takes `grains` in every section of `span`.
     fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) -> Result<()> {
+        self.filled = self.filled.max(heights_of(span.end - span.start));
         let Self { heights, leaves, any, full, pool, .. } = self;
+        let searched = heights.get(self.searched).copied().unwrap_or(any.len());
         let mut done = Ok(());
         let mut merge = |spans: &mut Spans| match pool.merge(spans, grains) {
             Ok(new) => new,
@@ -97,12 +113,14 @@ impl Occupancy {
             }
         };
         each_cover(heights, span, |node| {
-            merge(&mut any[node]);
+            if node < searched {
+                merge(&mut any[node]);
+            }
             if let Some(inner) = node.checked_sub(*leaves) {
                 merge(&mut full[inner]);
             }
         });
-        each_ancestor(heights, span, |node| merge(&mut any[node]));
+        each_ancestor(&heights[..self.searched], span, |node| merge(&mut any[node]));
         done
     }
 
@@ -172,14 +190,14 @@ impl Occupancy {
     fn open(&mut self, model: &Model, item: &Item) {
         self.cursors.clear();
         let mut visit = |span: &Range<u32>, low, high| {
-            let Self { heights, leaves, any, full, pool, cursors, .. } = &mut *self;
+            let Self { heights, leaves, any, filled, full, pool, cursors, .. } = &mut *self;
             let mut add = |list: usize, spans: &Spans| {
                 if !pool.list(spans).is_empty() {
                     cursors.push(Cursor { list: number(list), next: 0, low, high });
                 }
             };
             each_cover(heights, span, |node| add(node, &any[node]));
-            each_ancestor(heights, span, |node| {
+            each_ancestor(&heights[..(*filled).min(heights.len())], span, |node| {
                 let inner = node - *leaves;
                 add(any.len() + inner, &full[inner]);
                 true
@@ -192,6 +210,11 @@ impl Occupancy {
             visit(&part.span, part.grains.start, part.grains.end);
         }
     }
+}
+
+/// Returns how many heights may have nodes that are inside an item of so many sections.
+fn heights_of(sections: u32) -> usize {
+    index(sections.max(1).ilog2() / FAN + 1)
 }
 
 /// Visits the fewest nodes that together are exactly the sections of `span`.
@@ -220,7 +243,7 @@ fn each_ancestor(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usi
     let (left, right) = (index(span.start), index(span.end));
     let (mut left_done, mut right_done) = (false, false);
     let mut shift = 0;
-    for first in &heights[1..] {
+    for first in heights.iter().skip(1) {
         shift += FAN;
         let (low, high) = (left >> shift, (right - 1) >> shift);
         let starts_inside = (low << shift) != left;

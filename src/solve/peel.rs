@@ -143,7 +143,8 @@ pub(super) fn put_back(
     clock: &Clock<'_>,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
-    space.clear();
+    let lengths = peeled.rest.iter().map(|&item| model.items[index(item)].length());
+    space.clear_for(lengths.max().unwrap_or(0));
     let core = peeled.core.iter().zip(core_offsets);
     for (count, (&item, &offset)) in core.enumerate() {
         if clock.is_late_at(count) {
