@@ -30,10 +30,10 @@ pub(super) fn run(
 ) -> Result<()> {
     let started = Instant::now();
     first_answer(model, hints, best, clock)?;
-    if best.is_proven() || clock.is_over() {
+    clock.reserve(started.elapsed() * PUT_BACK_TIME);
+    if best.is_proven() || clock.is_up() {
         return Ok(());
     }
-    clock.reserve(started.elapsed() * PUT_BACK_TIME);
     let Some(peeled) = peel::peel(model, model.bound, clock)? else { return Ok(()) };
     let core = model.restricted_to(&peeled.core)?;
     let mut core_best = best.for_core(&core, &peeled.core);
