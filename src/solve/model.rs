@@ -386,12 +386,18 @@ fn in_order(
     sections: &Sections,
     clock: &Clock<'_>,
 ) -> Result<Option<Vec<BufferId>>> {
+    if clock.is_over() {
+        return Ok(None);
+    }
     let span = |id| sections.span(&steps(problem.buffer(id).live()));
     let mut births = with_capacity(ids.len(), "buffers")?;
     births.extend(ids.iter().map(|&id| span(id).start));
     let (order, first) = order_by_number(&births, sections.count())?;
     let mut sorted = with_capacity(ids.len(), "buffers")?;
     sorted.extend(order.into_iter().map(|position| ids[index(position)]));
+    if clock.is_over() {
+        return Ok(None);
+    }
     let mut keyed = Vec::new();
     for (count, bounds) in first.windows(2).enumerate() {
         let together = &mut sorted[index(bounds[0])..index(bounds[1])];

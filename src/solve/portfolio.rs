@@ -13,7 +13,7 @@ use super::{Stage, peel, sweep};
 use crate::error::Result;
 
 /// Putting back takes no more than so many times what the first answer takes.
-const PUT_BACK_TIME: u32 = 5;
+const PUT_BACK_TIME: u32 = 4;
 /// Buffers that take a while to be put back.
 const MANY: usize = 1 << 13;
 

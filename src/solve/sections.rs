@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::arith::index;
 use super::memory::{filled, with_capacity};
+use super::sort::sort_numbers;
 use crate::error::Result;
 
 /// What happens at a moment, as bits.
@@ -17,8 +18,8 @@ const DEATH: u8 = 2;
 /// Translates moments into sections.
 #[derive(Debug)]
 pub(super) struct Sections {
-    /// The moments at which something happens, in order, if those are few of all moments.
-    times: Option<Vec<u32>>,
+    /// The moments at which something happens, if those are few of all moments.
+    times: Option<Times>,
     /// The section that is open after the deaths of each of these, or of all, moments.
     open: Vec<u32>,
     count: u32,
@@ -27,40 +28,32 @@ pub(super) struct Sections {
 impl Sections {
     /// Returns the sections of `lives`, so many live ranges.
     ///
-    /// Ranges meet after the translation exactly if they met before. Takes
-    /// `O(n log n)`, or `O(n)` if the times are about as dense as the ranges.
+    /// Ranges meet after the translation exactly if they met before. Takes `O(n)`, but for times
+    /// that are crowded in few places.
     pub(super) fn of(
         lives: impl Iterator<Item = Range<u32>> + Clone,
         ranges: usize,
     ) -> Result<Self> {
         let latest = lives.clone().map(|live| live.end).max().unwrap_or(0);
-        if index(latest) <= 4 * ranges + 1024 {
-            let mut moments = filled(0, index(latest) + 1, "moments")?;
-            for live in lives {
-                moments[index(live.start)] |= BIRTH;
-                moments[index(live.end)] |= DEATH;
-            }
-            return Self::counted(None, moments);
+        let mut times = None;
+        let mut moments = index(latest) + 1;
+        if moments > 4 * ranges + 1024 {
+            let mut sorted = with_capacity(2 * ranges, "moments")?;
+            sorted.extend(lives.clone().flat_map(|live| [live.start, live.end]));
+            sort_numbers(&mut sorted)?;
+            sorted.dedup();
+            moments = sorted.len();
+            times = Some(Times::new(sorted, latest)?);
         }
-        let mut events = with_capacity(2 * ranges, "moments")?;
-        events.extend(lives.flat_map(|live| [(live.start, BIRTH), (live.end, DEATH)]));
-        events.sort_unstable();
-        events.dedup();
-        let mut times = with_capacity(events.len(), "moments")?;
-        let mut moments = with_capacity(events.len(), "moments")?;
-        for events in events.chunk_by(|one, other| one.0 == other.0) {
-            times.push(events[0].0);
-            moments.push(events.iter().fold(0, |all, (_, what)| all | what));
+        let mut what = filled(0, moments, "moments")?;
+        for live in lives {
+            what[rank(times.as_ref(), live.start)] |= BIRTH;
+            what[rank(times.as_ref(), live.end)] |= DEATH;
         }
-        Self::counted(Some(times), moments)
-    }
-
-    /// Returns the sections, given what happens at each moment.
-    fn counted(times: Option<Vec<u32>>, moments: Vec<u8>) -> Result<Self> {
-        let mut open = with_capacity(moments.len(), "moments")?;
+        let mut open = with_capacity(moments, "moments")?;
         let mut count = 0;
         let mut born = false;
-        for what in moments {
+        for what in what {
             if what & DEATH != 0 && born {
                 count += 1;
                 born = false;
@@ -78,11 +71,46 @@ impl Sections {
 
     /// Returns the sections of one of the live ranges, or of the hull of several.
     pub(super) fn span(&self, live: &Range<u32>) -> Range<u32> {
-        let moment = |time| match &self.times {
-            None => index(time),
-            Some(times) => times.partition_point(|&other| other < time),
-        };
-        self.open[moment(live.start)]..self.open[moment(live.end)]
+        let open = |time| self.open[rank(self.times.as_ref(), time)];
+        open(live.start)..open(live.end)
+    }
+}
+
+/// Returns the position of a moment among `times`, or all moments.
+fn rank(times: Option<&Times>, time: u32) -> usize {
+    times.map_or(index(time), |times| times.rank(time))
+}
+
+/// Moments in ascending order, and where to look for one.
+#[derive(Debug)]
+struct Times {
+    sorted: Vec<u32>,
+    /// Moments that agree but for so many low bits are found together.
+    shift: u32,
+    /// Where those begin.
+    first: Vec<u32>,
+}
+
+impl Times {
+    fn new(sorted: Vec<u32>, latest: u32) -> Result<Self> {
+        let mut shift = 0;
+        while index(latest >> shift) >= sorted.len() {
+            shift += 1;
+        }
+        let mut first = filled(0, index(latest >> shift) + 2, "moments")?;
+        for time in &sorted {
+            first[index(time >> shift) + 1] += 1;
+        }
+        for place in 1..first.len() {
+            first[place] += first[place - 1];
+        }
+        Ok(Self { sorted, shift, first })
+    }
+
+    fn rank(&self, time: u32) -> usize {
+        let place = index(time >> self.shift);
+        let (first, end) = (index(self.first[place]), index(self.first[place + 1]));
+        first + self.sorted[first..end].partition_point(|&other| other < time)
     }
 }
 
