@@ -129,6 +129,9 @@ impl Model {
         }
         let round = if solid { finest.unwrap_or_default().bytes() - 1 } else { 0 };
         let grain = grain(problem, &ids, round, coarsest);
+        if clock.is_over() {
+            return Ok(None);
+        }
         let lives = ids.iter().map(|&id| problem.buffer(id));
         let sections = if solid {
             Sections::of(lives.map(|it| steps(it.live())), ids.len())?
@@ -136,26 +139,27 @@ impl Model {
             let lives = lives.flat_map(|it| it.rectangles().map(|(_, live)| steps(live)));
             Sections::of(lives.clone(), lives.count())?
         };
-        let Some(ids) = in_order(problem, &ids, &sections, clock)? else { return Ok(None) };
+        if clock.is_over() {
+            return Ok(None);
+        }
+        let (mut ids, first) = by_birth(problem, &ids, &sections)?;
         let mut model = Self::empty(ids.len(), sections.count(), grain)?;
-        for (count, &id) in ids.iter().enumerate() {
-            if clock.is_over_at(count) {
+        let mut keyed = Vec::new();
+        for (count, bounds) in first.windows(2).enumerate() {
+            let together = &mut ids[index(bounds[0])..index(bounds[1])];
+            keyed.clear();
+            keyed.extend(together.iter().map(|&id| {
+                let it = problem.buffer(id);
+                let end = sections.span(&steps(it.live())).end;
+                (end, it.bytes(), problem.alignment(id), it.pin(), id)
+            }));
+            if !sort(&mut keyed, clock) || clock.is_over_at(count) {
                 return Ok(None);
             }
-            let buffer = problem.buffer(id);
-            let bytes = align_up(buffer.bytes(), round);
-            let (pad, pin) = (bytes - buffer.bytes(), buffer.pin().map(|pin| pin / grain));
-            let boxes = model.boxes.len();
-            if buffer.solid().is_none() {
-                model.boxes.extend(buffer.rectangles().map(|(bytes, live)| Boxed {
-                    span: sections.span(&steps(live)),
-                    grains: bytes.start / grain..bytes.end / grain,
-                }));
+            for (place, &(.., id)) in together.iter_mut().zip(&keyed) {
+                *place = id;
+                model.push_buffer(problem, id, &sections, round);
             }
-            let details = Details { pad, pin, boxes: number(boxes)..number(model.boxes.len()) };
-            let span = sections.span(&steps(buffer.live()));
-            let alignment = (problem.alignment(id).bytes() / grain).max(1);
-            model.push(span, bytes / grain, alignment, details);
         }
         model.ids = ids;
         model.add_up()?;
@@ -228,6 +232,23 @@ impl Model {
             grain,
             bound: 0,
         })
+    }
+
+    /// Adds the item of a buffer, whose size is rounded up.
+    fn push_buffer(&mut self, problem: &Problem, id: BufferId, sections: &Sections, round: u64) {
+        let (buffer, grain) = (problem.buffer(id), self.grain);
+        let bytes = align_up(buffer.bytes(), round);
+        let (pad, pin) = (bytes - buffer.bytes(), buffer.pin().map(|pin| pin / grain));
+        let boxes = self.boxes.len();
+        if buffer.solid().is_none() {
+            self.boxes.extend(buffer.rectangles().map(|(bytes, live)| Boxed {
+                span: sections.span(&steps(live)),
+                grains: bytes.start / grain..bytes.end / grain,
+            }));
+        }
+        let details = Details { pad, pin, boxes: number(boxes)..number(self.boxes.len()) };
+        let alignment = (problem.alignment(id).bytes() / grain).max(1);
+        self.push(sections.span(&steps(buffer.live())), bytes / grain, alignment, details);
     }
 
     /// Adds an item, whose alignment is in grains.
@@ -378,42 +399,18 @@ fn steps(live: LiveRange) -> Range<u32> {
     live.start().get()..live.end().get()
 }
 
-/// Returns buffers in the order of a model's items; nothing if the caller wants an answer
-/// before the end.
-fn in_order(
+/// Returns buffers in the order of their births, and where those of each section start.
+fn by_birth(
     problem: &Problem,
     ids: &[BufferId],
     sections: &Sections,
-    clock: &Clock<'_>,
-) -> Result<Option<Vec<BufferId>>> {
-    if clock.is_over() {
-        return Ok(None);
-    }
-    let span = |id| sections.span(&steps(problem.buffer(id).live()));
+) -> Result<(Vec<BufferId>, Vec<u32>)> {
     let mut births = with_capacity(ids.len(), "buffers")?;
-    births.extend(ids.iter().map(|&id| span(id).start));
+    births.extend(ids.iter().map(|&id| sections.span(&steps(problem.buffer(id).live())).start));
     let (order, first) = order_by_number(&births, sections.count())?;
     let mut sorted = with_capacity(ids.len(), "buffers")?;
     sorted.extend(order.into_iter().map(|position| ids[index(position)]));
-    if clock.is_over() {
-        return Ok(None);
-    }
-    let mut keyed = Vec::new();
-    for (count, bounds) in first.windows(2).enumerate() {
-        let together = &mut sorted[index(bounds[0])..index(bounds[1])];
-        keyed.clear();
-        keyed.extend(together.iter().map(|&id| {
-            let it = problem.buffer(id);
-            (span(id).end, it.bytes(), problem.alignment(id), it.pin(), id)
-        }));
-        if !sort(&mut keyed, clock) || clock.is_over_at(count) {
-            return Ok(None);
-        }
-        for (id, &(.., sorted)) in together.iter_mut().zip(&keyed) {
-            *id = sorted;
-        }
-    }
-    Ok(Some(sorted))
+    Ok((sorted, first))
 }
 
 /// Returns the largest number of bytes of which all offsets may be multiples.
