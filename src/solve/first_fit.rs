@@ -103,22 +103,32 @@ pub(super) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
     Ok(met)
 }
 
+/// Lists that a pass looks at before it is given up. Where half of a million items are live at once,
+/// an item goes past most of them, and a pass takes a minute.
+const MOST_WORK: usize = 1 << 28;
+
+/// Returns now and then as `count` grows whether a pass is to stop, because time is up or because
+/// it is not worth its time.
+pub(super) fn is_up_at(count: usize, space: &Occupancy, clock: &Clock<'_>) -> bool {
+    count % 64 == 63 && (clock.is_up() || space.work() > MOST_WORK)
+}
+
 /// Places the items in `order` where they fit, and returns their offsets.
 ///
 /// Returns nothing if an item would end above grain `limit`, or `stop` says so, which is
-/// asked after each item.
+/// asked before each item.
 pub(super) fn place(
     model: &Model,
     order: &[u32],
     fit: Fit,
     limit: u64,
     space: &mut Occupancy,
-    stop: impl Fn(usize) -> bool,
+    stop: impl Fn(usize, &Occupancy) -> bool,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     space.clear();
     for (count, &item) in order.iter().enumerate() {
-        if stop(count) {
+        if stop(count, space) {
             return Ok(None);
         }
         let it = &model.items[index(item)];
@@ -142,7 +152,7 @@ const MOST_CROWDED: usize = 500;
 /// Places those items in `order` that are `fixed` there, and the others where they first fit.
 ///
 /// Those that end above byte `target` are noted as `crowded`. Returns nothing if they are too
-/// many or too high, or `stop` says so, which is asked after each item.
+/// many or too high, or `stop` says so, which is asked before each item.
 pub(super) fn place_around(
     model: &Model,
     order: &[u32],
@@ -150,12 +160,12 @@ pub(super) fn place_around(
     target: u64,
     crowded: &mut Vec<u32>,
     space: &mut Occupancy,
-    stop: impl Fn(usize) -> bool,
+    stop: impl Fn(usize, &Occupancy) -> bool,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     space.clear();
     for (count, &item) in order.iter().enumerate() {
-        if stop(count) || crowded.len() > MOST_CROWDED {
+        if stop(count, space) || crowded.len() > MOST_CROWDED {
             return Ok(None);
         }
         let it = &model.items[index(item)];

@@ -12,6 +12,9 @@ use crate::error::Result;
 /// of the tree.
 const FAN: u32 = 3;
 
+/// Intervals in a row that take as long as a list.
+const INTERVALS_PER_ACCESS: usize = 16;
+
 /// A tree over sections that knows the taken grains of each node.
 ///
 /// Every node has two unions of intervals: `any`, what is taken in some section of
@@ -83,6 +86,11 @@ impl Occupancy {
         self.pool.clear();
     }
 
+    /// Returns how many lists were looked at since somebody asked for memory accesses.
+    pub(super) const fn work(&self) -> usize {
+        self.work
+    }
+
     /// Returns about how many memory accesses the searches since the last call took.
     pub(super) fn take_work(&mut self) -> usize {
         2 * std::mem::take(&mut self.work)
@@ -142,17 +150,19 @@ impl Occupancy {
             let cursor = self.cursors[turn];
             let list = self.list(&cursor);
             let before = offset;
+            let mut passed = 0;
             let mut next = skip(list, index(cursor.next), offset + cursor.low);
             while let Some(&(start, end)) = list.get(next)
                 && start < offset + cursor.high
             {
                 offset = align_up(end - cursor.low, item.mask());
                 next = skip(list, next, offset + cursor.low);
+                passed += 1;
             }
+            self.work += 1 + passed / INTERVALS_PER_ACCESS;
             self.cursors[turn].next = number(next);
             agreed = if offset == before { agreed + 1 } else { 1 };
             turn = if turn + 1 == self.cursors.len() { 0 } else { turn + 1 };
-            self.work += 1;
         }
         offset
     }

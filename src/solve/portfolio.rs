@@ -87,7 +87,7 @@ fn first_answer(
     if best.offsets().is_none() {
         let Some(order) = first_fit::sorted(model, Order::Birth, clock)? else { return Ok(()) };
         let mut space = Occupancy::new(model.loads.len())?;
-        let stop = |count| clock.is_over_at(count);
+        let stop = |count, _: &_| clock.is_over_at(count);
         let limit = best.limit();
         let offsets = first_fit::place(model, &order, Fit::First, limit, &mut space, stop)?;
         best.offer(offsets, Stage::FirstFit);
