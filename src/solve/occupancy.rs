@@ -284,3 +284,55 @@ fn skip(list: &[(u64, u64)], next: usize, grain: u64) -> usize {
     let until = list.len().min(next + stride - 1);
     next + list[next.min(until)..until].partition_point(|&(_, end)| end <= grain)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::Budget;
+    use super::super::clock::Clock;
+    use super::super::random::Random;
+    use super::*;
+    use crate::index::BufferId;
+    use crate::problem::{Buffer, Problem, Space};
+    use crate::units::LiveRange;
+
+    #[test]
+    fn first_fit_is_the_lowest_offset_that_meets_nothing() {
+        let mut random = Random::new(4);
+        for round in 0..20 {
+            // From few sections, which are one node, to three heights; some are long.
+            let sections = [1, 7, 9, 64, 300][round % 5];
+            let buffer = |_| {
+                let longest = if random.below(4) == 0 { sections } else { 3 };
+                let start = random.below(sections);
+                let end = (start + 1 + random.below(longest)).min(sections);
+                let live = LiveRange::new(number(start), number(end)).unwrap();
+                Buffer::new(1 + random.next() % 9, live)
+            };
+            let buffers: Vec<_> = (0..400).map(buffer).collect();
+            let members: Vec<_> = (0..buffers.len()).map(BufferId::new).collect();
+            let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
+            let budget = Budget::default();
+            let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+            // Only the short ones are searched for in the second half of the rounds.
+            let short = |item: &Item| round < 10 || item.length() <= 3;
+            let mut space = Occupancy::new(model.loads.len()).unwrap();
+            space.clear_for(if round < 10 { u32::MAX } else { 3 });
+            let mut placed: Vec<(&Item, u64)> = Vec::new();
+            for (number, item) in model.items.iter().enumerate() {
+                let meets = |at: u64, (other, low): &(&Item, u64)| {
+                    other.span.start < item.span.end
+                        && item.span.start < other.span.end
+                        && *low < at + item.size
+                        && at < low + other.size
+                };
+                let lowest = (0..).find(|&at| !placed.iter().any(|other| meets(at, other)));
+                if short(item) {
+                    assert_eq!(Some(space.first_fit(&model, item, 0)), lowest);
+                }
+                placed.push((item, lowest.unwrap()));
+                space.insert(&model, number, lowest.unwrap()).unwrap();
+            }
+        }
+    }
+}

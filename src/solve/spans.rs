@@ -136,3 +136,39 @@ impl Pool {
 }
 
 const WHAT: &str = "occupied intervals";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::random::Random;
+    use super::*;
+
+    #[test]
+    fn unions_in_one_pool_are_as_if_each_marked_its_grains() {
+        let mut random = Random::new(3);
+        let mut pool = Pool::default();
+        for _ in 0..3 {
+            pool.clear();
+            let mut unions = [Spans::NONE; 5];
+            let mut marks = [[false; 200]; 5];
+            for _ in 0..400 {
+                let (which, start) = (random.below(5), random.below(195));
+                let end = start + 1 + random.below(5);
+                let grains = &mut marks[which][start..end];
+                let some_are_new = grains.contains(&false);
+                grains.fill(true);
+                let span = [start, end].map(|grain| u64::try_from(grain).unwrap());
+                let new = pool.merge(&mut unions[which], (span[0], span[1])).unwrap();
+                assert_eq!(new, some_are_new);
+            }
+            for (union, marks) in unions.iter().zip(&marks) {
+                let list = pool.list(union);
+                assert!(list.windows(2).all(|pair| pair[0].1 < pair[1].0), "{list:?}");
+                for (grain, &mark) in (0_u64..).zip(marks) {
+                    let there = list.iter().any(|&(start, end)| start <= grain && grain < end);
+                    assert_eq!(there, mark);
+                }
+            }
+        }
+    }
+}
