@@ -62,7 +62,9 @@ pub(super) fn peel(model: &Model, target: u64, clock: &Clock<'_>) -> Result<Opti
         if left.len() < sections {
             let spans = left.iter().map(|it| it.span.clone());
             let fewer = Sections::of(spans, left.len())?;
-            left.iter_mut().for_each(|it| it.span = fewer.span(&it.span));
+            for it in &mut left {
+                it.span = fewer.span(&it.span);
+            }
             sections = fewer.count();
         }
         let (born, dead) = (&mut born[..=sections], &mut dead[..=sections]);
