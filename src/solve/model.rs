@@ -143,6 +143,9 @@ impl Model {
             return Ok(None);
         }
         let (mut ids, first) = by_birth(problem, &ids, &sections)?;
+        if clock.is_over() {
+            return Ok(None);
+        }
         let mut model = Self::empty(ids.len(), sections.count(), grain)?;
         let mut keyed = Vec::new();
         for (count, bounds) in first.windows(2).enumerate() {
