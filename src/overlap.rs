@@ -35,17 +35,15 @@ pub(crate) struct Overlap {
 /// Sweeps over time with the bytes held at the current step in a search tree:
 /// `O(n log n)` for `n` rectangles, whatever their sizes.
 pub(crate) fn first_overlap(rectangles: impl Iterator<Item = Held>) -> Option<Overlap> {
-    let held: Vec<Held> = rectangles.filter(|held| held.start < held.end).collect();
-    let mut deaths: Vec<usize> = (0..held.len()).collect();
-    let mut births = deaths.clone();
-    births.sort_unstable_by_key(|&index| (held[index].live.start(), held[index].owner));
-    deaths.sort_unstable_by_key(|&index| held[index].live.end());
+    let mut held: Vec<Held> = rectangles.filter(|held| held.start < held.end).collect();
+    held.sort_unstable_by_key(|held| (held.live.start(), held.owner));
+    let mut deaths: Vec<_> = held.iter().map(|held| (held.live.end(), held.start)).collect();
+    deaths.sort_unstable();
     let mut dying = deaths.into_iter().peekable();
     let mut now: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
-    for index in births {
-        let born = held[index];
-        while let Some(dead) = dying.next_if(|&dead| held[dead].live.end() <= born.live.start()) {
-            now.remove(&held[dead].start);
+    for born in held {
+        while let Some((_, dead)) = dying.next_if(|&(end, _)| end <= born.live.start()) {
+            now.remove(&dead);
         }
         // Those held now are disjoint, so the last one that starts below the end
         // of the newcomer is the only one that can reach into it from below.

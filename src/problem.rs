@@ -80,13 +80,13 @@ pub struct Part {
     pub live: Vec<LiveRange>,
 }
 
-/// Which bytes of a buffer are needed when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Extent {
-    /// All of them, over one live range: nearly every buffer.
-    Solid(LiveRange),
-    /// Windows with live ranges of their own.
-    Parts(Box<[Part]>),
+/// What few buffers have; the others need no memory for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Details {
+    pin: Option<u64>,
+    hint: Option<u64>,
+    /// Windows with live ranges of their own; none if all bytes are live all the time.
+    parts: Vec<Part>,
 }
 
 /// Bytes that are needed contiguously: a *rigid group* of parts that move together.
@@ -98,25 +98,18 @@ enum Extent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
     bytes: u64,
-    alignment: Alignment,
+    /// The smallest range of steps that covers every part.
+    live: LiveRange,
+    details: Option<Box<Details>>,
     space: SpaceId,
-    pin: Option<u64>,
-    hint: Option<u64>,
-    extent: Extent,
+    alignment: Alignment,
 }
 
 impl Buffer {
     /// Returns a buffer of `bytes` bytes, all of them needed during `live`.
     #[must_use]
     pub fn new(bytes: u64, live: LiveRange) -> Self {
-        Self {
-            bytes,
-            alignment: Alignment::BYTE,
-            space: SpaceId::new(0),
-            pin: None,
-            hint: None,
-            extent: Extent::Solid(live),
-        }
+        Self { bytes, live, details: None, space: SpaceId::new(0), alignment: Alignment::BYTE }
     }
 
     /// Returns a buffer of `bytes` bytes made of `parts`.
@@ -139,7 +132,8 @@ impl Buffer {
     /// ```
     pub fn with_parts(bytes: u64, parts: Vec<Part>) -> Result<Self> {
         let refuse = |reason: &str| Err(Error::InvalidBuffer { buffer: 0, reason: reason.into() });
-        let Some(live) = parts.iter().filter_map(|part| part.live.first()).copied().next() else {
+        let lives = parts.iter().flat_map(|part| part.live.iter().copied());
+        let Some(live) = lives.reduce(LiveRange::hull) else {
             return refuse("it is never live");
         };
         for part in &parts {
@@ -163,7 +157,7 @@ impl Buffer {
         let mut buffer = Self::new(bytes, live);
         let solid = parts.len() == 1 && parts[0].live.len() == 1 && parts[0].bytes == (0..bytes);
         if !solid {
-            buffer.extent = Extent::Parts(parts.into_boxed_slice());
+            buffer.details_mut().parts = parts;
         }
         Ok(buffer)
     }
@@ -185,14 +179,14 @@ impl Buffer {
     /// Fixes the buffer at `offset`.
     #[must_use]
     pub fn with_pin(mut self, offset: u64) -> Self {
-        self.pin = Some(offset);
+        self.details_mut().pin = Some(offset);
         self
     }
 
     /// Suggests `offset` for the buffer.
     #[must_use]
     pub fn with_hint(mut self, offset: u64) -> Self {
-        self.hint = Some(offset);
+        self.details_mut().hint = Some(offset);
         self
     }
 
@@ -212,42 +206,42 @@ impl Buffer {
     }
 
     /// Returns the offset at which the buffer is fixed, if it is.
-    pub const fn pin(&self) -> Option<u64> {
-        self.pin
+    pub fn pin(&self) -> Option<u64> {
+        self.details.as_ref()?.pin
     }
 
     /// Returns the suggested offset, if there is one.
-    pub const fn hint(&self) -> Option<u64> {
-        self.hint
+    pub fn hint(&self) -> Option<u64> {
+        self.details.as_ref()?.hint
     }
 
     /// Returns the live range if the buffer is one part with one live range.
-    pub const fn solid(&self) -> Option<LiveRange> {
-        match self.extent {
-            Extent::Solid(live) => Some(live),
-            Extent::Parts(_) => None,
-        }
+    pub fn solid(&self) -> Option<LiveRange> {
+        self.parts().is_empty().then_some(self.live)
     }
 
     /// Returns the smallest range of steps that covers every part.
-    pub fn live(&self) -> LiveRange {
-        self.rectangles()
-            .map(|(_, live)| live)
-            .reduce(LiveRange::hull)
-            .expect("a buffer has a live range")
+    pub const fn live(&self) -> LiveRange {
+        self.live
     }
 
     /// Iterates over the buffer as rectangles of bytes × steps.
     ///
     /// A solid buffer is one; otherwise there is one per part and live range.
-    pub fn rectangles(&self) -> impl Iterator<Item = (Range<u64>, LiveRange)> + '_ {
-        let (solid, parts) = match &self.extent {
-            Extent::Solid(live) => (Some((0..self.bytes, *live)), &[][..]),
-            Extent::Parts(parts) => (None, &parts[..]),
-        };
+    pub fn rectangles(&self) -> impl Iterator<Item = (Range<u64>, LiveRange)> + Clone {
+        let parts = self.parts();
+        let solid = parts.is_empty().then_some((0..self.bytes, self.live));
         let parts =
             parts.iter().flat_map(|part| part.live.iter().map(|&live| (part.bytes.clone(), live)));
         solid.into_iter().chain(parts)
+    }
+
+    fn parts(&self) -> &[Part] {
+        self.details.as_ref().map_or(&[], |details| &details.parts)
+    }
+
+    fn details_mut(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
     }
 }
 
@@ -294,11 +288,11 @@ impl Problem {
                 let reason = format!("it is in space {}, which is not there", buffer.space);
                 return Err(Error::InvalidBuffer { buffer: index, reason });
             };
-            if let Some(pin) = buffer.pin {
+            if let Some(pin) = buffer.pin() {
                 check_pin(index, buffer, pin, space)?;
                 pinned.push(BufferId::new(index));
             }
-            horizon = horizon.max(buffer.live().end());
+            horizon = horizon.max(buffer.live.end());
         }
         let problem = Self { buffers, spaces, horizon };
         problem.check_pins_are_apart(&pinned)?;
@@ -347,7 +341,7 @@ impl Problem {
             let members = pinned.iter().filter(|&&id| self.buffer(id).space.index() == space);
             let held = members.flat_map(|&id| {
                 let buffer = self.buffer(id);
-                let pin = buffer.pin.unwrap_or_default();
+                let pin = buffer.pin().unwrap_or_default();
                 buffer.rectangles().map(move |(bytes, live)| Held {
                     start: pin + bytes.start,
                     end: pin + bytes.end,

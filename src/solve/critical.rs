@@ -207,7 +207,7 @@ impl Critical {
                 crowded.sort_unstable();
                 order[self.kept.len()..].sort_by_key(|item| crowded.binary_search(item).is_err());
                 crowded.clear();
-                let stop = |count| count % 64 == 63 && clock.is_up();
+                let stop = |count, space: &_| first_fit::is_up_at(count, space, clock);
                 let offsets = first_fit::place_around(
                     model,
                     &order,

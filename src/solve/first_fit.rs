@@ -60,14 +60,14 @@ pub(super) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
             Order::Birth => (u64::from(u32::MAX - item.span.start), item.size),
         };
         let (first, second) =
-            if item.pin.is_some() { (u64::MAX, u64::MAX) } else { (first, second) };
-        keyed.push((Reverse((first, second)), item.span.start, item.span.end, number(position)));
+            if model.pin(item).is_some() { (u64::MAX, u64::MAX) } else { (first, second) };
+        keyed.push((Reverse((first, second)), number(position)));
     }
     if !sort(&mut keyed, clock) {
         return Ok(None);
     }
     let mut order = with_capacity(keyed.len(), "an order")?;
-    order.extend(keyed.into_iter().map(|(.., item)| item));
+    order.extend(keyed.into_iter().map(|(_, item)| item));
     Ok(Some(order))
 }
 
@@ -103,26 +103,36 @@ pub(super) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
     Ok(met)
 }
 
+/// Lists that a pass looks at before it is given up. Where half of a million items are live at once,
+/// an item goes past most of them, and a pass takes a minute.
+const MOST_WORK: usize = 1 << 28;
+
+/// Returns now and then as `count` grows whether a pass is to stop, because time is up or because
+/// it is not worth its time.
+pub(super) fn is_up_at(count: usize, space: &Occupancy, clock: &Clock<'_>) -> bool {
+    count % 64 == 63 && (clock.is_up() || space.work() > MOST_WORK)
+}
+
 /// Places the items in `order` where they fit, and returns their offsets.
 ///
 /// Returns nothing if an item would end above grain `limit`, or `stop` says so, which is
-/// asked after each item.
+/// asked before each item.
 pub(super) fn place(
     model: &Model,
     order: &[u32],
     fit: Fit,
     limit: u64,
     space: &mut Occupancy,
-    stop: impl Fn(usize) -> bool,
+    stop: impl Fn(usize, &Occupancy) -> bool,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     space.clear();
     for (count, &item) in order.iter().enumerate() {
-        if stop(count) {
+        if stop(count, space) {
             return Ok(None);
         }
         let it = &model.items[index(item)];
-        let offset = match (it.pin, fit) {
+        let offset = match (model.pin(it), fit) {
             (Some(pin), _) => pin,
             (None, Fit::Best) if it.solid() => space.best_fit(model, it),
             (None, _) => space.first_fit(model, it, 0),
@@ -130,7 +140,7 @@ pub(super) fn place(
         if offset + it.size > limit {
             return Ok(None);
         }
-        space.insert(model, index(item), offset);
+        space.insert(model, index(item), offset)?;
         offsets[index(item)] = offset;
     }
     Ok(Some(offsets))
@@ -142,7 +152,7 @@ const MOST_CROWDED: usize = 500;
 /// Places those items in `order` that are `fixed` there, and the others where they first fit.
 ///
 /// Those that end above byte `target` are noted as `crowded`. Returns nothing if they are too
-/// many or too high, or `stop` says so, which is asked after each item.
+/// many or too high, or `stop` says so, which is asked before each item.
 pub(super) fn place_around(
     model: &Model,
     order: &[u32],
@@ -150,16 +160,16 @@ pub(super) fn place_around(
     target: u64,
     crowded: &mut Vec<u32>,
     space: &mut Occupancy,
-    stop: impl Fn(usize) -> bool,
+    stop: impl Fn(usize, &Occupancy) -> bool,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     space.clear();
     for (count, &item) in order.iter().enumerate() {
-        if stop(count) || crowded.len() > MOST_CROWDED {
+        if stop(count, space) || crowded.len() > MOST_CROWDED {
             return Ok(None);
         }
         let it = &model.items[index(item)];
-        let known = it.pin.or(fixed[index(item)]);
+        let known = model.pin(it).or(fixed[index(item)]);
         let offset = known.unwrap_or_else(|| space.first_fit(model, it, 0));
         if offset + it.size > MAX_BYTES / model.grain {
             return Ok(None);
@@ -167,7 +177,7 @@ pub(super) fn place_around(
         if model.end_in_bytes(index(item), offset) > target {
             crowded.push(item);
         }
-        space.insert(model, index(item), offset);
+        space.insert(model, index(item), offset)?;
         offsets[index(item)] = offset;
     }
     Ok(Some(offsets))
@@ -189,7 +199,7 @@ pub(super) fn place_hinted(
     let Some(mut order) = sorted(model, Order::Birth, clock)? else { return Ok(None) };
     order.sort_by_key(|&item| {
         let hint = hints[index(item)];
-        (model.items[index(item)].pin.is_none(), hint.is_none(), hint)
+        (model.pin(&model.items[index(item)]).is_none(), hint.is_none(), hint)
     });
     space.clear();
     for (count, item) in order.into_iter().map(index).enumerate() {
@@ -197,13 +207,14 @@ pub(super) fn place_hinted(
             return Ok(None);
         }
         let it = &model.items[item];
-        let hint = hints[item]
-            .filter(|&hint| hint <= limit && hint & it.mask == 0 && space.is_free(model, it, hint));
-        let offset = it.pin.or(hint).unwrap_or_else(|| space.first_fit(model, it, 0));
+        let hint = hints[item].filter(|&hint| {
+            hint <= limit && hint & it.mask() == 0 && space.is_free(model, it, hint)
+        });
+        let offset = model.pin(it).or(hint).unwrap_or_else(|| space.first_fit(model, it, 0));
         if offset + it.size > limit {
             return Ok(None);
         }
-        space.insert(model, item, offset);
+        space.insert(model, item, offset)?;
         offsets[item] = offset;
     }
     Ok(Some(offsets))

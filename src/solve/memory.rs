@@ -15,3 +15,8 @@ pub(super) fn filled<T: Clone>(value: T, length: usize, what: &'static str) -> R
     table.resize(length, value);
     Ok(table)
 }
+
+/// Makes room for `more` elements behind those that are there, and for more of them at once.
+pub(super) fn reserve<T>(table: &mut Vec<T>, more: usize, what: &'static str) -> Result<()> {
+    table.try_reserve(more).map_err(|_| Error::OutOfMemory { what })
+}

@@ -23,6 +23,7 @@ mod searches;
 mod sections;
 mod shared;
 mod sort;
+mod spans;
 mod stack;
 mod sweep;
 mod tools;

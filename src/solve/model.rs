@@ -1,43 +1,61 @@
 //! One space of a problem as the solvers see it: times in sections, sizes in grains.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::arith::{align_up, index, number};
 use super::clock::Clock;
 use super::memory::{filled, with_capacity};
-use super::sections::compress;
+use super::sections::Sections;
+use super::sort::{order_by_number, sort};
 use crate::error::{Error, Result};
 use crate::index::BufferId;
 use crate::problem::Problem;
-use crate::units::{MAX_BYTES, gcd};
+use crate::units::{Alignment, LiveRange, MAX_BYTES, gcd};
 
 /// A buffer with at least one byte.
+///
+/// There may be millions of items, and going through them takes as long as they are large: what few
+/// of them have is in a table of the model.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     /// Sections from the first to the last one in which a part of it is live.
     pub(super) span: Range<u32>,
     /// Grains from its first to its last byte.
     pub(super) size: u64,
-    /// Its alignment in grains, a power of two, less one.
-    pub(super) mask: u64,
-    /// Bytes by which `size` grains exceed the buffer.
-    pub(super) pad: u64,
-    /// The grain at which it is fixed.
-    pub(super) pin: Option<u64>,
-    /// Where in [`Model::boxes`] its parts are; empty if it is solid.
-    boxes: Range<u32>,
+    /// Its [`Details`] in the model.
+    details: u32,
+    /// Binary logarithm of its alignment in grains.
+    shift: u8,
+    solid: bool,
 }
 
 impl Item {
     /// Returns whether all its bytes are live in all its sections.
     pub(super) const fn solid(&self) -> bool {
-        self.boxes.start == self.boxes.end
+        self.solid
+    }
+
+    /// Returns its alignment in grains, a power of two, less one.
+    pub(super) const fn mask(&self) -> u64 {
+        (1 << self.shift) - 1
     }
 
     /// Returns the number of sections from its first to its last one.
     pub(super) const fn length(&self) -> u32 {
         self.span.end - self.span.start
     }
+}
+
+/// What few items have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Details {
+    /// Bytes by which an item's grains exceed the buffer.
+    pad: u64,
+    /// The grain at which it is fixed.
+    pin: Option<u64>,
+    /// Where in [`Model::boxes`] its parts are; empty if it is solid.
+    boxes: Range<u32>,
 }
 
 /// A part of an item: grains inside the item that are live in some sections.
@@ -67,11 +85,17 @@ pub(super) struct Load {
 ///
 /// Where all buffers are solid, sizes are first rounded up to the smallest
 /// alignment: only the highest buffer of a section does not need its *pad*.
+///
+/// Items are in the order of their first sections, and those of one section in an order that
+/// depends on what they are and not on the rows of the input. Whoever goes through time goes
+/// through memory, too.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     pub(super) items: Vec<Item>,
     /// The buffer of each item.
     pub(super) ids: Vec<BufferId>,
+    /// First those of items that have none.
+    details: Vec<Details>,
     boxes: Vec<Boxed>,
     pub(super) loads: Vec<Load>,
     /// The pads that there are.
@@ -90,171 +114,221 @@ impl Model {
         members: &[BufferId],
         clock: &Clock<'_>,
     ) -> Result<Option<Self>> {
-        let solid = members.iter().all(|&id| problem.buffer(id).solid().is_some());
-        let coarse = members.iter().map(|&id| problem.alignment(id).bytes()).min().unwrap_or(1);
-        let round = if solid { coarse - 1 } else { 0 };
         let mut ids = with_capacity(members.len(), "buffers")?;
-        ids.extend(members.iter().copied().filter(|&id| problem.buffer(id).bytes() > 0));
-        let grain = grain(problem, &ids, round);
-
-        let mut items = with_capacity(ids.len(), "buffers")?;
-        let mut boxes = Vec::new();
-        let mut lives = with_capacity(ids.len(), "live ranges")?;
-        let ends = members.iter().map(|&id| problem.buffer(id));
-        let tallest = ends.map(|it| it.bytes() + it.pin().unwrap_or(0)).max().unwrap_or(0);
-        for (count, &id) in ids.iter().enumerate() {
-            if clock.is_over_at(count) {
+        let (mut tallest, mut solid) = (0, true);
+        let (mut coarsest, mut finest) = (Alignment::BYTE, None);
+        for &id in members {
+            let (buffer, alignment) = (problem.buffer(id), problem.alignment(id));
+            tallest = tallest.max(buffer.bytes() + buffer.pin().unwrap_or(0));
+            solid &= buffer.solid().is_some();
+            coarsest = coarsest.max(alignment);
+            finest = Some(alignment.min(finest.unwrap_or(alignment)));
+            if buffer.bytes() > 0 {
+                ids.push(id);
+            }
+        }
+        let round = if solid { finest.unwrap_or_default().bytes() - 1 } else { 0 };
+        let grain = grain(problem, &ids, round, coarsest);
+        if clock.is_over() {
+            return Ok(None);
+        }
+        let lives = ids.iter().map(|&id| problem.buffer(id));
+        let sections = if solid {
+            Sections::of(lives.map(|it| steps(it.live())), ids.len())?
+        } else {
+            let lives = lives.flat_map(|it| it.rectangles().map(|(_, live)| steps(live)));
+            Sections::of(lives.clone(), lives.count())?
+        };
+        if clock.is_over() {
+            return Ok(None);
+        }
+        let (mut ids, first) = by_birth(problem, &ids, &sections)?;
+        if clock.is_over() {
+            return Ok(None);
+        }
+        let mut model = Self::empty(ids.len(), sections.count(), grain)?;
+        let mut keyed = Vec::new();
+        for (count, bounds) in first.windows(2).enumerate() {
+            let together = &mut ids[index(bounds[0])..index(bounds[1])];
+            keyed.clear();
+            keyed.extend(together.iter().map(|&id| {
+                let it = problem.buffer(id);
+                let end = sections.span(&steps(it.live())).end;
+                (end, it.bytes(), problem.alignment(id), it.pin(), id)
+            }));
+            if !sort(&mut keyed, clock) || clock.is_over_at(count) {
                 return Ok(None);
             }
-            let buffer = problem.buffer(id);
-            let first = number(boxes.len());
-            if let Some(live) = buffer.solid() {
-                lives.push(live.start().get()..live.end().get());
-            } else {
-                for (bytes, live) in buffer.rectangles() {
-                    let grains = bytes.start / grain..bytes.end / grain;
-                    boxes.push(Boxed { span: live.start().get()..live.end().get(), grains });
-                }
-                let live = buffer.live();
-                lives.push(live.start().get()..live.end().get());
+            for (place, &(.., id)) in together.iter_mut().zip(&keyed) {
+                *place = id;
+                model.push_buffer(problem, id, &sections, round);
             }
-            let bytes = align_up(buffer.bytes(), round);
-            items.push(Item {
-                span: 0..0,
-                size: bytes / grain,
-                mask: (problem.alignment(id).bytes() / grain).max(1) - 1,
-                pad: bytes - buffer.bytes(),
-                pin: buffer.pin().map(|pin| pin / grain),
-                boxes: first..number(boxes.len()),
-            });
         }
-        let mut model =
-            Self { items, ids, boxes, loads: Vec::new(), pads: Vec::new(), grain, bound: tallest };
-        model.set_sections(&lives)?;
+        model.ids = ids;
+        model.add_up()?;
         let loads = model.loads.iter().map(|load| load.grains * grain - load.pad);
-        model.bound = loads.fold(model.bound, u64::max);
+        model.bound = loads.fold(tallest, u64::max);
         if model.bound > MAX_BYTES {
             return Err(Error::SizeOverflow { what: "all that is live at once".into() });
         }
         Ok(Some(model))
     }
 
-    /// Returns the model of some items only.
+    /// Returns the model of some items only, given in ascending order.
     pub(super) fn restricted_to(&self, kept: &[u32]) -> Result<Self> {
-        let mut items = with_capacity(kept.len(), "buffers")?;
-        let mut ids = with_capacity(kept.len(), "buffers")?;
-        let mut boxes = Vec::new();
-        let mut lives = with_capacity(kept.len(), "live ranges")?;
-        for &item in kept {
-            let mut copy = self.items[index(item)].clone();
-            lives.push(copy.span.clone());
-            ids.push(self.ids[index(item)]);
-            let parts = &self.boxes[index(copy.boxes.start)..index(copy.boxes.end)];
-            copy.boxes.start = number(boxes.len());
-            boxes.extend_from_slice(parts);
-            copy.boxes.end = number(boxes.len());
-            items.push(copy);
+        let items = kept.iter().map(|&item| &self.items[index(item)]);
+        let sections = if self.all_solid() {
+            Sections::of(items.clone().map(|it| it.span.clone()), kept.len())?
+        } else {
+            let whole = |it: &Item| it.solid.then(|| it.span.clone());
+            let parts = |it| self.boxes(it).iter().map(|part| part.span.clone());
+            let lives = items.clone().flat_map(|it| whole(it).into_iter().chain(parts(it)));
+            Sections::of(lives.clone(), lives.count())?
+        };
+        let mut model = Self::empty(kept.len(), sections.count(), self.grain)?;
+        for it in items {
+            let boxes = model.boxes.len();
+            model.boxes.extend(self.boxes(it).iter().map(|part| Boxed {
+                span: sections.span(&part.span),
+                grains: part.grains.clone(),
+            }));
+            let boxes = number(boxes)..number(model.boxes.len());
+            let details = Details { boxes, ..self.details[index(it.details)] };
+            model.push(sections.span(&it.span), it.size, 1 << it.shift, details);
         }
-        let (grain, bound) = (self.grain, self.bound);
-        let mut model =
-            Self { items, ids, boxes, loads: Vec::new(), pads: Vec::new(), grain, bound };
-        model.set_sections(&lives)?;
+        model.ids = with_capacity(kept.len(), "buffers")?;
+        model.ids.extend(kept.iter().map(|&item| self.ids[index(item)]));
+        model.bound = self.bound;
+        model.add_up()?;
         Ok(model)
     }
 
     /// Returns whether of all items nothing matters but sizes and sections.
     pub(super) fn is_plain(&self) -> bool {
-        self.all_solid()
-            && self.items.iter().all(|it| it.mask == 0 && it.pad == 0 && it.pin.is_none())
+        self.details.len() == 1 && self.items.iter().all(|it| it.shift == 0)
     }
 
     /// Returns the model of solid items with these sections and sizes, in the same memory.
     pub(super) fn of_solids(
         &self,
-        solids: impl ExactSizeIterator<Item = (Range<u32>, u64)>,
+        solids: impl ExactSizeIterator<Item = (Range<u32>, u64)> + Clone,
     ) -> Result<Self> {
-        let mut items = with_capacity(solids.len(), "buffers")?;
-        let mut lives = with_capacity(solids.len(), "live ranges")?;
+        let sections = Sections::of(solids.clone().map(|(live, _)| live), solids.len())?;
+        let mut model = Self::empty(solids.len(), sections.count(), self.grain)?;
         for (live, size) in solids {
-            lives.push(live);
-            items.push(Item { span: 0..0, size, mask: 0, pad: 0, pin: None, boxes: 0..0 });
+            model.push(sections.span(&live), size, 1, Details::default());
         }
-        let (grain, bound) = (self.grain, self.bound);
-        let (ids, boxes) = (Vec::new(), Vec::new());
-        let mut model =
-            Self { items, ids, boxes, loads: Vec::new(), pads: Vec::new(), grain, bound };
-        model.set_sections(&lives)?;
+        model.bound = self.bound;
+        model.add_up()?;
         Ok(model)
     }
 
-    /// Translates live ranges and boxes into sections, and adds up what is live in each.
-    fn set_sections(&mut self, lives: &[Range<u32>]) -> Result<()> {
-        let solid = self.items.iter().zip(lives).filter(|(item, _)| item.solid());
-        let mut all = with_capacity(lives.len() + self.boxes.len(), "live ranges")?;
-        all.extend(solid.map(|(_, live)| live.clone()));
-        all.extend(self.boxes.iter().map(|part| part.span.clone()));
-        let (sections, count) = compress(&all)?;
-        drop(all);
-        let mut sections = sections.into_iter();
-        for item in self.items.iter_mut().filter(|item| item.solid()) {
-            item.span = sections.next().expect("solid items come first");
-        }
-        for (part, span) in self.boxes.iter_mut().zip(sections) {
-            part.span = span;
-        }
-        for item in self.items.iter_mut().filter(|item| !item.solid()) {
-            let parts = &self.boxes[index(item.boxes.start)..index(item.boxes.end)];
-            let start = parts.iter().map(|part| part.span.start).min();
-            let end = parts.iter().map(|part| part.span.end).max();
-            item.span = start.zip(end).map(|(start, end)| start..end).expect("it has parts");
-        }
-        self.loads = self.add_up(count)?;
-        self.pads = with_capacity(self.items.len(), "pads")?;
-        self.pads.extend(self.items.iter().map(|item| item.pad));
-        self.pads.sort_unstable();
-        self.pads.dedup();
-        Ok(())
+    /// Returns a model without items, with room for them.
+    fn empty(items: usize, sections: usize, grain: u64) -> Result<Self> {
+        Ok(Self {
+            items: with_capacity(items, "buffers")?,
+            ids: Vec::new(),
+            details: vec![Details::default()],
+            boxes: Vec::new(),
+            loads: filled(Load::default(), sections, "sections")?,
+            pads: Vec::new(),
+            grain,
+            bound: 0,
+        })
     }
 
-    /// Returns what is live in each of `count` sections.
-    fn add_up(&self, count: usize) -> Result<Vec<Load>> {
-        let mut change = filled(0_i128, count + 1, "sections")?;
+    /// Adds the item of a buffer, whose size is rounded up.
+    fn push_buffer(&mut self, problem: &Problem, id: BufferId, sections: &Sections, round: u64) {
+        let (buffer, grain) = (problem.buffer(id), self.grain);
+        let bytes = align_up(buffer.bytes(), round);
+        let (pad, pin) = (bytes - buffer.bytes(), buffer.pin().map(|pin| pin / grain));
+        let boxes = self.boxes.len();
+        if buffer.solid().is_none() {
+            self.boxes.extend(buffer.rectangles().map(|(bytes, live)| Boxed {
+                span: sections.span(&steps(live)),
+                grains: bytes.start / grain..bytes.end / grain,
+            }));
+        }
+        let details = Details { pad, pin, boxes: number(boxes)..number(self.boxes.len()) };
+        let alignment = (problem.alignment(id).bytes() / grain).max(1);
+        self.push(sections.span(&steps(buffer.live())), bytes / grain, alignment, details);
+    }
+
+    /// Adds an item, whose alignment is in grains.
+    fn push(&mut self, span: Range<u32>, size: u64, alignment: u64, details: Details) {
+        let solid = details.boxes.is_empty();
+        let shift = alignment.trailing_zeros().try_into().unwrap_or(0);
+        let mut place = 0;
+        if details.pad > 0 || details.pin.is_some() || !solid {
+            place = number(self.details.len());
+            self.details.push(details);
+        }
+        self.items.push(Item { span, size, details: place, shift, solid });
+    }
+
+    /// Adds up what is live in each section, when all items are there.
+    fn add_up(&mut self) -> Result<()> {
+        // All that is born in a section is live at once, and so is all that dies at its start.
+        let mut loads = std::mem::take(&mut self.loads);
+        let mut dead = filled(0_u64, loads.len() + 1, "sections")?;
+        let mut fits = true;
         for item in 0..self.items.len() {
             self.each_box(item, |span, grains| {
-                let size = i128::from(grains.end - grains.start);
-                change[index(span.start)] += size;
-                change[index(span.end)] -= size;
+                let size = grains.end - grains.start;
+                for sum in [&mut loads[index(span.start)].grains, &mut dead[index(span.end)]] {
+                    let more = sum.checked_add(size);
+                    fits &= more.is_some();
+                    *sum = more.unwrap_or(*sum);
+                }
             });
         }
-        let mut loads = filled(Load::default(), count, "sections")?;
-        let mut live = 0;
-        for (load, change) in loads.iter_mut().zip(change) {
-            live += change;
-            load.grains = u64::try_from(live)
-                .ok()
+        let mut live = 0_u64;
+        for (load, dead) in loads.iter_mut().zip(dead) {
+            let sum = if fits { (live - dead).checked_add(load.grains) } else { None };
+            live = sum
                 .filter(|grains| grains.checked_mul(self.grain).is_some())
                 .ok_or_else(|| Error::SizeOverflow { what: "all that is live at once".into() })?;
+            load.grains = live;
+        }
+        self.loads = loads;
+        self.find_pads()
+    }
+
+    /// Finds which pads there are, and the largest one of each section.
+    fn find_pads(&mut self) -> Result<()> {
+        let mut padded = Vec::new();
+        if self.details.len() > 1 {
+            padded.extend(self.items.iter().filter(|it| self.pad(it) > 0));
+        }
+        if padded.len() < self.items.len() {
+            self.pads.push(0);
+        }
+        if padded.is_empty() {
+            return Ok(());
         }
         // Largest pads first: a section keeps the first pad that reaches it.
-        let mut padded: Vec<_> = self.items.iter().filter(|item| item.pad > 0).collect();
-        padded.sort_unstable_by_key(|item| std::cmp::Reverse(item.pad));
-        let mut next = with_capacity(count + 1, "sections")?;
-        next.extend(0..=count);
-        for item in padded {
-            let mut section = find(&mut next, index(item.span.start));
-            while section < index(item.span.end) {
-                loads[section].pad = item.pad;
+        padded.sort_unstable_by_key(|it| Reverse(self.pad(it)));
+        let mut next = with_capacity(self.loads.len() + 1, "sections")?;
+        next.extend(0..=self.loads.len());
+        for it in padded {
+            let pad = self.details[index(it.details)].pad;
+            let mut section = find(&mut next, index(it.span.start));
+            while section < index(it.span.end) {
+                self.loads[section].pad = pad;
                 next[section] = section + 1;
                 section = find(&mut next, section);
             }
+            if self.pads.last() != Some(&pad) {
+                self.pads.push(pad);
+            }
         }
-        Ok(loads)
+        Ok(())
     }
 
     /// Calls `visit` with the sections and grains of each part of an item.
     pub(super) fn each_box(&self, item: usize, mut visit: impl FnMut(&Range<u32>, Range<u64>)) {
         let it = &self.items[item];
-        if it.solid() {
+        if it.solid {
             visit(&it.span, 0..it.size);
         }
         for part in self.boxes(it) {
@@ -262,9 +336,20 @@ impl Model {
         }
     }
 
+    /// Returns the bytes by which the grains of an item exceed the buffer.
+    pub(super) fn pad(&self, item: &Item) -> u64 {
+        self.details[index(item.details)].pad
+    }
+
+    /// Returns the grain at which an item is fixed, if it is.
+    pub(super) fn pin(&self, item: &Item) -> Option<u64> {
+        self.details[index(item.details)].pin
+    }
+
     /// Returns the parts of an item that is not solid.
     pub(super) fn boxes(&self, item: &Item) -> &[Boxed] {
-        &self.boxes[index(item.boxes.start)..index(item.boxes.end)]
+        let Range { start, end } = self.details[index(item.details)].boxes;
+        &self.boxes[index(start)..index(end)]
     }
 
     /// Returns whether every item is solid.
@@ -272,17 +357,22 @@ impl Model {
         self.boxes.is_empty()
     }
 
+    /// Returns whether some item is fixed.
+    pub(super) fn has_pins(&self) -> bool {
+        self.details.iter().any(|details| details.pin.is_some())
+    }
+
     /// Returns the byte after the last one of an item at grain `offset`.
     pub(super) fn end_in_bytes(&self, item: usize, offset: u64) -> u64 {
         let it = &self.items[item];
-        (offset + it.size) * self.grain - it.pad
+        (offset + it.size) * self.grain - self.pad(it)
     }
 
     /// Returns the highest grain at which an item ends at byte `target` or before, if any.
     pub(super) fn ceiling(&self, item: usize, target: u64) -> Option<u64> {
         let it = &self.items[item];
-        let grains = (target + it.pad) / self.grain;
-        Some(grains.checked_sub(it.size)? & !it.mask)
+        let grains = (target + self.pad(it)) / self.grain;
+        Some(grains.checked_sub(it.size)? & !it.mask())
     }
 
     /// Returns the lowest peak from byte `bytes` on at which an item can end.
@@ -307,8 +397,27 @@ fn find(next: &mut [usize], mut section: usize) -> usize {
     section
 }
 
+/// Returns a live range in numbers.
+fn steps(live: LiveRange) -> Range<u32> {
+    live.start().get()..live.end().get()
+}
+
+/// Returns buffers in the order of their births, and where those of each section start.
+fn by_birth(
+    problem: &Problem,
+    ids: &[BufferId],
+    sections: &Sections,
+) -> Result<(Vec<BufferId>, Vec<u32>)> {
+    let mut births = with_capacity(ids.len(), "buffers")?;
+    births.extend(ids.iter().map(|&id| sections.span(&steps(problem.buffer(id).live())).start));
+    let (order, first) = order_by_number(&births, sections.count())?;
+    let mut sorted = with_capacity(ids.len(), "buffers")?;
+    sorted.extend(order.into_iter().map(|position| ids[index(position)]));
+    Ok((sorted, first))
+}
+
 /// Returns the largest number of bytes of which all offsets may be multiples.
-fn grain(problem: &Problem, ids: &[BufferId], round: u64) -> u64 {
+fn grain(problem: &Problem, ids: &[BufferId], round: u64, coarsest: Alignment) -> u64 {
     let mut common = 0;
     for &id in ids {
         let buffer = problem.buffer(id);
@@ -322,6 +431,9 @@ fn grain(problem: &Problem, ids: &[BufferId], round: u64) -> u64 {
     }
     let common = common.max(1);
     // An alignment that divides the common divisor comes for free.
+    if coarsest.divides(common) {
+        return common;
+    }
     ids.iter()
         .map(|&id| problem.alignment(id).bytes())
         .filter(|alignment| !common.is_multiple_of(*alignment))

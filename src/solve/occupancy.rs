@@ -5,71 +5,17 @@ use std::ops::Range;
 use super::arith::{align_up, index, number};
 use super::memory::filled;
 use super::model::{Item, Model};
+use super::spans::{Pool, Spans};
 use crate::error::Result;
 
-/// Disjoint intervals of grains in ascending order, merged where they touch.
-///
-/// Most unions are a single interval, which needs no memory of its own.
-#[derive(Clone, Debug)]
-enum Spans {
-    /// One interval, or none if it is empty.
-    One((u64, u64)),
-    Many(Vec<(u64, u64)>),
-}
+/// Binary logarithm of the children of a node. Most items are short: what they cost is the height
+/// of the tree.
+const FAN: u32 = 3;
 
-impl Spans {
-    const NONE: Self = Self::One((0, 0));
+/// Intervals in a row that take as long as a list.
+const INTERVALS_PER_ACCESS: usize = 16;
 
-    /// Returns the intervals.
-    fn list(&self) -> &[(u64, u64)] {
-        match self {
-            Self::One((0, 0)) => &[],
-            Self::One(span) => std::slice::from_ref(span),
-            Self::Many(spans) => spans,
-        }
-    }
-
-    /// Adds an interval to the union; returns whether some of it is new.
-    fn merge(&mut self, (start, end): (u64, u64)) -> bool {
-        match self {
-            Self::One(span) if *span == (0, 0) => *span = (start, end),
-            Self::One(span) if start <= span.1 && span.0 <= end => {
-                let before = *span;
-                *span = (span.0.min(start), span.1.max(end));
-                return *span != before;
-            }
-            Self::One(span) => {
-                let mut both = vec![*span, (start, end)];
-                both.sort_unstable();
-                *self = Self::Many(both);
-            }
-            Self::Many(spans) => {
-                let first = spans.partition_point(|&(_, other)| other < start);
-                if spans.get(first).is_some_and(|&(low, high)| low <= start && end <= high) {
-                    return false;
-                }
-                let behind = first + spans[first..].partition_point(|&(other, _)| other <= end);
-                if first == behind {
-                    spans.insert(first, (start, end));
-                } else {
-                    spans[first] = (spans[first].0.min(start), spans[behind - 1].1.max(end));
-                    spans.drain(first + 1..behind);
-                }
-            }
-        }
-        true
-    }
-
-    /// Forgets all intervals, but keeps the memory.
-    fn clear(&mut self) {
-        match self {
-            Self::One(span) => *span = (0, 0),
-            Self::Many(spans) => spans.clear(),
-        }
-    }
-}
-
-/// A segment tree over sections that knows the taken grains of each node.
+/// A tree over sections that knows the taken grains of each node.
 ///
 /// Every node has two unions of intervals: `any`, what is taken in some section of
 /// the node, and `full`, what was put there for all sections of the node at once.
@@ -78,9 +24,17 @@ impl Spans {
 /// collapse to a few intervals, and a search that skips through them is short.
 #[derive(Debug)]
 pub(super) struct Occupancy {
+    /// Where the nodes of each height begin; those of height 0, the leaves, are sections.
+    heights: Vec<usize>,
     leaves: usize,
-    /// `any` of node *k* at *k*; `full`, which leaves do not need, behind all of those.
-    lists: Vec<Spans>,
+    /// How many heights are searched, and so must know `any`.
+    searched: usize,
+    any: Vec<Spans>,
+    /// How many heights have something in `full`.
+    filled: usize,
+    /// Leaves do not need it: that of node *k* is at *k* less the number of leaves.
+    full: Vec<Spans>,
+    pool: Pool,
     cursors: Vec<Cursor>,
     /// Lists looked at since somebody asked.
     work: usize,
@@ -98,14 +52,43 @@ struct Cursor {
 impl Occupancy {
     /// Returns a tree of `sections` sections in which nothing is taken.
     pub(super) fn new(sections: usize) -> Result<Self> {
-        let leaves = sections.max(1).next_power_of_two();
-        let lists = filled(Spans::NONE, 3 * leaves, "occupied intervals")?;
-        Ok(Self { leaves, lists, cursors: Vec::new(), work: 0 })
+        let (mut heights, mut nodes, mut width) = (vec![0], sections, sections);
+        while width > 1 {
+            heights.push(nodes);
+            width = width.div_ceil(1 << FAN);
+            nodes += width;
+        }
+        Ok(Self {
+            searched: heights.len(),
+            filled: 1,
+            heights,
+            leaves: sections,
+            any: filled(Spans::NONE, nodes, "occupied intervals")?,
+            full: filled(Spans::NONE, nodes - sections, "occupied intervals")?,
+            pool: Pool::default(),
+            cursors: Vec::new(),
+            work: 0,
+        })
     }
 
     /// Forgets all that is taken.
     pub(super) fn clear(&mut self) {
-        self.lists.iter_mut().for_each(Spans::clear);
+        self.clear_for(u32::MAX);
+    }
+
+    /// Forgets all that is taken, and looks for room for items of at most so many sections from
+    /// now on, which makes it faster to take grains.
+    pub(super) fn clear_for(&mut self, longest: u32) {
+        self.searched = self.heights.len().min(heights_of(longest));
+        self.filled = 1;
+        self.any.fill(Spans::NONE);
+        self.full.fill(Spans::NONE);
+        self.pool.clear();
+    }
+
+    /// Returns how many lists were looked at since somebody asked for memory accesses.
+    pub(super) const fn work(&self) -> usize {
+        self.work
     }
 
     /// Returns about how many memory accesses the searches since the last call took.
@@ -114,47 +97,72 @@ impl Occupancy {
     }
 
     /// Takes the grains of `item` at `offset`.
-    pub(super) fn insert(&mut self, model: &Model, item: usize, offset: u64) {
+    pub(super) fn insert(&mut self, model: &Model, item: usize, offset: u64) -> Result<()> {
+        let mut done = Ok(());
         model.each_box(item, |span, grains| {
-            self.take(span, (offset + grains.start, offset + grains.end));
+            if done.is_ok() {
+                done = self.take(span, (offset + grains.start, offset + grains.end));
+            }
         });
+        done
     }
 
     /// Takes `grains` in every section of `span`.
-    fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) {
-        let (leaves, lists) = (self.leaves, &mut self.lists);
-        each_cover(leaves, span, |node| {
-            lists[node].merge(grains);
-            if node < leaves {
-                lists[2 * leaves + node].merge(grains);
+    fn take(&mut self, span: &Range<u32>, grains: (u64, u64)) -> Result<()> {
+        self.filled = self.filled.max(heights_of(span.end - span.start));
+        let Self { heights, leaves, any, full, pool, .. } = self;
+        let searched = heights.get(self.searched).copied().unwrap_or(any.len());
+        let mut done = Ok(());
+        let mut merge = |spans: &mut Spans| match pool.merge(spans, grains) {
+            Ok(new) => new,
+            Err(error) => {
+                done = Err(error);
+                false
+            }
+        };
+        each_cover(heights, span, |node| {
+            if node < searched {
+                merge(&mut any[node]);
+            }
+            if let Some(inner) = node.checked_sub(*leaves) {
+                merge(&mut full[inner]);
             }
         });
-        each_ancestor(leaves, span, |node| lists[node].merge(grains));
+        each_ancestor(&heights[..self.searched], span, |node| merge(&mut any[node]));
+        done
+    }
+
+    /// Returns the intervals that a cursor goes through.
+    fn list(&self, cursor: &Cursor) -> &[(u64, u64)] {
+        let list = index(cursor.list);
+        let spans = self.any.get(list).unwrap_or_else(|| &self.full[list - self.any.len()]);
+        self.pool.list(spans)
     }
 
     /// Returns the lowest offset from `from` on at which `item` meets nothing that is taken.
     pub(super) fn first_fit(&mut self, model: &Model, item: &Item, from: u64) -> u64 {
         self.open(model, item);
-        let mut offset = align_up(from, item.mask);
-        let lists = &self.lists;
+        let mut offset = align_up(from, item.mask());
         // Those that agreed with `offset` in a row; when all do, it is free.
         let mut agreed = 0;
         let mut turn = 0;
         while agreed < self.cursors.len() {
-            let cursor = &mut self.cursors[turn];
-            let list = lists[index(cursor.list)].list();
+            let cursor = self.cursors[turn];
+            let list = self.list(&cursor);
             let before = offset;
+            let mut passed = 0;
             let mut next = skip(list, index(cursor.next), offset + cursor.low);
             while let Some(&(start, end)) = list.get(next)
                 && start < offset + cursor.high
             {
-                offset = align_up(end - cursor.low, item.mask);
+                offset = align_up(end - cursor.low, item.mask());
                 next = skip(list, next, offset + cursor.low);
+                passed += 1;
             }
-            cursor.next = number(next);
+            self.work += 1 + passed / INTERVALS_PER_ACCESS;
+            self.cursors[turn].next = number(next);
             agreed = if offset == before { agreed + 1 } else { 1 };
             turn = if turn + 1 == self.cursors.len() { 0 } else { turn + 1 };
-            self.work += 1;
         }
         offset
     }
@@ -167,10 +175,8 @@ impl Occupancy {
         loop {
             let offset = self.first_fit(model, item, from);
             let above = offset + item.size;
-            let lists = &self.lists;
             let next = |cursor: &Cursor| {
-                let list = lists[index(cursor.list)].list();
-                list.get(index(cursor.next)).map(|&(start, _)| start)
+                self.list(cursor).get(index(cursor.next)).map(|&(start, _)| start)
             };
             let Some(roof) = self.cursors.iter().filter_map(next).min() else {
                 return best.map_or(offset, |(_, offset)| offset);
@@ -194,15 +200,16 @@ impl Occupancy {
     fn open(&mut self, model: &Model, item: &Item) {
         self.cursors.clear();
         let mut visit = |span: &Range<u32>, low, high| {
-            let (lists, cursors) = (&self.lists, &mut self.cursors);
-            let mut add = |list: usize| {
-                if !lists[list].list().is_empty() {
+            let Self { heights, leaves, any, filled, full, pool, cursors, .. } = &mut *self;
+            let mut add = |list: usize, spans: &Spans| {
+                if !pool.list(spans).is_empty() {
                     cursors.push(Cursor { list: number(list), next: 0, low, high });
                 }
             };
-            each_cover(self.leaves, span, &mut add);
-            each_ancestor(self.leaves, span, |node| {
-                add(2 * self.leaves + node);
+            each_cover(heights, span, |node| add(node, &any[node]));
+            each_ancestor(&heights[..(*filled).min(heights.len())], span, |node| {
+                let inner = node - *leaves;
+                add(any.len() + inner, &full[inner]);
                 true
             });
         };
@@ -215,43 +222,51 @@ impl Occupancy {
     }
 }
 
+/// Returns how many heights may have nodes that are inside an item of so many sections.
+fn heights_of(sections: u32) -> usize {
+    index(sections.max(1).ilog2() / FAN + 1)
+}
+
 /// Visits the fewest nodes that together are exactly the sections of `span`.
-fn each_cover(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize)) {
-    let mut left = index(span.start) + leaves;
-    let mut right = index(span.end) + leaves;
-    while left < right {
-        if left & 1 == 1 {
-            visit(left);
+fn each_cover(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usize)) {
+    let inside = |node: usize| node & ((1 << FAN) - 1) != 0;
+    let (mut left, mut right) = (index(span.start), index(span.end));
+    for first in heights {
+        while left < right && inside(left) {
+            visit(first + left);
             left += 1;
         }
-        if right & 1 == 1 {
+        while left < right && inside(right) {
             right -= 1;
-            visit(right);
+            visit(first + right);
         }
-        left /= 2;
-        right /= 2;
+        if left == right {
+            return;
+        }
+        (left, right) = (left >> FAN, right >> FAN);
     }
 }
 
 /// Visits the nodes that meet `span` and are not inside it, from the leaves up, and none
 /// above a node for which `visit` returns false.
-fn each_ancestor(leaves: usize, span: &Range<u32>, mut visit: impl FnMut(usize) -> bool) {
-    let left = index(span.start) + leaves;
-    let right = index(span.end) + leaves;
+fn each_ancestor(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usize) -> bool) {
+    let (left, right) = (index(span.start), index(span.end));
     let (mut left_done, mut right_done) = (false, false);
-    for height in 1..=leaves.trailing_zeros() {
-        let (low, high) = (left >> height, (right - 1) >> height);
-        let starts_inside = (low << height) != left;
-        let ends_inside = ((right >> height) << height) != right;
+    let mut shift = 0;
+    for first in heights.iter().skip(1) {
+        shift += FAN;
+        let (low, high) = (left >> shift, (right - 1) >> shift);
+        let starts_inside = (low << shift) != left;
+        let ends_inside = ((right >> shift) << shift) != right;
         if starts_inside && ends_inside && low == high {
             // The ancestors of both ends are the same from here on.
-            if left_done || right_done || !visit(low) {
+            if left_done || right_done || !visit(first + low) {
                 return;
             }
             continue;
         }
-        left_done = left_done || starts_inside && !visit(low);
-        right_done = right_done || ends_inside && !visit(high);
+        left_done = left_done || starts_inside && !visit(first + low);
+        right_done = right_done || ends_inside && !visit(first + high);
     }
 }
 
@@ -268,4 +283,56 @@ fn skip(list: &[(u64, u64)], next: usize, grain: u64) -> usize {
     }
     let until = list.len().min(next + stride - 1);
     next + list[next.min(until)..until].partition_point(|&(_, end)| end <= grain)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::Budget;
+    use super::super::clock::Clock;
+    use super::super::random::Random;
+    use super::*;
+    use crate::index::BufferId;
+    use crate::problem::{Buffer, Problem, Space};
+    use crate::units::LiveRange;
+
+    #[test]
+    fn first_fit_is_the_lowest_offset_that_meets_nothing() {
+        let mut random = Random::new(4);
+        for round in 0..20 {
+            // From few sections, which are one node, to three heights; some are long.
+            let sections = [1, 7, 9, 64, 300][round % 5];
+            let buffer = |_| {
+                let longest = if random.below(4) == 0 { sections } else { 3 };
+                let start = random.below(sections);
+                let end = (start + 1 + random.below(longest)).min(sections);
+                let live = LiveRange::new(number(start), number(end)).unwrap();
+                Buffer::new(1 + random.next() % 9, live)
+            };
+            let buffers: Vec<_> = (0..400).map(buffer).collect();
+            let members: Vec<_> = (0..buffers.len()).map(BufferId::new).collect();
+            let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
+            let budget = Budget::default();
+            let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+            // Only the short ones are searched for in the second half of the rounds.
+            let short = |item: &Item| round < 10 || item.length() <= 3;
+            let mut space = Occupancy::new(model.loads.len()).unwrap();
+            space.clear_for(if round < 10 { u32::MAX } else { 3 });
+            let mut placed: Vec<(&Item, u64)> = Vec::new();
+            for (number, item) in model.items.iter().enumerate() {
+                let meets = |at: u64, (other, low): &(&Item, u64)| {
+                    other.span.start < item.span.end
+                        && item.span.start < other.span.end
+                        && *low < at + item.size
+                        && at < low + other.size
+                };
+                let lowest = (0..4_000).find(|&at| !placed.iter().any(|other| meets(at, other)));
+                if short(item) {
+                    assert_eq!(Some(space.first_fit(&model, item, 0)), lowest);
+                }
+                placed.push((item, lowest.unwrap()));
+                space.insert(&model, number, lowest.unwrap()).unwrap();
+            }
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! Sets aside what fits wherever the rest lands.
 
+use std::ops::Range;
+
 use super::arith::{index, number};
 use super::clock::Clock;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use super::occupancy::Occupancy;
+use super::sections::Sections;
 use crate::error::Result;
 
 /// Items divided into those that matter and those that can wait.
@@ -27,64 +30,90 @@ pub(super) struct Peeled {
 /// if everything does: nothing is lost.
 ///
 /// The neighbors' sizes need no list of pairs: those that meet `l..r` are those born
-/// before `r` less those dead at `l`. A round takes `O(n + sections)`.
+/// before `r` less those dead at `l`. A round takes `O(n + sections)`, and where items are few,
+/// there are no more sections than items.
 ///
 /// Returns nothing if time is up before the end.
 pub(super) fn peel(model: &Model, target: u64, clock: &Clock<'_>) -> Result<Option<Peeled>> {
-    let sections = model.loads.len();
-    let mut core = with_capacity(model.items.len(), "buffers")?;
-    core.extend(0..number(model.items.len()));
+    let mut left = with_capacity(model.items.len(), "buffers")?;
+    for (item, it) in model.items.iter().enumerate() {
+        let free = model.pin(it).is_none();
+        let ceiling = if free { model.ceiling(item, target) } else { None };
+        left.push(Candidate {
+            span: it.span.clone(),
+            size: it.size,
+            starts: ceiling.map_or(0, |ceiling| ceiling + it.mask() + 1),
+            item: number(item),
+        });
+    }
     let mut rest = with_capacity(model.items.len(), "buffers")?;
     // Sizes are counted in units in which all of them together do not wrap around,
     // rounded up: what then seems to fit does.
     let all = model.items.iter().fold(0, |sum, item| sum + u128::from(item.size) + 1);
     let shift = (u128::BITS - all.leading_zeros()).saturating_sub(u64::BITS - 1);
     let units = |grains: u64| grains.div_ceil(1 << shift);
+    let mut sections = model.loads.len();
     let mut born = filled(Sums::default(), sections + 1, "sections")?;
     let mut dead = filled(Sums::default(), sections + 1, "sections")?;
     loop {
         if clock.is_up() {
             return Ok(None);
         }
+        if left.len() < sections {
+            let spans = left.iter().map(|it| it.span.clone());
+            let fewer = Sections::of(spans, left.len())?;
+            for it in &mut left {
+                it.span = fewer.span(&it.span);
+            }
+            sections = fewer.count();
+        }
+        let (born, dead) = (&mut born[..=sections], &mut dead[..=sections]);
         born.fill(Sums::default());
         dead.fill(Sums::default());
-        for &item in &core {
-            let it = &model.items[index(item)];
-            born[index(it.span.start) + 1].add(Sums { count: 1, total: units(it.size) });
-            dead[index(it.span.end)].add(Sums { count: 1, total: units(it.size) });
+        for it in &left {
+            let one = Sums { count: 1, total: units(it.size) };
+            born[index(it.span.start) + 1].add(one);
+            dead[index(it.span.end)].add(one);
         }
         for section in 0..sections {
             let (births, deaths) = (born[section], dead[section]);
             born[section + 1].add(births);
             dead[section + 1].add(deaths);
         }
-        let before = core.len();
-        core.retain(|&item| {
-            let it = &model.items[index(item)];
-            let Some(ceiling) = model.ceiling(index(item), target) else { return true };
-            if it.pin.is_some() {
-                return true;
-            }
+        let before = left.len();
+        left.retain(|it| {
             let (births, deaths) = (born[index(it.span.end)], dead[index(it.span.start)]);
             let neighbors = u128::from(births.count - deaths.count - 1);
             let total = u128::from(births.total - deaths.total - units(it.size)) << shift;
             // A neighbor of size s blocks the starts of an open interval of s + b - 1
             // grains, in which there are at most (s + b - 1 + mask) / (mask + 1).
-            let (size, mask) = (u128::from(it.size), u128::from(it.mask));
-            let blocked = total + neighbors * (size + mask - 1);
-            let starts = u128::from(ceiling) + mask + 1;
-            let waits = blocked < starts;
+            let mask = model.items[index(it.item)].mask();
+            let blocked = total + neighbors * (u128::from(it.size) + u128::from(mask) - 1);
+            let waits = blocked < u128::from(it.starts);
             if waits {
-                rest.push(item);
+                rest.push(it.item);
             }
             !waits
         });
         // Of very many, the last few are not worth more rounds.
-        if (before - core.len()) << 10 <= core.len() {
+        if (before - left.len()) << 10 <= left.len() {
             rest.reverse();
+            let mut core = with_capacity(left.len(), "buffers")?;
+            core.extend(left.into_iter().map(|it| it.item));
             return Ok(Some(Peeled { core, rest }));
         }
     }
+}
+
+/// An item that has not been set aside.
+#[derive(Clone, Debug)]
+struct Candidate {
+    /// Sections in which it meets others.
+    span: Range<u32>,
+    size: u64,
+    /// The multiples of its alignment at which it may start, in grains; none if it has to stay.
+    starts: u64,
+    item: u32,
 }
 
 /// How many items, and how large they are together.
@@ -116,13 +145,14 @@ pub(super) fn put_back(
     clock: &Clock<'_>,
 ) -> Result<Option<Vec<u64>>> {
     let mut offsets = filled(0, model.items.len(), "offsets")?;
-    space.clear();
+    let lengths = peeled.rest.iter().map(|&item| model.items[index(item)].length());
+    space.clear_for(lengths.max().unwrap_or(0));
     let core = peeled.core.iter().zip(core_offsets);
     for (count, (&item, &offset)) in core.enumerate() {
         if clock.is_late_at(count) {
             return Ok(None);
         }
-        space.insert(model, index(item), offset);
+        space.insert(model, index(item), offset)?;
         offsets[index(item)] = offset;
     }
     for (count, &item) in peeled.rest.iter().enumerate() {
@@ -137,7 +167,7 @@ pub(super) fn put_back(
         if offset > ceiling {
             offset = space.first_fit(model, it, 0);
         }
-        space.insert(model, item, offset);
+        space.insert(model, item, offset)?;
         offsets[item] = offset;
     }
     Ok(Some(offsets))

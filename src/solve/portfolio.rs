@@ -2,20 +2,18 @@
 
 use std::time::Instant;
 
-use super::arith::index;
 use super::clock::Clock;
 use super::first_fit::{self, Fit, Order};
 use super::incumbent::Incumbent;
 use super::model::Model;
 use super::occupancy::Occupancy;
 use super::shared::{Shared, improve_together};
-use super::sort::sort_by_key;
 use super::tools::Tools;
 use super::{Stage, peel, sweep};
 use crate::error::Result;
 
 /// Putting back takes no more than so many times what the first answer takes.
-const PUT_BACK_TIME: u32 = 5;
+const PUT_BACK_TIME: u32 = 4;
 /// Buffers that take a while to be put back.
 const MANY: usize = 1 << 13;
 
@@ -32,19 +30,11 @@ pub(super) fn run(
 ) -> Result<()> {
     let started = Instant::now();
     first_answer(model, hints, best, clock)?;
-    if best.is_proven() || clock.is_over() {
-        return Ok(());
-    }
     clock.reserve(started.elapsed() * PUT_BACK_TIME);
-    let Some(mut peeled) = peel::peel(model, model.bound, clock)? else { return Ok(()) };
-    // From here on nothing depends on the order in which the caller named the buffers.
-    let key = |&item: &u32| {
-        let it = &model.items[index(item)];
-        (it.span.start, it.span.end, it.size, it.mask, it.pad, it.pin, item)
-    };
-    if !sort_by_key(&mut peeled.core, key, clock) {
+    if best.is_proven() || clock.is_up() {
         return Ok(());
     }
+    let Some(peeled) = peel::peel(model, model.bound, clock)? else { return Ok(()) };
     let core = model.restricted_to(&peeled.core)?;
     let mut core_best = best.for_core(&core, &peeled.core);
     clock.allow_for(core.items.len().saturating_sub(SMALL));
@@ -91,13 +81,13 @@ fn first_answer(
         let offsets = first_fit::place_hinted(model, hints, best.limit(), &mut space, clock)?;
         best.offer(offsets, Stage::Hints);
     }
-    if model.all_solid() && model.items.iter().all(|item| item.pin.is_none()) {
+    if model.all_solid() && !model.has_pins() {
         best.offer(sweep::best_fit(model, best.limit(), clock)?, Stage::Sweep);
     }
     if best.offsets().is_none() {
         let Some(order) = first_fit::sorted(model, Order::Birth, clock)? else { return Ok(()) };
         let mut space = Occupancy::new(model.loads.len())?;
-        let stop = |count| clock.is_over_at(count);
+        let stop = |count, _: &_| clock.is_over_at(count);
         let limit = best.limit();
         let offsets = first_fit::place(model, &order, Fit::First, limit, &mut space, stop)?;
         best.offer(offsets, Stage::FirstFit);

@@ -94,7 +94,7 @@ impl Repair {
         self.waiting.clear();
         for item in 0..self.offsets.len() {
             if model.end_in_bytes(item, self.offsets[item]) > target {
-                if model.items[item].pin.is_some() {
+                if model.pin(&model.items[item]).is_some() {
                     return false;
                 }
                 self.placed[item] = false;
@@ -162,7 +162,7 @@ impl Repair {
     /// What an offset costs, the weight of the blocks that hold it, changes only where a
     /// block starts or ends, so these offsets are tried, in ascending order.
     fn cheapest_offset(&mut self, model: &Model, item: usize, ceiling: u64) -> Option<u64> {
-        let mask = model.items[item].mask;
+        let mask = model.items[item].mask();
         self.edges.clear();
         for (block, it) in self.blocks.iter().enumerate() {
             self.edges.push((it.start, number(2 * block)));
@@ -181,7 +181,7 @@ impl Repair {
                 let sign = if edge.is_multiple_of(2) { 1 } else { -1 };
                 cost += f64::from(sign) * self.weight[neighbor];
                 open += sign;
-                fixed += if model.items[neighbor].pin.is_some() { sign } else { 0 };
+                fixed += if model.pin(&model.items[neighbor]).is_some() { sign } else { 0 };
                 next += 1;
             }
             if offset > ceiling {

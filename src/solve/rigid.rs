@@ -172,7 +172,7 @@ impl Rigid {
     pub(super) fn step(&mut self, model: &Model, target: u64, clock: &Clock<'_>) -> Outcome {
         for item in 0..model.items.len() {
             match model.ceiling(item, target) {
-                Some(ceiling) if model.items[item].pin.is_none_or(|pin| pin <= ceiling) => {
+                Some(ceiling) if model.pin(&model.items[item]).is_none_or(|pin| pin <= ceiling) => {
                     self.ceiling[item] = ceiling;
                 }
                 _ => return Outcome::Impossible,
@@ -181,8 +181,8 @@ impl Rigid {
         self.roof.fill(target / model.grain);
         let mut state = State {
             floor: vec![0; self.roof.len()],
-            low: model.items.iter().map(|item| item.pin.unwrap_or(0)).collect(),
-            fixed: model.items.iter().map(|item| item.pin.is_some()).collect(),
+            low: model.items.iter().map(|item| model.pin(item).unwrap_or(0)).collect(),
+            fixed: model.items.iter().map(|item| model.pin(item).is_some()).collect(),
         };
         (0..model.items.len()).for_each(|item| self.items.add(item));
         (0..self.members.len()).for_each(|section| self.sections.add(section));
@@ -293,7 +293,7 @@ impl Rigid {
     /// Returns the lowest offset from its low on at which an item is above all floors and
     /// meets nothing that is fixed.
     fn lowest(&mut self, model: &Model, state: &State, item: usize) -> u64 {
-        let mask = model.items[item].mask;
+        let mask = model.items[item].mask();
         let mut low = state.low[item];
         loop {
             let before = low;
@@ -441,6 +441,6 @@ impl Rigid {
                 }
             }
         }
-        if next > self.ceiling[item] { u64::MAX } else { align_up(next, model.items[item].mask) }
+        if next > self.ceiling[item] { u64::MAX } else { align_up(next, model.items[item].mask()) }
     }
 }

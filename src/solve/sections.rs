@@ -6,59 +6,112 @@
 
 use std::ops::Range;
 
-use super::arith::{index, number};
+use super::arith::index;
 use super::memory::{filled, with_capacity};
+use super::sort::sort_numbers;
 use crate::error::Result;
 
-/// Returns every range of `lives` as a range of sections, and the number of sections.
-///
-/// Ranges meet after the translation exactly if they met before. Takes
-/// `O(n log n)`, or `O(n)` if the times are about as dense as the ranges.
-pub(super) fn compress(lives: &[Range<u32>]) -> Result<(Vec<Range<u32>>, usize)> {
-    let mut sections = with_capacity(lives.len(), "live ranges")?;
-    let latest = lives.iter().map(|live| live.end).max().unwrap_or(0);
-    if index(latest) <= 4 * lives.len() + 1024 {
-        let count = compress_dense(lives, latest, &mut sections)?;
-        return Ok((sections, count));
-    }
-    let mut times = with_capacity(2 * lives.len(), "live ranges")?;
-    times.extend(lives.iter().flat_map(|live| [live.start, live.end]));
-    times.sort_unstable();
-    times.dedup();
-    let rank = |time: u32| number(times.partition_point(|&other| other < time));
-    let mut ranks = with_capacity(lives.len(), "live ranges")?;
-    ranks.extend(lives.iter().map(|live| rank(live.start)..rank(live.end)));
-    let count = compress_dense(&ranks, number(times.len()), &mut sections)?;
-    Ok((sections, count))
+/// What happens at a moment, as bits.
+const BIRTH: u8 = 1;
+const DEATH: u8 = 2;
+
+/// Translates moments into sections.
+#[derive(Debug)]
+pub(super) struct Sections {
+    /// The moments at which something happens, if those are few of all moments.
+    times: Option<Times>,
+    /// The section that is open after the deaths of each of these, or of all, moments.
+    open: Vec<u32>,
+    count: u32,
 }
 
-/// As [`compress`], with one table entry per moment up to `latest`.
-fn compress_dense(
-    lives: &[Range<u32>],
-    latest: u32,
-    sections: &mut Vec<Range<u32>>,
-) -> Result<usize> {
-    let moments = index(latest) + 1;
-    let mut born = filled(false, moments, "moments")?;
-    let mut dies = filled(false, moments, "moments")?;
-    for live in lives {
-        born[index(live.start)] = true;
-        dies[index(live.end)] = true;
-    }
-    // `section[t]` is the section that is open after the deaths at moment t.
-    let mut section = filled(0_u32, moments, "moments")?;
-    let mut count = 0;
-    let mut open = false;
-    for moment in 0..moments {
-        if dies[moment] && open {
-            count += 1;
-            open = false;
+impl Sections {
+    /// Returns the sections of `lives`, so many live ranges.
+    ///
+    /// Ranges meet after the translation exactly if they met before. Takes `O(n)`, but for times
+    /// that are crowded in few places.
+    pub(super) fn of(
+        lives: impl Iterator<Item = Range<u32>> + Clone,
+        ranges: usize,
+    ) -> Result<Self> {
+        let latest = lives.clone().map(|live| live.end).max().unwrap_or(0);
+        let mut times = None;
+        let mut moments = index(latest) + 1;
+        if moments > 4 * ranges + 1024 {
+            let mut sorted = with_capacity(2 * ranges, "moments")?;
+            sorted.extend(lives.clone().flat_map(|live| [live.start, live.end]));
+            sort_numbers(&mut sorted)?;
+            sorted.dedup();
+            moments = sorted.len();
+            times = Some(Times::new(sorted, latest)?);
         }
-        section[moment] = count;
-        open |= born[moment];
+        let mut what = filled(0, moments, "moments")?;
+        for live in lives {
+            what[rank(times.as_ref(), live.start)] |= BIRTH;
+            what[rank(times.as_ref(), live.end)] |= DEATH;
+        }
+        let mut open = with_capacity(moments, "moments")?;
+        let mut count = 0;
+        let mut born = false;
+        for what in what {
+            if what & DEATH != 0 && born {
+                count += 1;
+                born = false;
+            }
+            open.push(count);
+            born |= what & BIRTH != 0;
+        }
+        Ok(Self { times, open, count })
     }
-    sections.extend(lives.iter().map(|live| section[index(live.start)]..section[index(live.end)]));
-    Ok(index(count))
+
+    /// Returns how many sections there are.
+    pub(super) const fn count(&self) -> usize {
+        index(self.count)
+    }
+
+    /// Returns the sections of one of the live ranges, or of the hull of several.
+    pub(super) fn span(&self, live: &Range<u32>) -> Range<u32> {
+        let open = |time| self.open[rank(self.times.as_ref(), time)];
+        open(live.start)..open(live.end)
+    }
+}
+
+/// Returns the position of a moment among `times`, or all moments.
+fn rank(times: Option<&Times>, time: u32) -> usize {
+    times.map_or(index(time), |times| times.rank(time))
+}
+
+/// Moments in ascending order, and where to look for one.
+#[derive(Debug)]
+struct Times {
+    sorted: Vec<u32>,
+    /// Moments that agree but for so many low bits are found together.
+    shift: u32,
+    /// Where those begin.
+    first: Vec<u32>,
+}
+
+impl Times {
+    fn new(sorted: Vec<u32>, latest: u32) -> Result<Self> {
+        let mut shift = 0;
+        while index(latest >> shift) >= sorted.len() {
+            shift += 1;
+        }
+        let mut first = filled(0, index(latest >> shift) + 2, "moments")?;
+        for time in &sorted {
+            first[index(time >> shift) + 1] += 1;
+        }
+        for place in 1..first.len() {
+            first[place] += first[place - 1];
+        }
+        Ok(Self { sorted, shift, first })
+    }
+
+    fn rank(&self, time: u32) -> usize {
+        let place = index(time >> self.shift);
+        let (first, end) = (index(self.first[place]), index(self.first[place + 1]));
+        first + self.sorted[first..end].partition_point(|&other| other < time)
+    }
 }
 
 #[cfg(test)]
@@ -66,10 +119,16 @@ fn compress_dense(
 mod tests {
     use super::*;
 
+    /// Returns every range as sections, and how many sections there are.
+    fn compress(lives: &[Range<u32>]) -> (Vec<Range<u32>>, usize) {
+        let sections = Sections::of(lives.iter().cloned(), lives.len()).unwrap();
+        (lives.iter().map(|live| sections.span(live)).collect(), sections.count())
+    }
+
     #[test]
     fn only_deaths_after_births_close_a_section() {
-        let (sections, count) = compress(&[0..5, 1..2, 3..9, 5..7, 100..200]).unwrap();
-        assert_eq!(sections, [0..2, 0..1, 1..3, 2..3, 3..4]);
+        let (spans, count) = compress(&[0..5, 1..2, 3..9, 5..7, 100..200]);
+        assert_eq!(spans, [0..2, 0..1, 1..3, 2..3, 3..4]);
         assert_eq!(count, 4);
     }
 
@@ -88,7 +147,7 @@ mod tests {
                     start * stretch..(start + 1 + below(6)) * stretch
                 })
                 .collect();
-            let (sections, count) = compress(&lives).unwrap();
+            let (sections, count) = compress(&lives);
             let meet = |a: &Range<u32>, b: &Range<u32>| a.start < b.end && b.start < a.end;
             for (a, x) in lives.iter().zip(&sections) {
                 assert!(x.start < x.end && index(x.end) <= count);

@@ -1,75 +1,119 @@
 //! Best fit in the order of birth, the cheapest valid answer there is.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::arith::{align_up, index, number};
 use super::clock::Clock;
 use super::memory::filled;
-use super::model::{Item, Model};
+use super::model::Model;
 use super::sort::sort;
 use crate::error::Result;
 
-/// Free grains below the top of an arena, found by size and by place.
-#[derive(Debug, Default)]
-struct FreeList {
-    by_start: BTreeMap<u64, u64>,
-    by_size: BTreeSet<(u64, u64)>,
-    /// Above it, everything is free.
+/// Grains that are taken now.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    start: u64,
+    end: u64,
+    /// The blocks below and above it, where [`GROUND`] is below all and above all.
+    below: u32,
+    above: u32,
+    /// The next block that dies when this one does.
+    next_dying: u32,
+}
+
+/// The block without grains that everything stands on.
+const GROUND: u32 = 0;
+
+/// Free grains between blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Gap {
+    grains: u64,
+    start: u64,
+    /// The block that it is above.
+    below: u32,
+}
+
+/// What is taken at one moment, as a ring of blocks in ascending order, and the gaps between
+/// them by size.
+///
+/// Blocks know their neighbors, so that nothing is searched for when one dies, and places of
+/// dead blocks are used again: there is no more memory to go through than blocks live at once.
+#[derive(Debug)]
+struct Tower {
+    blocks: Vec<Block>,
+    /// Places in `blocks` that can be used again.
+    vacant: Vec<u32>,
+    gaps: BTreeSet<Gap>,
+    /// Where the highest block so far ended: above it, everything is free.
     top: u64,
 }
 
-impl FreeList {
-    /// Takes `size` grains from the smallest gap that holds them, or from the top.
-    fn take(&mut self, size: u64, mask: u64) -> u64 {
-        let fits = |&&(gap, start): &&(u64, u64)| align_up(start, mask) - start + size <= gap;
-        let gap = self.by_size.range((size, 0)..).find(fits).copied();
-        let (start, end) = match gap {
-            Some((gap, start)) => (start, start + gap),
-            // The topmost gap grows into the free space above it.
-            None => match self.by_start.last_key_value() {
-                Some((&start, &end)) if end == self.top => (start, u64::MAX),
-                _ => (self.top, u64::MAX),
-            },
-        };
-        if start < self.top {
-            self.remove(start);
-        }
-        let offset = align_up(start, mask);
-        self.add(start, offset);
-        if end == u64::MAX {
-            self.top = offset + size;
+/// Gaps that are large enough but not aligned, before one is taken that is large enough anyhow.
+const FEW: usize = 8;
+
+impl Tower {
+    fn new() -> Self {
+        let ground = Block { start: 0, end: 0, below: GROUND, above: GROUND, next_dying: GROUND };
+        Self { blocks: vec![ground], vacant: Vec::new(), gaps: BTreeSet::new(), top: 0 }
+    }
+
+    /// Takes `size` grains from the smallest gap that holds them, or from the top, and returns
+    /// the block that has them.
+    fn take(&mut self, size: u64, mask: u64) -> u32 {
+        let from = |grains| self.gaps.range(Gap { grains, start: 0, below: GROUND }..);
+        let fits = |gap: &&Gap| align_up(gap.start, mask) - gap.start + size <= gap.grains;
+        let gap = from(size).take(FEW).find(fits).or_else(|| from(size + mask).next());
+        // The topmost gap grows into the free space above it.
+        let below = gap.map_or(self.blocks[index(GROUND)].below, |gap| gap.below);
+        self.close_gap(below);
+        let above = self.blocks[index(below)].above;
+        let start = align_up(self.blocks[index(below)].end, mask);
+        let block = Block { start, end: start + size, below, above, next_dying: GROUND };
+        let place = if let Some(place) = self.vacant.pop() {
+            self.blocks[index(place)] = block;
+            place
         } else {
-            self.add(offset + size, end);
-        }
-        offset
+            self.blocks.push(block);
+            number(self.blocks.len() - 1)
+        };
+        self.blocks[index(below)].above = place;
+        self.blocks[index(above)].below = place;
+        self.top = self.top.max(block.end);
+        self.open_gap(below);
+        self.open_gap(place);
+        place
     }
 
-    /// Gives grains back, joining them with the gaps beside them.
-    fn give(&mut self, mut start: u64, mut end: u64) {
-        if let Some((&before, &until)) = self.by_start.range(..start).next_back()
-            && until == start
-        {
-            self.remove(before);
-            start = before;
-        }
-        if let Some(&until) = self.by_start.get(&end) {
-            self.remove(end);
-            end = until;
-        }
-        self.add(start, end);
+    /// Gives the grains of a block back.
+    fn give(&mut self, place: u32) {
+        let Block { below, above, .. } = self.blocks[index(place)];
+        self.close_gap(below);
+        self.close_gap(place);
+        self.blocks[index(below)].above = above;
+        self.blocks[index(above)].below = below;
+        self.vacant.push(place);
+        self.open_gap(below);
     }
 
-    fn add(&mut self, start: u64, end: u64) {
-        if start < end {
-            self.by_start.insert(start, end);
-            self.by_size.insert((end - start, start));
+    /// Returns the gap above a block, which may be empty.
+    fn gap_above(&self, below: u32) -> Gap {
+        let Block { end: start, above, .. } = self.blocks[index(below)];
+        let end = if above == GROUND { self.top } else { self.blocks[index(above)].start };
+        Gap { grains: end - start, start, below }
+    }
+
+    fn open_gap(&mut self, below: u32) {
+        let gap = self.gap_above(below);
+        if gap.grains > 0 {
+            self.gaps.insert(gap);
         }
     }
 
-    fn remove(&mut self, start: u64) {
-        if let Some(end) = self.by_start.remove(&start) {
-            self.by_size.remove(&(end - start, start));
+    fn close_gap(&mut self, below: u32) {
+        let gap = self.gap_above(below);
+        if gap.grains > 0 {
+            self.gaps.remove(&gap);
         }
     }
 }
@@ -80,62 +124,41 @@ impl FreeList {
 /// Returns nothing if an item would end above grain `limit`, or if the caller wants an
 /// answer before the end.
 pub(super) fn best_fit(model: &Model, limit: u64, clock: &Clock<'_>) -> Result<Option<Vec<u64>>> {
-    let items = &model.items;
     let sections = model.loads.len();
-    let (births, born) = by_section(items, sections, |item| item.span.start)?;
-    let (deaths, dead) = by_section(items, sections + 1, |item| item.span.end)?;
-    let mut offsets = filled(0, items.len(), "offsets")?;
-    let mut free = FreeList::default();
-    let mut keyed = Vec::new();
+    let mut offsets = filled(0, model.items.len(), "offsets")?;
+    // One of the blocks that die at the start of each section.
+    let mut dying = filled(GROUND, sections + 1, "sections")?;
+    let mut tower = Tower::new();
+    let mut order = Vec::new();
     let mut count = 0;
-    for now in 0..sections {
-        let dying = &deaths[index(dead[now])..index(dead[now + 1])];
-        for &item in dying {
-            let offset = offsets[index(item)];
-            free.give(offset, offset + items[index(item)].size);
+    for items in model.items.chunk_by(|one, other| one.span.start == other.span.start) {
+        let mut dead = dying[index(items[0].span.start)];
+        while dead != GROUND {
+            tower.give(dead);
+            dead = tower.blocks[index(dead)].next_dying;
         }
         // Largest first, then longest.
-        keyed.clear();
-        keyed.extend(births[index(born[now])..index(born[now + 1])].iter().map(|&item| {
-            let it = &items[index(item)];
-            (Reverse((it.size, it.span.end)), item)
-        }));
-        if !sort(&mut keyed, clock) {
+        order.clear();
+        order.extend(
+            items
+                .iter()
+                .enumerate()
+                .map(|(position, it)| (Reverse((it.size, it.span.end)), number(position))),
+        );
+        if !sort(&mut order, clock) {
             return Ok(None);
         }
-        for &(_, item) in &keyed {
-            let item = index(item);
-            let offset = free.take(items[item].size, items[item].mask);
-            if offset + items[item].size > limit || clock.is_over_at(count) {
+        for &(_, position) in &order {
+            let item = &items[index(position)];
+            let place = tower.take(item.size, item.mask());
+            let block = &mut tower.blocks[index(place)];
+            block.next_dying = std::mem::replace(&mut dying[index(item.span.end)], place);
+            if block.end > limit || clock.is_over_at(count + index(position)) {
                 return Ok(None);
             }
-            offsets[item] = offset;
-            count += 1;
+            offsets[count + index(position)] = block.start;
         }
+        count += items.len();
     }
     Ok(Some(offsets))
-}
-
-/// Returns the items ordered by a section, and for each section where its items start.
-fn by_section(
-    items: &[Item],
-    sections: usize,
-    section: impl Fn(&Item) -> u32,
-) -> Result<(Vec<u32>, Vec<u32>)> {
-    let mut first = filled(0_u32, sections + 1, "sections")?;
-    for item in items {
-        first[index(section(item))] += 1;
-    }
-    let mut total = 0;
-    for first in &mut first {
-        total += *first;
-        *first = total;
-    }
-    let mut order = filled(0, items.len(), "buffers")?;
-    for (position, item) in items.iter().enumerate().rev() {
-        let place = &mut first[index(section(item))];
-        *place -= 1;
-        order[index(*place)] = number(position);
-    }
-    Ok((order, first))
 }

@@ -75,7 +75,7 @@ impl Tools {
             Some(space) => space,
             none => none.insert(Occupancy::new(core.loads.len())?),
         };
-        let stop = |count| count % 64 == 63 && clock.is_up();
+        let stop = |count, space: &_| first_fit::is_up_at(count, space, clock);
         let offsets = first_fit::place(core, &order, fit, best.limit(), space, stop)?;
         best.offer(offsets, stage);
         clock.spend(space.take_work());

@@ -62,7 +62,7 @@ fn bytes_that_are_not_contiguous_cannot_be_written() {
     let part = |bytes| arenaplan::Part { bytes, live: vec![LiveRange::new(0, 2).unwrap()] };
     let buffer = Buffer::with_parts(9, vec![part(0..2), part(5..9)]).unwrap();
     let problem = Problem::new(vec![buffer], vec![Space::default()]).unwrap();
-    let csv = CsvProblem { names: vec!["a".into()], problem };
+    let csv = CsvProblem { names: ["a"].into_iter().collect(), problem };
     assert_eq!(csv.to_csv(None).unwrap_err().kind(), "InvalidBuffer");
 }
 

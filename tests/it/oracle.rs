@@ -227,7 +227,7 @@ fn fits(buffers: &[Tried], taken: &mut [u128], peak: u64, patience: &mut u32) ->
 
 /// Returns a problem as one can read it.
 fn shown(problem: &Problem) -> String {
-    let names = (0..problem.buffers().len()).map(|buffer| buffer.to_string()).collect();
+    let names = (0..problem.buffers().len()).map(|number| number.to_string()).collect();
     CsvProblem { names, problem: problem.clone() }.to_csv(None).unwrap_or_default()
 }
 

@@ -155,8 +155,7 @@ impl State {
                 return Ok(None);
             }
         }
-        let plain =
-            model.items.iter().all(|item| item.mask == 0 && item.pad == 0 && item.pin.is_none());
+        let plain = model.is_plain();
         let mut first_member = filled(0_usize, sections + 1, "sections")?;
         for section in kinds.iter().flat_map(Kind::sections) {
             first_member[section + 1] += 1;
@@ -225,7 +224,7 @@ impl State {
             let item = index(self.kinds[kind].copies[0]);
             let section = self.kinds[kind].left;
             let ceiling = model.ceiling(item, target).ok_or(Stuck { section })?;
-            let pin = model.items[item].pin;
+            let pin = model.pin(&model.items[item]);
             if pin.is_some_and(|pin| pin > ceiling) {
                 return Err(Stuck { section });
             }
@@ -572,10 +571,10 @@ fn kinds(model: &Model) -> Result<Vec<Kind>> {
             left: it.span.start,
             right: it.span.end,
             size: it.size,
-            mask: it.mask,
-            ceiling: it.pin.unwrap_or(u64::MAX),
-            pinned: it.pin.is_some(),
-            pad: it.pad,
+            mask: it.mask(),
+            ceiling: model.pin(it).unwrap_or(u64::MAX),
+            pinned: model.pin(it).is_some(),
+            pad: model.pad(it),
             copies: vec![number(item)],
             first_position: 0,
         });

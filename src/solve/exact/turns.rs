@@ -196,7 +196,7 @@ mod tests {
             if outcome == Outcome::Found {
                 let offsets = search.offsets(model).unwrap();
                 for (a, (it, low)) in model.items.iter().zip(&offsets).enumerate() {
-                    let end = (low + it.size) * model.grain - it.pad;
+                    let end = (low + it.size) * model.grain - model.pad(it);
                     assert!(end <= target, "it ends below the target");
                     for (other, base) in model.items.iter().zip(&offsets).skip(a + 1) {
                         let meet = it.span.start < other.span.end && other.span.start < it.span.end;

@@ -217,6 +217,10 @@ impl Blocks {
     fn into_joined(mut self, model: &Model, links: &[Handover]) -> Result<Joined> {
         let mut order = with_capacity(self.list.len(), "joined items")?;
         order.extend((0..self.list.len()).filter(|&it| !self.list[it].gone));
+        order.sort_unstable_by_key(|&it| {
+            let block = &self.list[it];
+            (block.start, block.end, block.size, it)
+        });
         let mut place = filled(0, self.list.len(), "joined items")?;
         for (at, &it) in order.iter().enumerate() {
             place[it] = number(at);
@@ -286,15 +290,18 @@ mod tests {
 
     #[test]
     fn what_takes_the_place_of_one_item_is_joined_to_it() {
-        // 0 gives way to 1 and 2, which live as long as each other, and those to 3.
-        let rows = [(0, 2, 5), (2, 4, 2), (2, 4, 3), (4, 6, 5), (0, 6, 4), (1, 3, 1), (3, 5, 1)];
-        let full = [&rows[..], &[(0, 1, 1), (5, 6, 1)]].concat();
-        let joined = joined(&full, 10, CERTAIN).unwrap();
+        // One gives way to two, which live as long as each other, and those to the third.
+        let (one, two, three) = ((0, 2, 5), [(2, 4, 2), (2, 4, 3)], (4, 6, 5));
+        let others = [(0, 1, 1), (0, 6, 4), (1, 3, 1), (3, 5, 1), (5, 6, 1)];
+        // In the order of a model's items: by birth, death and size.
+        let mut rows = [&[one, three], &two[..], &others].concat();
+        rows.sort_unstable();
+        let joined = joined(&rows, 10, CERTAIN).unwrap();
         assert_eq!(joined.model.loads.len(), 1, "all are live together");
         let sizes: Vec<_> = joined.model.items.iter().map(|item| item.size).collect();
-        assert_eq!(sizes, [4, 5, 1], "one for the long one, and one for each place");
-        let offsets = joined.offsets(&[1, 5, 0]).unwrap();
-        assert_eq!(offsets, [5, 5, 7, 5, 1, 0, 0, 0, 0]);
+        assert_eq!(sizes, [1, 4, 5], "one for each place, and the long one");
+        let offsets = joined.offsets(&[0, 1, 5]).unwrap();
+        assert_eq!(offsets, [0, 5, 1, 0, 5, 7, 0, 5, 0]);
     }
 
     #[test]
@@ -319,12 +326,13 @@ mod tests {
 
     #[test]
     fn room_that_is_filled_makes_what_is_around_it_certain() {
-        let rows = [(0, 2, 5), (2, 4, 5), (0, 1, 2), (1, 2, 1), (2, 4, 2)];
+        let rows = [(0, 1, 2), (0, 2, 5), (1, 2, 1), (2, 4, 2), (2, 4, 5)];
         assert!(joined(&rows, 7, CERTAIN).is_none());
         let filled = joined(&rows, 7, Hints { fill: true, ..CERTAIN }).unwrap();
         // 1 and empty room of 1 take the place of 2.
-        assert_eq!(filled.model.items.len(), 4);
-        assert_eq!(filled.offsets(&[0, 0, 5, 5]).unwrap(), [0, 0, 5, 5, 5]);
+        let sizes: Vec<_> = filled.model.items.iter().map(|item| item.size).collect();
+        assert_eq!(sizes, [2, 5, 2, 5]);
+        assert_eq!(filled.offsets(&[5, 0, 5, 0]).unwrap(), [5, 0, 5, 5, 0]);
     }
 
     #[test]
