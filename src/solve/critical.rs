@@ -11,6 +11,7 @@ use super::incumbent::Incumbent;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use super::occupancy::Occupancy;
+use super::repair::Repair;
 use crate::error::Result;
 
 /// A series of searches for ever larger parts of a model that is too large to be searched.
@@ -104,6 +105,7 @@ impl Critical {
         model: &Model,
         goal: u64,
         best: &mut Incumbent<'_>,
+        repair: &mut Repair,
         clock: &Clock<'_>,
     ) -> Result<()> {
         if self.search.is_none() && !self.begin(model, goal, best, clock)? {
@@ -114,7 +116,7 @@ impl Critical {
             Outcome::Found => {
                 let offsets = search.offsets(part)?;
                 self.search = None;
-                let crowded = self.complete(model, &offsets, best, clock)?;
+                let crowded = self.complete(model, &offsets, best, repair, clock)?;
                 if self.kept.len() == model.items.len() {
                     self.give_up();
                 } else if crowded.len() <= FEW_CROWDED {
@@ -189,6 +191,7 @@ impl Critical {
         model: &Model,
         offsets: &[u64],
         best: &mut Incumbent<'_>,
+        repair: &mut Repair,
         clock: &Clock<'_>,
     ) -> Result<Vec<u32>> {
         let mut fixed = filled(None, model.items.len(), "offsets")?;
@@ -217,8 +220,18 @@ impl Critical {
                     &mut self.space,
                     stop,
                 )?;
-                best.offer(offsets, Stage::Critical);
                 clock.spend(self.space.take_work());
+                let Some(offsets) = offsets else { break };
+                if !crowded.is_empty() {
+                    let pressed = repair.press(model, &offsets, self.target, clock);
+                    let is_high = |item: u32| {
+                        model.end_in_bytes(index(item), pressed[index(item)]) > self.target
+                    };
+                    crowded.clear();
+                    crowded.extend((0..number(pressed.len())).filter(|&item| is_high(item)));
+                    best.offer(Some(pressed.to_vec()), Stage::Critical);
+                }
+                best.offer(Some(offsets), Stage::Critical);
                 if best.is_proven() || clock.is_up() {
                     return Ok(Vec::new());
                 }

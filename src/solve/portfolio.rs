@@ -52,10 +52,7 @@ pub(super) fn run(
     greedy(&core, &mut tools, &mut core_best, clock)?;
     let mut space = Occupancy::new(model.loads.len())?;
     let mut complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
-        best.raise_bound(core_best.bound(), Stage::Exact);
-        let Some(offsets) = core_best.offsets().filter(|_| core_best.peak() < best.peak()) else {
-            return Ok(());
-        };
+        let Some(offsets) = core_best.offsets() else { return Ok(()) };
         let started = Instant::now();
         let peak = core_best.peak();
         let offsets = peel::put_back(model, &peeled, offsets, peak, &mut space, clock)?;
@@ -64,11 +61,13 @@ pub(super) fn run(
         Ok(())
     };
     if model.items.len() >= MANY {
-        // After the deadline, this many may not be put back in time: some answer is safe.
+        // After the deadline, this many may not be put back in time: some answer is safe, and
+        // it is known how long that takes.
         complete(&core_best, best)?;
     }
     improve_together(&core, capacity, &mut tools, &mut core_best, clock)?;
-    complete(&core_best, best)
+    best.raise_bound(core_best.bound(), Stage::Exact);
+    if core_best.peak() < best.peak() { complete(&core_best, best) } else { Ok(()) }
 }
 
 /// Returns whether a packing is proven to be the best one, or its peak is at most
@@ -126,7 +125,7 @@ const SMALL: usize = 2_000;
 /// Greedy passes over such a core: exact search does better than more of them.
 const PASSES: usize = 7;
 /// Greedy passes over a larger core, before they take turns with what may do better.
-const FEWER_PASSES: usize = 3;
+const FEWER_PASSES: usize = 2;
 
 /// Improves the packing of a core until its peak is at most `capacity`, or proven to be
 /// the least one, or until that is proven to be impossible.

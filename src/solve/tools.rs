@@ -3,6 +3,7 @@
 use super::Stage;
 use super::clock::Clock;
 use super::critical::Critical;
+use super::descent::Descent;
 use super::first_fit::{self, Fit, ORDERS};
 use super::incumbent::Incumbent;
 use super::model::Model;
@@ -16,6 +17,9 @@ const PASSES: usize = 2 * ORDERS.len();
 /// Effort that a turn may always take.
 const SHORT_TURN: usize = 1 << 22;
 
+/// A turn that leaves out one in so many of the bytes above the bound counts for nothing.
+const WORTH_ANOTHER: u64 = 10;
+
 /// A way to improve a packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
@@ -25,12 +29,15 @@ enum Method {
     Repair,
     /// Another greedy pass.
     Pass,
+    /// Filling the lowest place first.
+    Descent,
     /// Searching for a packing of everything.
     Exact,
 }
 
-/// All methods, the cheapest first.
-const METHODS: [Method; 4] = [Method::Repair, Method::Critical, Method::Pass, Method::Exact];
+/// All methods; of those that have cost as little, the first one is next.
+const METHODS: [Method; 5] =
+    [Method::Repair, Method::Critical, Method::Pass, Method::Descent, Method::Exact];
 
 /// What improves packings of one core, made when it is needed.
 #[derive(Debug, Default)]
@@ -40,6 +47,7 @@ pub(super) struct Tools {
     space: Option<Occupancy>,
     repair: Option<Repair>,
     critical: Option<Critical>,
+    descent: Option<Descent>,
     exact: Option<Searches>,
     /// Whether exact search cannot deal with the core.
     too_large: bool,
@@ -71,14 +79,23 @@ impl Tools {
         let order = ORDERS[self.passes % ORDERS.len()];
         self.passes += 1;
         let Some(order) = first_fit::sorted(core, order, clock)? else { return Ok(()) };
-        let space = match &mut self.space {
-            Some(space) => space,
-            none => none.insert(Occupancy::new(core.loads.len())?),
-        };
+        let space = made(&mut self.space, || Occupancy::new(core.loads.len()))?;
         let stop = |count| count % 64 == 63 && clock.is_up();
         let offsets = first_fit::place(core, &order, fit, best.limit(), space, stop)?;
         best.offer(offsets, stage);
         clock.spend(space.take_work());
+        Ok(())
+    }
+
+    /// Fills the lowest place first, with another taste each time; the items are solid, without pins.
+    pub(super) fn descend(
+        &mut self,
+        core: &Model,
+        best: &mut Incumbent<'_>,
+        clock: &Clock<'_>,
+    ) -> Result<()> {
+        let descent = made(&mut self.descent, || Descent::new(core, clock.seed()))?;
+        best.offer(descent.run(core, best.limit(), clock)?, Stage::Descent);
         Ok(())
     }
 
@@ -94,10 +111,7 @@ impl Tools {
             clock.tick(SHORT_TURN);
             return Ok(());
         };
-        let repair = match &mut self.repair {
-            Some(repair) => repair,
-            none => none.insert(Repair::new(core, clock.seed())?),
-        };
+        let repair = made(&mut self.repair, || Repair::new(core, clock.seed()))?;
         best.offer(repair.improve(core, start, goal.max(best.bound()), clock), Stage::Repair);
         Ok(())
     }
@@ -120,7 +134,7 @@ impl Tools {
     ///
     /// A turn takes about as long as all turns before it together at most: nobody knows which
     /// method is the right one, and so all of them get their share, soon. One that lowers the
-    /// peak counts for nothing, so that it is followed by another one.
+    /// peak by much counts for nothing, so that it is followed by another one.
     pub(super) fn take_turn(
         &mut self,
         core: &Model,
@@ -132,6 +146,7 @@ impl Tools {
             Method::Critical => core.all_solid(),
             Method::Repair => true,
             Method::Pass => self.passes < PASSES,
+            Method::Descent => core.all_solid() && core.items.iter().all(|it| it.pin.is_none()),
             Method::Exact => !core.all_solid() && !self.too_large,
         };
         let methods = (0..METHODS.len()).filter(can);
@@ -140,14 +155,13 @@ impl Tools {
         clock.begin_turn(self.spent.iter().sum::<usize>().max(SHORT_TURN));
         match METHODS[method] {
             Method::Critical => {
-                let critical = match &mut self.critical {
-                    Some(critical) => critical,
-                    none => none.insert(Critical::new(core, self.worker)?),
-                };
-                critical.step(core, goal, best, clock)?;
+                let repair = made(&mut self.repair, || Repair::new(core, clock.seed()))?;
+                let critical = made(&mut self.critical, || Critical::new(core, self.worker))?;
+                critical.step(core, goal, best, repair, clock)?;
             }
             Method::Repair => self.repair(core, goal, best, clock)?,
             Method::Pass => self.pass(core, best, clock)?,
+            Method::Descent => self.descend(core, best, clock)?,
             Method::Exact => {
                 if let Some(exact) = self.exact(core, clock)? {
                     exact.step(core, goal, best, clock)?;
@@ -157,9 +171,17 @@ impl Tools {
         clock.end_turn();
         // Not every turn counts something by itself.
         clock.tick(core.items.len());
-        if best.peak() == peak {
+        if WORTH_ANOTHER.saturating_mul(peak - best.peak()) < peak.saturating_sub(best.bound()) {
             self.spent[method] += clock.effort() - before;
         }
         Ok(())
+    }
+}
+
+/// Returns a tool, which is made when it is needed for the first time.
+fn made<T>(tool: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<&mut T> {
+    match tool {
+        Some(tool) => Ok(tool),
+        none => Ok(none.insert(make()?)),
     }
 }
