@@ -61,9 +61,9 @@ const MOST_STUCK: usize = 3;
 enum End {
     /// Everything has a place.
     Done,
-    /// It went on for too long.
+    /// It went on for too long, or some item fits nowhere.
     Stuck,
-    /// Time or the turn is over, or some item fits nowhere.
+    /// Time or the turn is over.
     Over,
 }
 
@@ -106,7 +106,7 @@ impl Repair {
         }
         let distance = whole(real(peak - bound) * self.ambition).clamp(1, peak - bound);
         let target = peak - distance;
-        let stuck = self.lower(model, target, CHAINS, MOST_STUCK, clock);
+        let (stuck, _) = self.lower(model, target, CHAINS, MOST_STUCK, clock);
         if stuck > 0 {
             self.ambition = (self.ambition * 0.6).max(0.001);
             self.steps = (self.steps * 2).min(MOST_STEPS);
@@ -117,25 +117,26 @@ impl Repair {
         (model.peak(&self.offsets) < peak).then(|| self.offsets.clone())
     }
 
-    /// Brings as much as can be of a packing below `target`, and returns what comes of it.
+    /// Brings as much as can be of a packing below `target`, and returns what comes of it, and
+    /// whether it was tried for all items before the turn was over.
     pub(super) fn press(
         &mut self,
         model: &Model,
         offsets: &[u64],
         target: u64,
         clock: &Clock<'_>,
-    ) -> &[u64] {
+    ) -> (Vec<u64>, bool) {
         self.offsets.copy_from_slice(offsets);
         self.is_new = true;
         self.forget(model);
         let steps = std::mem::replace(&mut self.steps, FIRST_STEPS);
-        self.lower(model, target, 1, usize::MAX, clock);
+        let (_, all) = self.lower(model, target, 1, usize::MAX, clock);
         self.steps = steps;
-        &self.offsets
+        (self.offsets.clone(), all)
     }
 
     /// Brings the items that end above `target` below it, one after the other from the highest one
-    /// on, until some are stuck; returns how many.
+    /// on, until some are stuck; returns how many, and whether that was before the turn was over.
     fn lower(
         &mut self,
         model: &Model,
@@ -143,7 +144,7 @@ impl Repair {
         chains: usize,
         most_stuck: usize,
         clock: &Clock<'_>,
-    ) -> usize {
+    ) -> (usize, bool) {
         let end =
             |offsets: &[u64], item: u32| model.end_in_bytes(index(item), offsets[index(item)]);
         let mut high: Vec<u32> = (0..number(self.offsets.len())).collect();
@@ -162,11 +163,14 @@ impl Repair {
                 }
             }
             stuck += usize::from(how == End::Stuck);
-            if how == End::Over || stuck == most_stuck {
+            if how == End::Over {
+                return (stuck, false);
+            }
+            if stuck == most_stuck {
                 break;
             }
         }
-        stuck
+        (stuck, true)
     }
 
     /// Forgets who was thrown out how often.
@@ -206,15 +210,15 @@ impl Repair {
             let Some(place) = self.choose_waiting(model) else { return End::Done };
             let item = index(self.waiting.swap_remove(place));
             if model.items[item].pin.is_some() {
-                return End::Over;
+                return End::Stuck;
             }
-            let Some(ceiling) = model.ceiling(item, target) else { return End::Over };
+            let Some(ceiling) = model.ceiling(item, target) else { return End::Stuck };
             self.find_blocks(model, item);
             if clock.tick(16 * self.blocks.len() + 100) {
                 return End::Over;
             }
             let Some(offset) = self.cheapest_offset(model, item, ceiling) else {
-                return End::Over;
+                return End::Stuck;
             };
             self.eject(model, offset);
             self.offsets[item] = offset;
