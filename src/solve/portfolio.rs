@@ -140,9 +140,7 @@ pub(super) fn improve(
     shared: Option<&Shared>,
 ) -> Result<()> {
     let goal = capacity.unwrap_or(0);
-    let mut round = 0_u32;
     while !is_decided(best, capacity) && !clock.is_up() {
-        round += 1;
         if let Some(shared) = shared {
             shared.exchange(best);
             if is_decided(best, capacity) {
@@ -151,12 +149,8 @@ pub(super) fn improve(
         }
         if core.items.len() > SMALL || !core.all_solid() {
             tools.take_turn(core, goal, best, clock)?;
-        } else if let Some(exact) = tools.exact(core, clock)?
-            && (!exact.is_stuck() || !round.is_multiple_of(if goal == 0 { 4 } else { 16 }))
-        {
-            exact.step(core, goal, best, clock)?;
         } else {
-            tools.repair(core, goal, best, clock)?;
+            tools.search(core, goal, best, clock)?;
         }
     }
     Ok(())
