@@ -205,3 +205,60 @@ impl Contained {
         std::mem::take(&mut self.work)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::Budget;
+    use super::super::clock::Clock;
+    use super::super::random::Random;
+    use super::*;
+    use crate::index::BufferId;
+    use crate::problem::{Buffer, Problem, Space};
+    use crate::units::LiveRange;
+
+    #[test]
+    fn what_lives_within_a_range_is_found_until_it_is_removed() {
+        let mut random = Random::new(7);
+        for count in [1, 7, 8, 9, 100, 300] {
+            let mut below = |limit: usize| number(random.below(limit));
+            let buffers = (0..count).map(|_| {
+                let start = below(200);
+                Buffer::new(1, LiveRange::new(start, start + 1 + below(60)).unwrap())
+            });
+            let problem = Problem::new(buffers.collect(), vec![Space::default()]).unwrap();
+            let members: Vec<_> = (0..count).map(BufferId::new).collect();
+            let budget = Budget::default();
+            let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+            let mut contained = Contained::new(&model).unwrap();
+            let merits: Vec<f64> = (0..count).map(|_| random.unit()).collect();
+            contained.refill(|item| merits[item]);
+            let mut left: Vec<u32> = (0..number(count)).collect();
+            while !left.is_empty() {
+                let start = number(random.below(model.loads.len()));
+                let span = start..start + number(random.below(model.loads.len()));
+                let is_within = |&item: &u32| {
+                    let it = &model.items[index(item)].span;
+                    it.start >= span.start && it.end <= span.end
+                };
+                let mut expected: Vec<u32> = left.iter().copied().filter(is_within).collect();
+                expected.sort_unstable();
+                let mut found = Vec::new();
+                assert!(contained.list(&span, count, &mut found));
+                found.sort_unstable();
+                assert_eq!(found, expected);
+                if let Some(fewer) = expected.len().checked_sub(1) {
+                    // It may look at a whole leaf before it counts.
+                    let all = contained.list(&span, fewer, &mut found);
+                    assert!(!all && found.len() > fewer);
+                }
+                expected.sort_by(|&a, &b| merits[index(b)].total_cmp(&merits[index(a)]));
+                expected.truncate(5);
+                let mut best = Vec::new();
+                contained.best(&span, 5, &mut best);
+                assert_eq!(best.iter().map(|&(_, item)| item).collect::<Vec<_>>(), expected);
+                contained.remove(index(left.swap_remove(random.below(left.len()))));
+            }
+        }
+    }
+}

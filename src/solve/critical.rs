@@ -211,20 +211,30 @@ impl Critical {
             let Some(mut order) = first_fit::sorted(model, order, clock)? else { break };
             order.sort_by_key(|&item| fixed[index(item)].is_none());
             let mut crowded = Vec::new();
-            let offsets = first_fit::place_around(
-                model,
-                &order,
-                &fixed,
-                self.target,
-                &mut crowded,
-                &mut self.space,
-                |count| count % 64 == 63 && clock.is_up(),
-            )?;
-            clock.spend(self.space.take_work());
-            let Some(offsets) = offsets else { continue };
-            best.offer(Some(offsets.clone()), Stage::Critical);
-            if fewest.as_ref().is_none_or(|&(fewest, _)| crowded.len() < fewest) {
-                fewest = Some((crowded.len(), offsets));
+            for _ in 0..2 {
+                // What found no room goes first, directly after what is critical.
+                crowded.sort_unstable();
+                order[self.kept.len()..].sort_by_key(|item| crowded.binary_search(item).is_err());
+                crowded.clear();
+                let stop = |count| count % 64 == 63 && clock.is_up();
+                let offsets = first_fit::place_around(
+                    model,
+                    &order,
+                    &fixed,
+                    self.target,
+                    &mut crowded,
+                    &mut self.space,
+                    stop,
+                )?;
+                clock.spend(self.space.take_work());
+                let Some(offsets) = offsets else { break };
+                best.offer(Some(offsets.clone()), Stage::Critical);
+                if fewest.as_ref().is_none_or(|&(fewest, _)| crowded.len() < fewest) {
+                    fewest = Some((crowded.len(), offsets));
+                }
+                if crowded.is_empty() || crowded.len() > FEW_CROWDED {
+                    break;
+                }
             }
             if crowded.len() <= FEW_CROWDED {
                 break;
