@@ -11,6 +11,7 @@ use super::incumbent::Incumbent;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use super::occupancy::Occupancy;
+use super::repair::Repair;
 use crate::error::Result;
 
 /// A series of searches for ever larger parts of a model that is too large to be searched.
@@ -18,8 +19,8 @@ use crate::error::Result;
 /// Of many items, few decide the peak: those that are live when most is. If they are
 /// packed well below the target, the others find room around them, for where they are
 /// live there is more of it. So exact search packs the items of the fullest sections, and
-/// first fit the others. Those that end too high go first the next time; if there still is no
-/// room, they are critical, too, and if they are many, so are the items of more sections.
+/// first fit the others. Those that end too high are brought down by repair; if there is no room
+/// for them, they are critical, too, and if they are many, so are the items of more sections.
 #[derive(Debug)]
 pub(super) struct Critical {
     /// Items by the largest load that they meet, descending, and those loads.
@@ -34,6 +35,8 @@ pub(super) struct Critical {
     /// The critical items, in ascending order, while they are searched.
     kept: Vec<u32>,
     search: Option<(Model, Restarts, Turns)>,
+    /// A packing around what was found, of which some items still end above the target.
+    draft: Option<Vec<u64>>,
     space: Occupancy,
     completions: usize,
     tries: usize,
@@ -84,6 +87,7 @@ impl Critical {
             crowded: Vec::new(),
             kept: Vec::new(),
             search: None,
+            draft: None,
             space: Occupancy::new(model.loads.len())?,
             completions: 0,
             tries: 0,
@@ -104,8 +108,13 @@ impl Critical {
         model: &Model,
         goal: u64,
         best: &mut Incumbent<'_>,
+        repair: &mut Repair,
         clock: &Clock<'_>,
     ) -> Result<()> {
+        if let Some(draft) = self.draft.take() {
+            self.press(model, &draft, best, repair, clock);
+            return Ok(());
+        }
         if self.search.is_none() && !self.begin(model, goal, best, clock)? {
             return Ok(());
         }
@@ -114,11 +123,11 @@ impl Critical {
             Outcome::Found => {
                 let offsets = search.offsets(part)?;
                 self.search = None;
-                let crowded = self.complete(model, &offsets, best, clock)?;
+                let draft = self.complete(model, &offsets, best, clock)?;
                 if self.kept.len() == model.items.len() {
                     self.give_up();
-                } else if crowded.len() <= FEW_CROWDED {
-                    self.crowded.extend(crowded);
+                } else if let Some(draft) = draft {
+                    self.press(model, &draft, best, repair, clock);
                 } else {
                     self.sections *= 2;
                 }
@@ -183,19 +192,19 @@ impl Critical {
     }
 
     /// Places the other items around the critical ones, in one or two orders, and returns the
-    /// items that ended above the target in the order in which these were fewest.
+    /// packing in which the fewest items end above the target, if they are not too many.
     fn complete(
         &mut self,
         model: &Model,
         offsets: &[u64],
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
-    ) -> Result<Vec<u32>> {
+    ) -> Result<Option<Vec<u64>>> {
         let mut fixed = filled(None, model.items.len(), "offsets")?;
         for (&item, &offset) in self.kept.iter().zip(offsets) {
             fixed[index(item)] = Some(offset);
         }
-        let mut fewest: Option<Vec<u32>> = None;
+        let mut fewest: Option<(usize, Vec<u64>)> = None;
         let other = OTHER_ORDERS[self.completions % OTHER_ORDERS.len()];
         self.completions += 1;
         for order in [FIRST_ORDER, other] {
@@ -217,23 +226,49 @@ impl Critical {
                     &mut self.space,
                     stop,
                 )?;
-                best.offer(offsets, Stage::Critical);
                 clock.spend(self.space.take_work());
-                if best.is_proven() || clock.is_up() {
-                    return Ok(Vec::new());
+                let Some(offsets) = offsets else { break };
+                best.offer(Some(offsets.clone()), Stage::Critical);
+                if fewest.as_ref().is_none_or(|&(fewest, _)| crowded.len() < fewest) {
+                    fewest = Some((crowded.len(), offsets));
                 }
                 if crowded.is_empty() || crowded.len() > FEW_CROWDED {
                     break;
                 }
             }
-            let few = crowded.len() <= FEW_CROWDED;
-            if fewest.as_ref().is_none_or(|fewest| crowded.len() < fewest.len()) {
-                fewest = Some(crowded);
-            }
-            if few {
+            if crowded.len() <= FEW_CROWDED {
                 break;
             }
         }
-        Ok(fewest.unwrap_or_default())
+        Ok(fewest.map(|(_, offsets)| offsets))
+    }
+
+    /// Brings the items of a draft below the target, in this turn and the next ones; where
+    /// they get stuck, more is critical.
+    fn press(
+        &mut self,
+        model: &Model,
+        draft: &[u64],
+        best: &mut Incumbent<'_>,
+        repair: &mut Repair,
+        clock: &Clock<'_>,
+    ) {
+        if best.peak() <= self.target {
+            return;
+        }
+        let (pressed, all) = repair.press(model, draft, self.target, clock);
+        best.offer(Some(pressed.clone()), Stage::Critical);
+        if !all {
+            self.draft = Some(pressed);
+            return;
+        }
+        let is_high =
+            |&item: &u32| model.end_in_bytes(index(item), pressed[index(item)]) > self.target;
+        let before = self.crowded.len();
+        self.crowded.extend((0..number(pressed.len())).filter(is_high));
+        if self.crowded.len() - before > FEW_CROWDED {
+            self.crowded.truncate(before);
+            self.sections *= 2;
+        }
     }
 }

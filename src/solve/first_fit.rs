@@ -26,11 +26,21 @@ pub(super) enum Order {
     Area,
     /// In the order of birth.
     Birth,
+    /// Longest within a factor of two, then in the order of birth: of items that live about as long,
+    /// those side by side die one after the other, and leave room in one piece.
+    Class,
 }
 
 /// All orders, the most useful ones first.
-pub(super) const ORDERS: [Order; 6] =
-    [Order::Load, Order::Size, Order::SizeRootLength, Order::Length, Order::Area, Order::Birth];
+pub(super) const ORDERS: [Order; 7] = [
+    Order::Load,
+    Order::Class,
+    Order::Size,
+    Order::SizeRootLength,
+    Order::Length,
+    Order::Area,
+    Order::Birth,
+];
 
 /// Which of the free offsets an item gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +68,10 @@ pub(super) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
             Order::Length => (length, item.size),
             Order::Area => ((real(item.size) * real(length)).to_bits(), item.size),
             Order::Birth => (u64::from(u32::MAX - item.span.start), item.size),
+            Order::Class => {
+                let class = u64::from(u32::BITS - item.length().leading_zeros());
+                (class << 32 | u64::from(u32::MAX - item.span.start), item.size)
+            }
         };
         let (first, second) =
             if model.pin(item).is_some() { (u64::MAX, u64::MAX) } else { (first, second) };

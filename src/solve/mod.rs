@@ -5,7 +5,10 @@
 
 mod arith;
 mod clock;
+mod contained;
 mod critical;
+mod descent;
+mod edges;
 mod exact;
 mod first_fit;
 mod incumbent;
@@ -102,6 +105,8 @@ pub enum Stage {
     FirstFit,
     /// Best fit in several orders.
     BestFit,
+    /// Filling the lowest place first.
+    Descent,
     /// Exact search where most is live, first fit elsewhere.
     Critical,
     /// Exact search.
@@ -124,6 +129,7 @@ impl Stage {
             Self::Sweep => "sweep",
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
+            Self::Descent => "descent",
             Self::Critical => "critical part",
             Self::Exact => "exact search",
             Self::Repair => "repair",

@@ -7,61 +7,114 @@ use super::memory::{filled, with_capacity};
 use super::model::Model;
 use crate::error::Result;
 
-/// Items in the order of birth, under a tree of their latest deaths.
+/// Items in the order of birth, and what is live at every so many sections.
+///
+/// Who is live in a range of sections was live at the last such *mark* before it, or was born
+/// since. Marks are as far apart as half of the items that are live at once take to be
+/// born: so a list that is gone through has few items too many, and all lists together are
+/// about twice as long as the list of items.
 #[derive(Debug)]
 pub(super) struct Neighbors {
-    births: Vec<u32>,
     by_birth: Vec<u32>,
-    /// Node *k* has the latest death of the items below it; the leaves are the last half.
-    latest: Vec<u32>,
-    leaves: usize,
-    pending: Vec<usize>,
+    /// How many items are born before each section.
+    born: Vec<u32>,
+    /// Sections between two marks.
+    stride: u32,
+    /// The items that are live before and after each mark, those of mark *k* from
+    /// `starts[k]` on.
+    marked: Vec<u32>,
+    starts: Vec<usize>,
 }
 
 impl Neighbors {
-    /// Returns the tree of all items of a model.
+    /// Returns the lists of all items of a model.
     pub(super) fn new(model: &Model) -> Result<Self> {
         let count = model.items.len();
+        let sections = model.loads.len();
         let mut by_birth = with_capacity(count, "neighbors")?;
         by_birth.extend(0..number(count));
         by_birth.sort_unstable_by_key(|&item| (model.items[index(item)].span.start, item));
-        let leaves = count.max(1).next_power_of_two();
-        let mut latest = filled(0, 2 * leaves, "neighbors")?;
-        for (place, &item) in by_birth.iter().enumerate() {
-            latest[leaves + place] = model.items[index(item)].span.end;
+        let mut born = filled(0, sections + 1, "neighbors")?;
+        for item in &model.items {
+            born[index(item.span.start) + 1] += 1;
         }
-        for node in (1..leaves).rev() {
-            latest[node] = latest[2 * node].max(latest[2 * node + 1]);
+        for section in 0..sections {
+            born[section + 1] += born[section];
         }
-        let mut births = with_capacity(count, "neighbors")?;
-        births.extend(by_birth.iter().map(|&item| model.items[index(item)].span.start));
-        Ok(Self { births, by_birth, latest, leaves, pending: Vec::new() })
+        let together: u64 = model.items.iter().map(|item| u64::from(item.length())).sum();
+        let stride = together / (2 * u64::from(number(count.max(1)))) + 1;
+        let stride = u32::try_from(stride).unwrap_or(u32::MAX);
+        let marks =
+            |span: &Range<u32>| index(span.start / stride) + 1..index((span.end - 1) / stride) + 1;
+        let mut starts = filled(0, sections / index(stride) + 3, "neighbors")?;
+        for item in &model.items {
+            for mark in marks(&item.span) {
+                starts[mark + 2] += 1;
+            }
+        }
+        for mark in 2..starts.len() {
+            starts[mark] += starts[mark - 1];
+        }
+        let mut marked = filled(0, starts[starts.len() - 1], "neighbors")?;
+        for &item in &by_birth {
+            for mark in marks(&model.items[index(item)].span) {
+                marked[starts[mark + 1]] = item;
+                starts[mark + 1] += 1;
+            }
+        }
+        Ok(Self { by_birth, born, stride, marked, starts })
     }
 
     /// Calls `visit` with every item that is live in one of the sections `span`.
-    ///
-    /// Takes `O(log n)` for each.
-    pub(super) fn each(&mut self, span: &Range<u32>, mut visit: impl FnMut(usize)) {
-        let behind = self.births.partition_point(|&birth| birth < span.end);
-        self.pending.clear();
-        self.pending.push(1);
-        while let Some(node) = self.pending.pop() {
-            if self.latest[node] <= span.start {
-                continue;
+    pub(super) fn each(&self, model: &Model, span: &Range<u32>, mut visit: impl FnMut(usize)) {
+        let mark = index(span.start / self.stride);
+        let before = &self.marked[self.starts[mark]..self.starts[mark + 1]];
+        let born = |section: u32| index(self.born[index(section)]);
+        let since = &self.by_birth[born(span.start / self.stride * self.stride)..born(span.end)];
+        for &item in before.iter().chain(since) {
+            if model.items[index(item)].span.end > span.start {
+                visit(index(item));
             }
-            if node >= self.leaves {
-                if node - self.leaves < behind {
-                    visit(index(self.by_birth[node - self.leaves]));
-                }
-                continue;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::super::Budget;
+    use super::super::clock::Clock;
+    use super::super::random::Random;
+    use super::*;
+    use crate::index::BufferId;
+    use crate::problem::{Buffer, Problem, Space};
+    use crate::units::LiveRange;
+
+    #[test]
+    fn neighbors_are_all_that_is_live_at_the_same_time_each_once() {
+        let mut random = Random::new(5);
+        let mut below = |limit: usize| number(random.below(limit));
+        for longest in [1, 3, 20, 400] {
+            let buffers = (0..300).map(|_| {
+                let start = below(500);
+                let length = if below(50) == 0 { 500 } else { 1 + below(longest) };
+                Buffer::new(1, LiveRange::new(start, start + length).unwrap())
+            });
+            let problem = Problem::new(buffers.collect(), vec![Space::default()]).unwrap();
+            let members: Vec<_> = (0..300).map(BufferId::new).collect();
+            let budget = Budget::default();
+            let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+            let neighbors = Neighbors::new(&model).unwrap();
+            for item in &model.items {
+                let mut found = Vec::new();
+                neighbors.each(&model, &item.span, |other| found.push(other));
+                found.sort_unstable();
+                let meets = |&other: &usize| {
+                    let span = &model.items[other].span;
+                    span.start < item.span.end && item.span.start < span.end
+                };
+                assert_eq!(found, (0..300).filter(meets).collect::<Vec<_>>());
             }
-            // The first leaf below a node: born too late, all of them are.
-            let right = 2 * node + 1;
-            let first = right << (self.leaves.ilog2() - right.ilog2());
-            if first - self.leaves < behind {
-                self.pending.push(right);
-            }
-            self.pending.push(2 * node);
         }
     }
 }

@@ -42,10 +42,7 @@ pub(super) fn run(
     greedy(&core, &mut tools, &mut core_best, clock)?;
     let mut space = Occupancy::new(model.loads.len())?;
     let mut complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
-        best.raise_bound(core_best.bound(), Stage::Exact);
-        let Some(offsets) = core_best.offsets().filter(|_| core_best.peak() < best.peak()) else {
-            return Ok(());
-        };
+        let Some(offsets) = core_best.offsets() else { return Ok(()) };
         let started = Instant::now();
         let peak = core_best.peak();
         let offsets = peel::put_back(model, &peeled, offsets, peak, &mut space, clock)?;
@@ -54,11 +51,13 @@ pub(super) fn run(
         Ok(())
     };
     if model.items.len() >= MANY {
-        // After the deadline, this many may not be put back in time: some answer is safe.
+        // After the deadline, this many may not be put back in time: some answer is safe, and
+        // it is known how long that takes.
         complete(&core_best, best)?;
     }
     improve_together(&core, capacity, &mut tools, &mut core_best, clock)?;
-    complete(&core_best, best)
+    best.raise_bound(core_best.bound(), Stage::Exact);
+    if core_best.peak() < best.peak() { complete(&core_best, best) } else { Ok(()) }
 }
 
 /// Returns whether a packing is proven to be the best one, or its peak is at most
@@ -116,7 +115,7 @@ const SMALL: usize = 2_000;
 /// Greedy passes over such a core: exact search does better than more of them.
 const PASSES: usize = 7;
 /// Greedy passes over a larger core, before they take turns with what may do better.
-const FEWER_PASSES: usize = 3;
+const FEWER_PASSES: usize = 2;
 
 /// Improves the packing of a core until its peak is at most `capacity`, or proven to be
 /// the least one, or until that is proven to be impossible.
@@ -131,9 +130,7 @@ pub(super) fn improve(
     shared: Option<&Shared>,
 ) -> Result<()> {
     let goal = capacity.unwrap_or(0);
-    let mut round = 0_u32;
     while !is_decided(best, capacity) && !clock.is_up() {
-        round += 1;
         if let Some(shared) = shared {
             shared.exchange(best);
             if is_decided(best, capacity) {
@@ -142,12 +139,8 @@ pub(super) fn improve(
         }
         if core.items.len() > SMALL || !core.all_solid() {
             tools.take_turn(core, goal, best, clock)?;
-        } else if let Some(exact) = tools.exact(core, clock)?
-            && (!exact.is_stuck() || !round.is_multiple_of(if goal == 0 { 4 } else { 16 }))
-        {
-            exact.step(core, goal, best, clock)?;
         } else {
-            tools.repair(core, goal, best, clock)?;
+            tools.search(core, goal, best, clock)?;
         }
     }
     Ok(())

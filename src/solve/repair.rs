@@ -1,34 +1,42 @@
 //! Improves a packing by taking out what is too high and making room for it.
 
+use std::cmp::Reverse;
+
 use super::arith::{align_up, index, number, real, whole};
 use super::clock::Clock;
-use super::memory::{filled, with_capacity};
+use super::edges::Edges;
+use super::memory::filled;
 use super::model::{Item, Model};
 use super::neighbors::Neighbors;
 use super::random::Random;
 use crate::error::Result;
 
-/// An ejection chain: an item is put where the items that it throws out matter least,
-/// which are then put elsewhere in the same way.
+/// Ejection chains: an item is put where the items that it throws out matter least,
+/// which are then put elsewhere in the same way, until nobody is thrown out any more.
 ///
 /// Items that were thrown out often matter more, so that the search does not go in
 /// circles. It needs no list of pairs and can improve packings of any size.
 #[derive(Debug)]
 pub(super) struct Repair {
     neighbors: Neighbors,
+    /// The packing that is repaired, at least as good as the one that was given last.
     offsets: Vec<u64>,
     placed: Vec<bool>,
     /// What throwing out each item costs; more each time that it happens.
     weight: Vec<f64>,
     waiting: Vec<u32>,
+    /// What the chain has taken out so far, and from where.
+    moved: Vec<(u32, u64)>,
     /// Offsets that an item would throw somebody out from, and what that would cost.
     blocks: Vec<Block>,
-    /// Where blocks start (even) and end (odd), to be sorted.
-    edges: Vec<(u64, u32)>,
+    /// Where what blocks cost changes.
+    edges: Edges,
     random: Random,
     /// Part of the distance to the bound to go for.
     ambition: f64,
+    /// Steps after which a chain is given up.
     steps: usize,
+    is_new: bool,
 }
 
 /// Offsets at which an item meets a part of a neighbor.
@@ -39,12 +47,25 @@ struct Block {
     neighbor: u32,
 }
 
-/// Steps of the first attempt.
-const FIRST_STEPS: usize = 2_000;
-/// Steps of the longest attempt, for each item.
-const STEPS_PER_ITEM: usize = 50;
-/// Steps of the longest attempt.
-const MOST_STEPS: usize = 200_000;
+/// Steps of a chain at first: most of those that end at all are short.
+const FIRST_STEPS: usize = 64;
+/// Steps of the longest chain.
+const MOST_STEPS: usize = 1 << 14;
+/// Chains for one item before it counts as stuck.
+const CHAINS: usize = 6;
+/// Stuck items after which a target is given up.
+const MOST_STUCK: usize = 3;
+
+/// How a chain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Everything has a place.
+    Done,
+    /// It went on for too long, or some item fits nowhere.
+    Stuck,
+    /// Time or the turn is over.
+    Over,
+}
 
 impl Repair {
     /// Returns a repair of packings of `model`.
@@ -55,16 +76,21 @@ impl Repair {
             offsets: filled(0, count, "offsets")?,
             placed: filled(true, count, "offsets")?,
             weight: filled(0.0, count, "offsets")?,
-            waiting: with_capacity(count, "offsets")?,
+            waiting: Vec::new(),
+            moved: Vec::new(),
             blocks: Vec::new(),
-            edges: Vec::new(),
+            edges: Edges::default(),
             random: Random::new(seed),
             ambition: 0.15,
             steps: FIRST_STEPS,
+            is_new: true,
         })
     }
 
     /// Tries to lower the peak of a packing towards `bound`, and returns a better one.
+    ///
+    /// What has been achieved stays, even if the next item gets stuck: far apart in time, they
+    /// have little to do with each other.
     pub(super) fn improve(
         &mut self,
         model: &Model,
@@ -73,48 +99,132 @@ impl Repair {
         clock: &Clock<'_>,
     ) -> Option<Vec<u64>> {
         let peak = model.peak(offsets);
+        if self.is_new || peak < model.peak(&self.offsets) {
+            self.is_new = false;
+            self.offsets.copy_from_slice(offsets);
+            self.forget(model);
+        }
         let distance = whole(real(peak - bound) * self.ambition).clamp(1, peak - bound);
         let target = peak - distance;
+        let (stuck, _) = self.lower(model, target, CHAINS, MOST_STUCK, clock);
+        if stuck > 0 {
+            self.ambition = (self.ambition * 0.6).max(0.001);
+            self.steps = (self.steps * 2).min(MOST_STEPS);
+            self.forget(model);
+        } else if model.peak(&self.offsets) <= target {
+            self.ambition = (self.ambition * 1.5).min(1.0);
+        }
+        (model.peak(&self.offsets) < peak).then(|| self.offsets.clone())
+    }
+
+    /// Brings as much as can be of a packing below `target`, and returns what comes of it, and
+    /// whether it was tried for all items before the turn was over.
+    pub(super) fn press(
+        &mut self,
+        model: &Model,
+        offsets: &[u64],
+        target: u64,
+        clock: &Clock<'_>,
+    ) -> (Vec<u64>, bool) {
         self.offsets.copy_from_slice(offsets);
-        self.placed.fill(true);
+        self.is_new = true;
+        self.forget(model);
+        let steps = std::mem::replace(&mut self.steps, FIRST_STEPS);
+        let (_, all) = self.lower(model, target, 1, usize::MAX, clock);
+        self.steps = steps;
+        (self.offsets.clone(), all)
+    }
+
+    /// Brings the items that end above `target` below it, one after the other from the highest one
+    /// on, until some are stuck; returns how many, and whether that was before the turn was over.
+    fn lower(
+        &mut self,
+        model: &Model,
+        target: u64,
+        chains: usize,
+        most_stuck: usize,
+        clock: &Clock<'_>,
+    ) -> (usize, bool) {
+        let end =
+            |offsets: &[u64], item: u32| model.end_in_bytes(index(item), offsets[index(item)]);
+        let mut high: Vec<u32> = (0..number(self.offsets.len())).collect();
+        high.retain(|&item| end(&self.offsets, item) > target);
+        high.sort_unstable_by_key(|&item| (Reverse(end(&self.offsets, item)), item));
+        let mut stuck = 0;
+        for item in high {
+            if end(&self.offsets, item) <= target {
+                continue; // another one has thrown it out
+            }
+            let mut how = End::Stuck;
+            for _ in 0..chains {
+                how = self.chain(model, item, target, clock);
+                if how != End::Stuck {
+                    break;
+                }
+            }
+            stuck += usize::from(how == End::Stuck);
+            if how == End::Over {
+                return (stuck, false);
+            }
+            if stuck == most_stuck {
+                break;
+            }
+        }
+        (stuck, true)
+    }
+
+    /// Forgets who was thrown out how often.
+    fn forget(&mut self, model: &Model) {
         for (weight, item) in self.weight.iter_mut().zip(&model.items) {
             *weight = base_weight(item);
         }
-        if self.attempt(model, target, clock) {
-            self.ambition = (self.ambition * 1.5).min(1.0);
-            return Some(self.offsets.clone());
-        }
-        self.ambition = (self.ambition * 0.6).max(0.001);
-        self.steps = (self.steps * 2).min(STEPS_PER_ITEM * offsets.len()).min(MOST_STEPS);
-        None
     }
 
-    /// Packs everything below `target`, or gives up.
-    fn attempt(&mut self, model: &Model, target: u64, clock: &Clock<'_>) -> bool {
+    /// Takes out one item and places it below `target`, and everything that this throws out in
+    /// turn; or leaves all as it was.
+    fn chain(&mut self, model: &Model, item: u32, target: u64, clock: &Clock<'_>) -> End {
         self.waiting.clear();
-        for item in 0..self.offsets.len() {
-            if model.end_in_bytes(item, self.offsets[item]) > target {
-                if model.pin(&model.items[item]).is_some() {
-                    return false;
-                }
-                self.placed[item] = false;
-                self.waiting.push(number(item));
+        self.moved.clear();
+        self.take_out(item);
+        let end = self.settle(model, target, clock);
+        if end != End::Done {
+            // The first place from which an item was taken is where it was.
+            for (item, offset) in self.moved.drain(..).rev() {
+                self.offsets[index(item)] = offset;
+                self.placed[index(item)] = true;
             }
         }
+        end
+    }
+
+    /// Takes an item out of the packing.
+    fn take_out(&mut self, item: u32) {
+        self.moved.push((item, self.offsets[index(item)]));
+        self.placed[index(item)] = false;
+        self.waiting.push(item);
+    }
+
+    /// Places what waits below `target`.
+    fn settle(&mut self, model: &Model, target: u64, clock: &Clock<'_>) -> End {
         for _ in 0..self.steps {
-            let Some(place) = self.choose_waiting(model) else { return true };
+            let Some(place) = self.choose_waiting(model) else { return End::Done };
             let item = index(self.waiting.swap_remove(place));
-            let Some(ceiling) = model.ceiling(item, target) else { return false };
+            if model.pin(&model.items[item]).is_some() {
+                return End::Stuck;
+            }
+            let Some(ceiling) = model.ceiling(item, target) else { return End::Stuck };
             self.find_blocks(model, item);
             if clock.tick(16 * self.blocks.len() + 100) {
-                return false;
+                return End::Over;
             }
-            let Some(offset) = self.cheapest_offset(model, item, ceiling) else { return false };
+            let Some(offset) = self.cheapest_offset(model, item, ceiling) else {
+                return End::Stuck;
+            };
             self.eject(model, offset);
             self.offsets[item] = offset;
             self.placed[item] = true;
         }
-        self.waiting.is_empty()
+        if self.waiting.is_empty() { End::Done } else { End::Stuck }
     }
 
     /// Returns the place of the largest waiting item, or now and then of another one.
@@ -137,7 +247,7 @@ impl Repair {
     fn find_blocks(&mut self, model: &Model, item: usize) {
         let Self { neighbors, placed, offsets, blocks, .. } = self;
         blocks.clear();
-        neighbors.each(&model.items[item].span, |other| {
+        neighbors.each(model, &model.items[item].span, |other| {
             if other == item || !placed[other] {
                 return;
             }
@@ -164,24 +274,28 @@ impl Repair {
     fn cheapest_offset(&mut self, model: &Model, item: usize, ceiling: u64) -> Option<u64> {
         let mask = model.items[item].mask();
         self.edges.clear();
-        for (block, it) in self.blocks.iter().enumerate() {
-            self.edges.push((it.start, number(2 * block)));
-            self.edges.push((it.end, number(2 * block + 1)));
+        for block in &self.blocks {
+            let neighbor = index(block.neighbor);
+            let is_fixed = model.pin(&model.items[neighbor]).is_some();
+            let cost = if is_fixed { f64::INFINITY } else { self.weight[neighbor] };
+            self.edges.add(block.start, block.end, cost);
         }
-        self.edges.sort_unstable();
+        let edges = self.edges.sorted();
         let (mut cost, mut open, mut fixed) = (0.0, 0, 0);
         let mut best: Option<(f64, u64)> = None;
         let mut next = 0;
         let mut offset = 0;
         loop {
-            while let Some(&(at, edge)) = self.edges.get(next)
+            while let Some(&(at, change)) = edges.get(next)
                 && at <= offset
             {
-                let neighbor = index(self.blocks[index(edge / 2)].neighbor);
-                let sign = if edge.is_multiple_of(2) { 1 } else { -1 };
-                cost += f64::from(sign) * self.weight[neighbor];
+                let sign = if change > 0.0 { 1 } else { -1 };
                 open += sign;
-                fixed += if model.pin(&model.items[neighbor]).is_some() { sign } else { 0 };
+                if change.is_infinite() {
+                    fixed += sign;
+                } else {
+                    cost += change;
+                }
                 next += 1;
             }
             if offset > ceiling {
@@ -193,7 +307,7 @@ impl Repair {
             if fixed == 0 && best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, offset));
             }
-            match self.edges.get(next) {
+            match edges.get(next) {
                 Some(&(at, _)) => offset = align_up(at, mask),
                 None => break,
             }
@@ -203,12 +317,12 @@ impl Repair {
 
     /// Throws out everybody whose blocks hold `offset`.
     fn eject(&mut self, model: &Model, offset: u64) {
-        for block in &self.blocks {
+        for block in 0..self.blocks.len() {
+            let block = self.blocks[block];
             let other = index(block.neighbor);
             if block.start <= offset && offset < block.end && self.placed[other] {
-                self.placed[other] = false;
                 self.weight[other] += base_weight(&model.items[other]);
-                self.waiting.push(block.neighbor);
+                self.take_out(block.neighbor);
             }
         }
     }
@@ -216,5 +330,5 @@ impl Repair {
 
 /// Returns what throwing out an item costs the first time.
 fn base_weight(item: &Item) -> f64 {
-    (real(item.size) * f64::from(item.length())).sqrt()
+    real(item.size) * f64::from(item.length())
 }

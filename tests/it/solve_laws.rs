@@ -231,6 +231,23 @@ fn what_thousands_of_buffers_live_through_is_packed_within_a_2000th() {
 }
 
 #[test]
+fn what_lives_equally_long_leaves_room_in_one_piece() {
+    // Half of the buffers live for a fifth of the time, the others shortly; births at random.
+    for seed in 0..3 {
+        let mut random = Random(seed);
+        let buffer = |number| {
+            let start = random.step(80_000);
+            let length = if number % 2 == 0 { 16_000 } else { 1 + random.step(320) };
+            Buffer::new(1 + random.below(64), live(start, start + length))
+        };
+        let problem = one_space((0..4_000).map(buffer).collect());
+        let packing = checked(&problem, &nodes(3_000));
+        let (peak, bound) = (packing.peak(), packing.lower_bound());
+        assert!(peak - bound <= bound / 80, "{seed}: {peak} of {bound}");
+    }
+}
+
+#[test]
 fn the_answer_for_many_buffers_is_in_time_and_not_lost() {
     // A longer deadline gives a better answer, and none is missed by more than what a loaded
     // machine takes at the worst of times: the best of several runs tells.
