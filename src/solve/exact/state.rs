@@ -1,6 +1,5 @@
 //! Where the search stands: a skyline of what is decided, and how low the rest can go.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::super::arith::{align_up, index, number, real};
@@ -121,6 +120,8 @@ pub(super) struct State {
     /// Open kinds of each section, followed by its closed ones.
     pub(super) members: Vec<u32>,
     pub(super) first_member: Vec<usize>,
+    /// The first kind that is born in each section, or later.
+    first_born: Vec<usize>,
     pub(super) open: Vec<u32>,
     /// Where in its sections' members each kind is.
     positions: Vec<u32>,
@@ -131,6 +132,9 @@ pub(super) struct State {
     pub(super) trail: Vec<Change>,
     pub(super) uncovered: Vec<u32>,
     raised: Vec<(u32, u64)>,
+    /// For [`State::settle`]: by how many more or less kinds stand on the floor of each section
+    /// than on that of the one before.
+    standing: Vec<u32>,
     pub(super) cracks: Cracks,
     pub(super) links: Links,
     /// Grains × sections of what is open.
@@ -163,6 +167,11 @@ impl State {
         for section in 0..sections {
             first_member[section + 1] += first_member[section];
         }
+        // Kinds are in the order of their births.
+        let mut first_born = with_capacity(sections + 1, "sections")?;
+        first_born.extend(
+            (0..=sections).map(|section| kinds.partition_point(|it| index(it.left) < section)),
+        );
         let mut open = filled(0_u32, sections, "sections")?;
         let mut crossing = filled(0_u32, sections, "sections")?;
         let mut members = filled(0_u32, entries, "open items")?;
@@ -200,6 +209,8 @@ impl State {
             trail: Vec::new(),
             uncovered: Vec::new(),
             raised: Vec::new(),
+            standing: filled(0, sections + 1, "sections")?,
+            first_born,
             cracks: Cracks::new(sections)?,
             links: Links::new(links, &kind_of, &kinds)?,
             high: filled(u64::MAX, kinds.len(), "open items")?,
@@ -435,31 +446,28 @@ impl State {
     fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Stuck> {
         self.uncovered.clear();
         self.raised.clear();
-        for section in sections.clone() {
-            let first = self.first_member[section];
-            let open = &self.members[first..first + index(self.open[section])];
-            self.work += open.len();
-            let (mut least, mut count) = (u64::MAX, 0);
-            for &kind in open {
-                let low = &mut self.low[index(kind)];
-                if *low < floor {
-                    self.trail.push(Change::Low { kind, low: *low });
-                    self.raised.push((kind, *low));
-                    self.links.note(kind);
-                    *low = align_up(floor, self.kinds[index(kind)].mask);
-                }
-                match (*low).cmp(&least) {
-                    Ordering::Less => (least, count) = (*low, 1),
-                    Ordering::Equal => count += 1,
-                    Ordering::Greater => {}
-                }
+        // What is live there is live in the first section, or born in a later one.
+        for position in 0..index(self.open[sections.start]) {
+            let kind = self.members[self.first_member[sections.start] + position];
+            self.stand_on(kind, &sections, floor);
+        }
+        let born = self.first_born[sections.start + 1]..self.first_born[sections.end];
+        self.work += born.len() + sections.len();
+        for kind in born.map(number) {
+            if self.left_over[index(kind)] > 0 {
+                self.stand_on(kind, &sections, floor);
             }
-            self.count[section] = if least == floor { count } else { 0 };
+        }
+        let mut count = 0_u32;
+        for section in sections.clone() {
+            count = count.wrapping_add(std::mem::take(&mut self.standing[section]));
+            self.count[section] = count;
             self.cracks.suspect(section);
-            if least > floor && count > 0 {
+            if count == 0 && self.is_open(section) {
                 self.uncovered.push(number(section));
             }
         }
+        self.standing[sections.end] = 0;
         // Where a raised item could have been on the floor, it no longer can.
         for position in 0..self.raised.len() {
             let (kind, low) = self.raised[position];
@@ -475,6 +483,27 @@ impl State {
             }
         }
         self.cover()
+    }
+
+    /// Raises the low of an open kind to the floor of some of its sections, and notes where among
+    /// these it stands on the floor.
+    fn stand_on(&mut self, kind: u32, sections: &Range<usize>, floor: u64) {
+        self.work += 1;
+        let it = &self.kinds[index(kind)];
+        let low = self.low[index(kind)];
+        if low < floor {
+            self.trail.push(Change::Low { kind, low });
+            self.raised.push((kind, low));
+            self.links.note(kind);
+            self.low[index(kind)] = align_up(floor, it.mask);
+        }
+        if self.low[index(kind)] == floor {
+            // The count of a section is the sum of all entries up to its own.
+            let start = sections.start.max(index(it.left));
+            let end = sections.end.min(index(it.right));
+            self.standing[start] = self.standing[start].wrapping_add(1);
+            self.standing[end] = self.standing[end].wrapping_sub(1);
+        }
     }
 
     /// Returns the highest offset of an item.
