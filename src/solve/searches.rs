@@ -60,7 +60,7 @@ impl Searches {
         let middle = core.peak_from(low + (best.peak() - low) / 2);
         self.count += 1;
         let to_middle =
-            self.is_stuck() && self.count.is_multiple_of(if goal == 0 { 2 } else { 16 });
+            self.is_stuck() && self.count.is_multiple_of(if goal == 0 { 3 } else { 16 });
         let to_middle = to_middle && low < middle && middle < best.peak();
         let target = if to_middle { middle } else { low };
         let (outcome, offsets) = match &mut self.method {
