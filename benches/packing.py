@@ -113,9 +113,9 @@ def main() -> None:
 
     print(f"\nAt their own bound\n\n{head}\n" + "|---" * 5 + "|")
     for file in files:
-        hard = file.name[0] in "DJ"
-        row(file.name[0], measure(file, 1 if hard else options.shuffles, 10 if hard else 2), None)
-    for folder, limit, shuffles in (("filled", 5, 1), ("large", 10, 3), ("real", 2, 1)):
+        limit = 10 if file.name[0] in "DJ" else 2
+        row(file.name[0], measure(file, options.shuffles, limit), None)
+    for folder, limit, shuffles in (("filled", 5, 5), ("large", 10, 5), ("real", 2, 1)):
         print(f"\n{folder}, {limit} s\n\n{head}\n" + "|---" * 5 + "|")
         for file in sorted((options.instances / folder).glob("*.csv")):
             row(file.stem, measure(file, shuffles, limit), None)
