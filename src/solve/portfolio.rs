@@ -113,7 +113,7 @@ fn greedy(
 /// Solid items up to which a core is searched as a whole.
 const SMALL: usize = 2_000;
 /// Greedy passes over such a core: exact search does better than more of them.
-const PASSES: usize = 7;
+const PASSES: usize = 3;
 /// Greedy passes over a larger core, before they take turns with what may do better.
 const FEWER_PASSES: usize = 2;
 
