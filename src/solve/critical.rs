@@ -5,14 +5,13 @@ use std::cmp::Reverse;
 use super::Stage;
 use super::arith::{index, number, real, whole};
 use super::clock::Clock;
-use super::exact::Outcome;
+use super::exact::{Outcome, Restarts, Turns};
 use super::first_fit::{self, Order, most_loaded};
 use super::incumbent::Incumbent;
 use super::memory::{filled, with_capacity};
 use super::model::Model;
 use super::occupancy::Occupancy;
 use super::repair::Repair;
-use super::views::Views;
 use crate::error::Result;
 
 /// A series of searches for ever larger parts of a model that is too large to be searched.
@@ -35,7 +34,7 @@ pub(super) struct Critical {
     crowded: Vec<u32>,
     /// The critical items, in ascending order, while they are searched.
     kept: Vec<u32>,
-    search: Option<(Model, Views)>,
+    search: Option<(Model, Restarts, Turns)>,
     /// A packing around what was found, of which some items still end above the target.
     draft: Option<Vec<u64>>,
     space: Occupancy,
@@ -119,10 +118,10 @@ impl Critical {
         if self.search.is_none() && !self.begin(model, goal, best, clock)? {
             return Ok(());
         }
-        let Some((part, views)) = &mut self.search else { return Ok(()) };
-        let (outcome, offsets) = views.step(part, clock)?;
-        match outcome {
+        let Some((part, search, turns)) = &mut self.search else { return Ok(()) };
+        match search.step(part, self.target, turns, clock)? {
             Outcome::Found => {
+                let offsets = search.offsets(part)?;
                 self.search = None;
                 let draft = self.complete(model, &offsets, best, clock)?;
                 if self.kept.len() == model.items.len() {
@@ -172,9 +171,12 @@ impl Critical {
         self.kept.sort_unstable();
         self.kept.dedup();
         let part = model.restricted_to(&self.kept)?;
+        let turns = Turns::new(&part, self.worker);
         let entries: u64 = part.items.iter().map(|item| u64::from(item.length())).sum();
-        if entries <= LARGEST {
-            self.search = Some((part, Views::new(self.target, clock.seed(), self.worker)));
+        if entries <= LARGEST
+            && let Some(search) = Restarts::new(&part, &[], clock.seed())?
+        {
+            self.search = Some((part, search, turns));
         } else {
             self.give_up();
         }
