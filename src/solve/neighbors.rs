@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::arith::{index, number};
-use super::memory::{filled, with_capacity};
+use super::memory::filled;
 use super::model::Model;
 use crate::error::Result;
 
-/// Items in the order of birth, and what is live at every so many sections.
+/// What is born when, and what is live at every so many sections.
 ///
 /// Who is live in a range of sections was live at the last such *mark* before it, or was born
 /// since. Marks are as far apart as half of the items that are live at once take to be
@@ -15,8 +15,7 @@ use crate::error::Result;
 /// about twice as long as the list of items.
 #[derive(Debug)]
 pub(super) struct Neighbors {
-    by_birth: Vec<u32>,
-    /// How many items are born before each section.
+    /// How many items are born before each section: a model has them in the order of birth.
     born: Vec<u32>,
     /// Sections between two marks.
     stride: u32,
@@ -31,9 +30,6 @@ impl Neighbors {
     pub(super) fn new(model: &Model) -> Result<Self> {
         let count = model.items.len();
         let sections = model.loads.len();
-        let mut by_birth = with_capacity(count, "neighbors")?;
-        by_birth.extend(0..number(count));
-        by_birth.sort_unstable_by_key(|&item| (model.items[index(item)].span.start, item));
         let mut born = filled(0, sections + 1, "neighbors")?;
         for item in &model.items {
             born[index(item.span.start) + 1] += 1;
@@ -56,13 +52,13 @@ impl Neighbors {
             starts[mark] += starts[mark - 1];
         }
         let mut marked = filled(0, starts[starts.len() - 1], "neighbors")?;
-        for &item in &by_birth {
-            for mark in marks(&model.items[index(item)].span) {
-                marked[starts[mark + 1]] = item;
+        for (item, it) in model.items.iter().enumerate() {
+            for mark in marks(&it.span) {
+                marked[starts[mark + 1]] = number(item);
                 starts[mark + 1] += 1;
             }
         }
-        Ok(Self { by_birth, born, stride, marked, starts })
+        Ok(Self { born, stride, marked, starts })
     }
 
     /// Calls `visit` with every item that is live in one of the sections `span`.
@@ -70,10 +66,10 @@ impl Neighbors {
         let mark = index(span.start / self.stride);
         let before = &self.marked[self.starts[mark]..self.starts[mark + 1]];
         let born = |section: u32| index(self.born[index(section)]);
-        let since = &self.by_birth[born(span.start / self.stride * self.stride)..born(span.end)];
-        for &item in before.iter().chain(since) {
-            if model.items[index(item)].span.end > span.start {
-                visit(index(item));
+        let since = born(span.start / self.stride * self.stride)..born(span.end);
+        for item in before.iter().map(|&item| index(item)).chain(since) {
+            if model.items[item].span.end > span.start {
+                visit(item);
             }
         }
     }

@@ -43,11 +43,6 @@ impl Searches {
         Ok(method.map(|method| Self { method, count: 0 }))
     }
 
-    /// Returns whether the lowest peak has proven to be hard to reach.
-    pub(super) const fn is_stuck(&self) -> bool {
-        self.count >= HARD
-    }
-
     /// Searches once, for a peak of at least `goal`.
     pub(super) fn step(
         &mut self,
@@ -60,7 +55,7 @@ impl Searches {
         let middle = core.peak_from(low + (best.peak() - low) / 2);
         self.count += 1;
         let to_middle =
-            self.is_stuck() && self.count.is_multiple_of(if goal == 0 { 3 } else { 16 });
+            self.count >= HARD && self.count.is_multiple_of(if goal == 0 { 3 } else { 16 });
         let to_middle = to_middle && low < middle && middle < best.peak();
         let target = if to_middle { middle } else { low };
         let (outcome, offsets) = match &mut self.method {

@@ -203,9 +203,7 @@ impl Tools {
             Method::Critical => core.all_solid(),
             Method::Repair => true,
             Method::Pass => self.passes < PASSES,
-            Method::Descent => {
-                core.all_solid() && core.items.iter().all(|it| core.pin(it).is_none())
-            }
+            Method::Descent => core.all_solid() && !core.has_pins(),
             Method::Exact => !self.too_large,
         }
     }

@@ -1,7 +1,10 @@
 //! Items of which one takes the room of others: where they can be follows from each other.
 
+use std::ops::Range;
+
 use super::super::arith::{index, number};
-use super::super::memory::{filled, with_capacity};
+use super::super::memory::with_capacity;
+use super::super::sort::order_by_number;
 use super::state::{Change, Kind, State, Stuck};
 use crate::error::Result;
 
@@ -20,7 +23,7 @@ pub(crate) struct Link {
 pub(super) struct Links {
     list: Vec<Room>,
     /// The links of kind *k* are those from place *k* to place *k* + 1.
-    first: Vec<usize>,
+    first: Vec<u32>,
     of_kinds: Vec<u32>,
     /// Kinds that can be at fewer offsets than before.
     moved: Vec<u32>,
@@ -50,20 +53,18 @@ impl Links {
                 list.push(Room { size, low: 0, high: u64::MAX, sides: [had, take] });
             }
         }
-        let mut first = filled(0, kinds.len() + 1, "links")?;
-        for kind in list.iter().flat_map(|room| room.sides.iter().flatten()) {
-            first[index(*kind) + 1] += 1;
-        }
-        for kind in 0..kinds.len() {
-            first[kind + 1] += first[kind];
-        }
-        let mut next = first.clone();
-        let mut of_kinds = filled(0, first[kinds.len()], "links")?;
-        for (place, room) in list.iter().enumerate() {
+        let count = list.iter().flat_map(|room: &Room| &room.sides).map(Vec::len).sum();
+        let mut linked = with_capacity(count, "links")?;
+        let mut link_of = with_capacity(count, "links")?;
+        for (link, room) in list.iter().enumerate() {
             for &kind in room.sides.iter().flatten() {
-                of_kinds[next[index(kind)]] = number(place);
-                next[index(kind)] += 1;
+                linked.push(kind);
+                link_of.push(number(link));
             }
+        }
+        let (mut of_kinds, first) = order_by_number(&linked, kinds.len())?;
+        for place in &mut of_kinds {
+            *place = link_of[index(*place)];
         }
         Ok(Self { list, first, of_kinds, moved: Vec::new() })
     }
@@ -74,9 +75,19 @@ impl Links {
         (room.low, room.high) = (low, high);
     }
 
+    /// Returns where in `of_kinds` the links of a kind are.
+    fn of(&self, kind: u32) -> Range<usize> {
+        index(self.first[index(kind)])..index(self.first[index(kind) + 1])
+    }
+
+    /// Returns whether a kind is in any link.
+    pub(super) fn has(&self, kind: u32) -> bool {
+        !self.of(kind).is_empty()
+    }
+
     /// Notes that a kind can be at fewer offsets than before.
     pub(super) fn note(&mut self, kind: u32) {
-        if self.first[index(kind)] < self.first[index(kind) + 1] {
+        if self.has(kind) {
             self.moved.push(kind);
         }
     }
@@ -96,7 +107,7 @@ impl State {
         while let Ok(loss) = done
             && let Some(kind) = self.links.moved.pop()
         {
-            for at in self.links.first[index(kind)]..self.links.first[index(kind) + 1] {
+            for at in self.links.of(kind) {
                 let link = index(self.links.of_kinds[at]);
                 done = self.follow(link).map(|()| loss);
                 if done.is_err() {

@@ -107,7 +107,7 @@ pub(super) struct State {
     /// Copies of each kind that are not placed yet.
     pub(super) left_over: Vec<u32>,
     pub(super) low: Vec<u64>,
-    /// The highest offset that links leave to each kind; its only one once it is placed.
+    /// The highest offset that links leave to each kind, and the only one to one that is placed.
     pub(super) high: Vec<u64>,
     pub(super) floor: Vec<u64>,
     pub(super) total: Vec<u64>,
@@ -388,10 +388,12 @@ impl State {
         if copies > 1 {
             return;
         }
-        self.trail.push(Change::High { kind, high: self.high[at] });
-        self.trail.push(Change::Low { kind, low: self.low[at] });
-        (self.low[at], self.high[at]) = (offset, offset);
-        self.links.note(kind);
+        if self.links.has(kind) {
+            self.trail.push(Change::High { kind, high: self.high[at] });
+            self.trail.push(Change::Low { kind, low: self.low[at] });
+            (self.low[at], self.high[at]) = (offset, offset);
+            self.links.note(kind);
+        }
         for (step, section) in it.sections().enumerate() {
             // Swap it with the last open one: undoing just counts it in again.
             let first = self.first_member[section];
