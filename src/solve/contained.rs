@@ -209,12 +209,9 @@ impl Contained {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::super::Budget;
-    use super::super::clock::Clock;
     use super::super::random::Random;
     use super::*;
-    use crate::index::BufferId;
-    use crate::problem::{Buffer, Problem, Space};
+    use crate::problem::Buffer;
     use crate::units::LiveRange;
 
     #[test]
@@ -226,10 +223,7 @@ mod tests {
                 let start = below(200);
                 Buffer::new(1, LiveRange::new(start, start + 1 + below(60)).unwrap())
             });
-            let problem = Problem::new(buffers.collect(), vec![Space::default()]).unwrap();
-            let members: Vec<_> = (0..count).map(BufferId::new).collect();
-            let budget = Budget::default();
-            let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+            let model = Model::of_buffers(buffers.collect());
             let mut contained = Contained::new(&model).unwrap();
             let merits: Vec<f64> = (0..count).map(|_| random.unit()).collect();
             contained.refill(|item| merits[item]);

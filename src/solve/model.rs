@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+#[cfg(test)]
+use super::Budget;
 use super::arith::{align_up, index, number};
 use super::clock::Clock;
 use super::memory::{filled, with_capacity};
@@ -11,6 +13,8 @@ use super::sort::{order_by_number, sort};
 use crate::error::{Error, Result};
 use crate::index::BufferId;
 use crate::problem::Problem;
+#[cfg(test)]
+use crate::problem::{Buffer, Space};
 use crate::units::{Alignment, LiveRange, MAX_BYTES, gcd};
 
 /// A buffer with at least one byte.
@@ -438,4 +442,28 @@ fn grain(problem: &Problem, ids: &[BufferId], round: u64, coarsest: Alignment) -
         .map(|&id| problem.alignment(id).bytes())
         .filter(|alignment| !common.is_multiple_of(*alignment))
         .fold(common, gcd)
+}
+
+/// For the tests of solvers.
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+impl Model {
+    /// Returns the model of buffers that are all of one space.
+    pub(super) fn of_buffers(buffers: Vec<Buffer>) -> Self {
+        let members: Vec<_> = (0..buffers.len()).map(BufferId::new).collect();
+        let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
+        let budget = Budget::default();
+        Self::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap()
+    }
+
+    /// Asserts that solid items are apart at these offsets, and end at byte `target` or before.
+    pub(super) fn assert_packed(&self, offsets: &[u64], target: u64) {
+        for (a, (it, low)) in self.items.iter().zip(offsets).enumerate() {
+            assert!(self.end_in_bytes(a, *low) <= target, "it ends below the target");
+            for (other, base) in self.items.iter().zip(offsets).skip(a + 1) {
+                let meet = it.span.start < other.span.end && other.span.start < it.span.end;
+                assert!(!meet || low + it.size <= *base || base + other.size <= *low);
+            }
+        }
+    }
 }

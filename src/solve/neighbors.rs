@@ -78,12 +78,9 @@ impl Neighbors {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::super::Budget;
-    use super::super::clock::Clock;
     use super::super::random::Random;
     use super::*;
-    use crate::index::BufferId;
-    use crate::problem::{Buffer, Problem, Space};
+    use crate::problem::Buffer;
     use crate::units::LiveRange;
 
     #[test]
@@ -96,10 +93,7 @@ mod tests {
                 let length = if below(50) == 0 { 500 } else { 1 + below(longest) };
                 Buffer::new(1, LiveRange::new(start, start + length).unwrap())
             });
-            let problem = Problem::new(buffers.collect(), vec![Space::default()]).unwrap();
-            let members: Vec<_> = (0..300).map(BufferId::new).collect();
-            let budget = Budget::default();
-            let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+            let model = Model::of_buffers(buffers.collect());
             let neighbors = Neighbors::new(&model).unwrap();
             for item in &model.items {
                 let mut found = Vec::new();

@@ -288,12 +288,9 @@ fn skip(list: &[(u64, u64)], next: usize, grain: u64) -> usize {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::super::Budget;
-    use super::super::clock::Clock;
     use super::super::random::Random;
     use super::*;
-    use crate::index::BufferId;
-    use crate::problem::{Buffer, Problem, Space};
+    use crate::problem::Buffer;
     use crate::units::LiveRange;
 
     #[test]
@@ -309,11 +306,7 @@ mod tests {
                 let live = LiveRange::new(number(start), number(end)).unwrap();
                 Buffer::new(1 + random.next() % 9, live)
             };
-            let buffers: Vec<_> = (0..400).map(buffer).collect();
-            let members: Vec<_> = (0..buffers.len()).map(BufferId::new).collect();
-            let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
-            let budget = Budget::default();
-            let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+            let model = Model::of_buffers((0..400).map(buffer).collect());
             // Only the short ones are searched for in the second half of the rounds.
             let short = |item: &Item| round < 10 || item.length() <= 3;
             let mut space = Occupancy::new(model.loads.len()).unwrap();

@@ -154,13 +154,12 @@ mod tests {
     use super::super::arith::number;
     use super::super::random::Random;
     use super::*;
-    use crate::index::BufferId;
-    use crate::problem::{Buffer, Problem, Space};
+    use crate::problem::Buffer;
     use crate::units::LiveRange;
 
-    /// Returns a problem in which what is born is about as large as what dies just then,
+    /// Returns buffers of which what is born is about as large as what dies just then,
     /// wherever that may be.
-    fn some_problem(random: &mut Random) -> Problem {
+    fn some_buffers(random: &mut Random) -> Vec<Buffer> {
         let mut live = vec![(0, 20)];
         let mut buffers = Vec::new();
         for step in 0..9 {
@@ -181,7 +180,7 @@ mod tests {
         }
         let last = |(start, size)| Buffer::new(size, LiveRange::new(start, 9).unwrap());
         buffers.extend(live.into_iter().map(last));
-        Problem::new(buffers, vec![Space::default()]).unwrap()
+        buffers
     }
 
     #[test]
@@ -190,10 +189,8 @@ mod tests {
         let budget = Budget::default();
         let mut count = [0, 0];
         for round in 0..1000 {
-            let problem = some_problem(&mut random);
-            let members: Vec<_> = (0..problem.buffers().len()).map(BufferId::new).collect();
             let clock = Clock::new(&budget);
-            let model = Model::new(&problem, &members, &clock).unwrap().unwrap();
+            let model = Model::of_buffers(some_buffers(&mut random));
             let target = model.bound + u64::from(random.below(3) == 0);
             let mut plain = View::new(&model, None, 7, 0).unwrap().unwrap();
             let expected = loop {
@@ -211,13 +208,7 @@ mod tests {
             };
             assert_eq!(outcome, expected, "round {round}");
             if outcome == Outcome::Found {
-                assert!(model.peak(&offsets) <= target, "it ends below the target");
-                for (a, (it, low)) in model.items.iter().zip(&offsets).enumerate() {
-                    for (other, base) in model.items.iter().zip(&offsets).skip(a + 1) {
-                        let meet = it.span.start < other.span.end && other.span.start < it.span.end;
-                        assert!(!meet || low + it.size <= *base || base + other.size <= *low);
-                    }
-                }
+                model.assert_packed(&offsets, target);
             }
             count[usize::from(outcome == Outcome::Found)] += 1;
         }

@@ -169,12 +169,11 @@ mod tests {
     use super::super::super::clock::Clock;
     use super::super::{Outcome, Restarts};
     use super::*;
-    use crate::index::BufferId;
-    use crate::problem::{Buffer, Problem, Space};
+    use crate::problem::Buffer;
     use crate::units::{Alignment, LiveRange};
 
-    /// Returns a problem of a few items, most of which meet, aligned or not.
-    fn some_problem(random: &mut Random) -> Problem {
+    /// Returns a few buffers, most of which meet, aligned or not.
+    fn some_buffers(random: &mut Random) -> Vec<Buffer> {
         let aligned = random.below(2) == 0;
         let mut buffer = || {
             let start = random.below(6);
@@ -184,8 +183,7 @@ mod tests {
             let alignment = 1 << if aligned { random.below(3) } else { 0 };
             Buffer::new(bytes, live).with_alignment(Alignment::new(alignment).unwrap())
         };
-        let buffers = (0..9).map(|_| buffer()).collect();
-        Problem::new(buffers, vec![Space::default()]).unwrap()
+        (0..9).map(|_| buffer()).collect()
     }
 
     /// Searches until it is decided; checks what is found.
@@ -194,15 +192,7 @@ mod tests {
         loop {
             let outcome = search.step(model, target, turns, clock).unwrap();
             if outcome == Outcome::Found {
-                let offsets = search.offsets(model).unwrap();
-                for (a, (it, low)) in model.items.iter().zip(&offsets).enumerate() {
-                    let end = (low + it.size) * model.grain - model.pad(it);
-                    assert!(end <= target, "it ends below the target");
-                    for (other, base) in model.items.iter().zip(&offsets).skip(a + 1) {
-                        let meet = it.span.start < other.span.end && other.span.start < it.span.end;
-                        assert!(!meet || low + it.size <= *base || base + other.size <= *low);
-                    }
-                }
+                model.assert_packed(&search.offsets(model).unwrap(), target);
             }
             assert!(!clock.is_up(), "it ends by itself");
             if outcome != Outcome::Undecided {
@@ -217,10 +207,8 @@ mod tests {
         let budget = Budget::default();
         let mut count = [0, 0];
         for _ in 0..1000 {
-            let problem = some_problem(&mut random);
-            let members: Vec<_> = (0..9).map(BufferId::new).collect();
             let clock = Clock::new(&budget);
-            let model = Model::new(&problem, &members, &clock).unwrap().unwrap();
+            let model = Model::of_buffers(some_buffers(&mut random));
             let target = model.bound + u64::from(random.below(3) == 0);
             let outcome = decided(&model, target, &mut Turns::new(&model, 0), &clock);
             // So short that they are led by what earlier ones recorded, many times.

@@ -266,11 +266,8 @@ impl Joined {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::super::Budget;
-    use super::super::clock::Clock;
     use super::*;
-    use crate::index::BufferId;
-    use crate::problem::{Buffer, Problem, Space};
+    use crate::problem::Buffer;
     use crate::units::LiveRange;
 
     const CERTAIN: Hints = Hints { belief: Belief::Certain, fill: false, link: false };
@@ -280,11 +277,7 @@ mod tests {
     /// Joins items given as first step, last step and size.
     fn joined(rows: &[(u32, u32, u64)], target: u64, hints: Hints) -> Option<Joined> {
         let buffer = |&(start, end, size)| Buffer::new(size, LiveRange::new(start, end).unwrap());
-        let buffers = rows.iter().map(buffer).collect();
-        let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
-        let members: Vec<_> = (0..rows.len()).map(BufferId::new).collect();
-        let budget = Budget::default();
-        let model = Model::new(&problem, &members, &Clock::new(&budget)).unwrap().unwrap();
+        let model = Model::of_buffers(rows.iter().map(buffer).collect());
         join(&model, target, hints).unwrap()
     }
 
