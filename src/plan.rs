@@ -144,6 +144,10 @@ pub struct PlanOptions {
     pub parallel_safe: bool,
     /// How the sizes of workspaces are chosen.
     pub workspace: WorkspacePolicy,
+    /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
+    /// was tried; `None` if time was not weighed against bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_slowdown: Option<u64>,
 }
 
 impl Default for PlanOptions {
@@ -157,6 +161,7 @@ impl Default for PlanOptions {
             outputs: OutputMemory::Inside,
             parallel_safe: false,
             workspace: WorkspacePolicy::None,
+            max_slowdown: None,
         }
     }
 }
@@ -296,6 +301,19 @@ pub struct Search {
     /// Techniques that were asked for, and left out because the graph is large.
     #[serde(default, skip_serializing_if = "Techniques::is_none")]
     pub skipped: Techniques,
+    /// The time of one run, as the runtime's model of it says; `None` if nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<TimeEstimate>,
+}
+
+/// The estimated time of one run. A claim of the runtime's time model, which no check verifies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeEstimate {
+    /// Nanoseconds of a run of this plan.
+    pub nanoseconds: u64,
+    /// Nanoseconds of a run of the fastest plan that was tried.
+    pub fastest_nanoseconds: u64,
 }
 
 /// Where every value of a graph lives in one arena per space.
@@ -342,6 +360,18 @@ impl Plan {
     /// chose them.
     pub const fn search(&self) -> Option<Search> {
         self.search
+    }
+
+    /// Returns the same plan with an estimate of the time of one run in its
+    /// [`search`](Self::search).
+    ///
+    /// A plan whose steps the caller chose has no search, and stays as it is.
+    #[must_use]
+    pub fn with_estimate(mut self, estimate: TimeEstimate) -> Self {
+        if let Some(search) = &mut self.search {
+            search.estimate = Some(estimate);
+        }
+        self
     }
 
     /// Returns what to run, in order: nodes, and nodes that run as one.

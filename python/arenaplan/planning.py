@@ -140,7 +140,7 @@ def plan(
     if workspace == "auto" and isinstance(graph, Graph):
         result = _with_workspaces(graph, options, wanted, memories, on_progress)
     else:
-        core = core_graph(graph, workspace, wanted)
+        core = graph if isinstance(graph, _core.Graph) else graph.core_for(workspace, wanted)
         result = _core.plan(core, options, wanted, *memories, None, on_progress)
     try:
         result.fits()
@@ -179,7 +179,7 @@ def _with_workspaces(
         return _core.plan(graph.core, bare, steps, *memories, None, on_progress)
 
     def finished(draft: Plan) -> Plan:
-        core = core_graph(graph, "auto", draft.steps, draft.overlapped)
+        core = graph.core_for("auto", draft.steps, draft.overlapped)
         return _core.plan(core, options, None, *memories, draft, on_progress)
 
     draft = drafted(None)
@@ -370,6 +370,7 @@ def _options(
         "workspace": workspace,
         "capacity": _checked_capacity(capacity),
         "parallel_safe": parallel_safe,
+        "max_slowdown": None,
     }
 
 
@@ -422,30 +423,9 @@ def _memories(
     return rows, homes_of(graph, spaces, pins or {})
 
 
-def core_graph(
-    graph: Graph | _core.Graph,
-    workspace: str,
-    steps: Sequence[Sequence[int]] | None = None,
-    overlapped: Sequence[int] = (),
-) -> _core.Graph:
-    """
-    Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
-
-    ``steps`` tells which nodes run as one, and ``overlapped`` by their last node of which of
-    these steps the output may overlap an input.
-    """
-    if isinstance(graph, _core.Graph):
-        return graph
-    if workspace == "none":
-        return graph.core
-    from arenaplan.executor import staging_choices, workspace_choices
-
-    named = set(overlapped)
-    staged = [nodes for nodes in steps or () if nodes[-1] in named]
-    return graph.core.with_workspaces(
-        list(workspace_choices(graph, steps).items()),
-        list(staging_choices(graph, staged).items()),
-    )
+def core_graph(graph: Graph | _core.Graph, workspace: str) -> _core.Graph:
+    """Return the Rust graph, with the workspaces of nodes that run alone if that is "auto"."""
+    return graph if isinstance(graph, _core.Graph) else graph.core_for(workspace)
 
 
 def whole_number(number: object, what: str) -> int:

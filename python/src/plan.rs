@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use arenaplan::{
     Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Progress,
-    Share, ShareRule, Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
+    Share, ShareRule, Space, SpaceId, SpacePlan, Step, Technique, TimeEstimate, ValueId,
+    WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -59,6 +60,7 @@ pub(crate) struct Options {
     workspace: String,
     capacity: Option<u64>,
     parallel_safe: bool,
+    max_slowdown: Option<u64>,
 }
 
 impl Options {
@@ -71,7 +73,8 @@ impl Options {
             .inputs(self.inputs.parse().or_raise(py)?)
             .outputs(self.outputs.parse().or_raise(py)?)
             .parallel_safe(self.parallel_safe)
-            .workspace(self.workspace.parse().or_raise(py)?);
+            .workspace(self.workspace.parse().or_raise(py)?)
+            .max_slowdown(self.max_slowdown);
         if let Some(capacity) = self.capacity {
             planner = planner.capacity(capacity);
         }
@@ -90,9 +93,11 @@ pub(crate) fn cancelled_by(cancel: &AtomicBool) -> Budget<'_> {
 ///
 /// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-/// to run, with what is known of them.
+/// to run, with what is known of them, unless ``steps`` were derived from them. Workspaces may
+/// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
+/// may overlap inputs.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None))]
 #[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -103,6 +108,8 @@ pub(crate) fn plan(
     homes: Vec<(u32, u32)>,
     like: Option<&Plan>,
     on_progress: Option<Bound<'_, PyAny>>,
+    room: u64,
+    overlapping: Option<Vec<u32>>,
 ) -> PyResult<Plan> {
     let planner = options.planner(py)?;
     let memories = match spaces {
@@ -112,15 +119,21 @@ pub(crate) fn plan(
     let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
         steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
     });
+    let overlapping: Option<Vec<NodeId>> =
+        overlapping.map(|nodes| nodes.into_iter().map(NodeId::from).collect());
     let inner = watched(py, on_progress.as_ref(), |cancel, tell| {
         let mut budget = cancelled_by(cancel);
         budget.progress = Some(tell);
-        let mut planner = planner.budget(budget);
+        let mut planner = planner.budget(budget).room(room);
+        if let Some(nodes) = &overlapping {
+            planner = planner.overlapping(nodes);
+        }
         if let Some(memories) = &memories {
             planner = planner.memories(memories);
         }
         match (&steps, like) {
-            (Some(steps), _) => planner.plan_steps(&graph.inner, steps),
+            (Some(steps), None) => planner.plan_steps(&graph.inner, steps),
+            (Some(steps), Some(like)) => planner.plan_steps_after(&graph.inner, steps, &like.inner),
             (None, Some(like)) => planner.plan_steps_of(&graph.inner, &like.inner),
             (None, None) => planner.plan(&graph.inner),
         }
@@ -300,6 +313,7 @@ impl Plan {
             outputs,
             workspace,
             parallel_safe,
+            max_slowdown,
             ..
         } = self.inner.options();
         let techniques: Vec<_> = optimize.iter().map(Technique::name).collect();
@@ -314,6 +328,7 @@ impl Plan {
             ("outputs", outputs.name().into_pyobject(py)?.into_any()),
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
+            ("max_slowdown", max_slowdown.map(ratio).into_pyobject(py)?.into_any()),
         ]))
     }
 
@@ -330,6 +345,22 @@ impl Plan {
     #[getter]
     fn floor(&self) -> Option<u64> {
         self.inner.search().map(|search| search.floor)
+    }
+
+    /// ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
+    /// plan that was tried; None if time was not weighed against bytes.
+    #[getter]
+    fn estimate(&self) -> Option<(f64, f64)> {
+        let estimate = self.inner.search()?.estimate?;
+        let seconds = |nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64();
+        Some((seconds(estimate.nanoseconds), seconds(estimate.fastest_nanoseconds)))
+    }
+
+    /// Return the same plan with an estimate of the time of one run, and of one run of the
+    /// fastest plan that was tried, in nanoseconds.
+    fn with_estimate(&self, nanoseconds: u64, fastest_nanoseconds: u64) -> Self {
+        let estimate = TimeEstimate { nanoseconds, fastest_nanoseconds };
+        Self { inner: self.inner.clone().with_estimate(estimate) }
     }
 
     /// Per step the indices of the nodes that it runs as one, in order; nearly always one.
@@ -598,14 +629,22 @@ impl Plan {
     }
 }
 
+/// Returns a ratio that is given in thousandths.
+fn ratio(thousandths: u64) -> f64 {
+    let thousandths = u32::try_from(thousandths).map_or(f64::INFINITY, f64::from);
+    thousandths / 1000.0
+}
+
 impl Plan {
-    /// Returns the core's graph, with workspaces if the plan has any.
+    /// Returns the core's graph: `graph` itself, or what it makes of itself for a plan with
+    /// such steps and workspaces.
     fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
+        if let Ok(core) = graph.cast::<Graph>() {
+            return Ok(core.clone());
+        }
         let policy = self.inner.options().workspace.name();
-        let planning = graph.py().import("arenaplan.planning")?;
-        let arguments = (graph, policy, self.steps(), self.overlapped());
-        let graph = planning.call_method1("core_graph", arguments)?;
-        Ok(graph.cast_into::<Graph>()?)
+        let core = graph.call_method1("core_for", (policy, self.steps(), self.overlapped()))?;
+        Ok(core.cast_into::<Graph>()?)
     }
 
     /// Returns something about every value's placement, by value.

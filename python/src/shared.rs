@@ -95,13 +95,15 @@ impl SharedPlan {
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If they would corrupt bytes, or contradict themselves.
     fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
-        let planning = py.import("arenaplan.planning")?;
-        let policies = self.inner.members().iter().map(|one| one.plan.options().workspace.name());
-        // Where the numbers differ, the check says so.
-        let policies = policies.chain(std::iter::repeat("none"));
-        let graphs = graphs.into_iter().zip(policies).map(|(graph, policy)| {
-            let graph = planning.call_method1("core_graph", (graph, policy))?;
-            Ok(graph.cast_into::<Graph>()?.unbind())
+        let mut members = self.inner.members().iter();
+        let graphs = graphs.into_iter().map(|graph| {
+            // Where the numbers of graphs and plans differ, the check says so.
+            let policy = members.next().map_or("none", |one| one.plan.options().workspace.name());
+            if let Ok(core) = graph.cast::<Graph>() {
+                return Ok(core.clone().unbind());
+            }
+            let core = graph.call_method1("core_for", (policy,))?;
+            Ok(core.cast_into::<Graph>()?.unbind())
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
         let graphs: Vec<_> = graphs.iter().map(|graph| &graph.get().inner).collect();

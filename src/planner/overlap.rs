@@ -108,7 +108,10 @@ impl Planner<'_> {
         let counted = self.options.workspace == WorkspacePolicy::Auto;
         let can_overlap = |&node: &NodeId| {
             let is_counted = !counted || graph.node(node).effects().staging.is_some();
-            is_counted && !graph.overlaps(node).is_empty()
+            let is_wanted = self.overlapping.is_none_or(|wanted| {
+                attempt.schedule.members(&node).last().is_some_and(|last| wanted.contains(last))
+            });
+            is_counted && is_wanted && !graph.overlaps(node).is_empty()
         };
         let candidates: Vec<bool> = order.iter().map(can_overlap).collect();
         let all = order.iter().zip(&candidates).filter(|&(_, &can)| can).map(|(&node, _)| node);

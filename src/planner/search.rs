@@ -191,7 +191,7 @@ impl Planner<'_> {
             self.options.optimize.contains(technique) && graph.nodes().len() > most
         };
         let skipped = limits.into_iter().filter(is_skipped).map(|(technique, _)| technique);
-        Search { order, floor: 0, skipped: skipped.collect() }
+        Search { order, floor: 0, skipped: skipped.collect(), estimate: None }
     }
 
     /// Returns the bytes that no order goes below, with outputs that overlap inputs if those
