@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias
 
 from arenaplan import _core
 from arenaplan._core import Plan, SharedPlan
+from arenaplan.backend import Backend, find
 from arenaplan.errors import CapacityExceeded, InvalidAlignment, InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.spaces import Space, homes_of, parse_spaces
+from arenaplan.tradeoff import Maker, Progress, chosen
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
 Effort: TypeAlias = Literal["fast", "default", "max"]
 Together: TypeAlias = Literal["never-together", "concurrent"]
 InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
 OutputMemory: TypeAlias = Literal["inside", "caller"]
-Progress: TypeAlias = Callable[[dict[str, Any]], object]
-"""Called now and then with how far a search is."""
+MAX_SLOWDOWN = 1.1
+"""How many times as long as the fastest plan a plan may take by default."""
+MOST_SLOWDOWN = 1e6
+"""From here on, bytes alone count."""
 
 
 def plan(
@@ -37,6 +42,8 @@ def plan(
     steps: Sequence[Sequence[int]] | None = None,
     spaces: str | Sequence[Space] | None = None,
     pins: Mapping[str, str] | None = None,
+    max_slowdown: float | None = MAX_SLOWDOWN,
+    backend: str | Backend = "numpy",
     on_progress: Progress | None = None,
 ) -> Plan:
     """
@@ -85,6 +92,12 @@ def plan(
         Workspaces have their smallest sizes then.
     pins : mapping of str to str, optional
         Patterns of names, such as ``"logits*"``, and the space that those values must be in.
+    max_slowdown : float or None, default 1.1
+        How many times as long as the fastest way to run the graph a run may take, by the
+        estimate of the backend; ``None`` or infinity if bytes alone count. Of equal bytes the
+        fastest plan is taken. It needs ``workspace="auto"`` and one arena.
+    backend : str or Backend, default "numpy"
+        Whoever runs the plan, for ``workspace="auto"``: see :class:`arenaplan.backend.Backend`.
     on_progress : callable, optional
         Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
         packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``.
@@ -135,10 +148,14 @@ def plan(
         capacity=capacity,
         parallel_safe=parallel_safe,
     )
+    slowdown = _checked_slowdown(max_slowdown)
+    if workspace == "auto" and slowdown < inf:
+        options["max_slowdown"] = round(slowdown * 1000)
     wanted = None if steps is None else [list(step) for step in steps]
     memories = _Memories(rows, homes)
     if workspace == "auto" and isinstance(graph, Graph):
-        result = _with_workspaces(graph, options, wanted, memories, on_progress)
+        maker = Maker(graph, options, memories, find(backend), on_progress)
+        result = chosen(maker, slowdown, wanted).plan
     else:
         core = graph if isinstance(graph, _core.Graph) else graph.core_for(workspace, wanted)
         result = _core.plan(core, options, wanted, *memories, None, on_progress)
@@ -155,43 +172,6 @@ class _Memories(NamedTuple):
 
     rows: list[tuple[str, int | None, int, int]] | None
     homes: list[tuple[int, int]]
-
-
-def _with_workspaces(
-    graph: Graph,
-    options: dict[str, object],
-    steps: list[list[int]] | None,
-    memories: _Memories,
-    on_progress: Progress | None,
-) -> Plan:
-    """
-    Return the best plan with workspaces.
-
-    What nodes need together is known once it is known which run as one, and whose output
-    overlaps an input. Streams and overlaps save values and need scratch memory instead; if that
-    raises the peak, plans without them are tried, too.
-    """
-    names = str(options["optimize"]).split(",")
-
-    def drafted(left_out: str | None) -> Plan:
-        rest = ",".join(name for name in names if name != left_out) or "none"
-        bare = {**options, "optimize": rest, "workspace": "none"}
-        return _core.plan(graph.core, bare, steps, *memories, None, on_progress)
-
-    def finished(draft: Plan) -> Plan:
-        core = graph.core_for("auto", draft.steps, draft.overlapped)
-        return _core.plan(core, options, None, *memories, draft, on_progress)
-
-    draft = drafted(None)
-    best = finished(draft)
-    others = ["overlap"] if draft.overlapped else []
-    for left_out in [*others, *({"streaming"} & set(names))]:
-        if best.arena_bytes <= draft.arena_bytes or steps is not None:
-            break
-        other = drafted(left_out)
-        if other.steps != best.steps and other.arena_bytes < best.arena_bytes:
-            best = min(best, finished(other), key=lambda plan: plan.arena_bytes)
-    return best
 
 
 def plan_together(
@@ -386,6 +366,17 @@ def _checked_alignment(alignment: int) -> int:
     if alignment <= 0 or alignment >= 1 << 64:
         raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
     return alignment
+
+
+def _checked_slowdown(max_slowdown: float | None) -> float:
+    """Refuse what cannot be a ratio to the fastest plan."""
+    if max_slowdown is None:
+        return inf
+    if isinstance(max_slowdown, bool) or not isinstance(max_slowdown, (int, float)):
+        raise TypeError(f"max_slowdown is {max_slowdown!r}, not a number")
+    if not max_slowdown >= 1:
+        raise InvalidOption(f"option max_slowdown: {max_slowdown} is not 1 or more")
+    return float(max_slowdown) if max_slowdown < MOST_SLOWDOWN else inf
 
 
 def _checked_capacity(capacity: int | None) -> int | None:

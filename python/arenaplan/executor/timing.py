@@ -17,7 +17,7 @@ from arenaplan.executor.cuts import GEMM, PRODUCT
 from arenaplan.executor.registry import Kernel, Signature, Tensor
 from arenaplan.graph import Choice
 
-MULTIPLY = 1 / 131
+MULTIPLY = 1 / 140
 """Nanoseconds of a multiplication or addition in a matrix product."""
 _FETCHED = 0.25
 """Nanoseconds in which BLAS fetches and repacks an element of a right operand."""
@@ -54,14 +54,14 @@ _RATES = {
     **dict.fromkeys(["Sigmoid", "Exp", "Log", "Tanh", "Softplus"], Rate(3700, 1.0)),
     **dict.fromkeys(["Sqrt", "Reciprocal", "Pow"], Rate(4000, 0.5)),
     **dict.fromkeys(["Erf", "Gelu", "Sin", "Cos"], Rate(4000, 2.6)),
-    **dict.fromkeys(["Softmax", "LogSoftmax"], Rate(15000, 1.96, 0.29)),
+    **dict.fromkeys(["Softmax", "LogSoftmax"], Rate(12000, 2.0, 0.29)),
     "BatchNormalization": Rate(9600, 0.38, 0.03),
     "LayerNormalization": Rate(8600, 1.04, 0.38),
     "RMSNormalization": Rate(6000, 0.8, 0.3),
     "InstanceNormalization": Rate(9000, 1.0, 0.3),
     "GroupNormalization": Rate(9000, 1.0, 0.3),
     "LRN": Rate(100000, 1.5, 0.95),
-    "Transpose": Rate(930, 0.2, 0.2),
+    "Transpose": Rate(930, 0.3, 0.2),
     "Resize": Rate(2800, 0.48, 0.16),
     "GlobalAveragePool": Rate(1600, 0.08, 0.09),
     **dict.fromkeys(["ReduceMean", "ReduceSum", "ReduceMax"], Rate(4500, 0.3)),
