@@ -8,6 +8,7 @@ so that a model of twelve layers does not need twelve times the memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def perceptron(rows: int, widths: list[int]) -> onnx.ModelProto:
     """Return a chain of products and activations."""
     w = Writer("perceptron")
     x = w.input(rows, widths[0])
-    for inward, outward in zip(widths, widths[1:], strict=False):
+    for inward, outward in pairwise(widths):
         x = w.op("Relu", w.linear(x, inward, outward))
     return w.model(x)
 

@@ -13,7 +13,7 @@ from arenaplan.backend import Backend, find
 from arenaplan.errors import CapacityExceeded, InvalidAlignment, InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.spaces import Space, homes_of, parse_spaces
-from arenaplan.tradeoff import Maker, Progress, chosen
+from arenaplan.tradeoff import Maker, Point, Progress, chosen
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
 Effort: TypeAlias = Literal["fast", "default", "max"]
@@ -149,7 +149,8 @@ def plan(
         parallel_safe=parallel_safe,
     )
     slowdown = _checked_slowdown(max_slowdown)
-    if workspace == "auto" and slowdown < inf:
+    is_weighed = workspace == "auto" and rows is None and steps is None
+    if is_weighed and isinstance(graph, Graph) and slowdown < inf:
         options["max_slowdown"] = round(slowdown * 1000)
     wanted = None if steps is None else [list(step) for step in steps]
     memories = _Memories(rows, homes)
@@ -264,6 +265,25 @@ class Explanation(NamedTuple):
     """Bytes of the arena with each technique added to those before it."""
     switched: dict[str, int]
     """For each technique, bytes of the arena if it alone were switched the other way."""
+    timed: TimedExplanation | None = None
+    """The same with scratch memory and estimated times; ``None`` without a backend."""
+
+
+class TimedExplanation(NamedTuple):
+    """What each technique is worth to a runtime: bytes with scratch memory, and seconds."""
+
+    backend: str
+    """Name of the backend that estimates."""
+    without: Point
+    """Without any technique."""
+    levels: dict[str, Point]
+    """With each technique added to those before it."""
+    switched: dict[str, Point]
+    """For each technique, if it alone were switched the other way."""
+    chosen: Point
+    """The plan that ``plan(graph, workspace="auto")`` makes with these options."""
+    found: tuple[Point, ...]
+    """The plans tried for it that no other one beats in both bytes and time."""
 
 
 def explain(
@@ -275,14 +295,18 @@ def explain(
     preserve_inputs: bool = False,
     inputs: InputMemory = "inside",
     outputs: OutputMemory = "inside",
+    max_slowdown: float | None = MAX_SLOWDOWN,
+    backend: str | Backend | None = "numpy",
 ) -> Explanation:
     """
     Say what each technique is worth for ``graph``.
 
     Parameters
     ----------
-    graph, alignment, optimize, effort, preserve_inputs, inputs, outputs
+    graph, alignment, optimize, effort, preserve_inputs, inputs, outputs, max_slowdown
         As for :func:`plan`.
+    backend : str, Backend or None, default "numpy"
+        Whose scratch memory and times are estimated besides; ``None`` for nobody's.
 
     Returns
     -------
@@ -320,7 +344,28 @@ def explain(
         parallel_safe=False,
     )
     result, without, levels, switched = _core.explain(core_graph(graph, "none"), options)
-    return Explanation(result, without, dict(levels), dict(switched))
+    timed = None
+    if backend is not None and isinstance(graph, Graph):
+        timed = _timed(graph, options, find(backend), _checked_slowdown(max_slowdown))
+    return Explanation(result, without, dict(levels), dict(switched), timed)
+
+
+def _timed(
+    graph: Graph, options: dict[str, object], backend: Backend, max_slowdown: float
+) -> TimedExplanation:
+    """Return what each technique is worth to a backend."""
+    maker = Maker(graph, {**options, "workspace": "auto"}, _Memories(None, []), backend, None)
+
+    def point(names: Sequence[str]) -> Point:
+        return maker.finish(maker.draft(names), optimize=",".join(names) or "none").point
+
+    known = _core.techniques()
+    levels = {name: point(known[: at + 1]) for at, name in enumerate(known)}
+    used = set(maker.names)
+    switched = {name: point([n for n in known if (n in used) != (n == name)]) for name in known}
+    best = chosen(maker, max_slowdown, None)
+    made = Point(best.plan.arena_bytes, sum(backend.seconds(graph, best.plan)))
+    return TimedExplanation(backend.name, point([]), levels, switched, made, best.tried)
 
 
 def _options(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from arenaplan.errors import InvalidOption, InvalidSize
-from arenaplan.planning import technique_names
+from arenaplan.planning import MAX_SLOWDOWN, technique_names
 from arenaplan.spaces import Space, aligned, parse_spaces
 
 _DEFAULT_ALIGNMENT = 64
@@ -85,6 +86,14 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         help="whose memory outputs are in: the arena's, or the caller's (default: inside)",
     )
     parser.add_argument(
+        "--max-slowdown",
+        type=_slowdown,
+        default=MAX_SLOWDOWN,
+        metavar="RATIO",
+        help="how many times as long as the fastest plan a run may take, by the estimate, where "
+        f"workspaces are counted; none if bytes alone count (default: {MAX_SLOWDOWN})",
+    )
+    parser.add_argument(
         "--workspace",
         choices=("none", "auto"),
         default="none",
@@ -110,9 +119,21 @@ def plan_options(options: argparse.Namespace) -> dict[str, Any]:
         "inputs": options.inputs,
         "outputs": options.outputs,
         "workspace": options.workspace,
+        "max_slowdown": options.max_slowdown,
         "spaces": None if spaces is None else aligned(spaces, align.spaces),
         "pins": {pattern: space for space, pattern in options.pin} or None,
     }
+
+
+def _slowdown(text: str) -> float:
+    """Read a ratio of 1 or more, or ``none``."""
+    try:
+        ratio = inf if text == "none" else float(text)
+    except ValueError:
+        ratio = 0.0
+    if not ratio >= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a ratio of 1 or more, nor none")
+    return ratio
 
 
 def _alignments(text: str) -> Alignments:

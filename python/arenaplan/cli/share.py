@@ -34,7 +34,8 @@ def share(options: argparse.Namespace) -> None:
     keywords = plan_options(options)
     if keywords.pop("spaces") is not None:
         raise InvalidOption("option share: models share one arena, and --budget names several")
-    keywords.pop("pins")
+    for name in ("pins", "max_slowdown"):
+        keywords.pop(name)
     graphs = [load_model(options, path) for path in (options.model, *options.others)]
     shared = arenaplan.plan_together(
         graphs,

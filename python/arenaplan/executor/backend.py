@@ -20,7 +20,6 @@ from arenaplan.executor.staging import staged_ways
 from arenaplan.executor.steps import Workspaces, group_of, signature_of
 from arenaplan.executor.streaming import group_ways, needed
 from arenaplan.executor.timing import nanoseconds
-from arenaplan.executor.units import find_units
 from arenaplan.graph import Choice, Graph, Node
 
 if TYPE_CHECKING:
@@ -84,14 +83,15 @@ class NumpyBackend:
         for node, _slot, _choice, _space, _offset, size in plan.workspaces:
             planned[node] = planned.get(node, 0) + _padded(size)
         shown = _shown_bytes(graph, plan)
-        times = {}
-        for unit in find_units(graph, plan):
-            ways = self.step_seconds(graph, unit.nodes, staged=unit.staged)
+        overlapped = set(plan.overlapped)
+        times = []
+        for nodes in plan.steps:
+            ways = self.step_seconds(graph, nodes, staged=nodes[-1] in overlapped)
             # What is not planned is beside the arena, in the best size.
-            room = planned.get(unit.home, max(way[0] for way in ways))
+            room = planned.get(nodes[-1], max(way[0] for way in ways))
             fitting = [seconds for size, seconds in ways if size <= room] or [ways[0][1]]
-            times[unit.home] = min(fitting) * _moved(graph, unit.nodes, shown)
-        return [times.get(nodes[-1], 0.0) for nodes in plan.steps]
+            times.append(min(fitting) * _moved(graph, nodes, shown))
+        return times
 
     def step_seconds(
         self, graph: Graph, nodes: Sequence[int], *, staged: bool

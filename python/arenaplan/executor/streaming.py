@@ -80,6 +80,11 @@ class Division(NamedTuple):
         size = shape[self.axis] if shape else 1
         return prod(shape[: self.single]) * -(-size // self.length)
 
+    def shares(self, shape: Sequence[int]) -> float:
+        """Return how many whole tiles there would be, if the last ones were parts of one."""
+        size = shape[self.axis] if shape else 1
+        return prod(shape[: self.single]) * size / max(self.length, 1)
+
     def box(self, shape: Sequence[int], index: int) -> Box:
         """Return one of the tiles."""
         if not shape:
@@ -182,7 +187,8 @@ def tilings(group: Group) -> Iterator[Tiling]:
             continue
         layout = layout_of(group, division)
         kernels = [part_slots(parts) for parts in samples]
-        work = _work(layout, samples[len(samples) // 2], kernels[len(samples) // 2])
+        usual = len(samples) // 2 if division.is_band else 0
+        work = _work(layout, samples[usual], kernels[usual])
         limits = _LIMITS if any(kernels[0]) else _LIMITS[:1]
         for limit in limits:
             yield _tiling(layout, division, samples, kernels, work, limit)
@@ -358,8 +364,7 @@ def _tiling(
     sizes = [layout.sizes(parts) for parts in samples]
     registers = sum(max(size[register] for size in sizes) for register in sizes[0])
     time = sum(_time(each, limit) for each in work)
-    tiles = division.tiles(layout.output.shape)
-    return Tiling(division, limit, registers + scratch, tiles * time)
+    return Tiling(division, limit, registers + scratch, division.shares(layout.output.shape) * time)
 
 
 def _time(work: _Work, limit: int) -> float:

@@ -247,7 +247,9 @@ class Geometry:
         """
         whole = Tile(1, self.rows, self.fan_in)
         if self.bytes(whole) <= limit:
-            most = _largest(self.groups, lambda n: self.bytes(whole._replace(groups=n)) <= limit)
+            most = _largest(
+                self.groups, limit, lambda n: self.bytes(Tile(n, whole.rows, whole.channels))
+            )
             return whole._replace(groups=_even(self.groups, most))
         tiles = [self._rows_of(whole._replace(channels=some), limit) for some in self._splits()]
         within = [tile for tile in tiles if self.bytes(tile) <= limit]
@@ -264,7 +266,7 @@ class Geometry:
 
     def _rows_of(self, tile: Tile, limit: int) -> Tile:
         """Return the tile with as many rows as fit ``limit`` bytes, at least one."""
-        most = _largest(self.rows, lambda n: self.bytes(tile._replace(rows=n)) <= limit)
+        most = _largest(self.rows, limit, lambda n: self.bytes(Tile(tile.groups, n, tile.channels)))
         return tile._replace(rows=_even(self.rows, most))
 
     def cost(self, tile: Tile) -> float:
@@ -293,12 +295,29 @@ class Geometry:
         return _STRIDED if any(axis.stride > 1 for axis in self.axes) else _COPIED
 
 
-def _largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number in ``[1, limit]`` that fits, given that all smaller ones do."""
-    low, high = 1, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+def _largest(most: int, limit: int, size: Callable[[int], int]) -> int:
+    """
+    Return the largest number in ``[1, most]`` with a size within a limit, or else 1.
+
+    Sizes grow with the number, and nearly as a line does: so the number is guessed.
+    """
+    low, high = 1, most
+    smallest, largest = size(low), size(high)
+    if largest <= limit:
+        return most
+    if smallest > limit:
+        return 1
+    # Of low the size is within the limit, of high it is not.
+    while high - low > 1:
+        guess = low + (limit - smallest) * (high - low) // (largest - smallest)
+        guess = min(max(guess, low + 1), high - 1)
+        found = size(guess)
+        if found <= limit:
+            low, smallest = guess, found
+            if low + 1 < high and size(low + 1) > limit:
+                break
+        else:
+            high, largest = guess, found
     return low
 
 
