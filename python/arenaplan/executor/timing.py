@@ -54,7 +54,7 @@ _RATES = {
     **dict.fromkeys(["Sigmoid", "Exp", "Log", "Tanh", "Softplus"], Rate(3700, 1.0)),
     **dict.fromkeys(["Sqrt", "Reciprocal", "Pow"], Rate(4000, 0.5)),
     **dict.fromkeys(["Erf", "Gelu", "Sin", "Cos"], Rate(4000, 2.6)),
-    **dict.fromkeys(["Softmax", "LogSoftmax"], Rate(12000, 2.0, 0.29)),
+    **dict.fromkeys(["Softmax", "LogSoftmax"], Rate(4500, 2.0, 0.29)),
     "BatchNormalization": Rate(9600, 0.38, 0.03),
     "LayerNormalization": Rate(8600, 1.04, 0.38),
     "RMSNormalization": Rate(6000, 0.8, 0.3),
