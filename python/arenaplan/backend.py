@@ -2,15 +2,14 @@
 Backends: whoever runs a plan, as far as the planner has to know.
 
 A backend says which scratch memory its kernels need, and estimates the time of a run. Planning
-looks a backend up by its name here and imports none, so that a backend may import planning.
+looks a backend up here by the name of the plan's target and imports none, so that a backend may
+import planning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
-
-from arenaplan.errors import InvalidOption
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -25,7 +24,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The name under which it is registered."""
+        """The name of its target."""
 
     def workspaces(self, graph: Graph, steps: Iterable[Sequence[int]] | None = None) -> Scratch:
         """
@@ -69,34 +68,23 @@ class Backend(Protocol):
 _BACKENDS: dict[str, Callable[[], Backend]] = {}
 
 
-def register(name: str, load: Callable[[], Backend]) -> None:
+def register(target: str, load: Callable[[], Backend]) -> None:
     """
-    Make a backend known by its name.
+    Give the target of this name a backend.
+
+    Plans for that target then have workspaces, and are weighed by the backend's times.
 
     Parameters
     ----------
-    name : str
-        The name that options and plans have.
+    target : str
+        Name of a :class:`arenaplan.Target`.
     load : callable
-        Returns the backend; called when it is first needed.
+        Returns the backend; called whenever it is needed.
     """
-    _BACKENDS[name] = load
+    _BACKENDS[target] = load
 
 
-def find(backend: str | Backend) -> Backend:
-    """
-    Return the backend that is called so.
-
-    Raises
-    ------
-    InvalidOption
-        If there is none.
-    """
-    if not isinstance(backend, str):
-        return backend
-    try:
-        load = _BACKENDS[backend]
-    except KeyError:
-        known = ", ".join(sorted(_BACKENDS)) or "none"
-        raise InvalidOption(f"option backend: {backend!r} is none of {known}") from None
-    return load()
+def backend_of(target: str) -> Backend | None:
+    """Return the backend of the target of this name; ``None`` if it has none."""
+    load = _BACKENDS.get(target)
+    return None if load is None else load()

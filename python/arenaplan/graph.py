@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from arenaplan import _core
-from arenaplan.backend import Backend, Scratch, find
+from arenaplan.backend import Scratch, backend_of
 from arenaplan.errors import InvalidDim, InvalidSize, UndefinedValue
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
@@ -214,6 +214,10 @@ class Graph:
         """Indices of the values that the caller receives."""
         self.warnings: list[str] = []
         """What an importer had to assume, one sentence each."""
+        self.target = "nodes"
+        """Name of the target that plans are for unless another one is asked for; importers set
+        the one that runs their format."""
+        self._variants: dict[str, Callable[[], Graph]] = {}
         self._constants: dict[int, ConstantData] = {}
         self._core: _core.Graph | None = None
 
@@ -404,6 +408,21 @@ class Graph:
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
 
+    def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
+        """Declare that the runner of this name sees another graph, which ``make`` returns."""
+        self._variants[target] = make
+
+    def for_target(self, target: str) -> Graph:
+        """
+        Return the graph that a runner sees.
+
+        A runtime may have a clock and values of its own: TensorFlow Lite Micro runs through the
+        subgraphs that an operator calls and keeps variables elsewhere. For all others it is this
+        graph.
+        """
+        make = self._variants.get(target)
+        return self if make is None else make()
+
     # -- reading -------------------------------------------------------------
 
     @property
@@ -423,7 +442,7 @@ class Graph:
         workspace: str,
         steps: Sequence[Sequence[int]] | None = None,
         overlapped: Iterable[int] = (),
-        backend: str | Backend = "numpy",
+        target: str = "numpy",
     ) -> _core.Graph:
         """
         Return the Rust graph that a plan with such steps is of.
@@ -431,21 +450,22 @@ class Graph:
         Parameters
         ----------
         workspace : {"none", "auto"}
-            With ``"auto"``, nodes have the scratch buffers that the backend declares.
+            With ``"auto"``, nodes have the scratch buffers that the target's backend declares,
+            if it has one.
         steps : sequence of sequence of int, optional
             The nodes that run as one; each node by itself if left out.
         overlapped : iterable of int
             The last node of each step whose output overlaps an input.
-        backend : str or Backend, default "numpy"
-            Whoever runs the plan.
+        target : str, default "numpy"
+            Name of whoever runs the plan.
         """
-        if workspace == "none":
-            return self.core
-        runtime = find(backend)
+        graph, backend = self.for_target(target), backend_of(target)
+        if workspace == "none" or backend is None:
+            return graph.core
         named = set(overlapped)
         staged = [nodes for nodes in steps or () if nodes[-1] in named]
-        return self.core.with_workspaces(
-            _rows(runtime.workspaces(self, steps)), _rows(runtime.staging(self, staged))
+        return graph.core.with_workspaces(
+            _rows(backend.workspaces(graph, steps)), _rows(backend.staging(graph, staged))
         )
 
     @property

@@ -82,6 +82,7 @@ class Maker:
         self,
         graph: Graph,
         options: dict[str, object],
+        honored: Sequence[str],
         memories: tuple[Any, Any],
         backend: Backend,
         on_progress: Progress | None,
@@ -92,7 +93,11 @@ class Maker:
         self.backend = backend
         self.on_progress = on_progress
         self.sizes: list[int] = graph.core.sizes
-        self.names = [name for name in str(options["optimize"]).split(",") if name != "none"]
+        self.honored = list(honored)
+        """The techniques that the target honors."""
+        wanted = options["optimize"]
+        self.names = self.honored if wanted is None else str(wanted).split(",")
+        self.names = [name for name in self.names if name in self.honored]
 
     def draft(self, names: Iterable[str], steps: list[list[int]] | None = None) -> Plan:
         """Return a plan without workspaces that uses some techniques."""
@@ -127,7 +132,7 @@ class Maker:
             Other techniques than those of the options.
         """
         overlapped = draft.overlapped if overlapping is None else overlapping
-        core = self.graph.core_for("auto", steps or draft.steps, overlapped, self.backend)
+        core = self.graph.core_for("auto", steps or draft.steps, overlapped, self.backend.name)
         plan = _core.plan(
             core,
             self.options if optimize is None else {**self.options, "optimize": optimize},

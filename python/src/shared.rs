@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use arenaplan::Together;
+use arenaplan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
@@ -98,11 +98,15 @@ impl SharedPlan {
         let mut members = self.inner.members().iter();
         let graphs = graphs.into_iter().map(|graph| {
             // Where the numbers of graphs and plans differ, the check says so.
-            let policy = members.next().map_or("none", |one| one.plan.options().workspace.name());
+            let seen = members.next().map_or(("none", "ideal"), |SharedMember { plan, .. }| {
+                (plan.options().workspace.name(), plan.target().name())
+            });
             if let Ok(core) = graph.cast::<Graph>() {
                 return Ok(core.clone().unbind());
             }
-            let core = graph.call_method1("core_for", (policy,))?;
+            let (policy, target) = seen;
+            let core =
+                graph.call_method1("core_for", (policy, py.None(), Vec::<u32>::new(), target))?;
             Ok(core.cast_into::<Graph>()?.unbind())
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
