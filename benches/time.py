@@ -141,10 +141,10 @@ def measure(name: str, rounds: int) -> Row:
     from arenaplan.cli.run import random_input
 
     graph = load(name)
-    backend = ap.backend.find("numpy")
-    plans = {key: ap.plan(graph, workspace="auto", **options) for key, options in PLANS.items()}
+    backend = ap.backend.backend_of("numpy")
+    plans = {key: ap.plan(graph, target="numpy", **options) for key, options in PLANS.items()}
     sizes = {key: plan.arena_bytes for key, plan in plans.items()}
-    sizes["ideal"] = ap.plan(graph).arena_bytes
+    sizes["ideal"] = ap.plan(graph, target="ideal").arena_bytes
     inputs = {graph.values[at].name: random_input(graph.values[at], 0) for at in graph.inputs}
     best = dict.fromkeys(plans, math.inf)
     with ExitStack() as stack:

@@ -19,7 +19,7 @@ FLOORS = (
     ("backend",),
     ("graph",),
     ("spaces", "spill", "storage", "sharing"),
-    ("tradeoff",),
+    ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),
     ("executor", "importers"),
