@@ -374,6 +374,24 @@ impl Plan {
     /// [`search`](Self::search).
     ///
     /// A plan whose steps the caller chose has no search, and stays as it is.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Planner, TimeEstimate, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("g");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [64])?);
+    /// builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+    /// builder.add_output(y);
+    /// let graph = builder.build()?;
+    ///
+    /// let plan = Planner::new().max_slowdown(Some(1100)).plan(&graph)?;
+    /// let estimate = TimeEstimate { nanoseconds: 1_050, fastest_nanoseconds: 1_000 };
+    /// let plan = plan.with_estimate(estimate);
+    /// plan.check(&graph)?;
+    /// assert_eq!(plan.search().and_then(|search| search.estimate), Some(estimate));
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
     #[must_use]
     pub fn with_estimate(mut self, estimate: TimeEstimate) -> Self {
         if let Some(search) = &mut self.search {

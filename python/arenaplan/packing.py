@@ -9,7 +9,7 @@ from arenaplan import _core
 from arenaplan._core import Packing
 from arenaplan.errors import InvalidAlignment, InvalidLiveRange, InvalidSize, PinConflict
 from arenaplan.options import whole_number
-from arenaplan.planning import Progress
+from arenaplan.tradeoff import Progress
 
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32

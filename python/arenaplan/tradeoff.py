@@ -204,7 +204,7 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
     """Return plans without a technique that may cost time, if one of them might be better."""
     found: list[Timed] = []
     known = [first.draft.steps]
-    left = [("overlap",)] if first.draft.overlapped else []
+    left: list[tuple[str, ...]] = [("overlap",)] if first.draft.overlapped else []
     left += [("streaming",), _SLOW]
     for left_out in left:
         names = [name for name in maker.names if name not in left_out]
@@ -343,8 +343,7 @@ def _inner_bytes(maker: Maker, nodes: Sequence[int], alignment: int) -> list[int
                         break
                 live[value] = size
         found.append(sum(live.values()))
-        for value in [value for value in live if last.get(value, at) <= at]:
-            del live[value]
+        live = {value: size for value, size in live.items() if last.get(value, at) > at}
     return found
 
 

@@ -226,6 +226,29 @@ impl<'a> Planner<'a> {
     /// Lets workspaces raise the peak up to `bytes`, so that steps take less time.
     ///
     /// By default each workspace has the cheapest size that does not raise the peak.
+    ///
+    /// ```
+    /// use arenaplan::{
+    ///     Alignment, Choice, DType, Effects, Graph, Node, Planner, Value, ValueKind, Workspace,
+    ///     WorkspacePolicy,
+    /// };
+    ///
+    /// let mut builder = Graph::builder("conv");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [128])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [128])?);
+    /// let choices = vec![Choice { bytes: 64, cost: 3.0 }, Choice { bytes: 256, cost: 1.0 }];
+    /// let scratch = Workspace { choices, alignment: Alignment::BYTE };
+    /// let effects = Effects { workspaces: vec![scratch], ..Effects::default() };
+    /// builder.add_node(Node::new("conv", "Conv").reads([x]).writes([y]).with_effects(effects));
+    /// builder.add_output(y);
+    /// let graph = builder.build()?;
+    ///
+    /// let planner = Planner::new().workspace(WorkspacePolicy::Auto);
+    /// assert_eq!(planner.plan(&graph)?.arena_bytes(), 320);
+    /// assert_eq!(planner.room(512).plan(&graph)?.arena_bytes(), 512);
+    /// assert_eq!(planner.room(511).plan(&graph)?.arena_bytes(), 320);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
     #[must_use]
     pub fn room(mut self, bytes: u64) -> Self {
         self.room = bytes;

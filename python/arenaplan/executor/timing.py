@@ -103,7 +103,7 @@ def _base(signature: Signature, kernel: Kernel) -> float:
     if not tensors:
         return _DEFAULT.calls
     if signature.op in _WINDOWS:
-        taps = prod(signature.attributes.get("kernel_shape", ()))
+        taps: int = prod(signature.attributes.get("kernel_shape", ()))
         return 3000.0 + _TAP * taps * sum(_elements(out) for out in signature.outputs[:1])
     rate = _RATES.get(signature.op, _DEFAULT)
     widest = max(_elements(tensor) for tensor in (*signature.inputs[:1], *signature.outputs))
