@@ -12,8 +12,8 @@ from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import PlanMismatch
 from arenaplan.export.greedy import head_bytes
 from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
-from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.importers.tflite.timeline import timeline_of
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan import Target
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
 from arenaplan.cli.options import Alignments, add_plan_options, plan_options, seen_by
-from arenaplan import Target
 from arenaplan.errors import InvalidOption, NotAModel, TargetMismatch
 from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.files import replace_file
@@ -87,7 +87,12 @@ def execute(options: argparse.Namespace) -> None:
     _write(options, text.encode())
     _report(
         options,
-        {"model": plan.model, "target": plan.target.name, "arena_bytes": plan.arena_bytes, "status": plan.status},
+        {
+            "model": plan.model,
+            "target": plan.target.name,
+            "arena_bytes": plan.arena_bytes,
+            "status": plan.status,
+        },
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
         f"{size(plan.arena_bytes)}, {plan.status}",
     )

@@ -25,8 +25,8 @@ from arenaplan.errors import (
 from arenaplan.graph import Graph
 from arenaplan.importers import open_model
 from arenaplan.importers.common import listed
-from arenaplan.planning import plan as plan_graph
 from arenaplan.options import PlanKeywords, PlanOptions, resolve, whole_number
+from arenaplan.planning import plan as plan_graph
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan, Target

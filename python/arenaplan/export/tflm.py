@@ -31,10 +31,10 @@ from arenaplan.export.files import replace_file
 from arenaplan.export.greedy import greedy_offsets, head_bytes
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
-from arenaplan.importers.tflite.timeline import ALIGNMENT, Timeline, graph_of_timeline, timeline_of
 from arenaplan.importers.common import quoted
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.tensors import unique_names
+from arenaplan.importers.tflite.timeline import ALIGNMENT, Timeline, graph_of_timeline, timeline_of
 from arenaplan.planning import plan
 
 METADATA_NAME: Final = "OfflineMemoryAllocation"
