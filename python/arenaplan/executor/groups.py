@@ -44,6 +44,12 @@ class Member:
     """Number of equal pieces in which the output can be made in order; 1 if none are known."""
 
     @cached_property
+    def is_free(self) -> bool:
+        """Whether nothing has to run: a view of operand 0 whose other operands are constant."""
+        pairs = zip(self.inputs[1:], self.signature.constant[1:], strict=True)
+        return self.is_view and all(value is None or load is not None for value, load in pairs)
+
+    @cached_property
     def has_scratch(self) -> bool:
         """Whether the kernel needs scratch memory of its own."""
         if self.kernel.workspace is None:

@@ -351,9 +351,10 @@ def _lrn_block(
     alpha, beta = step.attributes.get("alpha", 1e-4), step.attributes.get("beta", 0.75)
     yield partial(np.multiply, image, image, squares)
     yield partial(np.copyto, sums, squares)
-    for shift in range(-((size - 1) // 2), size // 2 + 1):
+    below, above = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    for shift in range(-below, above + 1):
         first, last = max(shift, 0), min(channels + shift, channels)
-        if shift and first < last:
+        if shift:
             part = sums[first - shift : last - shift]
             yield partial(np.add, part, squares[first:last], part)
     yield partial(np.multiply, sums, number(alpha / size), sums)

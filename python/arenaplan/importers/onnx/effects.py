@@ -25,7 +25,7 @@ from arenaplan.importers.onnx.rules.elementwise import (
     SAME,
     VARIADIC,
 )
-from arenaplan.importers.onnx.rules.layout import slices
+from arenaplan.importers.onnx.rules.layout import pads, slices
 
 Describe: TypeAlias = Callable[[Op, Sequence[Result]], Effects]
 
@@ -116,8 +116,14 @@ def transpose(op: Op, results: Sequence[Result]) -> Effects:
     return _COPY if moved == sorted(moved) and x.source is None else NO_EFFECTS
 
 
+def pad(op: Op, results: Sequence[Result]) -> Effects:
+    """A copy if no element is added or removed; pads of both signs move elements."""
+    amounts = pads(op, len(op.input(0).shape))
+    return NO_EFFECTS if any(pair != (0, 0) for pair in amounts) else unchanged(op, results)
+
+
 def unchanged(op: Op, results: Sequence[Result]) -> Effects:
-    """A copy if nothing is added or repeated."""
+    """A copy if nothing is repeated."""
     x = op.input(0)
     return _COPY if x.shape == results[0][0] and x.source is None else NO_EFFECTS
 
@@ -218,7 +224,7 @@ EFFECTS: Mapping[str, Describe] = {
     "LRN": first_operand,
     "LayerNormalization": normalization,
     "LogSoftmax": first_operand,
-    "Pad": unchanged,
+    "Pad": pad,
     "RMSNormalization": normalization,
     "RandomNormalLike": ignores_first,
     "RandomUniformLike": ignores_first,
