@@ -131,7 +131,8 @@ def _pieces(step: Step, x: np.ndarray, axis: int) -> Run | None:
         size = -(-x.shape[axis] // len(step.outputs))
         starts = [min(at * size, x.shape[axis]) for at in range(len(step.outputs) + 1)]
         equal = [stop - start for start, stop in pairwise(starts)]
-        sizes = [n if y is None else y.shape[axis] for n, y in zip(equal, step.outputs, strict=True)]
+        pairs = zip(equal, step.outputs, strict=True)
+        sizes = [size if y is None else y.shape[axis] for size, y in pairs]
     if len(sizes) != len(step.outputs) or sum(sizes) != x.shape[axis] or min(sizes) < 0:
         raise invalid(step, f"sizes {sizes} do not split axis {axis} of shape {x.shape}")
     copies, start = [], 0

@@ -15,7 +15,7 @@ from math import prod
 from typing import TypeAlias
 
 from arenaplan.errors import ShapeMismatch
-from arenaplan.graph import NO_EFFECTS, Effects, InPlace, View
+from arenaplan.graph import NO_EFFECTS, Effects, InPlace, Overlap, View
 from arenaplan.importers.common import BITS, Shape, array_bytes
 from arenaplan.importers.onnx.flows import with_flows
 from arenaplan.importers.onnx.op import DataDependent, Op, Result
@@ -24,6 +24,7 @@ from arenaplan.importers.onnx.rules.elementwise import (
     COMPARISONS,
     SAME,
     VARIADIC,
+    trains,
 )
 from arenaplan.importers.onnx.rules.layout import pads, slices
 
@@ -65,9 +66,23 @@ def first_operand(op: Op, results: Sequence[Result]) -> Effects:
     return _in_place((0,)) if fits else NO_EFFECTS
 
 
+def lrn(op: Op, results: Sequence[Result]) -> Effects:
+    """
+    Made in order, the output may overlap the input at a distance.
+
+    An element is still needed when its own result is made: windows reach back to it.
+    """
+    x = op.input(0)
+    shape = x.shape
+    if x.source is not None or len(shape) < 2 or 0 in shape:
+        return NO_EFFECTS
+    back = min((op.integer("size") - 1) // 2, shape[1] - 1)
+    return Effects(overlaps=(Overlap(0, 0, back * prod(shape[2:]) * BITS[x.dtype] // 8),))
+
+
 def batch_norm(op: Op, results: Sequence[Result]) -> Effects:
     """In place when inferring; training reads the data twice."""
-    training = op.attributes.get("training_mode", 0) or len([o for o in op.outputs if o]) > 1
+    training = trains(op)
     return NO_EFFECTS if training else first_operand(op, results)
 
 
@@ -221,7 +236,7 @@ EFFECTS: Mapping[str, Describe] = {
     "GroupNormalization": normalization,
     "Identity": view,
     "InstanceNormalization": normalization,
-    "LRN": first_operand,
+    "LRN": lrn,
     "LayerNormalization": normalization,
     "LogSoftmax": first_operand,
     "Pad": pad,
