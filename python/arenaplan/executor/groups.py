@@ -145,10 +145,10 @@ def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Si
 
 def _pieces(graph: Graph, node: Node, declared: Flow | None, *, is_view: bool) -> int:
     """Return the number of pieces in which a node that makes one value can make it in order."""
+    if node.effects.overlaps and (declared is None or declared.follows):
+        return 1  # A plan may count on pieces that a kernel knows nothing of.
     if declared is not None:
         return declared.pieces
-    if node.effects.overlaps:
-        return 1  # A plan may count on pieces that a kernel knows nothing of.
     return max(_elements(graph, node.inputs[0]), 1) if is_view else 1
 
 

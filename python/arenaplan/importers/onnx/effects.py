@@ -27,6 +27,7 @@ from arenaplan.importers.onnx.rules.elementwise import (
     trains,
 )
 from arenaplan.importers.onnx.rules.layout import pads, slices
+from arenaplan.importers.onnx.rules.layout import split as split_shapes
 
 Describe: TypeAlias = Callable[[Op, Sequence[Result]], Effects]
 
@@ -177,9 +178,9 @@ def split(op: Op, results: Sequence[Result]) -> Effects:
     axis = op.axis(op.integer("axis", 0), len(x.shape))
     if not _contiguous(x.shape, axis) or BITS[x.dtype] < 8 or x.source is not None:
         return NO_EFFECTS
-    op.either("split", 1)  # Sizes that are only known at run time are only guessed here.
     views, offset = [], 0
-    for position, (shape, dtype) in enumerate(results):
+    # Of outputs that are left out, and of sizes known at run time, the results tell nothing.
+    for position, (shape, dtype) in enumerate(split_shapes(op)):
         if op.outputs[position]:
             views.append(View(0, position, offset))
         offset += array_bytes(shape, dtype)
