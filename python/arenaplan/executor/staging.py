@@ -50,9 +50,7 @@ def staged_choices(group: Group) -> tuple[Choice, ...]:
     return offered(group, list(_tilings(group)))
 
 
-def staged_run(
-    group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray
-) -> Run | None:
+def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
     Return what runs a group whose output overlaps an input; ``None`` if it makes no element.
 

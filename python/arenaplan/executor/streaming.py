@@ -381,9 +381,7 @@ def _right_operands(members: Sequence[Member]) -> int:
 # -- running --------------------------------------------------------------------------------
 
 
-def group_run(
-    group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray
-) -> Run | None:
+def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
     Return what runs a group; ``None`` if it makes no element.
 

@@ -35,9 +35,7 @@ def _sliding(op: Op, dilation: tuple[int, int]) -> Effects:
     if filters is None or len(filters.shape) != 4:
         return NO_EFFECTS
     width, height = dilation
-    return _by_pixels(
-        op, (filters.shape[1] - 1) * height + 1, (filters.shape[2] - 1) * width + 1
-    )
+    return _by_pixels(op, (filters.shape[1] - 1) * height + 1, (filters.shape[2] - 1) * width + 1)
 
 
 def pool(op: Op) -> Effects:
