@@ -1,5 +1,5 @@
 """
-Effects of ONNX operators hold for naive kernels, not only for those of this package.
+Effects that importers declare hold for naive kernels, not only for those of this package.
 
 Each permission that an importer gives is used in the worst way that its contract allows:
 outputs are written element by element, or piece by piece, into the memory that they may
@@ -16,12 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import arenaplan as ap
+import flat
 from arenaplan.graph import Flow, InPlace, Overlap, View
+from arenaplan.importers.jaxpr.effects import EFFECTS as PRIMITIVES
 from arenaplan.importers.onnx import load_onnx
 from arenaplan.importers.onnx.effects import EFFECTS
 from arenaplan.importers.onnx.flows import FLOWS
+from arenaplan.importers.pt2.effects import pieces
+from arenaplan.importers.rules import Op, Operand
+from arenaplan.importers.tflite import load_tflite
 from light_models import onnx_runtime
 from single_node import node_graph, node_model, run_with_choice
 
@@ -265,11 +272,11 @@ def _check_in_order(
     distance: int,
 ) -> None:
     inputs = list(case.inputs)
-    given = inputs[position]
-    assert given is not None
-    memory = np.zeros(distance + max(given.nbytes, y.nbytes), np.uint8)
-    x = memory[distance : distance + given.nbytes].view(given.dtype).reshape(given.shape)
-    x[...] = given
+    own = inputs[position]
+    assert own is not None
+    memory = np.zeros(distance + max(own.nbytes, y.nbytes), np.uint8)
+    x = memory[distance : distance + own.nbytes].view(own.dtype).reshape(own.shape)
+    x[...] = own
     inputs[position] = x
     target = memory[: y.nbytes].view(y.dtype)
     size = y.size // max(pieces, 1)
@@ -296,12 +303,11 @@ def _check_flow(flow: Flow, case: Case, compute: Compute, wanted: Sequence[np.nd
     for piece in sorted({0, flow.pieces // 2, flow.pieces - 1}):
         inputs = list(case.inputs)
         for position in flow.follows:
-            given = inputs[position]
-            assert given is not None
-            assert prod(given.shape) % flow.pieces == 0
-            spoiled = RNG.permutation(given.reshape(-1)).reshape(flow.pieces, -1)
-            spoiled[piece] = given.reshape(flow.pieces, -1)[piece]
-            inputs[position] = spoiled.reshape(given.shape)
+            own = inputs[position]
+            assert own is not None
+            spoiled = RNG.permutation(own.reshape(-1)).reshape(flow.pieces, -1)
+            spoiled[piece] = own.reshape(flow.pieces, -1)[piece]
+            inputs[position] = spoiled.reshape(own.shape)
         _assert_equal(compute(inputs)[flow.output].reshape(flow.pieces, -1)[piece], y[piece])
 
 
@@ -314,3 +320,127 @@ def _assert_equal(found: np.ndarray, wanted: np.ndarray) -> None:
 
 def _bytes(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+# -- other importers ---------------------------------------------------------------------------
+
+
+class Window(NamedTuple):
+    """A convolution or pool over an image, stored by rows."""
+
+    image: tuple[int, int, int, int]
+    size: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    same: bool
+    made: int
+    """Channels of the output."""
+
+    def sides(self) -> list[tuple[int, int]]:
+        """Return, of rows and columns, how many are made and how much padding is before."""
+        found = []
+        for axis in (0, 1):
+            length, step = self.image[1 + axis], self.stride[axis]
+            extent = (self.size[axis] - 1) * self.dilation[axis] + 1
+            count = -(-length // step) if self.same else -(-(length - extent + 1) // step)
+            pad = max((count - 1) * step + extent - length, 0) // 2 if self.same else 0
+            found.append((count, pad))
+        return found
+
+
+def _one_operator(
+    name: str, tensors: Sequence[dict[int, Any]], options: tuple[int, Any], *, inputs: int
+) -> ap.Graph:
+    """Load a TFLite model of one operator; its last tensor is what it makes."""
+    last = len(tensors) - 1
+    operator = flat.operator(0, list(range(last)), [last], options)
+    given = list(range(inputs))
+    graph = flat.subgraph(list(tensors), [operator], given, [last])
+    weights = bytes(4 * prod(tensors[1][0].values)) if inputs < last else b""
+    return load_tflite(flat.write(flat.model([flat.code(name, None)], [graph], [b"", weights])))
+
+
+def _windowed(window: Window) -> tuple[ap.Graph, tuple[int, ...]]:
+    """Return a graph of one convolution, and the shape of its output."""
+    channels = window.image[3]
+    shape = (window.image[0], *(count for count, _ in window.sides()), window.made)
+    filters = flat.tensor("w", (window.made, *window.size, channels), buffer=1)
+    numbers = {
+        0: flat.Number("b", 0 if window.same else 1),
+        1: flat.Number("i", window.stride[1]),
+        2: flat.Number("i", window.stride[0]),
+        4: flat.Number("i", window.dilation[1]),
+        5: flat.Number("i", window.dilation[0]),
+    }
+    tensors = [flat.tensor("x", window.image), filters, flat.tensor("y", shape)]
+    return _one_operator("CONV_2D", tensors, (1, numbers), inputs=1), shape
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_convolutions_of_tflite_overlap_their_image_element_by_element(data: st.DataObject) -> None:
+    def pair(high: int) -> tuple[int, int]:
+        return data.draw(st.tuples(st.integers(1, high), st.integers(1, high)))
+
+    size, dilation = pair(3), pair(2)
+    least = [(n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)]
+    height, width = (n + data.draw(st.integers(0, 4)) for n in least)
+    image = (data.draw(st.integers(1, 2)), height, width, data.draw(st.integers(1, 3)))
+    window = Window(
+        image, size, pair(3), dilation, data.draw(st.booleans()), data.draw(st.integers(1, 4))
+    )
+    graph, shape = _windowed(window)
+    (overlap,) = graph.nodes[0].effects.overlaps
+    rng = np.random.default_rng(0)
+    x, weights = rng.random(image), rng.random((window.made, *size, image[3]))
+    wanted = np.empty(shape)
+    _convolve(window, x, weights, wanted)
+    assert overlap.distance % 4 == 0  # The model is of float32, the simulation of float64.
+    memory = np.zeros(2 * overlap.distance + 8 * max(wanted.size, x.size), np.uint8).view(
+        np.float64
+    )
+    behind = memory[overlap.distance // 4 :][: x.size].reshape(image)
+    behind[...] = x
+    found = memory[: wanted.size].reshape(shape)
+    _convolve(window, behind, weights, found)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def _convolve(window: Window, x: np.ndarray, weights: np.ndarray, y: np.ndarray) -> None:
+    """Write each element as soon as it is made, from what the image holds then."""
+    (_, above), (_, before) = window.sides()
+    for image, row, column, channel in np.ndindex(y.shape):
+        total = 0.0
+        for down, right in np.ndindex(window.size):
+            at = row * window.stride[0] - above + down * window.dilation[0]
+            beside = column * window.stride[1] - before + right * window.dilation[1]
+            if 0 <= at < x.shape[1] and 0 <= beside < x.shape[2]:
+                total += float(x[image, at, beside] @ weights[channel, down, right])
+        y[image, row, column, channel] = total
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_rows_of_a_transposed_operand_of_tflite_are_not_followed(transposed: bool) -> None:
+    tensors = [flat.tensor(name, (2, 4, 4)) for name in ("x", "w", "y")]
+    options = (101, {0: flat.Number("B", transposed)})
+    graph = _one_operator("BATCH_MATMUL", tensors, options, inputs=2)
+    (flow,) = graph.nodes[0].effects.flows
+    assert flow.follows == (() if transposed else (0,))
+
+
+def test_batch_normalization_that_trains_has_no_pieces() -> None:
+    shape = (2, 3, 4, 4)
+    assert pieces("batch_norm", {"training": False}, shape) == "first"
+    assert pieces("batch_norm", {"training": True}, shape) is None
+    vector = np.ones(6, np.float32)
+    image = f32(2, 6, 4, 3)
+    for opset, attributes in ((6, {}), (9, {}), (15, {"training_mode": 1})):
+        case = Case("BatchNormalization", [image, *[vector] * 4], attributes, opset=opset)
+        assert bool(_imported(case).nodes[0].effects.flows) == (opset == 9)
+
+
+@pytest.mark.parametrize("dimensions", [None, (1, 0)])
+def test_reshapes_of_jax_that_transpose_are_no_views(dimensions: tuple[int, ...] | None) -> None:
+    x, y = Operand((2, 3), "float32", False), Operand((6,), "float32", False)
+    effects = PRIMITIVES["reshape"](Op([x], [y], {"dimensions": dimensions, "new_sizes": (6,)}))
+    assert bool(effects.views) == (dimensions is None)

@@ -287,29 +287,34 @@ def test_slices_backwards_that_start_before_the_first_element(
     check(model(nodes, {"x": [3]}, weights=weights), {"x": floats(3)})
 
 
-@pytest.mark.parametrize("alignment", [1, 2, 4])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_verified_runs_of_values_that_are_not_aligned_agree(alignment: int, dtype: str) -> None:
+def test_verified_runs_of_values_that_are_not_aligned_agree(dtype: str) -> None:
     kind = TensorProto.DOUBLE if dtype == "float64" else TensorProto.FLOAT
-    rng = np.random.default_rng(alignment)
-    for rows, inner, columns in ((3, 5, 7), (1, 9, 4), (17, 33, 9)):
-        nodes = [node("Gemm", "a b c", "g"), node("Softmax", "g", "y"), node("Gemm", "y d", "z")]
-        inputs = {"p": ([3], TensorProto.UINT8), "a": ([rows, inner], kind)}
-        weights = {
-            "b": rng.standard_normal((inner, columns)).astype(dtype),
-            "c": rng.standard_normal(columns).astype(dtype),
-            "d": rng.standard_normal((columns, inner)).astype(dtype),
-        }
-        nodes.append(node("BitwiseNot", "p", "q"))  # Of one byte each: it moves the others.
-        graph = load_onnx(model(nodes, inputs, "q z", weights))
+    rng = np.random.default_rng(3)
+    misaligned = 0
+    for _ in range(24):
+        rows, inner, columns, other = (int(size) for size in rng.integers(1, 40, 4))
+        nodes = [
+            node("BitwiseNot", "p", "q"),  # Of one byte each: that moves the others.
+            node("Neg", "x", "n"),
+            node("Gemm", "n b", "g", transA=1, transB=1, alpha=0.5),
+            node("Neg", "g", "y"),
+            node("BitwiseNot", "q", "z"),
+        ]
+        inputs = {"p": ([9 * other], TensorProto.UINT8), "x": ([inner, rows], kind)}
+        weights = {"b": rng.standard_normal((columns, inner)).astype(dtype)}
+        graph = load_onnx(model(nodes, inputs, "y z", weights))
         feed = {
-            "p": np.arange(3, dtype=np.uint8),
-            "a": rng.standard_normal((rows, inner)).astype(dtype),
+            "p": rng.integers(0, 9, 9 * other).astype(np.uint8),
+            "x": rng.standard_normal((inner, rows)).astype(dtype),
         }
-        for options in ({}, {"optimize": "none"}, {"workspace": "auto"}):
-            plan = ap.plan(graph, alignment=alignment, **options)
+        for options in PLANS[:3]:
+            plan = ap.plan(graph, alignment=1, **options)
             with ap.Executor(graph, plan) as executor:
                 executor.run(feed, verify=True)
+            placed = zip(graph.values, plan.placements, strict=True)
+            misaligned += any(place and place[1] % 4 for v, place in placed if v.dtype == dtype)
+    assert misaligned > 12
 
 
 # -- errors of their own ------------------------------------------------------------------
