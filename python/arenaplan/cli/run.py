@@ -53,8 +53,9 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
     plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
-    inputs = _inputs(graph, dict(options.input), options.seed)
     with arenaplan.Executor(graph, plan) as executor:
+        # After the executor, which refuses shapes that no array can have.
+        inputs = _inputs(graph, dict(options.input), options.seed)
         start = time.process_time()
         outputs = executor.run(inputs, verify=options.verify)
         seconds = time.process_time() - start

@@ -24,6 +24,7 @@ from arenaplan.executor.streaming import (
     Division,
     Tiling,
     fastest,
+    is_empty,
     layout_of,
     offered,
     run_in_turn,
@@ -43,13 +44,15 @@ def staged_choices(group: Group) -> tuple[Choice, ...]:
     The largest is as large as the output, at least; it is the only one if the group cannot
     be cut into pieces.
     """
+    if is_empty(group):
+        return ()
     group = _alone(group)
     return offered(group, list(_tilings(group)))
 
 
-def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run:
+def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return what runs a group whose output overlaps an input.
+    Return what runs a group whose output overlaps an input; ``None`` if it makes no element.
 
     Parameters
     ----------
@@ -63,6 +66,8 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     WorkspaceOverrun
         If that is too small.
     """
+    if is_empty(group):
+        return None
     group = _alone(group)
     tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name

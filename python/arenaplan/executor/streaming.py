@@ -121,6 +121,8 @@ class Tiling:
 
 def group_choices(group: Group) -> tuple[Choice, ...]:
     """Return the sizes of scratch memory that a group can run with; none if it needs none."""
+    if is_empty(group):
+        return ()
     host = host_of(group)
     if host is not None:
         signature = replace(host.signature, guests=guests_of(group, host))
@@ -128,6 +130,11 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
         slots = attributed(host.kernel.workspace, signature, signature)
         return tuple(slots[0]) if slots else ()
     return offered(group, list(tilings(group)))
+
+
+def is_empty(group: Group) -> bool:
+    """Whether a group makes no element."""
+    return made_by(group.sink).bytes == 0
 
 
 def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
@@ -374,9 +381,9 @@ def _right_operands(members: Sequence[Member]) -> int:
 # -- running --------------------------------------------------------------------------------
 
 
-def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run:
+def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return what runs a group.
+    Return what runs a group; ``None`` if it makes no element.
 
     Parameters
     ----------
@@ -390,6 +397,8 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     WorkspaceOverrun
         If that is too small.
     """
+    if is_empty(group):
+        return None
     host = host_of(group)
     if host is not None:
         return _hosted(group, host, arrays, workspace)
