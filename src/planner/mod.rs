@@ -2,6 +2,8 @@
 
 mod assemble;
 mod explain;
+mod memories;
+mod no_room;
 mod overlap;
 mod pack;
 mod place;
@@ -209,7 +211,7 @@ impl<'a> Planner<'a> {
         let attempts = self.attempts(graph)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let mut plan = self.assemble(graph, &attempt.schedule, &placed);
-        plan.search = Some(self.search(graph, attempt, &placed.liveness));
+        plan.search = Some(self.search(&attempts, attempt, &placed.liveness));
         Ok((plan, attempts))
     }
 
@@ -261,12 +263,17 @@ impl<'a> Planner<'a> {
     /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
     ///   once, after what it depends on.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
+        self.with_steps(graph, steps).map(|(plan, _)| plan)
+    }
+
+    /// Returns a plan that runs `steps`, and whether overlaps that it could have were skipped.
+    fn with_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<(Plan, bool)> {
         self.check_boundary(graph)?;
         let attempts = self.measured(Schedule::of(graph, steps)?)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let plan = self.assemble(graph, &attempt.schedule, &placed);
         plan.check(graph)?;
-        Ok(plan)
+        Ok((plan, self.skips_overlaps(&attempts)))
     }
 
     /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
@@ -282,9 +289,13 @@ impl<'a> Planner<'a> {
             step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
         };
         let steps: Vec<_> = other.steps().iter().map(nodes).collect();
-        let mut plan = self.plan_steps(graph, &steps)?;
+        let (mut plan, skips_overlaps) = self.with_steps(graph, &steps)?;
         plan.search = other.search().map(|Search { order, floor, skipped }| Search {
-            skipped,
+            skipped: if skips_overlaps && self.options.optimize.contains(Technique::Overlap) {
+                skipped.with(Technique::Overlap)
+            } else {
+                skipped
+            },
             order: match order {
                 // Another order might have less at the step whose workspace costs something.
                 OrderSearch::Complete if plan.lower_bound() > other.lower_bound() => {

@@ -16,7 +16,7 @@ use crate::liveness::Liveness;
 use crate::plan::{Effort, OrderSearch, Search, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
 use crate::solve::{Progress, Stage};
-use crate::technique::Technique;
+use crate::technique::{Technique, Techniques};
 use crate::transform::{Fusion, fuse};
 
 /// Graphs with more nodes keep their order.
@@ -172,26 +172,63 @@ impl Planner<'_> {
     /// Returns what is known of the choice of an attempt, but for the floor.
     pub(super) fn search(
         &self,
-        graph: &Graph,
+        attempts: &[Attempt<'_>],
         attempt: &Attempt<'_>,
         liveness: &Liveness,
     ) -> Search {
         // Orders are compared as if no output overlapped an input.
         let overlaps = liveness.overlapped().next().is_some();
+        // And as if there were one memory, in which values share all bytes that they can.
+        let is_split = self.memories.is_some_and(|memories| memories.spaces().len() > 1);
         let order = match attempt.order {
-            OrderSearch::Complete if overlaps => OrderSearch::Beam,
+            OrderSearch::Complete if overlaps || is_split => OrderSearch::Beam,
             order => order,
         };
-        let limits = [
-            (Technique::Order, MOST_NODES_TO_ORDER),
-            (Technique::Streaming, MOST_NODES_TO_TRY),
-            (Technique::Overlap, MOST_NODES_TO_OVERLAP),
+        let mut skipped = self.skipped(attempts);
+        if !overlaps && self.overlaps_inputs() && self.budget.exhausted() {
+            skipped = skipped.with(Technique::Overlap);
+        }
+        Search { order, floor: 0, skipped }
+    }
+
+    /// Returns the techniques of the options that were not tried: for the size of the graph,
+    /// because nodes may run in any order, or because time was up.
+    pub(super) fn skipped(&self, attempts: &[Attempt<'_>]) -> Techniques {
+        let given = attempts.iter().find(|attempt| attempt.schedule.is_given());
+        let nodes = given.map_or(0, |attempt| attempt.schedule.order.len());
+        let is_ordered = attempts.iter().any(|attempt| attempt.order != OrderSearch::Given);
+        let in_any_order = self.options.parallel_safe;
+        let is_late = self.budget.exhausted();
+        let has_groups = attempts.iter().any(|attempt| attempt.fusion.elementwise);
+        let has_streams = attempts.iter().any(|attempt| attempt.fusion != attempt.fusion.without_streams());
+        let all = [
+            (Technique::Fusion, in_any_order || (is_late && !has_groups)),
+            (Technique::Order, !is_ordered),
+            (
+                Technique::Streaming,
+                in_any_order || nodes > MOST_NODES_TO_TRY || (is_late && !has_streams),
+            ),
+            (Technique::Overlap, self.skips_overlaps(attempts)),
         ];
-        let is_skipped = |&(technique, most): &(Technique, usize)| {
-            self.options.optimize.contains(technique) && graph.nodes().len() > most
+        let is_skipped = |&(technique, skipped): &(Technique, bool)| {
+            skipped && self.options.optimize.contains(technique)
         };
-        let skipped = limits.into_iter().filter(is_skipped).map(|(technique, _)| technique);
-        Search { order, floor: 0, skipped: skipped.collect() }
+        all.into_iter().filter(is_skipped).map(|(technique, _)| technique).collect()
+    }
+
+    /// Returns whether outputs that could overlap inputs never may.
+    pub(super) fn skips_overlaps(&self, attempts: &[Attempt<'_>]) -> bool {
+        let is_large =
+            |attempt: &Attempt<'_>| attempt.schedule.order.len() > MOST_NODES_TO_OVERLAP;
+        if self.options.parallel_safe || attempts.iter().any(is_large) {
+            return true;
+        }
+        let nodes = || {
+            let schedules = attempts.iter().map(|attempt| &attempt.schedule);
+            schedules.flat_map(|schedule| schedule.order.iter().map(move |&node| (schedule, node)))
+        };
+        nodes().any(|(schedule, node)| !schedule.graph.overlaps(node).is_empty())
+            && !nodes().any(|(schedule, node)| self.can_overlap(&schedule.graph, node))
     }
 
     /// Returns the bytes that no order goes below, with outputs that overlap inputs if those
