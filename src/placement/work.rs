@@ -33,10 +33,21 @@ impl Depth {
         states: 0,
         nodes: 2_000,
         packings: 20,
-        improvements: 12,
+        improvements: 40,
         packing_nodes: 200,
         looks: 100_000,
         chain: 8,
+    };
+    /// Some milliseconds for a hundred buffers.
+    pub(crate) const MEDIUM: Self = Self {
+        narrow: 512,
+        states: 60_000,
+        nodes: 20_000,
+        packings: 100,
+        improvements: 100,
+        packing_nodes: 1_000,
+        looks: 2_000_000,
+        chain: 16,
     };
     /// Up to a second or more for a hard problem of a hundred buffers.
     pub(crate) const FULL: Self = Self {

@@ -8,8 +8,8 @@
 //!    outputs in place of inputs of any size or of the same size only; outputs that overlap
 //!    inputs at a distance, at the steps that exceed the fast memories; and values taken apart
 //!    that share bytes in a slow memory.
-//! 3. The same with a full search, the most promising schedules first, as long as the counted
-//!    work lasts and the quick search has not proven its cost.
+//! 3. The same with two deeper searches, the most promising schedules first, as long as the
+//!    counted work lasts and no search before has proven its cost.
 
 use std::rc::Rc;
 
@@ -34,21 +34,23 @@ struct Limits {
     placed: usize,
     /// How often values that share bytes are taken apart.
     rounds: usize,
-    /// Counted work of all quick searches together, and of all full ones.
-    quick: u64,
-    full: u64,
+    /// Counted work at each depth; at the first one, the best few schedules are placed however
+    /// much that takes, until one fits.
+    work: [u64; 3],
 }
 
 impl Limits {
     const fn of(effort: Effort) -> Self {
         match effort {
-            Effort::Fast => Self { placed: 3, rounds: 2, quick: 2_000_000, full: 0 },
+            Effort::Fast => Self { placed: 8, rounds: 4, work: [1_000_000, 2_000_000, 0] },
             Effort::Default => {
-                Self { placed: 8, rounds: 4, quick: 40_000_000, full: 200_000_000 }
+                Self { placed: 8, rounds: 4, work: [20_000_000, 60_000_000, 200_000_000] }
             }
-            Effort::Max => {
-                Self { placed: 16, rounds: 4, quick: 400_000_000, full: 10_000_000_000 }
-            }
+            Effort::Max => Self {
+                placed: 16,
+                rounds: 4,
+                work: [400_000_000, 2_000_000_000, 10_000_000_000],
+            },
         }
     }
 }
@@ -202,51 +204,47 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let Limits { placed, quick, full, .. } = self.limits;
+        let Limits { placed, work, .. } = self.limits;
         let attempts = self.attempts;
         let is_placed = |index: &usize| *index < placed || attempts[*index].schedule.is_given();
-        let indices: Vec<usize> = (0..attempts.len()).filter(is_placed).collect();
-        let allowance = Allowance::new(quick);
-        let mut promising = Vec::new();
-        for index in indices {
-            if self.best.is_some() && (allowance.is_spent() || self.planner.budget.exhausted()) {
-                break;
+        let mut left: Vec<usize> = (0..attempts.len()).filter(is_placed).collect();
+        for (depth, work) in [Depth::QUICK, Depth::MEDIUM, Depth::FULL].into_iter().zip(work) {
+            let allowance = Allowance::new(work);
+            let mut open = Vec::new();
+            for index in left {
+                let is_over = allowance.is_spent() || self.planner.budget.exhausted();
+                if self.is_least() || (self.best.is_some() && is_over) {
+                    break;
+                }
+                open.extend(self.attempt(index, depth, &allowance)?);
             }
-            if let Some(bound) = self.attempt(index, Depth::QUICK, &allowance)? {
-                promising.push((bound, index));
-            }
-        }
-        if full == 0 && self.best.is_some() {
-            return Ok(());
-        }
-        promising.sort_unstable();
-        let allowance = Allowance::new(full.max(quick));
-        for ((bound, _), index) in promising {
-            if self.is_least() || allowance.is_spent() || self.planner.budget.exhausted() {
-                break;
-            }
+            // The most promising first.
             let cost = self.best.as_ref().map_or(u64::MAX, |best| best.found.assignment.cost);
-            if bound < cost {
-                self.attempt(index, Depth::FULL, &allowance)?;
-            }
+            open.retain(|open| open.bound < cost);
+            open.sort_unstable_by_key(|open| (open.cost, open.bound, open.index));
+            left = open.into_iter().map(|open| open.index).collect();
         }
         Ok(())
     }
 
-    /// Tries the ways to share bytes in one schedule, and returns, unless all are settled, the
-    /// lowest bound of their costs, and the best cost.
+    /// Tries the ways to share bytes in one schedule, and returns how far they are known unless
+    /// all are settled.
     fn attempt(
         &mut self,
         index: usize,
         depth: Depth,
         allowance: &Allowance,
-    ) -> Result<Option<(u64, u64)>> {
+    ) -> Result<Option<Open>> {
         let attempt = &self.attempts[index];
         let mut walk = Walk { index, depth, allowance, bound: u64::MAX, open: false, best: None };
         let plain = Sharing::default();
         self.step(&mut walk, plain.clone())?;
         if walk.best.as_ref().is_none_or(|(_, found)| found.has_parts()) {
             self.step(&mut walk, Sharing { same_size: true, ..plain.clone() })?;
+        }
+        let first = walk.best.clone();
+        if let Some((_, found)) = first {
+            self.take_apart(&mut walk, plain.clone(), found)?;
         }
         if walk.is_improvable() {
             let sets = self.planner.overlap_sets(attempt, &rooms(self.memories))?;
@@ -255,32 +253,51 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
                     self.step(&mut walk, Sharing { overlapped, ..plain.clone() })?;
                 }
             }
+            let best = walk.best.clone();
+            if let Some((sharing, found)) = best.filter(|(best, _)| !best.overlapped.is_empty()) {
+                self.take_apart(&mut walk, sharing, found)?;
+            }
         }
+        let cost = walk.best.map_or(u64::MAX, |(_, found)| found.assignment.cost);
+        Ok(walk.open.then_some(Open { index, cost, bound: walk.bound }))
+    }
+
+    /// Takes values apart that share bytes in a slow memory, as long as that lowers the cost.
+    fn take_apart(
+        &mut self,
+        walk: &mut Walk<'_>,
+        mut sharing: Sharing,
+        mut found: Rc<Found>,
+    ) -> Result<()> {
+        let schedule = &self.attempts[walk.index].schedule;
         for _ in 0..self.limits.rounds {
-            let Some((sharing, found)) = walk.best.clone() else { break };
-            if !walk.is_improvable() || allowance.is_spent() || self.planner.budget.exhausted() {
+            let is_over = walk.allowance.is_spent() || self.planner.budget.exhausted();
+            if !walk.is_improvable() || is_over {
                 break;
             }
-            let shared =
-                |rule| shared_in_slow_memories(&found, &attempt.schedule, self.memories, rule);
+            let shared = |rule| shared_in_slow_memories(&found, schedule, self.memories, rule);
             let (in_place, slid) = (shared(ShareRule::InPlace), shared(ShareRule::Overlap));
             if in_place.is_empty() && slid.is_empty() {
                 break;
             }
-            let mut apart = sharing.clone();
-            apart.apart.extend(in_place);
-            apart.overlapped.retain(|node| !slid.contains(node));
-            self.step(&mut walk, apart)?;
-            if walk.best.as_ref().is_some_and(|(_, best)| best.key().0 == found.key().0) {
-                break;
+            sharing.apart.extend(in_place);
+            sharing.overlapped.retain(|node| !slid.contains(node));
+            match self.step(walk, sharing.clone())? {
+                Tried::Fits(other) if other.key() < found.key() => {
+                    let is_cheaper = other.assignment.cost < found.assignment.cost;
+                    found = other;
+                    if !is_cheaper {
+                        break;
+                    }
+                }
+                _ => break,
             }
         }
-        let cost = walk.best.map_or(u64::MAX, |(_, found)| found.assignment.cost);
-        Ok(walk.open.then_some((walk.bound, cost)))
+        Ok(())
     }
 
-    /// Tries one way to share bytes.
-    fn step(&mut self, walk: &mut Walk<'_>, sharing: Sharing) -> Result<()> {
+    /// Tries one way to share bytes, and returns what came of it.
+    fn step(&mut self, walk: &mut Walk<'_>, sharing: Sharing) -> Result<Tried> {
         let attempt = &self.attempts[walk.index];
         let known = |known: &&Known| known.attempt == walk.index && known.sharing == sharing;
         let position = self.known.iter().position(|one| known(&one));
@@ -307,10 +324,13 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
             }
         }
         match position {
-            Some(position) => self.known[position].tried = tried,
-            None => self.known.push(Known { attempt: walk.index, sharing, tried }),
+            Some(position) => self.known[position].tried = tried.clone(),
+            None => {
+                let tried = tried.clone();
+                self.known.push(Known { attempt: walk.index, sharing, tried });
+            }
         }
-        Ok(())
+        Ok(tried)
     }
 
     fn consider(&mut self, attempt: &'t Attempt<'g>, found: &Rc<Found>) {
@@ -318,6 +338,15 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
             self.best = Some(Best { attempt, found: Rc::clone(found) });
         }
     }
+}
+
+/// A schedule whose trials are not all settled.
+struct Open {
+    index: usize,
+    /// The cost of the best placement that was found.
+    cost: u64,
+    /// The least of the bounds of the costs.
+    bound: u64,
 }
 
 /// The trials of one schedule.

@@ -66,7 +66,7 @@ impl Refused<'_> {
         let home = self.why.buffers.first().and_then(|&buffer| self.home(buffer));
         match home {
             Some(home) => format!(
-                "{names} is pinned to space {}, which is too small for it; it is needed {at}",
+                "{names} is pinned to a space that is too small for it: {}; it is needed {at}",
                 spaces(std::iter::once(home))
             ),
             None => format!(

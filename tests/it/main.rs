@@ -37,4 +37,5 @@ mod shared;
 mod sharing;
 mod solve;
 mod solve_laws;
+mod technique_laws;
 mod together;
