@@ -212,13 +212,16 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
             let allowance = Allowance::new(work);
             let mut open = Vec::new();
             for index in left {
-                let is_over = allowance.is_spent() || self.planner.budget.exhausted();
-                if self.is_least() || (self.best.is_some() && is_over) {
-                    break;
+                if self.is_least() || self.planner.budget.exhausted() && self.best.is_some() {
+                    return Ok(());
                 }
-                open.extend(self.attempt(index, depth, &allowance)?);
+                if self.best.is_some() && allowance.is_spent() {
+                    open.push(Open { index, cost: u64::MAX, bound: 0 });
+                } else {
+                    open.extend(self.attempt(index, depth, &allowance)?);
+                }
             }
-            // The most promising first.
+            // The most promising first, and last those that were not reached.
             let cost = self.best.as_ref().map_or(u64::MAX, |best| best.found.assignment.cost);
             open.retain(|open| open.bound < cost);
             open.sort_unstable_by_key(|open| (open.cost, open.bound, open.index));
