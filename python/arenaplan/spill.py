@@ -40,9 +40,7 @@ class Spilled:
     reason: str
 
 
-def spilled(
-    graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None
-) -> list[Spilled]:
+def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> list[Spilled]:
     """
     Return the values that are in a slower memory than the fastest, the dearest first.
 

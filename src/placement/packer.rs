@@ -109,8 +109,7 @@ impl<'a> Packer<'a> {
     /// not fit then, the one that does.
     pub(super) fn tightest(&mut self, assignment: &[usize]) -> Result<Packing> {
         let problem = self.problem.assigned(assignment)?;
-        let budget =
-            if self.work.depth.states > 0 { self.work.budget } else { self.few_nodes() };
+        let budget = if self.work.depth.states > 0 { self.work.budget } else { self.few_nodes() };
         let mut packing = self.solve(&problem.without_capacities(), &budget)?;
         for (index, space) in problem.spaces().iter().enumerate() {
             let packed = &mut packing.spaces[index];

@@ -46,11 +46,9 @@ impl Limits {
             Effort::Default => {
                 Self { placed: 8, rounds: 4, work: [20_000_000, 60_000_000, 200_000_000] }
             }
-            Effort::Max => Self {
-                placed: 16,
-                rounds: 4,
-                work: [400_000_000, 2_000_000_000, 10_000_000_000],
-            },
+            Effort::Max => {
+                Self { placed: 16, rounds: 4, work: [400_000_000, 2_000_000_000, 10_000_000_000] }
+            }
         }
     }
 }
@@ -146,12 +144,13 @@ impl Planner<'_> {
         for attempt in attempts {
             let graph = &attempt.schedule.graph;
             let homes = homes(graph, memories)?;
-            let options = self.liveness_options(false, attempt.elision)?;
+            let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
             let order = &attempt.schedule.order;
             let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
             let is_too_large = |index: usize| {
                 let id = ValueId::new(index);
-                let most = homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
+                let most =
+                    homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
                 liveness.buffer_of(id).is_some() && graph.value(id).bytes() > most
             };
             let has_too_large = (0..graph.values().len()).any(is_too_large);
@@ -321,9 +320,8 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
             }
             Tried::NoRoom { error, proven } => {
                 // The first schedule is the one that needs the fewest bytes at once.
-                self.failed.get_or_insert_with(|| {
-                    Failure { error: error.clone(), proven: *proven }
-                });
+                self.failed
+                    .get_or_insert_with(|| Failure { error: error.clone(), proven: *proven });
             }
         }
         match position {

@@ -26,7 +26,7 @@ use crate::solve::Budget;
 use crate::technique::{Technique, Techniques};
 pub use explain::Explanation;
 use schedule::Schedule;
-use search::Attempt;
+use search::{Attempt, MOST_NODES_TO_SHARE_LESS};
 
 /// Buffers with their spaces and offsets.
 #[derive(Clone, Debug)]
@@ -208,7 +208,7 @@ impl<'a> Planner<'a> {
     /// Returns the best plan, and the schedules that were tried.
     fn best_plan<'g>(&self, graph: &'g Graph) -> Result<(Plan, Vec<Attempt<'g>>)> {
         self.check_boundary(graph)?;
-        let attempts = self.attempts(graph)?;
+        let attempts = self.candidates(graph)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let mut plan = self.assemble(graph, &attempt.schedule, &placed);
         plan.search = Some(self.search(&attempts, attempt, &placed.liveness));
@@ -236,12 +236,14 @@ impl<'a> Planner<'a> {
             let least = best.as_ref().map_or(u64::MAX, |(_, _, packing)| packing.peak());
             // Where workspaces or pieces cost more than the load tells, the first few and
             // the simplest are compared.
-            let is_tried = index < MOST_PACKED || attempt.schedule.is_given();
+            let is_small = attempt.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS;
+            let is_tried = is_small || index < MOST_PACKED || attempt.schedule.is_given();
             if attempt.load >= least || !is_tried {
                 continue;
             }
             let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision, &[])?;
+            let (liveness, packing) =
+                self.sharing_as(attempt).pack(&schedule.graph, &schedule.order, *elision, &[])?;
             if packing.peak() < least {
                 best = Some((attempt, liveness, packing));
             }

@@ -109,8 +109,12 @@ impl Planner<'_> {
                 break;
             }
             let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) =
-                self.pack(&schedule.graph, &schedule.order, *elision, &overlapped)?;
+            let (liveness, packing) = self.sharing_as(attempt).pack(
+                &schedule.graph,
+                &schedule.order,
+                *elision,
+                &overlapped,
+            )?;
             if packing.peak() < peak {
                 peak = packing.peak();
                 best = Some((attempt, liveness, packing));
@@ -213,12 +217,7 @@ impl Planner<'_> {
     }
 
     /// Returns those of the nodes `can` at steps above `room` whose overlap lowers their step.
-    fn lowered(
-        &self,
-        attempt: &Attempt<'_>,
-        can: &[NodeId],
-        room: u64,
-    ) -> Result<Vec<NodeId>> {
+    fn lowered(&self, attempt: &Attempt<'_>, can: &[NodeId], room: u64) -> Result<Vec<NodeId>> {
         let order = &attempt.schedule.order;
         let mut is_left = vec![false; attempt.schedule.graph.nodes().len()];
         for node in can {
@@ -251,7 +250,7 @@ impl Planner<'_> {
     /// Returns what is live in an attempt if outputs of some nodes overlap inputs.
     fn profile(&self, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
         let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
-        let options = self.liveness_options(false, attempt.elision)?;
+        let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
         let mut liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
         if self.options.workspace == WorkspacePolicy::Auto {
             let workspaces = smallest_workspaces(graph, order, liveness.overlapped());

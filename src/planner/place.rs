@@ -99,7 +99,8 @@ impl Planner<'_> {
             homes[value.index()].map_or(SpaceId::new(0), |home| SpaceId::new(home.index() + 1))
         };
         let graph = schedule.graph.with_spaces(spaces, home, &sharing.apart);
-        let options = self.liveness_options(sharing.same_size, attempt.elision)?;
+        let options =
+            self.sharing_as(attempt).liveness_options(sharing.same_size, attempt.elision)?;
         let mut liveness =
             Liveness::with_overlaps(&graph, &schedule.order, options, &sharing.overlapped)?;
         if self.options.workspace == WorkspacePolicy::Auto {

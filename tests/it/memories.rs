@@ -149,7 +149,8 @@ fn an_output_overlaps_an_input_in_a_memory_that_does_not_hold_both() {
     let plan = Planner::new().alignment(1).memories(&one).plan(&graph).unwrap();
     assert_eq!((plan.arena_bytes(), plan.move_cost().unwrap().cost), (101, 0));
     // The input stays in the slow memory, so that only the overlap is worth anything.
-    let two = memories(&[("sram", 100, 0), ("psram", 1000, 1)]).pin(ValueId::new(0), SpaceId::new(1));
+    let two =
+        memories(&[("sram", 100, 0), ("psram", 1000, 1)]).pin(ValueId::new(0), SpaceId::new(1));
     let plan = Planner::new().alignment(1).memories(&two).plan(&graph).unwrap();
     let shares = plan.steps().iter().flat_map(|step| &step.shares);
     assert_eq!(shares.filter(|share| share.rule == ShareRule::Overlap).count(), 1);

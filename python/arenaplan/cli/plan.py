@@ -58,6 +58,7 @@ _SPACE_FIELDS = (
     "capacity",
     "cost",
 )
+_MOVE_SCOPE = "this order, these steps and this sharing of bytes"
 _MOST_SPILLED = 20
 
 
@@ -258,9 +259,7 @@ def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     return why
 
 
-def summarize(
-    graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return what a plan says, as ``plan --json`` prints it."""
     placements = plan.placements
     peak_values = []
@@ -321,9 +320,9 @@ def _report_spaces(summary: dict[str, Any]) -> None:
         print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
     moved = summary["move_cost"]
     if moved["status"] == "optimal":
-        proof = "proven minimal for this order, these steps and this sharing of bytes"
+        proof = f"proven minimal for {_MOVE_SCOPE}"
     else:
-        proof = f"at least {moved['lower_bound']:,} for this order, these steps and this sharing of bytes"
+        proof = f"at least {moved['lower_bound']:,} for {_MOVE_SCOPE}"
     print(f"  move cost    {moved['cost']:,} for the bytes that nodes read and write, {proof}")
     values = summary["spilled"]
     print(f"  spilled      {len(values)} values to slower memory")

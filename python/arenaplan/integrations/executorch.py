@@ -78,8 +78,7 @@ def memory_planning_pass(
         algorithms = [exir.greedy, algorithm]
     elif options.get("share_mutable_buffers"):
         raise InvalidOption(
-            "option share_mutable_buffers: ExecuTorch keeps such buffers in arena 2, without "
-            "banks"
+            "option share_mutable_buffers: ExecuTorch keeps such buffers in arena 2, without banks"
         )
     else:
         # Alone, for the smallest sum of arenas would be one that is larger than its bank.
