@@ -9,6 +9,7 @@ use crate::boundary::{InputMemory, OutputMemory};
 use crate::error::{Error, Result, quoted};
 use crate::index::{NodeId, ValueId};
 use crate::packing::Status;
+use crate::target::Target;
 use crate::technique::Techniques;
 
 /// How the sizes of workspaces are chosen.
@@ -280,7 +281,8 @@ const fn is_zero(number: &u64) -> bool {
 pub struct MoveCost {
     /// Bytes that nodes read and write, each times the cost of its space.
     pub cost: u64,
-    /// What it costs at least, wherever the values are: proven, for this order and sharing.
+    /// What it costs at least, wherever the values are: proven for this order, these steps and
+    /// this sharing of bytes.
     pub lower_bound: u64,
 }
 
@@ -293,7 +295,8 @@ pub struct Search {
     /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
     /// were tried it needs least: no order of theirs needs fewer.
     pub floor: u64,
-    /// Techniques that were asked for, and left out because the graph is large.
+    /// Techniques that were asked for and not tried: because the graph is large, nodes may run
+    /// in any order, workspaces of overlaps are not known, or time was up.
     #[serde(default, skip_serializing_if = "Techniques::is_none")]
     pub skipped: Techniques,
 }
@@ -307,6 +310,7 @@ pub struct Search {
 pub struct Plan {
     pub(crate) model: String,
     pub(crate) digest: String,
+    pub(crate) target: Target,
     pub(crate) options: PlanOptions,
     pub(crate) search: Option<Search>,
     pub(crate) steps: Vec<PlanStep>,
@@ -331,6 +335,12 @@ impl Plan {
     /// Returns the [digest](crate::Graph::digest) of the graph that was planned.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Returns the description of the runner that the plan is for. A plan from a file of before
+    /// there were targets is for [`Target::IDEAL`].
+    pub const fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Returns the options that the plan was made with.

@@ -160,7 +160,8 @@ class SpacesExceeded(CapacityExceeded):
     values : list of (str, int)
         What is needed then, with its bytes, the largest first.
     proven : bool
-        Whether it is proven that no plan fits; otherwise none was found.
+        Whether it is proven that no order of the steps that were tried fits, however values
+        share bytes; otherwise no plan was found.
     """
 
     step: int = 0
@@ -198,6 +199,10 @@ class PlanTooLarge(PlanError):
 
 class PlanMismatch(PlanError):
     """The plan was made for another graph."""
+
+
+class TargetMismatch(PlanError):
+    """The runner that a plan is for, or is exported to, cannot run it."""
 
 
 class PlanOutOfBounds(PlanError):

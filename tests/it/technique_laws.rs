@@ -8,6 +8,7 @@ use arenaplan::{
 };
 use proptest::prelude::*;
 
+use crate::planners::ideal_planner;
 use crate::{fusion, graphs, overlap};
 
 /// Graphs of every kind: views, pieces and states; layers that fuse; layers that overlap.
@@ -27,7 +28,7 @@ fn techniques() -> impl Strategy<Value = Techniques> {
 
 fn planner(techniques: Techniques, workspace: bool) -> Planner<'static> {
     let policy = if workspace { WorkspacePolicy::Auto } else { WorkspacePolicy::None };
-    Planner::new().alignment(8).optimize(techniques).workspace(policy)
+    ideal_planner().alignment(8).optimize(techniques).workspace(policy)
 }
 
 fn memories(spaces: &[(&str, u64)]) -> Memories {
