@@ -77,7 +77,9 @@ pub enum Error {
         node: Option<String>,
         /// What is needed then, with its bytes, the largest first.
         values: Vec<(String, u64)>,
-        /// Whether it is proven that no plan fits; otherwise none was found.
+        /// Whether it is proven that no order of the steps that were tried fits, however values
+        /// share bytes; otherwise no plan was found. Never if another technique than other
+        /// orders was asked for and left out.
         proven: bool,
     },
 

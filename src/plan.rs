@@ -281,7 +281,8 @@ const fn is_zero(number: &u64) -> bool {
 pub struct MoveCost {
     /// Bytes that nodes read and write, each times the cost of its space.
     pub cost: u64,
-    /// What it costs at least, wherever the values are: proven, for this order and sharing.
+    /// What it costs at least, wherever the values are: proven for this order, these steps and
+    /// this sharing of bytes.
     pub lower_bound: u64,
 }
 
@@ -294,7 +295,8 @@ pub struct Search {
     /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
     /// were tried it needs least: no order of theirs needs fewer.
     pub floor: u64,
-    /// Techniques that were asked for, and left out because the graph is large.
+    /// Techniques that were asked for and not tried: because the graph is large, nodes may run
+    /// in any order, workspaces of overlaps are not known, or time was up.
     #[serde(default, skip_serializing_if = "Techniques::is_none")]
     pub skipped: Techniques,
 }

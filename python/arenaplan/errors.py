@@ -160,7 +160,8 @@ class SpacesExceeded(CapacityExceeded):
     values : list of (str, int)
         What is needed then, with its bytes, the largest first.
     proven : bool
-        Whether it is proven that no plan fits; otherwise none was found.
+        Whether it is proven that no order of the steps that were tried fits, however values
+        share bytes; otherwise no plan was found.
     """
 
     step: int = 0

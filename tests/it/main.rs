@@ -39,4 +39,5 @@ mod sharing;
 mod solve;
 mod solve_laws;
 mod target;
+mod technique_laws;
 mod together;

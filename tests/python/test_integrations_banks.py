@@ -70,11 +70,31 @@ def test_a_bank_may_be_stricter_about_alignment() -> None:
             [Buffer(200, (0, 2), 1, 1), Buffer(200, (1, 3), 1, 1)],
             "400 bytes are needed at once at step 1",
         ),
+        ([Buffer(300, (0, 1), 1, 1)], r"'buffer 0' \(300 bytes\) is pinned to .* 'sram' holds 256"),
     ],
 )
 def test_too_small_banks_say_what_does_not_fit(found: list[Buffer], message: str) -> None:
     with pytest.raises(errors.CapacityExceeded, match=message):
         assign(found, [FAST])
+
+
+def test_an_overflow_by_pins_names_the_bank_the_buffers_and_the_step() -> None:
+    found = [Buffer(1024, (0, 11), 2, 1, f"conv {i} f32[16, 16]") for i in range(3)]
+    banks = [Bank("fast", 2048, 1), Bank("slow", 65536, 2)]
+    with pytest.raises(errors.SpacesExceeded) as caught:
+        assign(found, banks, alignment=16, steps=["add", "mul"])
+    message = str(caught.value)
+    assert message.startswith(
+        "space 'fast' holds 2048, and 3072 bytes that may be in no other space are needed at "
+        "once at step 0, node 'add': pinned to it are 'conv 0 f32[16, 16]' (1024 bytes), "
+    )
+    assert "slow" not in message
+    assert caught.value.proven
+
+
+def test_buffers_of_one_name_are_told_apart() -> None:
+    found = [Buffer(8, (0, 1), 1, pinned, "x") for pinned in (1, 2)]
+    assert assign(found, [FAST, SLOW]).places == [(1, 0), (2, 0)]
 
 
 def test_what_is_taken_already_may_be_too_much() -> None:

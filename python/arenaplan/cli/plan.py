@@ -30,6 +30,8 @@ from arenaplan.sharing import SharingMode, SizeRule, report_storage_sharing
 from arenaplan.spill import spilled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arenaplan import Plan
     from arenaplan.cli.common import Commands
 
@@ -56,6 +58,7 @@ _SPACE_FIELDS = (
     "capacity",
     "cost",
 )
+_MOVE_SCOPE = "this order, these steps and this sharing of bytes"
 _MOST_SPILLED = 20
 
 
@@ -127,7 +130,8 @@ def execute(options: argparse.Namespace) -> None:
     if options.output is not None:
         plan.save(options.output)
         say(f"wrote {options.output}")
-    report(graph, plan, as_json=options.json)
+    pins = {pattern: space for space, pattern in options.pin}
+    report(graph, plan, as_json=options.json, pins=pins)
 
 
 def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
@@ -176,9 +180,11 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
     print(f"  match range  {summary['match_range']}")
 
 
-def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
+def report(
+    graph: Graph, plan: Plan, *, as_json: bool, pins: Mapping[str, str] | None = None
+) -> None:
     """Print what a plan says."""
-    summary = summarize(graph, plan)
+    summary = summarize(graph, plan, pins)
     if as_json:
         print_json(summary)
         return
@@ -266,7 +272,7 @@ def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     return why
 
 
-def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
+def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return what a plan says, as ``plan --json`` prints it."""
     placements = plan.placements
     peak_values = []
@@ -300,11 +306,11 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "caller_buffers": [
             {"name": name, "bytes": bytes_} for _, name, bytes_ in plan.caller_buffers
         ],
-        **_spills(graph, plan),
+        **_spills(graph, plan, pins),
     }
 
 
-def _spills(graph: Graph, plan: Plan) -> dict[str, Any]:
+def _spills(graph: Graph, plan: Plan, pins: Mapping[str, str] | None) -> dict[str, Any]:
     """Return what moving bytes costs and which values are in slow memory, where a plan chose."""
     if plan.move_cost is None:
         return {}
@@ -312,7 +318,7 @@ def _spills(graph: Graph, plan: Plan) -> dict[str, Any]:
     status = "optimal" if cost == bound else "feasible"
     return {
         "move_cost": {"cost": cost, "lower_bound": bound, "status": status},
-        "spilled": [asdict(value) for value in spilled(graph, plan)],
+        "spilled": [asdict(value) for value in spilled(graph, plan, pins)],
     }
 
 
@@ -328,9 +334,9 @@ def _report_spaces(summary: dict[str, Any]) -> None:
         print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
     moved = summary["move_cost"]
     if moved["status"] == "optimal":
-        proof = "proven minimal for this order"
+        proof = f"proven minimal for {_MOVE_SCOPE}"
     else:
-        proof = f"no plan costs less than {moved['lower_bound']:,}"
+        proof = f"at least {moved['lower_bound']:,} for {_MOVE_SCOPE}"
     print(f"  move cost    {moved['cost']:,} for the bytes that nodes read and write, {proof}")
     values = summary["spilled"]
     print(f"  spilled      {len(values)} values to slower memory")

@@ -77,7 +77,9 @@ def memory_planning_pass(
     if banks is None:
         algorithms = [exir.greedy, algorithm]
     elif options.get("share_mutable_buffers"):
-        raise InvalidOption("ExecuTorch keeps shared mutable buffers in arena 2, without banks")
+        raise InvalidOption(
+            "option share_mutable_buffers: ExecuTorch keeps such buffers in arena 2, without banks"
+        )
     else:
         # Alone, for the smallest sum of arenas would be one that is larger than its bank.
         algorithms = [banked_algorithm(banks)]
@@ -193,8 +195,15 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
         _only_the_processor(specs)
         owners, aliases = _owners_and_aliases(specs, alignment)
         uses = _uses(graph_module)
+        names = _names(graph_module)
         buffers = [
-            Buffer(spec.nbytes(), _live(spec), uses.get(id(spec), 1), spec.mem_id)
+            Buffer(
+                spec.nbytes(),
+                _live(spec),
+                uses.get(id(spec), 1),
+                spec.mem_id,
+                _described(spec, names.get(id(spec))),
+            )
             for spec in owners
         ]
         found = assign(
@@ -203,6 +212,7 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
             alignment=alignment,
             starts=_submodule_bytes(graph_module),
             padding=extra_padding,
+            steps=[node.name for node in graph_module.graph.nodes],
         )
         for spec, (arena, _) in zip(owners, found.places, strict=True):
             spec.realign(found.alignments[arena])
@@ -391,6 +401,24 @@ def _uses(graph_module: Any) -> Counter[int]:
         near = [node, *node.all_input_nodes]
         uses.update({id(spec) for other in near for spec in _specs_of(other)})
     return uses
+
+
+def _names(graph_module: Any) -> dict[int, str]:
+    """Return the name of the node that makes each spec, by the identity of the spec."""
+    names: dict[int, str] = {}
+    for node in graph_module.graph.nodes:
+        for spec in _specs_of(node):
+            names.setdefault(id(spec), node.name)
+    return names
+
+
+def _described(spec: Any, name: str | None) -> str | None:
+    """Return the name, shape and element type of a spec, as far as they are known."""
+    shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", None)
+    parts = [name] if name else []
+    if shape is not None and dtype is not None:
+        parts.append(f"{str(dtype).removeprefix('torch.')}{list(shape)}")
+    return " ".join(parts) or None
 
 
 def _specs_of(node: Any) -> list[Any]:
