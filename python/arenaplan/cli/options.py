@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass, field
 from typing import Any
 
+from arenaplan.cli.common import byte_count, group
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.planning import technique_names
 from arenaplan.spaces import Space, aligned, parse_spaces
@@ -23,14 +24,16 @@ class Alignments:
 
 def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
     """Add the options of :func:`arenaplan.plan`; ``optimize`` is what is done by default."""
-    parser.add_argument(
+    techniques, memory = group(parser, "techniques"), group(parser, "memory")
+    search = group(parser, "search")
+    memory.add_argument(
         "--align",
         type=_alignments,
         default=Alignments(),
         metavar="BYTES",
         help="divides every offset (default: 64); SPACE=BYTES for one space, such as sram=16",
     )
-    parser.add_argument(
+    memory.add_argument(
         "--budget",
         type=_spaces,
         default=None,
@@ -38,7 +41,7 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         help="memories, fastest first, such as sram=64KiB,psram=8MiB; "
         "NAME=SIZE@COST says what it costs to move a byte (default: the position, from 0)",
     )
-    parser.add_argument(
+    memory.add_argument(
         "--pin",
         type=_pin,
         action="append",
@@ -46,45 +49,45 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         metavar="SPACE=PATTERN",
         help="memory for values by name, such as 'psram=logits*'; can be repeated",
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--optimize",
         default=optimize,
         metavar="all|none|NAME,NAME",
         help="what may be done to need fewer bytes: views, in-place, elision, fusion, order, "
         f"streaming, overlap (default: {optimize})",
     )
-    parser.add_argument(
+    search.add_argument(
         "--order",
         choices=("given", "search"),
         default="search",
         help="keep the model's order of operators, or look for a better one (default: search)",
     )
-    parser.add_argument(
+    search.add_argument(
         "--effort",
         choices=("fast", "default", "max"),
         default="default",
         help="how long to look for a better choice",
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--no-in-place", action="store_true", help="never let an output take over an input's bytes"
     )
-    parser.add_argument(
+    memory.add_argument(
         "--preserve-inputs", action="store_true", help="keep the inputs' bytes until the end"
     )
-    parser.add_argument(
+    memory.add_argument(
         "--inputs",
         choices=("inside", "caller", "reuse"),
         default="inside",
         help="whose memory inputs are in: the arena's, or the caller's, which is only read; "
         "with reuse, results may overwrite them in the arena (default: inside)",
     )
-    parser.add_argument(
+    memory.add_argument(
         "--outputs",
         choices=("inside", "caller"),
         default="inside",
         help="whose memory outputs are in: the arena's, or the caller's (default: inside)",
     )
-    parser.add_argument(
+    memory.add_argument(
         "--workspace",
         choices=("none", "auto"),
         default="none",
@@ -120,12 +123,12 @@ def _alignments(text: str) -> Alignments:
     everywhere, spaces = _DEFAULT_ALIGNMENT, {}
     for part in text.split(","):
         name, separator, number = part.strip().rpartition("=")
-        if not (number.isascii() and number.isdigit()) or bool(separator) != bool(name):
+        if bool(separator) != bool(name):
             raise argparse.ArgumentTypeError(f"{part!r} is not BYTES or SPACE=BYTES")
         if separator:
-            spaces[name] = int(number)
+            spaces[name] = byte_count(number)
         else:
-            everywhere = int(number)
+            everywhere = byte_count(number)
     return Alignments(everywhere, spaces)
 
 
