@@ -99,7 +99,40 @@ def _reason(plan: Plan, members: list[int], fastest: int) -> str:
         return (
             f"step {step} has {taken[step]:,} bytes in {name!r} already, which holds {capacity:,}"
         )
-    return f"it is pinned, or {name!r} has no {size:,} bytes in one piece"
+    extent = _extent(plan, members)
+    if not _has_room(plan, fastest, extent, first, last):
+        return f"{name!r} has no {extent:,} bytes in one piece in steps {first}..{last}"
+    if plan.move_cost is not None and plan.move_cost[0] > plan.move_cost[1]:
+        return f"it is pinned, or a longer search would find its place in {name!r}"
+    # Moving it to the room that is there would cost less than the proven least cost.
+    return "it is pinned"
+
+
+def _extent(plan: Plan, members: list[int]) -> int:
+    """Return the bytes from the first to the last of values that share bytes."""
+    places = [place for place in map(plan.placements.__getitem__, members) if place is not None]
+    return max(p[1] + p[2] for p in places) - min(p[1] for p in places)
+
+
+def _has_room(plan: Plan, space: int, size: int, first: int, last: int) -> bool:
+    """Return whether a space has ``size`` bytes in one piece that are free in some steps."""
+    step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
+    taken = [
+        (place[1], place[1] + place[2])
+        for place, live in zip(plan.placements, plan.live, strict=True)
+        if place and live and place[0] == space and live[0] < last and first < live[1]
+    ]
+    taken += [
+        (work[4], work[4] + work[5])
+        for work in plan.workspaces
+        if work[3] == space and first <= step_of[work[0]] < last
+    ]
+    alignment, capacity, free = plan.spaces[space][4], plan.spaces[space][5], 0
+    for start, end in sorted(taken):
+        if free + size <= start:
+            return True
+        free = max(free, -(-end // alignment) * alignment)
+    return capacity is None or free + size <= capacity
 
 
 def _buffers(plan: Plan) -> Iterator[list[int]]:

@@ -63,7 +63,8 @@ fn overlapping_gaps_keep_what_all_of_them_keep() {
 
 #[test]
 fn ids_may_be_quoted_and_are_written_so_that_they_are_read_again() {
-    let text = "id,lower,upper,size,alignment\n\"a,1\",0,2,4,\n\"say \"\"b\"\"\",1,3,4,8\n                \"two\nlines\",3,4,1,1\n";
+    let text = "id,lower,upper,size,alignment\n\"a,1\",0,2,4,\n\"say \"\"b\"\"\",1,3,4,8\n\
+                \"two\nlines\",3,4,1,1\n";
     let csv = parse(text);
     assert_eq!(csv.names.iter().collect::<Vec<_>>(), ["a,1", "say \"b\"", "two\nlines"]);
     assert_eq!(csv.problem.buffers()[0].alignment(), arenaplan::Alignment::BYTE);

@@ -446,7 +446,8 @@ def test_what_is_inside_another_is_placed_with_it() -> None:
     assert result.spec_dict[middle].mem_offset == start + 32
     assert result.spec_dict[inner].mem_offset == start + 48
     assert len(result.spec_dict) == 4
-    assert len({found.mem_obj_id for found in result.spec_dict.values()}) == 1
+    objects = {s: result.spec_dict[s].mem_obj_id for s in (base, middle, inner, filler)}
+    assert objects[base] == objects[middle] == objects[inner] != objects[filler]
 
 
 def test_graphs_of_control_flow_and_padding_get_their_room() -> None:

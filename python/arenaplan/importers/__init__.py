@@ -9,7 +9,6 @@ when the first file of that format is read.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
