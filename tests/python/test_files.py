@@ -50,9 +50,7 @@ def writers(inputs: Path, output: Path) -> dict[str, list[str]]:
 WRITERS = ["plan", "share", "pack", "c", "tflm"]
 
 
-def run_command(
-    arguments: Sequence[str], **options: object
-) -> subprocess.CompletedProcess[bytes]:
+def run_command(arguments: Sequence[str], **options: object) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "arenaplan", *arguments]
     return subprocess.run(command, capture_output=True, **options)  # type: ignore[call-overload, no-any-return]
 
@@ -195,9 +193,7 @@ def test_ctrl_c_ends_a_write_that_nobody_reads(tmp_path: Path) -> None:
     pipe.read_bytes()  # Lets the writer go.
 
 
-def test_outputs_are_saved_all_or_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_outputs_are_saved_all_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = two_outputs(tmp_path / "two.onnx"), tmp_path / "out"
     out.mkdir()
     (out / "a_b.npy").write_bytes(b"old")

@@ -149,7 +149,8 @@ class Walk:
             dims = " and ".join(map(str, axes))
             shape = "x".join(map(str, value.shape))
             self._graph.warnings.append(
-                f"dimension {dims} of input {quoted(value.name)} is open; planned as stored: {shape}"
+                f"dimension {dims} of input {quoted(value.name)} is open; planned as stored: "
+                f"{shape}"
             )
 
 
