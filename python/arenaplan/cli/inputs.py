@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from io import BufferedIOBase
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.importers import suffix_of
@@ -86,7 +85,7 @@ def read_plan(path: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BufferedIOBase]:
+def _opened(path: Path) -> Iterator[BinaryIO]:
     """Open a file, or stdin if its name is ``-``."""
     if str(path) != "-":
         with path.open("rb") as file:
