@@ -2,7 +2,7 @@
 Ctrl-C while the command is still importing: exit code 130, and no traceback.
 
 The package imports this module before NumPy and all others, which take some tenths of a
-second. Programs that import the package keep their own handler: only the process of the
+second; so it imports nothing that takes time itself. Programs that import the package keep their own handler: only the process of the
 command itself gets another one, until :func:`arenaplan.cli.main` takes over.
 """
 
@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
-from types import FrameType
 
 
 def _is_command() -> bool:
     """Return whether this process is ``arenaplan`` or ``python -m arenaplan``."""
-    if Path(sys.argv[0] if sys.argv else "").stem == "arenaplan":
+    name = os.path.basename(sys.argv[0] if sys.argv else "")
+    if os.path.splitext(name)[0] == "arenaplan":
         return True
     # While Python looks for the module, the first argument is still the option.
     return sys.argv[:1] == ["-m"] and ("-m", "arenaplan") in zip(
@@ -25,7 +24,7 @@ def _is_command() -> bool:
     )
 
 
-def _quit(signal_number: int, frame: FrameType | None) -> None:
+def _quit(signal_number: int, frame: object) -> None:
     """End the process: nothing is open or half done yet."""
     os.write(2, b"interrupted\n")
     os._exit(130)
