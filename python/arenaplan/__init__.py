@@ -24,6 +24,7 @@ from arenaplan._core import (
     SharedPlan,
     SimpleArena,
     StoragePlan,
+    Target,
     __version__,
     plan_schema,
     techniques,
@@ -34,6 +35,7 @@ from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
+from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
 from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
@@ -61,6 +63,7 @@ __all__ = [
     "Packing",
     "Plan",
     "PlanFamily",
+    "PlanOptions",
     "PlannerError",
     "SharedPlan",
     "SimpleArena",
@@ -69,6 +72,7 @@ __all__ = [
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
+    "Target",
     "Value",
     "View",
     "__version__",
@@ -89,5 +93,6 @@ __all__ = [
     "save_params",
     "share_storage",
     "spilled",
+    "targets",
     "techniques",
 ]

@@ -14,7 +14,8 @@ from arenaplan.errors import (
     InvalidSize,
     PinConflict,
 )
-from arenaplan.planning import Progress, whole_number
+from arenaplan.options import whole_number
+from arenaplan.planning import Progress
 
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32

@@ -5,7 +5,8 @@
 //! is in a column `end`, which then is the last one inclusive. Gaps are separated by
 //! spaces: `3-5` says that the buffer is not needed in steps 3 and 4, `3-5@8:16` that
 //! only its bytes 8 to 15 are. Gaps may overlap, and reach past the live range. An offset pins
-//! the buffer. Fields may be in quotes, as RFC 4180 has it.
+//! the buffer; an empty field or −1 leaves it free, where minimalloc takes −1 for an offset that
+//! nothing has. Fields may be in quotes, as RFC 4180 has it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Problems as CSV.
 
+use proptest::prelude::*;
+
 use arenaplan::{Budget, Buffer, CsvProblem, LiveRange, Problem, Space, solve};
 
 fn parse(text: &str) -> CsvProblem {
@@ -59,6 +61,37 @@ fn overlapping_gaps_keep_what_all_of_them_keep() {
     assert_eq!(needed("6-10@0:3 8-12@5:9"), needed("6-8@0:3 8-10 10-12@5:9"));
     assert_eq!(needed("6-10@0:3 6-10@0:3 7-8@0:3"), needed("6-10@0:3"));
     assert_eq!(needed("6-7@0:10"), needed(""));
+}
+
+proptest! {
+    /// Step by step: the bytes needed are those that every gap at the step keeps.
+    #[test]
+    fn any_gaps_keep_what_all_of_them_keep(
+        gaps in prop::collection::vec((0..20_u32, 1..9_u32, 0..=10_u64, 0..=10_u64), 0..6),
+    ) {
+        let kept = |&(start, length, a, b): &(u32, u32, u64, u64)| {
+            (start..start + length, a.min(b)..a.max(b))
+        };
+        let words: Vec<_> = gaps.iter().map(kept).map(|(steps, bytes)| {
+            format!("{}-{}@{}:{}", steps.start, steps.end, bytes.start, bytes.end)
+        }).collect();
+        let windows: Vec<_> = (5..15).map(|step| {
+            let here = gaps.iter().map(kept).filter(|(steps, _)| steps.contains(&step));
+            here.fold(0..10, |all, (_, bytes)| all.start.max(bytes.start)..all.end.min(bytes.end))
+        }).collect();
+        if windows.iter().any(|window| !window.is_empty()) {
+            let found = needed(&words.join(" "));
+            for (step, window) in (5..15).zip(windows) {
+                let at = LiveRange::new(step, step + 1).unwrap();
+                let mut bytes: Vec<_> = found.iter().filter(|(_, live)| live.overlaps(at)).collect();
+                prop_assert!(bytes.len() <= 1);
+                match bytes.pop() {
+                    Some((bytes, _)) => prop_assert_eq!(bytes, &window),
+                    None => prop_assert!(window.is_empty()),
+                }
+            }
+        }
+    }
 }
 
 #[test]

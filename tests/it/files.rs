@@ -1,6 +1,6 @@
 //! Files are replaced at once, and what is no regular file is written into.
 
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
 use std::io::Read as _;
