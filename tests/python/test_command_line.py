@@ -173,7 +173,7 @@ def test_an_export_that_is_too_large_is_not_written(
     output = tmp_path / "out"
     arguments = ["export", str(tflite), "--to", form, "-o", str(output), "--capacity", "100"]
     assert main(arguments) == 1
-    assert "CapacityExceeded: the arena needs" in capsys.readouterr().err
+    assert "CapacityExceeded: " in capsys.readouterr().err
     assert not output.exists()
 
 

@@ -130,7 +130,7 @@ def test_stdout_by_its_path_gets_the_result_and_then_the_report(
         subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=True)
     plan, _, report = out.read_bytes().partition(b"\n")
     assert ap.Plan.from_json(plan).arena_bytes == 128
-    assert report.startswith(b"small: ")
+    assert report.startswith(b"small for ")
     assert run_command(arguments).stdout == out.read_bytes()
 
 
