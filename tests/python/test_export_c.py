@@ -165,7 +165,7 @@ def test_names_too_long_for_c_are_called_by_the_index_of_the_value(tmp_path: Pat
     fused = "model/conv_1/FusedBatchNormV3;model/conv_1/Conv2D;model/relu_1/Relu"
     names = [f"{fused};{i}" for i in range(3)] + ["T1", "short"]
     graph = chain(64, 64, 64, 64, 64, names=names)
-    text = header_of(graph, ap.plan(graph, in_place=False))
+    text = header_of(graph, ap.plan(graph, target="c", in_place=False))
     found = re.findall(r"SMALL_OFFSET_(\w+) = ", text)
     assert found == ["T0", "T1_2", "T2", "T1", "SHORT"], "names of the model come first"
     assert f"/* SMALL_OFFSET_T2: {fused};2 */" in text
