@@ -1,102 +1,99 @@
 """
 The options of a plan: one table from which signatures, the command line and docs follow.
 
-A field of :class:`PlanOptions` carries its help text and, where the command line has a flag for
-it, the flag. ``None`` stands for the default of the target.
+A field of :class:`PlanOptions` carries its type and its help text. ``None`` stands for the
+default of the target.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from dataclasses import dataclass, fields
+from typing import (
+    Annotated,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.errors import InvalidAlignment, InvalidOption, InvalidSize
-from arenaplan.spaces import Space
+from arenaplan.spaces import Space, parse_spaces
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
 Effort: TypeAlias = Literal["fast", "default", "max"]
 InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
 OutputMemory: TypeAlias = Literal["inside", "caller"]
 
-_HELP: Final = "help"
-_CHOICES: Final = "choices"
-
-
-def _option(default: Any, help_: str, choices: Sequence[str] = ()) -> Any:
-    """Return a field with its help text, for the docs and the command line."""
-    return field(default=default, metadata={_HELP: help_, _CHOICES: tuple(choices)})
+Order: TypeAlias = Literal["search", "given"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanOptions:
     """The options of :func:`arenaplan.plan`; every field has a default."""
 
-    target: str | Target | None = _option(
-        None,
+    target: Annotated[
+        str | Target | None,
         "runner that the plan is for, by name or description; by default the one that the graph's "
-        "format has: numpy for ONNX, tflm for TFLite, executorch for .pt2, nodes for graphs that "
-        "are built by hand",
-    )
-    alignment: int | None = _option(
-        None, "power of two, in bytes, that divides every offset; by default the target's"
-    )
-    optimize: str | Iterable[str] = _option(
-        "all",
+        "format has: numpy for ONNX, tflm for TFLite (c with several memories), executorch for "
+        ".pt2, nodes for graphs that are built by hand",
+    ] = None
+    alignment: Annotated[
+        int | None, "power of two, in bytes, that divides every offset; by default the target's"
+    ] = None
+    optimize: Annotated[
+        str | Iterable[str],
         "techniques: all that the target honors, none, or some of views, in-place, elision, "
         "fusion, order, streaming and overlap",
-    )
-    effort: Effort = _option(
-        "default",
+    ] = "all"
+    effort: Annotated[
+        Effort,
         "work for the choice of fused groups and order: milliseconds, up to a second or two, or "
         "up to a minute or two",
-        ("fast", "default", "max"),
-    )
-    in_place: bool = _option(
-        True, "False leaves out in-place: no output takes over the bytes of a dying input"
-    )
-    order: Literal["search", "given"] = _option(
-        "search",
+    ] = "default"
+    in_place: Annotated[
+        bool, "False leaves out in-place: no output takes over the bytes of a dying input"
+    ] = True
+    order: Annotated[
+        Order,
         "look for a better order of the nodes, where the target runs another one, or keep the one "
         "that is given",
-        ("search", "given"),
+    ] = "search"
+    preserve_inputs: Annotated[bool, "keep the bytes of graph inputs until the end of a run"] = (
+        False
     )
-    preserve_inputs: bool = _option(
-        False, "keep the bytes of graph inputs until the end of a run"
-    )
-    inputs: InputMemory = _option(
-        "inside",
+    inputs: Annotated[
+        InputMemory,
         "memory of graph inputs: the arena; a read-only buffer of the caller; or, with reuse, the "
         "arena, where results may overwrite them",
-        ("inside", "caller", "reuse"),
-    )
-    outputs: OutputMemory = _option(
-        "inside",
+    ] = "inside"
+    outputs: Annotated[
+        OutputMemory,
         "memory of graph outputs: the arena or a buffer of the caller, which then also holds the "
         "values that the output takes over, shows or is joined from",
-        ("inside", "caller"),
-    )
-    workspace: WorkspacePolicy | None = _option(
-        None,
+    ] = "inside"
+    workspace: Annotated[
+        WorkspacePolicy | None,
         "scratch memory of kernels: none, or auto to place each buffer in the cheapest size that "
         "does not raise the peak; by default auto where the target declares it before planning",
-        ("none", "auto"),
-    )
-    capacity: int | None = _option(None, "bytes that the arena may have at most")
-    parallel_safe: bool = _option(
-        False, "be safe in every order that the graph permits, so that nodes may run in parallel"
-    )
-    spaces: str | Sequence[Space] | None = _option(
-        None,
+    ] = None
+    capacity: Annotated[int | None, "bytes that the arena may have at most"] = None
+    parallel_safe: Annotated[
+        bool, "be safe in every order that the graph permits, so that nodes may run in parallel"
+    ] = False
+    spaces: Annotated[
+        str | Sequence[Space] | None,
         "memories to place values in, such as sram=64KiB,psram=8MiB, fastest first; each value "
         "goes where moving its bytes costs least",
-    )
-    pins: Mapping[str, str] | None = _option(
-        None, "memory of values by pattern of their names, such as logits*"
-    )
+    ] = None
+    pins: Annotated[
+        Mapping[str, str] | None, "memory of values by pattern of their names, such as logits*"
+    ] = None
 
 
 class PlanKeywords(TypedDict, total=False):
@@ -107,7 +104,7 @@ class PlanKeywords(TypedDict, total=False):
     optimize: str | Iterable[str]
     effort: Effort
     in_place: bool
-    order: Literal["search", "given"]
+    order: Order
     preserve_inputs: bool
     inputs: InputMemory
     outputs: OutputMemory
@@ -120,14 +117,15 @@ class PlanKeywords(TypedDict, total=False):
 
 def option_help(name: str) -> str:
     """Return the help text of an option."""
-    metadata = {each.name: each.metadata for each in fields(PlanOptions)}
-    return str(metadata[name][_HELP])
+    _, text = get_args(get_type_hints(PlanOptions, include_extras=True)[name])
+    return str(text)
 
 
 def option_choices(name: str) -> tuple[str, ...]:
-    """Return the values that an option may have; empty if they cannot be listed."""
-    metadata = {each.name: each.metadata for each in fields(PlanOptions)}
-    return tuple(metadata[name][_CHOICES])
+    """Return the names that an option may have; empty if they cannot be listed."""
+    type_ = get_type_hints(PlanOptions)[name]
+    literals = [each for each in (type_, *get_args(type_)) if get_origin(each) is Literal]
+    return get_args(literals[0]) if literals else ()
 
 
 def resolve(options: PlanOptions | None, overrides: PlanKeywords) -> PlanOptions:
@@ -148,9 +146,21 @@ def resolve(options: PlanOptions | None, overrides: PlanKeywords) -> PlanOptions
 
 
 def target_of(options: PlanOptions, default: str) -> Target:
-    """Return the target that the options name, or the one called ``default``."""
-    target = default if options.target is None else options.target
-    return target if isinstance(target, Target) else Target.known(target)
+    """
+    Return the target that the options name, or else the one called ``default``.
+
+    Where that has one arena and the options name several memories, the default is C code, for
+    which several arenas are ordinary.
+    """
+    if options.target is not None:
+        named = options.target
+        return named if isinstance(named, Target) else Target.known(named)
+    target = Target.known(default)
+    if options.spaces is not None and not target.several_spaces:
+        spaces = options.spaces
+        count = len(parse_spaces(spaces) if isinstance(spaces, str) else spaces)
+        return Target.known("c") if count > 1 else target
+    return target
 
 
 def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
@@ -203,9 +213,7 @@ def _checked_capacity(capacity: int | None) -> int | None:
     return capacity
 
 
-def memory_rows(
-    spaces: Sequence[Space], alignment: int
-) -> list[tuple[str, int | None, int, int]]:
+def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int | None, int, int]]:
     """
     Return memories as the core takes them, with every default filled in.
 
@@ -259,8 +267,12 @@ def targets() -> list[Target]:
 
 def _documented() -> str:
     """Return the docstring of :class:`PlanOptions`, with a row per field."""
-    rows = [f"    {each.name} : {each.type}\n        {each.metadata[_HELP]}." for each in fields(PlanOptions)]
-    return "\n".join([f"{PlanOptions.__doc__}", "", "    Parameters", "    ----------", *rows, "    "])
+    rows = []
+    for each in fields(PlanOptions):
+        type_, help_ = get_args(get_type_hints(PlanOptions, include_extras=True)[each.name])
+        shown = str(type_).replace("typing.", "").replace("collections.abc.", "")
+        rows.append(f"    {each.name} : {shown}, default {each.default!r}\n        {help_}.")
+    return "\n".join([f"{PlanOptions.__doc__}\n", "    Parameters", "    ----------", *rows, ""])
 
 
 PlanOptions.__doc__ = _documented()

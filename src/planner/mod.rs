@@ -278,7 +278,8 @@ impl<'a> Planner<'a> {
         {
             return refuse(option, "has them in its arena".into());
         }
-        if self.memories.is_some() && !target.several_spaces() {
+        let spaces = self.memories.map_or(1, |memories| memories.spaces().len());
+        if spaces > 1 && !target.several_spaces() {
             return refuse("spaces", "has one arena".into());
         }
         let is_set = IsSet { alignment: true, optimize: true, workspace: true };

@@ -39,4 +39,5 @@ mod shared;
 mod sharing;
 mod solve;
 mod solve_laws;
+mod target;
 mod together;

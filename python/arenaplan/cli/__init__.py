@@ -1,6 +1,5 @@
 """
-The command line: ``arenaplan plan``, ``run``, ``check``, ``inspect``, ``explain``, ``export``,
-``diff``, ``pack`` and ``targets``.
+The command line: one module per command.
 
 Results go to stdout, and with ``--json`` nothing but JSON does; everything said to
 people besides goes to stderr. Exit codes: 0 ok, 1 a check failed, 2 usage or input

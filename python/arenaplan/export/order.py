@@ -11,10 +11,10 @@ import struct
 from collections.abc import Sequence
 
 from arenaplan.errors import InternalError, PlannerError
-from arenaplan.importers.tflite.timeline import ALIGNMENT
 from arenaplan.importers.tflite import load_tflite
 from arenaplan.importers.tflite.model import Model, parse
 from arenaplan.importers.tflite.schema import ModelField, SubgraphField
+from arenaplan.importers.tflite.timeline import ALIGNMENT
 from arenaplan.options import Effort, PlanOptions
 from arenaplan.planning import plan
 
