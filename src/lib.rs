@@ -84,7 +84,9 @@ pub use bound::max_load;
 pub use boundary::{InputMemory, OutputMemory};
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
-pub use format::{CsvProblem, Names, PLAN_VERSION, plan_schema};
+pub use format::{
+    CsvProblem, Names, PLAN_VERSION, WriteError, plan_schema, write_file, write_files,
+};
 pub use graph::{
     Assignment, Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Overlap,
     Value, ValueKind, View, Whole, Workspace,

@@ -41,7 +41,15 @@ class InvalidDim(SizeError):
 
 
 class UnboundDim(SizeError):
-    """A symbolic dimension has no number; pass one with ``bind``."""
+    """
+    A symbolic dimension has no number; pass one with ``bind``.
+
+    ``dimension`` is its name, if it has one.
+    """
+
+    def __init__(self, message: str, *, dimension: str | None = None) -> None:
+        super().__init__(message)
+        self.dimension = dimension
 
 
 class DimConflict(SizeError):
@@ -170,7 +178,7 @@ class SpacesExceeded(CapacityExceeded):
     proven: bool = False
 
 
-class InvalidOption(PlannerError):
+class InvalidOption(PlannerError, ValueError):
     """An option contradicts another one, or the graph it is used with."""
 
 

@@ -10,6 +10,7 @@
 mod arena;
 mod arenas;
 mod error;
+mod files;
 mod graph;
 mod incremental;
 mod pack;
@@ -25,6 +26,8 @@ mod _core {
     use crate::arena::{Arena, Lease};
     #[pymodule_export]
     use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
+    #[pymodule_export]
+    use crate::files::write_files;
     #[pymodule_export]
     use crate::graph::Graph;
     #[pymodule_export]

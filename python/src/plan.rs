@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::arena::Arena;
-use crate::error::{OrRaise, raise_named, unwritten};
+use crate::error::{OrRaise, raise_named};
+use crate::files::write_all;
 use crate::graph::Graph;
 use crate::pack::Moment;
 use crate::target::Target;
@@ -598,9 +599,11 @@ impl Plan {
         Ok(Self { inner })
     }
 
-    /// Write the plan to a file, which becomes the new plan or stays what it was.
+    /// Write the plan to a file, which becomes the new plan or stays what it was; a device or a
+    /// pipe is written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.inner.save(&path)).map_err(|error| unwritten(py, &path, &error))
+        let text = py.detach(|| self.inner.to_json());
+        write_all(py, vec![(path, text)])
     }
 
     /// Read a plan from a file.

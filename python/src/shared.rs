@@ -6,7 +6,8 @@ use arenaplan::Together;
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
-use crate::error::{OrRaise, unwritten};
+use crate::error::OrRaise;
+use crate::files::write_all;
 use crate::graph::Graph;
 use crate::plan::{Options, Plan, cancelled_by, interruptible};
 
@@ -132,9 +133,11 @@ impl SharedPlan {
         Ok(Self { inner })
     }
 
-    /// Write the plans to a file, which becomes the new one or stays what it was.
+    /// Write the plans to a file, which becomes the new one or stays what it was; a device or a
+    /// pipe is written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.inner.save(&path)).map_err(|error| unwritten(py, &path, &error))
+        let text = py.detach(|| self.inner.to_json());
+        write_all(py, vec![(path, text)])
     }
 
     /// Read plans from a file.

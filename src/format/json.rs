@@ -179,13 +179,13 @@ impl Plan {
         }
     }
 
-    /// Writes the plan to a file, which either becomes the new plan or stays what it was.
+    /// Writes the plan to a file, as [`write_file`](crate::write_file) does.
     ///
     /// # Errors
     ///
-    /// Whatever the file system refuses.
+    /// As [`write_file`](crate::write_file).
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
-        file::replace(path.as_ref(), &self.to_json())
+        file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
 
     /// Reads a plan from a file; call [`check`](Self::check) before using it.

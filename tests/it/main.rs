@@ -17,6 +17,7 @@ mod boundary;
 mod check;
 mod coloring;
 mod csv;
+mod files;
 mod floors;
 mod fusion;
 mod graph;

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import arenaplan as ap
 from arenaplan import errors
 from arenaplan.integrations.banks import Bank, Buffer, assign
+from arenaplan.integrations.executorch import objects_of
 
 FAST, SLOW = Bank("sram", 256, 1), Bank("psram", 1 << 20, 2)
 
@@ -116,3 +118,17 @@ def test_what_is_taken_already_may_be_too_much() -> None:
 def test_banks_that_make_no_sense_are_refused(banks: list[Bank], message: str) -> None:
     with pytest.raises(errors.InvalidOption, match=message):
         Bank.check(banks)
+
+
+def test_specs_that_share_bytes_by_others_are_of_one_object() -> None:
+    # 0..64 and 96..128 share nothing, but for the one between them; 128 is a new start.
+    places = [(1, 96, 32), (1, 0, 64), (1, 32, 80), (1, 128, 8), (3, 0, 8), (1, 136, 0)]
+    assert objects_of(places) == [0, 0, 0, 1, 0, 2]
+    assert objects_of([]) == []
+
+
+def test_options_that_contradict_each_other_are_named_and_are_values() -> None:
+    with pytest.raises(ValueError, match="threads: 1025 is not a number from 1 to 1,024"):
+        ap.pack([1], [(0, 1)], threads=1025)
+    with pytest.raises(errors.InvalidOption, match="option seed: -1 is negative"):
+        ap.pack([1], [(0, 1)], seed=-1)

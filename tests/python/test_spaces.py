@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,6 +133,37 @@ def test_pins_go_by_pattern_and_a_pattern_that_fits_nothing_is_refused() -> None
         ap.plan(graph, spaces=spaces, pins={"v1": "tcm"}, target="ideal")
     with pytest.raises(errors.InvalidOption, match="no spaces to pin"):
         ap.plan(graph, pins={"v1": "slow"}, target="ideal")
+
+
+def test_the_reason_of_a_spill_says_which_one_it_is() -> None:
+    graph = ap.Graph()
+    spaces = [Space("fast", 40), Space("slow")]
+    x = graph.input("x", (8,), "uint8")
+    (y,) = graph.node("Op", [x], [("y", (8,), "uint8")])
+    graph.output(y)
+    plan = ap.plan(graph, spaces=spaces, pins={"x": "slow"}, alignment=1)
+    assert [v.reason for v in ap.spilled(graph, plan)] == ["it is pinned"]
+    text = json.loads(plan.to_json())
+    values = {value["value"]: value for value in text["values"]}
+    text["move_cost"] = {"cost": 8, "lower_bound": 4}
+    (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
+    assert value.reason == "it is pinned, or a longer search would find its place in 'fast'"
+    # The other value in the middle of a memory of 20 bytes: 12 are free, 6 on either side.
+    text["spaces"][0].update(capacity=20, arena_bytes=14)
+    values[y]["offset"] = 6
+    (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
+    assert value.reason == "'fast' has no 8 bytes in one piece in steps 0..1"
+
+
+def sealed(document: dict[str, Any]) -> bytes:
+    """Return a plan file with the totals and the checksum that fit its content."""
+    document["arena_bytes"] = sum(space["arena_bytes"] for space in document["spaces"])
+    document["lower_bound"] = sum(space["lower_bound"] for space in document["spaces"])
+    document.pop("checksum")
+    # The checksum is that of the text with its keys in order, and no blanks.
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    document["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    return json.dumps(document).encode()
 
 
 def test_a_name_with_brackets_pins_by_itself() -> None:

@@ -11,15 +11,18 @@ import arenaplan
 from arenaplan.cli.common import (
     add_command,
     add_json,
+    byte_count,
+    group,
     has_ranges,
     load_model,
     print_json,
-    say,
     shown,
     size,
+    whole,
 )
 from arenaplan.cli.family import plan_shapes
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.share import add_share, share
 from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES
@@ -48,6 +51,8 @@ _INCREMENTAL: dict[str, IncrementalMode] = {
 }
 """Strategies that place values one after the other: whose rules."""
 
+_MATCH_RANGE, _NUM_TEMP = 16, 1
+"""Defaults of storage sharing."""
 
 _SPACE_FIELDS = (
     "name",
@@ -67,42 +72,52 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, "plan", "plan a model's arena and prove its size", execute)
     add_plan_options(parser)
     add_share(parser)
-    parser.add_argument(
-        "--capacity", type=int, metavar="BYTES", help="most bytes the arena may have"
+    classic, techniques = group(parser, "classic strategies"), group(parser, "techniques")
+    group(parser, "memory").add_argument(
+        "--capacity",
+        type=byte_count,
+        metavar="BYTES",
+        help="most bytes the arena may have, such as 48KiB",
     )
-    parser.add_argument(
+    classic.add_argument(
         "--strategy",
         choices=("arena", *_SHARING, *_INCREMENTAL),
         default="arena",
         help="offsets in one arena; blocks that values share, as ours or as NNVM; "
         "or values one after the other, as ours or as TensorFlow Lite (default: arena)",
     )
-    for flag, name, default in (("--match-range", "N", 16), ("--num-temp", "N", 1)):
-        parser.add_argument(
-            flag, type=int, metavar=name, default=default, help=f"storage sharing ({default})"
+    for flag, name, default in (
+        ("--match-range", "N", _MATCH_RANGE),
+        ("--num-temp", "N", _NUM_TEMP),
+    ):
+        classic.add_argument(
+            flag, type=whole(0), metavar=name, help=f"storage sharing (default: {default})"
         )
-    parser.add_argument("--auto-search", action="store_true", help="storage sharing: try ranges")
-    parser.add_argument(
+    classic.add_argument("--auto-search", action="store_true", help="storage sharing: try ranges")
+    classic.add_argument(
         "--size-rule",
         choices=("bytes", "elements_x4"),
         help="storage sharing (bytes; nnvm: elements_x4)",
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
     )
-    parser.add_argument(
+    group(parser, "model").add_argument(
         "--max-shapes",
-        type=int,
+        type=whole(1),
         default=MAX_SHAPES,
         metavar="N",
         help=f"most shapes that --bind may describe (default: {MAX_SHAPES:,})",
     )
     add_json(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
+    group(parser, "output").add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON; - is stdout"
+    )
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    _refuse_unused(options)
     if options.share is not None:
         share(options)
         return
@@ -127,11 +142,23 @@ def execute(options: argparse.Namespace) -> None:
         if error.plan is not None:
             report(graph, error.plan, as_json=options.json)
         raise
-    if options.output is not None:
-        plan.save(options.output)
-        say(f"wrote {options.output}")
-    pins = {pattern: space for space, pattern in options.pin}
-    report(graph, plan, as_json=options.json, pins=pins)
+    with delivering(options, plan.to_json):
+        pins = {pattern: space for space, pattern in options.pin}
+        as_json = options.json and not goes_to_stdout(options)
+        report(graph, plan, as_json=as_json, pins=pins)
+
+
+def _refuse_unused(options: argparse.Namespace) -> None:
+    """Refuse options of strategies that were not chosen."""
+    if options.strategy in _SHARING:
+        return
+    for flag in ("match_range", "num_temp", "auto_search", "size_rule"):
+        if getattr(options, flag) not in (None, False):
+            name = flag.replace("_", "-")
+            raise InvalidOption(
+                f"option --{name}: strategy {options.strategy} has none, only "
+                f"{' and '.join(_SHARING)}"
+            )
 
 
 def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
@@ -161,9 +188,9 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
             graph,
             strategy=strategy,
             mode=mode,
-            match_range=options.match_range,
+            match_range=_MATCH_RANGE if options.match_range is None else options.match_range,
             auto_search=options.auto_search,
-            num_temp=options.num_temp,
+            num_temp=_NUM_TEMP if options.num_temp is None else options.num_temp,
             size_rule=options.size_rule or size_rule,
             parallel_safe=options.parallel_safe,
         )

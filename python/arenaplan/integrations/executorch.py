@@ -28,8 +28,6 @@ from arenaplan.packing import pack
 __all__ = ["Bank", "algorithm", "banked_algorithm", "memory_planning_pass"]
 
 _DEFAULT_ARENA = 1
-_ARENA_OBJECT = 0
-"""The one object of an arena: what shares bytes must be of one object."""
 
 
 def memory_planning_pass(
@@ -78,7 +76,8 @@ def memory_planning_pass(
         algorithms = [exir.greedy, algorithm]
     elif options.get("share_mutable_buffers"):
         raise InvalidOption(
-            "option share_mutable_buffers: ExecuTorch keeps such buffers in arena 2, without banks"
+            "option share_mutable_buffers: ExecuTorch keeps them in arena 2, which is no bank; "
+            "leave out the option or the banks"
         )
     else:
         # Alone, for the smallest sum of arenas would be one that is larger than its bank.
@@ -331,13 +330,45 @@ def _result(places: dict[Any, _Place], aliases: Sequence[Any], sizes: list[int])
     owners = dict(places)
     for spec in aliases:
         places[spec] = _inside(spec, owners)
+    objects = objects_of([(*places[spec], spec.allocated_memory) for spec in places])
     return exir.MemoryAlgoResult(
         {
-            spec: exir.SpecAllocResult(place.arena, _ARENA_OBJECT, place.offset)
-            for spec, place in places.items()
+            spec: exir.SpecAllocResult(place.arena, number, place.offset)
+            for (spec, place), number in zip(places.items(), objects, strict=True)
         },
         sizes,
     )
+
+
+def objects_of(places: Sequence[tuple[int, int, int]]) -> list[int]:
+    """
+    Return a number for each place, equal for those that share bytes, directly or by others.
+
+    ExecuTorch calls this ``mem_obj_id``; numbers count from 0 in each arena, by address.
+
+    Parameters
+    ----------
+    places : sequence of tuple
+        Arena, offset and bytes of every spec.
+
+    Examples
+    --------
+    >>> from arenaplan.integrations.executorch import objects_of
+    >>> objects_of([(1, 0, 64), (1, 32, 64), (1, 96, 32), (2, 0, 8)])
+    [0, 0, 1, 0]
+    """
+    objects = [0] * len(places)
+    arena, number, end = -1, 0, 0
+    for index in sorted(range(len(places)), key=places.__getitem__):
+        here, offset, size = places[index]
+        if here != arena:
+            arena, number, end = here, 0, offset + size
+        elif offset >= end:
+            number, end = number + 1, offset + size
+        else:
+            end = max(end, offset + size)
+        objects[index] = number
+    return objects
 
 
 def _inside(spec: Any, owners: Mapping[Any, _Place]) -> _Place:

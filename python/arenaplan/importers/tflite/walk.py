@@ -141,15 +141,16 @@ class Walk:
         return value
 
     def _warn_if_open(self, index: int) -> None:
-        """Say which numbers of an input's shape are assumed."""
+        """Say which numbers of an input's shape are assumed, but for a batch of one."""
         axes = self._shapes.open_axes(index)
-        if axes:
-            value = self._graph.values[self._values[index]]
+        value = self._graph.values[self._values[index]]
+        # Converters leave the batch open in every model, and store 1 for it.
+        if axes and not (axes == [0] and value.shape[:1] == (1,)):
             dims = " and ".join(map(str, axes))
             shape = "x".join(map(str, value.shape))
             self._graph.warnings.append(
-                f"dimension {dims} of input {quoted(value.name)} is open; planned for the stored "
-                f"shape {shape}"
+                f"dimension {dims} of input {quoted(value.name)} is open; planned as stored: "
+                f"{shape}"
             )
 
 
