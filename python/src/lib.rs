@@ -9,8 +9,10 @@
 
 mod arena;
 mod arenas;
+mod call;
 mod error;
 mod graph;
+mod headroom;
 mod incremental;
 mod pack;
 mod plan;

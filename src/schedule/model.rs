@@ -143,6 +143,11 @@ impl Model {
         Ok(Self { nodes, atoms_of, sizes, bytes, reads, supplied, unread, given })
     }
 
+    /// Returns the work of making a [`State`].
+    pub(super) fn copy_work(&self) -> usize {
+        1 + (self.nodes.len() + self.reads.len() + self.bytes.len()) / COPIED_AT_ONCE
+    }
+
     /// Returns the bytes of a value.
     pub(super) fn size(&self, value: u32) -> u64 {
         self.sizes[at(value)]
@@ -182,6 +187,9 @@ fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
     outside
 }
 
+/// Table entries that are copied in the time that a scattered access takes.
+const COPIED_AT_ONCE: usize = 8;
+
 /// A set of nodes, one bit for each.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Executed(Box<[u64]>);
@@ -219,6 +227,8 @@ pub(super) struct State {
     pub(super) ready: Vec<u32>,
     pub(super) live: u64,
     pub(super) count: u32,
+    /// Table entries that were read or written since [`take_work`](Self::take_work).
+    work: usize,
 }
 
 /// What running a node did.
@@ -243,6 +253,7 @@ impl State {
             ready: Vec::new(),
             live: 0,
             count: 0,
+            work: model.copy_work(),
         };
         for node in executed.of(model) {
             state.count += 1;
@@ -266,6 +277,7 @@ impl State {
     }
 
     fn cover(&mut self, model: &Model, value: u32) {
+        self.work += 1 + model.atoms_of[at(value)].len();
         for &atom in &model.atoms_of[at(value)] {
             if self.covers[at(atom)] == 0 {
                 self.live += model.bytes[at(atom)];
@@ -274,7 +286,13 @@ impl State {
         }
     }
 
+    /// Returns the work since the last call, as a number of table entries.
+    pub(super) fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
+    }
+
     fn uncover(&mut self, model: &Model, value: u32) {
+        self.work += 1 + model.atoms_of[at(value)].len();
         for &atom in &model.atoms_of[at(value)] {
             self.covers[at(atom)] -= 1;
             if self.covers[at(atom)] == 0 {
@@ -287,6 +305,7 @@ impl State {
     pub(super) fn run(&mut self, model: &Model, position: usize) -> Effect {
         let index = self.ready.remove(position);
         let node = &model.nodes[at(index)];
+        self.work += 1 + node.reads.len() + node.dependents.len() + node.in_place.len();
         let before = self.live;
         for &value in &node.writes {
             self.cover(model, value);
