@@ -66,15 +66,7 @@ fn peak_of(model: &Model, order: &[u32]) -> u64 {
 pub(super) fn floor_of(model: &Model, saved: impl Fn(&NodeModel) -> u64) -> u64 {
     let mut floor = 0;
     for node in &model.nodes {
-        let mut atoms: Vec<u32> = node
-            .reads
-            .iter()
-            .chain(&node.writes)
-            .flat_map(|&value| model.atoms_of[at(value)].iter().copied())
-            .collect();
-        atoms.sort_unstable();
-        atoms.dedup();
-        let touched: u64 = atoms.iter().map(|&atom| model.bytes[at(atom)]).sum();
+        let touched = model.size_of(node.reads.iter().chain(&node.writes).copied());
         // At best, every output takes over an input.
         let credit: u64 = node
             .writes
