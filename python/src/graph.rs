@@ -199,8 +199,7 @@ fn read_alignment(bytes: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResu
         return Err(PyTypeError::new_err(message));
     }
     let out_of_range = |error: PyErr| {
-        let message =
-            format!("alignment {bytes} of {} is not a power of two up to 2^62", what());
+        let message = format!("alignment {bytes} of {} is not a power of two up to 2^62", what());
         overflow_as(error, py, "InvalidAlignment", message)
     };
     Alignment::new(bytes.extract().map_err(out_of_range)?).map_err(|error| match error {

@@ -201,20 +201,21 @@ fn run(
             None => Ok(()),
         }
     };
-    let Ended { value, stopped, seconds } = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut budget = call::budget(cancel, tell);
-        budget.deadline = limits
-            .time_limit
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .and_then(|duration| started.checked_add(duration));
-        budget.nodes = limits.node_limit;
-        budget.seed = limits.seed;
-        budget.threads = limits.threads;
-        let source = source()?;
-        let packing = solve(source.problem(), &budget)?;
-        packing.check(source.problem())?;
-        Ok((packing, source))
-    })?;
+    let Ended { value, stopped, seconds } =
+        call::watch(py, items, &mut hear, move |cancel, tell| {
+            let mut budget = call::budget(cancel, tell);
+            budget.deadline = limits
+                .time_limit
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .and_then(|duration| started.checked_add(duration));
+            budget.nodes = limits.node_limit;
+            budget.seed = limits.seed;
+            budget.threads = limits.threads;
+            let source = source()?;
+            let packing = solve(source.problem(), &budget)?;
+            packing.check(source.problem())?;
+            Ok((packing, source))
+        })?;
     let interrupted = match stopped {
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
         stopped => stopped.is_some(),
@@ -288,7 +289,8 @@ impl Packing {
             return Err(PyValueError::new_err(message));
         };
         let (csv, packing) = (Arc::clone(csv), Arc::clone(&self.inner));
-        let text = call::run(py, self.inner.offsets().len(), move |_, _| csv.to_csv(Some(&packing)))?;
+        let text =
+            call::run(py, self.inner.offsets().len(), move |_, _| csv.to_csv(Some(&packing)))?;
         let text = text.or_raise(py)?;
         admit(py, text.len())?;
         Ok(text)

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arenaplan::{
-    Alignment, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Share, ShareRule, Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
+    Alignment, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Share, ShareRule,
+    Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;

@@ -163,7 +163,8 @@ impl<'a> Replay<'a> {
             self.memory(write.space).write(write.start..write.end, owner);
         }
         for (output, content) in contents {
-            self.contents[output.index()] = content.and_then(|content| self.joined(output, &content));
+            self.contents[output.index()] =
+                content.and_then(|content| self.joined(output, &content));
         }
         for state in &unit.mutates {
             self.contents[state.index()] = None;
@@ -455,7 +456,9 @@ impl<'a> Replay<'a> {
             let base = i128::from(start) - i128::from(piece.origin_start);
             let owner = Owner::Value { value: piece.origin, base };
             let space = usize::try_from(place.space).expect("spaces were checked");
-            if let Some((byte, found)) = self.memories[space].find_other(start..end, owner, |owner| self.known_owner(owner)) {
+            if let Some((byte, found)) =
+                self.memories[space].find_other(start..end, owner, |owner| self.known_owner(owner))
+            {
                 let name = |value| format!("value {}", quoted(self.graph.value(value).name()));
                 let second = match found {
                     Some(Owner::Value { value, .. }) => name(value),

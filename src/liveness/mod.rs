@@ -9,8 +9,8 @@ mod cover;
 mod lifetime;
 
 pub use alias::{AliasClass, AliasClasses, AliasRules, Member, Merge};
-pub use lifetime::Lifetimes;
 use cover::Cover;
+pub use lifetime::Lifetimes;
 use lifetime::node_window;
 
 use crate::boundary::{InputMemory, OutputMemory};

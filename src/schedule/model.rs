@@ -144,8 +144,7 @@ impl Model {
             total = total.wrapping_add(bytes);
             before.push(total);
         }
-        let mut model =
-            Self { nodes, atoms_of, bytes, before, reads, supplied, unread: 0, given };
+        let mut model = Self { nodes, atoms_of, bytes, before, reads, supplied, unread: 0, given };
         let unread = model.supplied.iter().filter(|&&value| model.reads[at(value)] == 0);
         model.unread = unread.map(|&value| model.size(value)).sum();
         Ok(model)

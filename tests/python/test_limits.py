@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import arenaplan as ap
+
 SOURCE = Path(__file__).parent.parent.parent / "python"
 
 linux_only = pytest.mark.skipif(
@@ -199,3 +201,91 @@ print("done")
 def test_a_finalizer_may_ask_an_arena_that_refuses_to_close() -> None:
     done = run(COLLECTOR)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-600:]
+
+
+FORKED = """
+import os, warnings
+import arenaplan as ap
+warnings.simplefilter("ignore")
+graph = ap.Graph()
+x = graph.input("x", (64,), "uint8")
+(y,) = graph.node("Op", [x], [("y", (64,), "uint8")])
+graph.output(y)
+arena = ap.plan(graph).commit()
+lease = arena.lease()
+child = os.fork()
+if child == 0:
+    try:
+        with arena.lease():
+            lease.release()
+            try:
+                arena.lease()
+            except ap.ArenaBusy:
+                os._exit(0)
+    finally:
+        os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+try:
+    arena.lease()
+except ap.ArenaBusy:
+    print("done")
+"""
+
+
+@linux_only
+def test_a_fork_does_not_hold_the_lease_of_its_parent() -> None:
+    done = run(FORKED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-600:]
+
+
+@pytest.mark.parametrize("index", [-1, 1 << 32, 1 << 70])
+def test_an_index_out_of_range_is_an_undefined_value(index: int) -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (4,), "uint8")
+    graph.node("Op", [x, index], [("y", (4,), "uint8")], name="reader")
+    with pytest.raises(ap.UndefinedValue, match="reader"):
+        ap.plan(graph)
+
+
+@pytest.mark.parametrize("offset", [-4, 1 << 70])
+def test_an_offset_out_of_range_is_an_invalid_effect(offset: int) -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (4,), "uint8")
+    graph.node("Op", [x], [("y", (4,), "uint8")], views=[ap.View(0, 0, offset)], name="viewer")
+    with pytest.raises(ap.InvalidEffect, match="viewer"):
+        ap.plan(graph)
+
+
+def test_true_is_no_index() -> None:
+    graph = ap.Graph()
+    graph.input("x", (4,), "uint8")
+    x = graph.input("z", (4,), "uint8")
+    graph.node("Op", [x, True], [("y", (4,), "uint8")], name="reader")
+    with pytest.raises(TypeError, match="reader"):
+        ap.plan(graph)
+
+
+@pytest.mark.parametrize("cost", [float("inf"), -1.0, float("nan")])
+def test_a_cost_is_a_finite_number(cost: float) -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (4,), "uint8")
+    graph.node("Op", [x], [("y", (4,), "uint8")], workspaces=[[(64, cost)]], name="worker")
+    with pytest.raises(ap.InvalidEffect, match="worker"):
+        ap.plan(graph)
+
+
+def test_a_lone_surrogate_is_an_invalid_name() -> None:
+    graph = ap.Graph()
+    graph.input("x\udc80", (4,), "uint8")
+    with pytest.raises(ap.InvalidName, match="x"):
+        ap.plan(graph)
+
+
+def test_an_unknown_kind_of_allocation_names_those_there_are() -> None:
+    with pytest.raises(ap.InvalidOption, match="persistent_arena"):
+        ap.IncrementalPlanner([(1, "arena_rw")], [], [], [])
+
+
+def test_an_operand_left_out_is_none_and_not_minus_one() -> None:
+    with pytest.raises(ap.InvalidOption, match="None"):
+        ap.IncrementalPlanner([(1, "arena")], [([-1], [], [], [])], [], [])
