@@ -72,22 +72,22 @@ pub(crate) struct Options {
 
 impl Options {
     /// Returns a planner with these options; those that are None have the target's default.
-    pub(crate) fn planner(&self, py: Python<'_>) -> PyResult<Planner<'_>> {
+    pub(crate) fn planner(&self) -> arenaplan::Result<Planner<'_>> {
         let mut planner = Planner::new()
             .target(&self.target.get().inner)
-            .effort(self.effort.parse().or_raise(py)?)
+            .effort(self.effort.parse()?)
             .preserve_inputs(self.preserve_inputs)
-            .inputs(self.inputs.parse().or_raise(py)?)
-            .outputs(self.outputs.parse().or_raise(py)?)
+            .inputs(self.inputs.parse()?)
+            .outputs(self.outputs.parse()?)
             .parallel_safe(self.parallel_safe);
         if let Some(alignment) = self.alignment {
             planner = planner.alignment(alignment);
         }
         if let Some(optimize) = &self.optimize {
-            planner = planner.optimize(optimize.parse().or_raise(py)?);
+            planner = planner.optimize(optimize.parse()?);
         }
         if let Some(workspace) = &self.workspace {
-            planner = planner.workspace(workspace.parse().or_raise(py)?);
+            planner = planner.workspace(workspace.parse()?);
         }
         if !self.in_place {
             planner = planner.in_place(false);
@@ -96,8 +96,8 @@ impl Options {
             "search" => {}
             "given" => planner = planner.keep_order(true),
             _ => {
-                let reason = "option order is 'search' or 'given'".into();
-                return Err(raise_named(py, "InvalidOption", reason));
+                let reason = "it is 'search' or 'given'".into();
+                return Err(arenaplan::Error::InvalidOption { option: "order", reason });
             }
         }
         if let Some(capacity) = self.capacity {
@@ -125,7 +125,6 @@ pub(crate) fn plan(
     like: Option<&Plan>,
     on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Plan> {
-    let planner = options.planner(py)?;
     let memories = match spaces {
         Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
         None => None,
@@ -140,7 +139,7 @@ pub(crate) fn plan(
         None => Ok(()),
     };
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner = planner.budget(call::budget(cancel, tell));
+        let mut planner = options.planner()?.budget(call::budget(cancel, tell));
         if let Some(memories) = &memories {
             planner = planner.memories(memories);
         }
@@ -185,10 +184,9 @@ pub(crate) fn explain(
     graph: &Graph,
     options: Options,
 ) -> PyResult<(Plan, u64, Vec<Level>, Vec<Level>)> {
-    let planner = options.planner(py)?;
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
     let found = call::run(py, items, move |cancel, tell| {
-        planner.budget(call::budget(cancel, tell)).explain(&graph)
+        options.planner()?.budget(call::budget(cancel, tell)).explain(&graph)
     })?;
     let Explanation { plan, without, levels, switched } = found.or_raise(py)?;
     let named = |levels: Vec<(Technique, u64)>| {

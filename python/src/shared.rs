@@ -28,13 +28,12 @@ pub(crate) fn plan_together(
     together: &str,
     options: Options,
 ) -> PyResult<SharedPlan> {
-    let planner = options.planner(py)?;
     let together: Together = together.parse().or_raise(py)?;
     let items = graphs.iter().map(|graph| graph.get().items()).sum();
     let graphs: Vec<_> = graphs.iter().map(|graph| Arc::clone(&graph.get().inner)).collect();
     let inner = call::run(py, items, move |cancel, tell| {
         let graphs: Vec<_> = graphs.iter().map(Arc::as_ref).collect();
-        planner.budget(call::budget(cancel, tell)).plan_together(&graphs, together)
+        options.planner()?.budget(call::budget(cancel, tell)).plan_together(&graphs, together)
     })?;
     Ok(SharedPlan { inner: inner.or_raise(py)? })
 }
