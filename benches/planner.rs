@@ -110,7 +110,7 @@ fn orders(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("wired_net");
     group.sample_size(10);
     for (name, states, width) in [("complete", 20_000, 0), ("beam", 0, 100)] {
-        let limits = OrderLimits { states, width };
+        let limits = OrderLimits { states, width, work: usize::MAX };
         group.bench_function(name, |bencher| {
             bencher.iter(|| find_order(&graph, LivenessOptions::default(), limits, &|| false));
         });

@@ -9,9 +9,11 @@
 
 mod arena;
 mod arenas;
+mod call;
 mod error;
 mod files;
 mod graph;
+mod headroom;
 mod incremental;
 mod pack;
 mod plan;

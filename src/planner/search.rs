@@ -148,6 +148,7 @@ impl Planner<'_> {
         let mut best = attempts[0].load;
         let measured = attempts.len();
         let mut index = 0;
+        let mut work = self.order_work();
         while index < attempts.len() && !self.budget.exhausted() {
             let at = index;
             index += 1;
@@ -157,7 +158,7 @@ impl Planner<'_> {
             }
             let options = self.liveness_options(false, attempt.elision)?;
             let orders = Orders::new(&attempt.schedule.graph, options)?;
-            let limits = self.order_limits(attempt.schedule.order.len());
+            let limits = self.order_limits(attempt.schedule.order.len(), work);
             let attempt = &mut attempts[at];
             attempt.floor = Some(self.lowest(&orders, &attempt.schedule.graph));
             if at > 0 && orders.floor() >= best && attempt.load > best {
@@ -165,6 +166,7 @@ impl Planner<'_> {
             }
             self.tell(Stage::Order, best, orders.floor().min(best));
             let found = orders.best(limits, &|| self.budget.exhausted());
+            work -= found.work.min(work);
             // The search knows what an order needs at least; a value that turns out not to be in
             // the caller's memory adds to that.
             let known = |load: u64| {
@@ -196,13 +198,25 @@ impl Planner<'_> {
         }
     }
 
-    fn order_limits(&self, nodes: usize) -> OrderLimits {
-        let (work, width) = match self.options.effort {
+    /// Returns the work of all searches for an order together: milliseconds, a second or two,
+    /// or half a minute.
+    fn order_work(&self) -> usize {
+        match self.options.effort {
+            Effort::Fast => 4_000_000,
+            Effort::Default => 160_000_000,
+            Effort::Max => 3_000_000_000,
+        }
+    }
+
+    /// Returns the limits of one search, if this much work is left for all. The attempts are
+    /// sorted, and the first may take half of it.
+    fn order_limits(&self, nodes: usize, left: usize) -> OrderLimits {
+        let (sets, width) = match self.options.effort {
             Effort::Fast => (200_000, 0),
             Effort::Default => (16_000_000, 100),
             Effort::Max => (200_000_000, 1000),
         };
-        OrderLimits { states: work / nodes.max(1), width }
+        OrderLimits { states: sets / nodes.max(1), width, work: left / 2 }
     }
 
     /// Returns what is known of the choice of an attempt, but for the floor.

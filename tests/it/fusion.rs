@@ -236,7 +236,7 @@ proptest! {
         options.alignment = arenaplan::Alignment::BYTE;
         options.in_place = in_place;
         options.elision = false;
-        let limits = OrderLimits { states: 100_000, width: 0 };
+        let limits = OrderLimits { states: 100_000, width: 0, work: usize::MAX };
         let found = find_order(&graph, options, limits, &|| false).unwrap();
         prop_assert!(found.is_optimal && graph.is_topological(&found.order));
         let mut least = u64::MAX;
