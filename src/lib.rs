@@ -52,6 +52,7 @@ mod boundary;
 mod check;
 mod coloring;
 mod error;
+mod fingerprint;
 mod format;
 mod graph;
 mod incremental;
@@ -65,6 +66,7 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod program;
 mod resize;
 mod schedule;
 mod shared;
@@ -108,6 +110,10 @@ pub use plan::{
 pub use planner::{Explanation, Planner};
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use program::{
+    Inputs, Operands, OutputAndInputs, Program, ProgramStep, SpaceSpan, StepMemory, StepOperand,
+    StepWorkspace,
+};
 pub use schedule::{FoundOrder, OrderLimits, find_order};
 pub use shared::{SharedMember, SharedPlan, Together};
 pub use sharing::{

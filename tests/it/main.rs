@@ -32,6 +32,7 @@ mod placement;
 mod plan_file;
 mod planner;
 mod problem;
+mod program;
 mod resize;
 mod shared;
 mod sharing;
