@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use arenaplan::{
-    Graph, Input, InputMemory, Memories, Output, OutputAndInputs, OutputMemory, Plan, Planner,
-    Program, ProgramStep, ShareRule, Space, SpaceId, SpaceSpan, Technique, Techniques,
-    WorkspacePolicy,
+    Graph, Input, InputMemory, Memories, NodeId, Output, OutputAndInputs, OutputMemory, Plan,
+    Planner, Program, ProgramStep, ShareRule, Space, SpaceId, SpaceSpan, Technique, Techniques,
+    WorkspacePolicy, fuse,
 };
 use proptest::prelude::*;
 
@@ -178,6 +178,24 @@ proptest! {
         for techniques in [Techniques::ALL, Techniques::ALL.without(Technique::Overlap)] {
             check(&graph, &Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap());
         }
+    }
+
+    /// All nodes that can, run as one, whether that saves bytes or not.
+    #[test]
+    fn groups_compute_what_their_nodes_do(
+        graph in crate::fusion::networks(14),
+        fusion in crate::fusion::fusions(),
+    ) {
+        let groups = fuse(&graph, fusion);
+        let mut steps: Vec<Vec<NodeId>> = Vec::new();
+        for &id in graph.order() {
+            match groups.iter().find(|group| group.contains(&id)) {
+                Some(group) if group.last() == Some(&id) => steps.push(group.clone()),
+                Some(_) => {}
+                None => steps.push(vec![id]),
+            }
+        }
+        check(&graph, &Planner::new().alignment(1).plan_steps(&graph, &steps).unwrap());
     }
 
     /// Outputs that overlap inputs at a distance.
