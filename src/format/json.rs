@@ -21,6 +21,7 @@ use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, WorkspacePlacement,
     index_steps,
 };
+use crate::target::Target;
 
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;
@@ -44,6 +45,8 @@ struct Document {
     version: u32,
     model: String,
     digest: String,
+    #[serde(default = "ideal", skip_serializing_if = "Target::is_ideal")]
+    target: Target,
     options: PlanOptions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     search: Option<Search>,
@@ -65,6 +68,11 @@ struct Document {
     extra: BTreeMap<String, IgnoredAny>,
 }
 
+/// Files of before there were targets held plans that no runner in particular had to honor.
+const fn ideal() -> Target {
+    Target::IDEAL
+}
+
 impl Plan {
     /// Returns the plan as JSON text: the same plan always gives the same bytes.
     #[must_use]
@@ -74,6 +82,7 @@ impl Plan {
             version: PLAN_VERSION,
             model: self.model.clone(),
             digest: self.digest.clone(),
+            target: self.target.clone(),
             options: self.options,
             search: self.search,
             arena_bytes: self.arena_bytes(),
@@ -133,6 +142,7 @@ impl Plan {
         let plan = Self {
             model: document.model,
             digest: document.digest,
+            target: document.target,
             options: document.options,
             search: document.search,
             step_of: index_steps(&document.steps)

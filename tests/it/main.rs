@@ -31,6 +31,7 @@ mod overlap;
 mod placement;
 mod plan_file;
 mod planner;
+mod planners;
 mod problem;
 mod program;
 mod resize;

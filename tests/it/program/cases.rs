@@ -8,6 +8,7 @@ use arenaplan::{
 };
 
 use crate::graphs::{Sketch, in_place, reshape};
+use crate::planners::ideal_planner;
 
 // -- fused steps ---------------------------------------------------------------------------
 
@@ -86,10 +87,11 @@ fn the_loop_of_the_readme_computes_what_the_graph_says() {
     let fused = fused.with(Technique::Fusion);
     for planner in [
         Planner::new(),
-        Planner::new().optimize(Techniques::NONE),
-        Planner::new().optimize(Techniques::BASIC),
-        Planner::new().optimize(Techniques::ALL),
-        Planner::new().optimize(fused),
+        ideal_planner(),
+        ideal_planner().optimize(Techniques::NONE),
+        ideal_planner().optimize(Techniques::BASIC),
+        ideal_planner().optimize(Techniques::ALL),
+        ideal_planner().optimize(fused),
     ] {
         let plan = planner.plan(&graph).unwrap();
         assert_eq!(run(&graph, &plan, ends), [27.0; 16], "{}", plan.options().optimize);
@@ -100,7 +102,7 @@ fn the_loop_of_the_readme_computes_what_the_graph_says() {
 fn fused_plan(graph: &Graph) -> Plan {
     let steps =
         [vec![0], vec![1], vec![2, 3]].map(|step| step.into_iter().map(NodeId::new).collect());
-    Planner::new().plan_steps(graph, &steps).unwrap()
+    ideal_planner().plan_steps(graph, &steps).unwrap()
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn a_member_of_a_fused_step_has_no_memory_of_its_own() {
 #[test]
 fn fusion_by_default_options_is_refused_node_by_node_and_right_step_by_step() {
     let (graph, ends) = sum_of_products();
-    let plan = Planner::new().optimize(Techniques::ALL).plan(&graph).unwrap();
+    let plan = ideal_planner().optimize(Techniques::ALL).plan(&graph).unwrap();
     let fused = plan.steps().iter().find(|step| !step.fused.is_empty());
     let fused = fused.expect("the planner fuses elementwise nodes if it may");
     let mut arena = plan.commit().unwrap();
@@ -168,7 +170,7 @@ fn layer(bytes: u64) -> (Graph, Plan) {
     let x = sketch.input("x", bytes);
     let y = sketch.node("y", &[x], bytes);
     let graph = sketch.build(&[y]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -217,8 +219,8 @@ fn an_arena_is_made_for_another_plan_only_if_it_is_as_aligned() {
     let mut bytes = vec![0; 256];
     let start = bytes.as_ptr().align_offset(64);
     let (graph, _) = layer(64);
-    let loose = Planner::new().alignment(1).plan(&graph).unwrap();
-    let strict = Planner::new().alignment(64).plan(&graph).unwrap();
+    let loose = ideal_planner().alignment(1).plan(&graph).unwrap();
+    let strict = ideal_planner().alignment(64).plan(&graph).unwrap();
     let mut arena = loose.bind(&mut bytes[start + 1..]).unwrap();
     assert_eq!(arena.rebind(&strict).unwrap_err(), Error::MisalignedBuffer { alignment: 64 });
 }
@@ -226,7 +228,7 @@ fn an_arena_is_made_for_another_plan_only_if_it_is_as_aligned() {
 #[test]
 fn buffers_of_the_caller_are_lent_too() {
     let (graph, _) = layer(64);
-    let planner = Planner::new().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
+    let planner = ideal_planner().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
     let plan = planner.alignment(1).plan(&graph).unwrap();
     let program = plan.program(&graph).unwrap();
     let (mut inside, mut x, mut y) = (Vec::new(), vec![3; 64], vec![0; 64]);
@@ -243,7 +245,7 @@ fn prepared(graph: &Graph) -> (Program, Arena<'static>) {
     // A plan with workspaces has no overlap without knowing the scratch memory of a piece.
     let works = graph.nodes().iter().any(|node| !node.effects().workspaces.is_empty());
     let policy = if works { WorkspacePolicy::Auto } else { WorkspacePolicy::None };
-    let planner = Planner::new().alignment(1).workspace(policy);
+    let planner = ideal_planner().alignment(1).workspace(policy);
     let plan = planner.optimize(Techniques::ALL).plan(graph).unwrap();
     (plan.program(graph).unwrap(), plan.commit().unwrap())
 }
@@ -321,7 +323,7 @@ fn any_number_of_inputs_is_lent_beside_an_output() {
     let last = sketch.node("last", &[all, inputs[0]], 1);
     let graph = sketch.build(&[last]);
     for techniques in [Techniques::NONE, Techniques::ALL] {
-        let plan = Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap();
+        let plan = ideal_planner().alignment(1).optimize(techniques).plan(&graph).unwrap();
         let program = plan.program(&graph).unwrap();
         let mut arena = plan.commit().unwrap();
         for (byte, value) in (0..).zip(inputs) {
@@ -463,7 +465,7 @@ fn a_size_or_address_that_is_no_elements_is_refused_by_name() {
     let odd = sketch.input("odd value", 6);
     let out = sketch.node("out", &[first, odd], 8);
     let graph = sketch.build(&[out]);
-    let planner = Planner::new().alignment(1).optimize(Techniques::NONE);
+    let planner = ideal_planner().alignment(1).optimize(Techniques::NONE);
     let plan = planner.plan(&graph).unwrap();
     let program = plan.program(&graph).unwrap();
     let mut bytes = vec![0; 128];
@@ -503,7 +505,7 @@ fn typed_operands_count_in_elements() {
     let overlaps = vec![Overlap { input: 0, output: 0, distance: 8 }];
     let y = sketch.effectful("y", &[x], 64, Effects { overlaps, ..Effects::default() });
     let graph = sketch.build(&[y]);
-    let plan = Planner::new().alignment(4).optimize(Techniques::ALL).plan(&graph).unwrap();
+    let plan = ideal_planner().alignment(4).optimize(Techniques::ALL).plan(&graph).unwrap();
     let program = plan.program(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
     arena.value_as_mut::<u32>(&plan, x).unwrap().fill(9);

@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use arenaplan::{
     Graph, Input, InputMemory, Memories, NodeId, Output, OutputAndInputs, OutputMemory, Plan,
-    Planner, Program, ProgramStep, ShareRule, Space, SpaceId, SpaceSpan, Technique, Techniques,
+    Program, ProgramStep, ShareRule, Space, SpaceId, SpaceSpan, Technique, Techniques,
     WorkspacePolicy, fuse,
 };
 use proptest::prelude::*;
 
 use super::interpreter::run;
+use crate::planners::ideal_planner;
 
 /// Returns the addresses of bytes.
 fn addresses(bytes: &[u8]) -> Range<usize> {
@@ -167,7 +168,7 @@ proptest! {
     #[test]
     fn steps_are_lent_what_the_plan_says(graph in crate::graphs::graphs(24)) {
         for techniques in [Techniques::NONE, Techniques::ALL] {
-            let planner = Planner::new().workspace(WorkspacePolicy::Auto).optimize(techniques);
+            let planner = ideal_planner().workspace(WorkspacePolicy::Auto).optimize(techniques);
             check(&graph, &planner.plan(&graph).unwrap());
         }
     }
@@ -176,7 +177,7 @@ proptest! {
     #[test]
     fn fused_steps_compute_what_their_nodes_do(graph in crate::fusion::networks(14)) {
         for techniques in [Techniques::ALL, Techniques::ALL.without(Technique::Overlap)] {
-            check(&graph, &Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap());
+            check(&graph, &ideal_planner().alignment(1).optimize(techniques).plan(&graph).unwrap());
         }
     }
 
@@ -195,26 +196,26 @@ proptest! {
                 None => steps.push(vec![id]),
             }
         }
-        check(&graph, &Planner::new().alignment(1).plan_steps(&graph, &steps).unwrap());
+        check(&graph, &ideal_planner().alignment(1).plan_steps(&graph, &steps).unwrap());
     }
 
     /// Outputs that overlap inputs at a distance.
     #[test]
     fn overlapping_steps_compute_the_same(graph in crate::overlap::networks(10)) {
         for techniques in [Techniques::NONE.with(Technique::Overlap), Techniques::ALL] {
-            check(&graph, &Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap());
+            check(&graph, &ideal_planner().alignment(1).optimize(techniques).plan(&graph).unwrap());
         }
     }
 
     /// Buffers that the caller brings, and several memories.
     #[test]
     fn any_number_of_spaces_is_lent(graph in crate::fusion::networks(10), small in 0_u64..400) {
-        let callers = Planner::new().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
+        let callers = ideal_planner().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
         check(&graph, &callers.alignment(1).plan(&graph).unwrap());
         let memories = Memories::new(vec![
             Space::new("fast").with_capacity(small),
             Space::new("slow").with_cost(1),
         ]);
-        check(&graph, &Planner::new().alignment(1).memories(&memories.unwrap()).plan(&graph).unwrap());
+        check(&graph, &ideal_planner().alignment(1).memories(&memories.unwrap()).plan(&graph).unwrap());
     }
 }
