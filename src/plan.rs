@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::boundary::{InputMemory, OutputMemory};
 use crate::error::{Error, Result, quoted};
+use crate::fingerprint::Fingerprint;
 use crate::index::{NodeId, ValueId};
 use crate::packing::Status;
 use crate::target::Target;
@@ -324,6 +325,8 @@ pub struct Plan {
     pub(crate) placements: Vec<Placement>,
     /// By node, then slot, ascending.
     pub(crate) workspaces: Vec<WorkspacePlacement>,
+    /// Tells its layout from others; [`Arena`](crate::Arena)s remember it.
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Plan {

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::file::{self, MAX_FILE_BYTES};
 use crate::error::{Error, Result, hexadecimal, quoted};
+use crate::fingerprint::Fingerprint;
 use crate::packing::Status;
 use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, WorkspacePlacement,
@@ -153,6 +154,7 @@ impl Plan {
             value_count: document.value_count,
             placements: document.values,
             workspaces: document.workspaces,
+            fingerprint: Fingerprint::default(),
         };
         if sums != (plan.arena_bytes(), plan.lower_bound(), plan.status()) {
             return Err(corrupt("its totals are not those of its spaces".into()));

@@ -120,7 +120,7 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
     sketch.builder.add_node(node.with_effects(effects));
 }
 
-fn fusions() -> impl Strategy<Value = Fusion> {
+pub fn fusions() -> impl Strategy<Value = Fusion> {
     any::<[bool; 6]>().prop_map(
         |[elementwise, anchors, prologue, attention, perceptrons, channels]| Fusion {
             elementwise,

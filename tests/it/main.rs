@@ -34,6 +34,7 @@ mod plan_file;
 mod planner;
 mod planners;
 mod problem;
+mod program;
 mod resize;
 mod shared;
 mod sharing;
