@@ -4,8 +4,8 @@
 use std::hint::black_box;
 
 use arenaplan::{
-    DType, Graph, Liveness, LivenessOptions, Node, OrderLimits, Plan, Planner, Value, ValueKind,
-    find_order,
+    DType, Graph, Input, Liveness, LivenessOptions, Node, OrderLimits, Output, Plan, Planner,
+    Techniques, Value, ValueKind, find_order,
 };
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -110,7 +110,7 @@ fn orders(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("wired_net");
     group.sample_size(10);
     for (name, states, width) in [("complete", 20_000, 0), ("beam", 0, 100)] {
-        let limits = OrderLimits { states, width };
+        let limits = OrderLimits { states, width, work: usize::MAX };
         group.bench_function(name, |bencher| {
             bencher.iter(|| find_order(&graph, LivenessOptions::default(), limits, &|| false));
         });
@@ -151,15 +151,50 @@ fn chains(criterion: &mut Criterion) {
 
 fn arena(criterion: &mut Criterion) {
     let graph = dense_net();
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = Planner::new().optimize(Techniques::BASIC).plan(&graph).unwrap();
+    let program = plan.program(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
-    criterion.bench_function("lend_every_node", |bencher| {
+    let mut group = criterion.benchmark_group("lend");
+    group.throughput(Throughput::Elements(u64::try_from(program.len()).unwrap()));
+    group.bench_function("program", |bencher| bencher.iter(|| plan.program(black_box(&graph))));
+    group.bench_function("node", |bencher| {
         bencher.iter(|| {
             for node in plan.order() {
                 black_box(arena.node(&plan, node).unwrap());
             }
         });
     });
+    group.bench_function("step", |bencher| {
+        bencher.iter(|| {
+            for step in program.steps() {
+                black_box(arena.step(&program, step).unwrap());
+            }
+        });
+    });
+    group.bench_function("step_and_slots", |bencher| {
+        bencher.iter(|| {
+            for step in program.steps() {
+                let mut memory = arena.step(&program, step).unwrap();
+                let mut inputs = [const { Input::Absent }; 2];
+                let mut outputs = [const { Output::Absent }; 1];
+                memory.lend(&mut inputs, &mut outputs, &mut []).unwrap();
+                black_box((&inputs, &outputs));
+            }
+        });
+    });
+    group.bench_function("step_and_split", |bencher| {
+        bencher.iter(|| {
+            for step in program.steps() {
+                let mut memory = arena.step(&program, step).unwrap();
+                if step.inputs().len() == 1 {
+                    black_box(memory.split::<1, 1, 0>().unwrap());
+                } else {
+                    black_box(memory.split_as::<f32, 2, 1, 0>().unwrap());
+                }
+            }
+        });
+    });
+    group.finish();
 }
 
 criterion_group!(benches, dense, chains, orders, arena);

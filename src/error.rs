@@ -77,7 +77,9 @@ pub enum Error {
         node: Option<String>,
         /// What is needed then, with its bytes, the largest first.
         values: Vec<(String, u64)>,
-        /// Whether it is proven that no plan fits; otherwise none was found.
+        /// Whether it is proven that no order of the steps that were tried fits, however values
+        /// share bytes; otherwise no plan was found. Never if another technique than other
+        /// orders was asked for and left out.
         proven: bool,
     },
 
@@ -131,6 +133,20 @@ pub enum Error {
     /// An arena is not in the state that a call needs.
     #[error("{reason}")]
     ArenaState { reason: String },
+    /// An arena was made for another plan, or for none.
+    #[error("the arena is not that of the plan of {model}; `Arena::rebind` makes it so")]
+    ArenaMismatch { model: String },
+    /// A node has no memory of its own, since it runs as one with others.
+    #[error(
+        "node {node} runs as one with others in step {step}, which is lent as a whole: use `Arena::step`"
+    )]
+    FusedNode { node: String, step: String },
+    /// An operand of a step cannot be lent in the way that is asked for.
+    #[error("step {step}, {operand}: {reason}")]
+    InvalidOperand { step: String, operand: String, reason: String },
+    /// Bytes are no elements of a type.
+    #[error("{what} cannot be read as elements: {reason}")]
+    InvalidCast { what: String, reason: String },
 
     /// The work was interrupted by the caller.
     #[error("interrupted")]
@@ -184,6 +200,10 @@ impl Error {
             Self::InvalidOption { .. } => "InvalidOption",
             Self::Storage { .. } => "StorageError",
             Self::ArenaState { .. } => "ArenaState",
+            Self::ArenaMismatch { .. } => "ArenaMismatch",
+            Self::FusedNode { .. } => "FusedNode",
+            Self::InvalidOperand { .. } => "InvalidOperand",
+            Self::InvalidCast { .. } => "InvalidCast",
             Self::Interrupted => "Interrupted",
             Self::OutOfMemory { .. } => "OutOfMemory",
         }

@@ -4,10 +4,10 @@
 //! A [`Graph`] says what each node does to memory. A [`Planner`] makes a [`Plan`] of it: an
 //! offset for every value, so that values needed at the same time share no byte, together
 //! with a lower bound that no plan can go below. The plan is committed to an [`Arena`],
-//! which lends each node what it reads and writes.
+//! which lends each step of a [`Program`] what it reads and writes.
 //!
 //! ```
-//! use arenaplan::{DType, Graph, Input, Node, Output, Planner, Status, Value, ValueKind};
+//! use arenaplan::{DType, Graph, Node, Planner, Status, Value, ValueKind};
 //!
 //! // x -> double -> add x: 3 arrays of 256 bytes.
 //! let mut builder = Graph::builder("example");
@@ -15,10 +15,10 @@
 //! let x = builder.add_value(array("x", ValueKind::Input)?);
 //! let doubled = builder.add_value(array("doubled", ValueKind::Activation)?);
 //! let sum = builder.add_value(array("sum", ValueKind::Activation)?);
-//! let double = builder.add_node(Node::new("double", "Double").reads([x]).writes([doubled]));
+//! builder.add_node(Node::new("double", "Double").reads([x]).writes([doubled]));
 //! let add = Node::new("add", "Add").reads([doubled, x]).writes([sum]);
 //! // The addition is elementwise: its output may take over a dying operand.
-//! let add = builder.add_node(add.in_place(0, 0));
+//! builder.add_node(add.in_place(0, 0));
 //! builder.add_output(sum);
 //! let graph = builder.build()?;
 //!
@@ -27,16 +27,16 @@
 //! assert_eq!((plan.arena_bytes(), plan.lower_bound()), (512, 512));
 //! assert_eq!(plan.status(), Status::Optimal);
 //!
+//! let program = plan.program(&graph)?;
 //! let mut arena = plan.commit()?;
 //! arena.value_mut(&plan, x)?.fill(3);
-//! let mut memory = arena.node(&plan, double)?;
-//! if let (Input::Shared(from), Output::Exclusive(to)) = (&memory.inputs[0], &mut memory.outputs[0]) {
-//!     to.iter_mut().zip(*from).for_each(|(to, from)| *to = 2 * from);
-//! }
-//! let mut memory = arena.node(&plan, add)?;
-//! // In place: the first operand is in the bytes of the output.
-//! if let (Input::Shared(from), Output::Exclusive(to)) = (&memory.inputs[1], &mut memory.outputs[0]) {
-//!     to.iter_mut().zip(*from).for_each(|(to, from)| *to += from);
+//! for step in program.steps() {
+//!     let mut memory = arena.step(&program, step)?;
+//!     match graph.node(step.node()).op() {
+//!         "Double" => memory.elementwise(|[x]: [u8; 1]| 2 * x)?,
+//!         // In place: the first operand is in the bytes of the output.
+//!         _ => memory.elementwise(|[doubled, x]: [u8; 2]| doubled + x)?,
+//!     }
 //! }
 //! assert_eq!(arena.value(&plan, sum)?, [9; 256]);
 //! # Ok::<(), arenaplan::Error>(())
@@ -52,6 +52,7 @@ mod boundary;
 mod check;
 mod coloring;
 mod error;
+mod fingerprint;
 mod format;
 mod graph;
 mod incremental;
@@ -65,6 +66,7 @@ mod plan;
 mod planner;
 mod problem;
 mod profile;
+mod program;
 mod resize;
 mod schedule;
 mod shared;
@@ -84,7 +86,9 @@ pub use bound::max_load;
 pub use boundary::{InputMemory, OutputMemory};
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
-pub use format::{CsvProblem, Names, PLAN_VERSION, plan_schema};
+pub use format::{
+    CsvProblem, Names, PLAN_VERSION, WriteError, plan_schema, write_file, write_files,
+};
 pub use graph::{
     Assignment, Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Overlap,
     Value, ValueKind, View, Whole, Workspace,
@@ -109,6 +113,10 @@ pub use plan::{
 pub use planner::{Explanation, Planner};
 pub use problem::{Buffer, Part, Problem, Space};
 pub use profile::Peak;
+pub use program::{
+    Inputs, Operands, OutputAndInputs, Program, ProgramStep, SpaceSpan, StepMemory, StepOperand,
+    StepWorkspace,
+};
 pub use schedule::{FoundOrder, OrderLimits, find_order};
 pub use shared::{SharedMember, SharedPlan, Together};
 pub use sharing::{

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::boundary::{InputMemory, OutputMemory};
 use crate::error::{Error, Result, quoted};
+use crate::fingerprint::Fingerprint;
 use crate::index::{NodeId, ValueId};
 use crate::packing::Status;
 use crate::target::Target;
@@ -286,7 +287,8 @@ const fn is_zero(number: &u64) -> bool {
 pub struct MoveCost {
     /// Bytes that nodes read and write, each times the cost of its space.
     pub cost: u64,
-    /// What it costs at least, wherever the values are: proven, for this order and sharing.
+    /// What it costs at least, wherever the values are: proven for this order, these steps and
+    /// this sharing of bytes.
     pub lower_bound: u64,
 }
 
@@ -299,7 +301,8 @@ pub struct Search {
     /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
     /// were tried it needs least: no order of theirs needs fewer.
     pub floor: u64,
-    /// Techniques that were asked for, and left out because the graph is large.
+    /// Techniques that were asked for and not tried: because the graph is large, nodes may run
+    /// in any order, workspaces of overlaps are not known, or time was up.
     #[serde(default, skip_serializing_if = "Techniques::is_none")]
     pub skipped: Techniques,
     /// The time of one run, as the runtime's model of it says; `None` if nobody asked.
@@ -340,6 +343,8 @@ pub struct Plan {
     pub(crate) placements: Vec<Placement>,
     /// By node, then slot, ascending.
     pub(crate) workspaces: Vec<WorkspacePlacement>,
+    /// Tells its layout from others; [`Arena`](crate::Arena)s remember it.
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Plan {

@@ -11,6 +11,7 @@ Where every tensor of a neural network lives in one arena, and how small it can 
 
 from __future__ import annotations
 
+from arenaplan import _start as _start  # The first: see there.
 from arenaplan import backend, errors
 from arenaplan._core import (
     Allocation,

@@ -34,6 +34,7 @@ __all__ = [
     "share_storage",
     "targets",
     "techniques",
+    "write_files",
 ]
 
 __version__: Final[str]
@@ -639,7 +640,8 @@ class Plan:
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
-        Write the plan to a file, which becomes the new plan or stays what it was.
+        Write the plan to a file, which becomes the new plan or stays what it was; a device or a
+        pipe is written into.
         """
     @property
     def shared_values(self, /) -> list[tuple[int, int]]:
@@ -765,7 +767,8 @@ class SharedPlan:
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
-        Write the plans to a file, which becomes the new one or stays what it was.
+        Write the plans to a file, which becomes the new one or stays what it was; a device or a
+        pipe is written into.
         """
     @property
     def status(self, /) -> str:
@@ -1115,4 +1118,20 @@ def targets() -> list[Target]:
 def techniques() -> list[str]:
     """
     Return the names of all techniques.
+    """
+
+def write_files(files: Sequence[tuple[str | PathLike[str], bytes | bytearray]]) -> None:
+    """
+    Write files, each given by its path and content.
+
+    A regular file is replaced at once and keeps its mode, through a symbolic link, too; or it
+    stays what it was. The content of all of them is on disk before the first one is replaced.
+    Devices, pipes, and descriptors such as ``/dev/stdout`` are written into.
+
+    Raises
+    ------
+    PlanWriteError
+        If a file cannot be written; the message names it.
+    BrokenPipeError
+        If nobody reads a pipe any more.
     """

@@ -41,7 +41,15 @@ class InvalidDim(SizeError):
 
 
 class UnboundDim(SizeError):
-    """A symbolic dimension has no number; pass one with ``bind``."""
+    """
+    A symbolic dimension has no number; pass one with ``bind``.
+
+    ``dimension`` is its name, if it has one.
+    """
+
+    def __init__(self, message: str, *, dimension: str | None = None) -> None:
+        super().__init__(message)
+        self.dimension = dimension
 
 
 class DimConflict(SizeError):
@@ -160,7 +168,8 @@ class SpacesExceeded(CapacityExceeded):
     values : list of (str, int)
         What is needed then, with its bytes, the largest first.
     proven : bool
-        Whether it is proven that no plan fits; otherwise none was found.
+        Whether it is proven that no order of the steps that were tried fits, however values
+        share bytes; otherwise no plan was found.
     """
 
     step: int = 0
@@ -169,7 +178,7 @@ class SpacesExceeded(CapacityExceeded):
     proven: bool = False
 
 
-class InvalidOption(PlannerError):
+class InvalidOption(PlannerError, ValueError):
     """An option contradicts another one, or the graph it is used with."""
 
 

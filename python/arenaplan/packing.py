@@ -7,12 +7,21 @@ from typing import Any, TypedDict
 
 from arenaplan import _core
 from arenaplan._core import Packing
-from arenaplan.errors import InvalidAlignment, InvalidLiveRange, InvalidSize, PinConflict
+from arenaplan.errors import (
+    InvalidAlignment,
+    InvalidLiveRange,
+    InvalidOption,
+    InvalidSize,
+    PinConflict,
+)
 from arenaplan.options import whole_number
 from arenaplan.tradeoff import Progress
 
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32
+
+MAX_THREADS = 1 << 10
+"""Most threads of a search."""
 
 
 def pack(
@@ -69,6 +78,8 @@ def pack(
     ------
     InvalidSize, InvalidLiveRange, InvalidAlignment, PinConflict, SizeOverflow
         If the buffers make no sense.
+    InvalidOption
+        If a limit, the seed or the number of threads (1 to 1,024) makes no sense.
     KeyboardInterrupt
         On Ctrl-C; its ``packing`` is the best one so far.
 
@@ -117,14 +128,14 @@ def check_limits(
 ) -> Limits:
     """Return the limits of a search, or raise the error that they are none."""
     if time_limit is not None and not time_limit >= 0:
-        raise ValueError(f"time_limit {time_limit} is not a number of seconds")
-    if _natural(threads, "threads") == 0:
-        raise ValueError("threads is 0; at least one is needed")
+        raise InvalidOption(f"option time_limit: {time_limit} is not a number of seconds")
+    if not 1 <= whole_number(threads, "threads") <= MAX_THREADS:
+        raise InvalidOption(f"option threads: {threads} is not a number from 1 to {MAX_THREADS:,}")
     return {
         "time_limit": None if time_limit is None else min(float(time_limit), 1e9),
         "node_limit": None if node_limit is None else _natural(node_limit, "node_limit"),
         "seed": _natural(seed, "seed"),
-        "threads": min(threads, 1 << 10),
+        "threads": threads,
     }
 
 
@@ -193,5 +204,5 @@ def _natural(number: int, what: str) -> int:
     """Return a whole number of 64 bits."""
     number = whole_number(number, what)
     if not 0 <= number < 1 << 64:
-        raise ValueError(f"{what} {number} does not fit 64 bits")
+        raise InvalidOption(f"option {what}: {number} is negative or does not fit 64 bits")
     return number

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from arenaplan._core import Plan
 from arenaplan.graph import Graph
+from arenaplan.spaces import Space, homes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Spilled:
     reason: str
 
 
-def spilled(graph: Graph, plan: Plan) -> list[Spilled]:
+def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> list[Spilled]:
     """
     Return the values that are in a slower memory than the fastest, the dearest first.
 
@@ -49,6 +50,8 @@ def spilled(graph: Graph, plan: Plan) -> list[Spilled]:
         What was planned.
     plan : Plan
         A plan with several spaces.
+    pins : mapping of str to str, optional
+        The pins that the plan was made with: a plan does not store them.
 
     Returns
     -------
@@ -69,12 +72,18 @@ def spilled(graph: Graph, plan: Plan) -> list[Spilled]:
     costs = [space[6] for space in plan.spaces]
     fastest = costs.index(min(costs, default=0)) if costs else 0
     placements, moved = plan.placements, plan.bytes_moved
+    homes = dict(homes_of(graph, [Space(space[0]) for space in plan.spaces], pins or {}))
     rows = []
     for members in _buffers(plan):
         place = placements[members[0]]
         if place is None or costs[place[0]] <= costs[fastest]:
             continue
-        reason = _reason(plan, members, fastest)
+        is_pinned = any(homes.get(index, fastest) != fastest for index in members)
+        is_declared = any(graph.values[index].space is not None for index in members)
+        if is_pinned or is_declared:
+            reason = f"it is pinned to {plan.spaces[place[0]][0]!r}"
+        else:
+            reason = _reason(plan, members, fastest, known=pins is not None)
         for index in members:
             bytes_moved = moved[index] or 0
             size = (placements[index] or (0, 0, 0))[2]
@@ -84,7 +93,7 @@ def spilled(graph: Graph, plan: Plan) -> list[Spilled]:
     return sorted(rows, key=lambda row: (-row.cost, row.name))
 
 
-def _reason(plan: Plan, members: list[int], fastest: int) -> str:
+def _reason(plan: Plan, members: list[int], fastest: int, *, known: bool) -> str:
     """Say why values that share bytes are not in the fastest space."""
     name, _, _, _, _, capacity, _ = plan.spaces[fastest]
     placements, live = plan.placements, plan.live
@@ -99,7 +108,34 @@ def _reason(plan: Plan, members: list[int], fastest: int) -> str:
         return (
             f"step {step} has {taken[step]:,} bytes in {name!r} already, which holds {capacity:,}"
         )
-    return f"it is pinned, or {name!r} has no {size:,} bytes in one piece"
+    if _largest_gap(plan, fastest, first, last) < size:
+        return f"{name!r} has no {size:,} bytes in one piece from step {first} to {last - 1}"
+    if not any(plan.bytes_moved[index] for index in members):
+        return "no node reads or writes its bytes"
+    cost, bound = plan.move_cost or (0, 0)
+    if cost == bound and not known:
+        # Otherwise the plan would cost less with the value in the gap.
+        return f"it is pinned: {name!r} has room for it"
+    return f"the search found no better place, though {name!r} has room for it"
+
+
+def _largest_gap(plan: Plan, space: int, first: int, last: int) -> int:
+    """Return the largest run of bytes of a space that is free from step ``first`` to ``last``."""
+    _, _, _, _, alignment, capacity, _ = plan.spaces[space]
+    taken = []
+    for place, live in zip(plan.placements, plan.live, strict=True):
+        if place is not None and live is not None and place[0] == space:
+            taken.append((live, place[1], place[1] + place[2]))
+    step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
+    for node, _, _, where, offset, size in plan.workspaces:
+        if where == space:
+            taken.append(((step_of[node], step_of[node] + 1), offset, offset + size))
+    largest, end = 0, 0
+    for live, start, stop in sorted(taken, key=lambda one: one[1]):
+        if live[0] < last and first < live[1]:
+            largest = max(largest, start - end)
+            end = max(end, -(-stop // alignment) * alignment)
+    return largest if capacity is None else max(largest, capacity - end)
 
 
 def _buffers(plan: Plan) -> Iterator[list[int]]:

@@ -1,12 +1,14 @@
-//! The arena's bytes as a Python buffer. The only `unsafe` of the bindings: the buffer
-//! protocol is a C interface.
+//! The arena's bytes as a Python buffer, and the allocator of the extension. The only `unsafe`
+//! of the bindings: the buffer protocol is a C interface, and an allocator hands out memory.
 
-#![allow(unsafe_code, reason = "the buffer protocol is a C interface")]
+#![allow(unsafe_code, reason = "the buffer protocol is a C interface, and so is an allocator")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use arenaplan::{Alignment, SpaceId, quoted};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -15,6 +17,59 @@ use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::error::{OrRaise, raise_named};
+use crate::headroom;
+
+/// The system's allocator, which asks [`headroom`] before it fails.
+struct Allocator;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+impl Allocator {
+    /// Calls `allocate` until it succeeds or nothing is left that could help.
+    fn insist(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+        loop {
+            let memory = allocate();
+            if !memory.is_null() {
+                return memory;
+            }
+            if !headroom::relieve(bytes) {
+                // SAFETY: the function may be called at any time on any thread; it reads a
+                // variable of the thread.
+                let known = unsafe { ffi::PyGILState_GetThisThreadState() };
+                headroom::strand(known.is_null());
+                return memory;
+            }
+        }
+    }
+}
+
+// SAFETY: every method passes its arguments on to the system's allocator, whose contract is
+// that of the trait, and returns what that one returned last. Nothing else is allocated on the
+// way, and nothing unwinds: `headroom` takes a lock without waiting, stores flags, and frees
+// memory that it owns.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller promises a layout with bytes.
+        Self::insist(layout.size(), || unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller promises a layout with bytes.
+        Self::insist(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller promises memory of this allocator, with this layout, and a new size
+        // that is valid; memory is from the system's allocator, and stays as it is if that fails.
+        Self::insist(bytes, || unsafe { System.realloc(memory, layout, bytes) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller promises memory of this allocator, which the system's one made.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
 
 /// Memory that a plan was committed to.
 ///
@@ -31,7 +86,9 @@ pub(crate) struct Arena {
     bytes: usize,
     /// Buffers that the interpreter holds.
     views: AtomicUsize,
-    busy: AtomicBool,
+    /// The process of which a run has the arena; 0 if none has. A fork has a copy of the
+    /// memory, and the lease of its parent is none of its own.
+    holder: AtomicU32,
     process: u32,
 }
 
@@ -69,15 +126,46 @@ impl Arena {
             address,
             bytes,
             views: AtomicUsize::new(0),
-            busy: AtomicBool::new(false),
+            holder: AtomicU32::new(0),
             process: std::process::id(),
         })
+    }
+
+    /// Frees the memory, unless somebody uses it.
+    fn free(&self) -> Result<(), Refusal> {
+        let mut memory = self.memory.lock().map_err(|_| Refusal::Poisoned)?;
+        // Views are counted under the same lock, so none can begin in between.
+        match self.views.load(Ordering::Acquire) {
+            0 if self.is_busy() => Err(Refusal::Busy),
+            0 => {
+                *memory = None;
+                Ok(())
+            }
+            views => Err(Refusal::Views(views)),
+        }
+    }
+
+    /// Returns whether a run of this process has the arena.
+    fn is_busy(&self) -> bool {
+        self.holder.load(Ordering::Acquire) == std::process::id()
     }
 
     /// Returns whether the memory was freed.
     fn is_closed(&self) -> bool {
         self.memory.lock().is_ok_and(|memory| memory.is_none())
     }
+}
+
+/// Why the memory of an arena cannot be freed.
+enum Refusal {
+    Views(usize),
+    Busy,
+    Poisoned,
+}
+
+/// Returns the exception for a lock that a thread held while it panicked.
+fn poisoned(py: Python<'_>) -> PyErr {
+    raise_named(py, "InternalError", "the arena's lock is poisoned".into())
 }
 
 #[pymethods]
@@ -124,10 +212,11 @@ impl Arena {
     fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
         let arena = slf.get();
         arena.check_open(py)?;
-        if arena.busy.swap(true, Ordering::AcqRel) {
+        let process = std::process::id();
+        if arena.holder.swap(process, Ordering::AcqRel) == process {
             return Err(raise_named(py, "ArenaBusy", "another run has the arena".into()));
         }
-        Ok(Lease { arena: slf, held: AtomicBool::new(true) })
+        Ok(Lease { arena: slf, process, held: AtomicBool::new(true) })
     }
 
     /// Free the memory.
@@ -139,21 +228,17 @@ impl Arena {
     /// ArenaBusy
     ///     If a run has the arena.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let mut memory = self
-            .memory
-            .lock()
-            .map_err(|_| raise_named(py, "InternalError", "the arena's lock is poisoned".into()))?;
-        // Views are made under the same lock, so none can begin in between.
-        let views = self.views.load(Ordering::Acquire);
-        if views > 0 {
-            let message = format!("{views} views of the arena are alive");
-            return Err(raise_named(py, "ArenaInUse", message));
+        // Making an exception can run any Python code, by way of the collector, and that may ask
+        // the arena something: so nothing is raised under the lock.
+        match self.free() {
+            Ok(()) => Ok(()),
+            Err(Refusal::Poisoned) => Err(poisoned(py)),
+            Err(Refusal::Views(views)) => {
+                let message = format!("{views} views of the arena are alive");
+                Err(raise_named(py, "ArenaInUse", message))
+            }
+            Err(Refusal::Busy) => Err(raise_named(py, "ArenaBusy", "a run has the arena".into())),
         }
-        if self.busy.load(Ordering::Acquire) {
-            return Err(raise_named(py, "ArenaBusy", "a run has the arena".into()));
-        }
-        *memory = None;
-        Ok(())
     }
 
     fn __len__(&self) -> usize {
@@ -211,16 +296,19 @@ impl Arena {
         }
         let py = slf.py();
         let arena = slf.get();
-        let memory = arena
-            .memory
-            .lock()
-            .map_err(|_| raise_named(py, "InternalError", "the arena's lock is poisoned".into()))?;
-        if memory.is_none() {
-            return Err(raise_named(py, "ArenaState", "the arena is closed".into()));
-        }
         let length = ffi::Py_ssize_t::try_from(arena.bytes)
             .map_err(|_| PyBufferError::new_err("the arena is too large"))?;
         let pointer: *mut c_void = ptr::with_exposed_provenance_mut(arena.address);
+        // Counted before it is there: from here on the memory stays. The lock is let go before
+        // anything of Python's is called, which may run any Python code.
+        match arena.memory.lock().map(|memory| {
+            arena.views.fetch_add(usize::from(memory.is_some()), Ordering::AcqRel);
+            memory.is_some()
+        }) {
+            Ok(true) => {}
+            Ok(false) => return Err(raise_named(py, "ArenaState", "the arena is closed".into())),
+            Err(_) => return Err(poisoned(py)),
+        }
         // SAFETY: `PyBuffer_FillInfo` asks for a valid `view`, which the interpreter passed
         // and which is not null; for an exporter that it takes a new reference to, so that
         // the arena outlives the buffer; and for `length` bytes at `pointer`, which the arena
@@ -228,9 +316,9 @@ impl Arena {
         let status =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length, 0, flags) };
         if status != 0 {
+            arena.views.fetch_sub(1, Ordering::AcqRel);
             return Err(PyErr::fetch(py));
         }
-        arena.views.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
@@ -256,16 +344,25 @@ impl Arena {
 #[derive(Debug)]
 pub(crate) struct Lease {
     arena: Py<Arena>,
+    /// The process that took it.
+    process: u32,
     held: AtomicBool,
+}
+
+impl Lease {
+    fn end(&self) {
+        // The copy that a fork has of the lease ends nothing there.
+        if self.held.swap(false, Ordering::AcqRel) && self.process == std::process::id() {
+            self.arena.get().holder.store(0, Ordering::Release);
+        }
+    }
 }
 
 #[pymethods]
 impl Lease {
     /// Let others use the arena; more than once does no harm.
     fn release(&self) {
-        if self.held.swap(false, Ordering::AcqRel) {
-            self.arena.get().busy.store(false, Ordering::Release);
-        }
+        self.end();
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -284,8 +381,6 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if *self.held.get_mut() {
-            self.arena.get().busy.store(false, Ordering::Release);
-        }
+        self.end();
     }
 }

@@ -51,5 +51,8 @@ impl<T> OrRaise<T> for arenaplan::Result<T> {
 
 /// Returns the exception for a file that could not be written.
 pub(crate) fn unwritten(py: Python<'_>, path: &Path, error: &std::io::Error) -> PyErr {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return pyo3::exceptions::PyBrokenPipeError::new_err(error.to_string());
+    }
     raise_named(py, "PlanWriteError", format!("{}: {error}", path.display()))
 }

@@ -1,29 +1,71 @@
 //! The graph, as Python hands it over: tables of tuples.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arenaplan::{
     Alignment, Choice, Effects, Flow, GraphBuilder, InPlace, Node, NodeId, Overlap, Space, SpaceId,
-    Value, ValueId, View, Whole, Workspace,
+    Value, ValueId, View, Whole, Workspace, quoted,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
-use crate::error::OrRaise;
+use crate::call::{self, admit};
+use crate::error::{OrRaise, raise, raise_named};
 
-/// `(name, kind, dtype, shape, alignment, space)`
-type ValueRow<'py> = (String, String, String, Vec<u64>, Option<u64>, Option<String>);
-/// `(name, op, inputs, outputs, effects, after)`
-type NodeRow<'py> =
-    (String, String, Vec<Option<u32>>, Vec<Option<u32>>, Bound<'py, PyAny>, Vec<u32>);
+/// A value, as a tuple.
+#[derive(FromPyObject)]
+struct ValueRow<'py> {
+    #[pyo3(item(0))]
+    name: Bound<'py, PyAny>,
+    #[pyo3(item(1))]
+    kind: String,
+    #[pyo3(item(2))]
+    dtype: String,
+    #[pyo3(item(3))]
+    shape: Vec<u64>,
+    #[pyo3(item(4))]
+    alignment: Option<Bound<'py, PyAny>>,
+    #[pyo3(item(5))]
+    space: Option<Bound<'py, PyAny>>,
+}
+
+/// A node, as a tuple.
+#[derive(FromPyObject)]
+struct NodeRow<'py> {
+    #[pyo3(item(0))]
+    name: Bound<'py, PyAny>,
+    #[pyo3(item(1))]
+    op: Bound<'py, PyAny>,
+    #[pyo3(item(2))]
+    inputs: Bound<'py, PyAny>,
+    #[pyo3(item(3))]
+    outputs: Bound<'py, PyAny>,
+    #[pyo3(item(4))]
+    effects: Bound<'py, PyAny>,
+    #[pyo3(item(5))]
+    after: Bound<'py, PyAny>,
+}
+
 /// `(bytes, cost)` of every choice, per workspace.
 type WorkspaceRows = Vec<Vec<(u64, f64)>>;
+
+/// Memory for reading one value or node, in bytes.
+const ROW_BYTES: usize = 1 << 10;
 
 /// A validated, immutable graph.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Graph {
-    pub(crate) inner: arenaplan::Graph,
+    pub(crate) inner: Arc<arenaplan::Graph>,
+}
+
+impl Graph {
+    /// Returns how many values and nodes there are: what a call about the graph depends on.
+    pub(crate) fn items(&self) -> usize {
+        self.inner.values().len() + self.inner.nodes().len()
+    }
 }
 
 #[pymethods]
@@ -32,38 +74,49 @@ impl Graph {
     #[new]
     fn new(
         py: Python<'_>,
-        name: &str,
-        values: Vec<ValueRow<'_>>,
-        nodes: Vec<NodeRow<'_>>,
-        outputs: Vec<u32>,
+        name: &Bound<'_, PyAny>,
+        values: &Bound<'_, PyAny>,
+        nodes: &Bound<'_, PyAny>,
+        outputs: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let mut builder = arenaplan::Graph::builder(name);
+        let items = values.len()?.saturating_add(nodes.len()?);
+        admit(py, items.saturating_mul(ROW_BYTES))?;
+        let mut builder = arenaplan::Graph::builder(read_name(name, "the graph")?);
         let mut spaces = HashMap::new();
-        for (name, kind, dtype, shape, alignment, space) in values {
+        for row in values.try_iter()? {
+            let ValueRow { name, kind, dtype, shape, alignment, space } = row?.extract()?;
+            let name = read_name(&name, "a value")?;
             let dtype = named(dtype.parse(), &name).or_raise(py)?;
+            let what = || format!("value {}", quoted(&name));
+            let alignment = alignment.map(|bytes| read_alignment(&bytes, what)).transpose()?;
             let mut value =
                 Value::new(name, kind.parse().or_raise(py)?, dtype, shape).or_raise(py)?;
-            if let Some(bytes) = alignment {
-                value = value.with_alignment(Alignment::new(bytes).or_raise(py)?);
+            if let Some(alignment) = alignment {
+                value = value.with_alignment(alignment);
             }
             if let Some(space) = space {
+                let space = read_name(&space, "a space")?;
                 value = value.with_space(space_called(space, &mut builder, &mut spaces));
             }
             builder.add_value(value);
         }
-        for (name, op, inputs, outputs, effects, after) in nodes {
+        for row in nodes.try_iter()? {
+            let NodeRow { name, op, inputs, outputs, effects, after } = row?.extract()?;
+            let name = read_name(&name, "a node")?;
+            let op = read_name(&op, "an operator")?;
+            let who = format!("node {}", quoted(&name));
             let node = Node::new(name, op)
-                .reads(inputs.into_iter().map(|id| id.map(ValueId::from)))
-                .writes(outputs.into_iter().map(|id| id.map(ValueId::from)))
-                .with_effects(read_effects(&effects)?)
-                .after(after.into_iter().map(NodeId::from));
+                .reads(read_operands(&inputs, &who)?)
+                .writes(read_operands(&outputs, &who)?)
+                .with_effects(read_effects(&effects, &who)?)
+                .after(read_indices(&after, &who, "node")?.into_iter().map(NodeId::from));
             builder.add_node(node);
         }
-        for output in outputs {
+        for output in read_indices(outputs, "the list of outputs", "value")? {
             builder.add_output(ValueId::from(output));
         }
-        let inner = py.detach(|| builder.build()).or_raise(py)?;
-        Ok(Self { inner })
+        let inner = call::run(py, items, move |_, _| builder.build())?.or_raise(py)?;
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Return a copy in which some nodes, by index, have other workspaces, or others in place
@@ -75,10 +128,13 @@ impl Graph {
         workspaces: Vec<(u32, WorkspaceRows)>,
         staging: Vec<(u32, WorkspaceRows)>,
     ) -> PyResult<Self> {
-        let read = |(node, rows)| (NodeId::from(node), read_workspaces(rows));
-        let inner = self.inner.with_workspaces(workspaces.into_iter().map(read)).or_raise(py)?;
-        let inner = inner.with_staging(staging.into_iter().map(read)).or_raise(py)?;
-        Ok(Self { inner })
+        let graph = Arc::clone(&self.inner);
+        let inner = call::run(py, self.items(), move |_, _| {
+            let read = |(node, rows)| (NodeId::from(node), read_workspaces(rows));
+            let graph = graph.with_workspaces(workspaces.into_iter().map(read))?;
+            graph.with_staging(staging.into_iter().map(read))
+        })?;
+        Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
     }
 
     /// SHA-256, in hexadecimal, of all that a plan depends on.
@@ -129,18 +185,96 @@ fn space_called(
     *spaces.entry(name).or_insert_with_key(|name| builder.add_space(Space::new(name.as_str())))
 }
 
+/// Reads a name, of what the caller says.
+fn read_name(name: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
+    name.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyUnicodeEncodeError>(name.py()) {
+            let shown = name.repr().map_or_else(|_| "?".into(), |name| name.to_string());
+            let message = format!("{shown} is no name of {what}: it cannot be encoded as UTF-8");
+            return raise_named(name.py(), "InvalidName", message);
+        }
+        error
+    })
+}
+
+/// Reads the alignment of `what`.
+fn read_alignment(bytes: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Alignment> {
+    let py = bytes.py();
+    if bytes.is_instance_of::<PyBool>() {
+        let message = format!("the alignment of {} is {bytes}, not a whole number", what());
+        return Err(PyTypeError::new_err(message));
+    }
+    let out_of_range = |error: PyErr| {
+        let message = format!("alignment {bytes} of {} is not a power of two up to 2^62", what());
+        overflow_as(error, py, "InvalidAlignment", message)
+    };
+    Alignment::new(bytes.extract().map_err(out_of_range)?).map_err(|error| match error {
+        arenaplan::Error::InvalidAlignment { bytes, .. } => {
+            raise(py, &arenaplan::Error::InvalidAlignment { what: what(), bytes })
+        }
+        other => raise(py, &other),
+    })
+}
+
+/// Reads the operands of `who`.
+fn read_operands(rows: &Bound<'_, PyAny>, who: &str) -> PyResult<Vec<Option<ValueId>>> {
+    let read = |operand: PyResult<Bound<'_, PyAny>>| {
+        let operand = operand?;
+        let present = (!operand.is_none()).then(|| read_index(&operand, who, "value"));
+        Ok(present.transpose()?.map(ValueId::from))
+    };
+    rows.try_iter()?.map(read).collect()
+}
+
+/// Reads indices of values or nodes.
+fn read_indices(rows: &Bound<'_, PyAny>, who: &str, of: &str) -> PyResult<Vec<u32>> {
+    rows.try_iter()?.map(|index| read_index(&index?, who, of)).collect()
+}
+
+/// Reads the index of a value or node that `who` names.
+fn read_index(index: &Bound<'_, PyAny>, who: &str, of: &str) -> PyResult<u32> {
+    let py = index.py();
+    if index.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err(format!("{who}: {index} is not the index of a {of}")));
+    }
+    index.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(py) {
+            let message = format!("{who} names {of} {index}, and there is none");
+            return raise_named(py, "UndefinedValue", message);
+        }
+        PyTypeError::new_err(format!("{who}: {index} is not the index of a {of}"))
+    })
+}
+
+/// Returns a typed error in place of one that says that a number is out of range.
+fn overflow_as(error: PyErr, py: Python<'_>, name: &str, message: String) -> PyErr {
+    if error.is_instance_of::<PyOverflowError>(py) {
+        return raise_named(py, name, message);
+    }
+    error
+}
+
+/// Reads one kind of effects of `who`.
+fn read_effect<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
+    effects: &Bound<'py, PyAny>,
+    kind: &str,
+    who: &str,
+) -> PyResult<T> {
+    let rows = effects.getattr(kind)?;
+    rows.extract().map_err(|error: PyErr| {
+        let shown = quoted(&rows.to_string());
+        let message = format!("{who}: {kind} {shown} has a number that is negative or too large");
+        overflow_as(error, effects.py(), "InvalidEffect", message)
+    })
+}
+
 /// Reads an `arenaplan.graph.Effects`.
-fn read_effects(effects: &Bound<'_, PyAny>) -> PyResult<Effects> {
-    let py = effects.py();
-    let in_place: Vec<(usize, usize, bool)> =
-        effects.getattr(pyo3::intern!(py, "in_place"))?.extract()?;
-    let views: Vec<(usize, usize, u64, String)> =
-        effects.getattr(pyo3::intern!(py, "views"))?.extract()?;
-    let flows: Vec<(usize, u64, Vec<usize>)> =
-        effects.getattr(pyo3::intern!(py, "flows"))?.extract()?;
-    let overlaps: Vec<(usize, usize, u64)> =
-        effects.getattr(pyo3::intern!(py, "overlaps"))?.extract()?;
-    let workspaces: WorkspaceRows = effects.getattr(pyo3::intern!(py, "workspaces"))?.extract()?;
+fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
+    let in_place: Vec<(usize, usize, bool)> = read_effect(effects, "in_place", who)?;
+    let views: Vec<(usize, usize, u64, String)> = read_effect(effects, "views", who)?;
+    let flows: Vec<(usize, u64, Vec<usize>)> = read_effect(effects, "flows", who)?;
+    let overlaps: Vec<(usize, usize, u64)> = read_effect(effects, "overlaps", who)?;
+    let workspaces: WorkspaceRows = read_effect(effects, "workspaces", who)?;
     let views = views.into_iter().map(|(input, output, offset, of)| {
         let whole = match of.as_str() {
             "input" => Whole::Input,
@@ -159,13 +293,13 @@ fn read_effects(effects: &Bound<'_, PyAny>) -> PyResult<Effects> {
             .into_iter()
             .map(|(output, pieces, follows)| Flow { output, pieces, follows })
             .collect(),
-        loads: effects.getattr(pyo3::intern!(py, "loads"))?.extract()?,
+        loads: read_effect(effects, "loads", who)?,
         overlaps: overlaps
             .into_iter()
             .map(|(input, output, distance)| Overlap { input, output, distance })
             .collect(),
-        ignores: effects.getattr(pyo3::intern!(py, "ignores"))?.extract()?,
-        mutates: effects.getattr(pyo3::intern!(py, "mutates"))?.extract()?,
+        ignores: read_effect(effects, "ignores", who)?,
+        mutates: read_effect(effects, "mutates", who)?,
         workspaces: read_workspaces(workspaces),
         staging: None,
     })

@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 
 use arenaplan::{
-    Alignment, AllocationType, IncrementalGraph, IncrementalNode, IncrementalOptions,
-    IncrementalValue, SharePair,
+    Alignment, AllocationType, Error, IncrementalGraph, IncrementalNode, IncrementalOptions,
+    IncrementalValue, SharePair, quoted,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::{OrRaise, raise_named};
+use crate::error::{OrRaise, raise, raise_named};
 use crate::graph::Graph;
 
 /// `(inputs, outputs, temporaries, shares)`, shares as `(input, output, unmodified)`.
@@ -23,19 +23,40 @@ pub(crate) struct IncrementalPlanner {
     inner: Mutex<arenaplan::IncrementalPlanner>,
 }
 
+/// Allocation types by name.
+const KINDS: [(&str, AllocationType); 9] = [
+    ("none", AllocationType::None),
+    ("read_only", AllocationType::ReadOnly),
+    ("arena", AllocationType::Arena),
+    ("persistent_arena", AllocationType::PersistentArena),
+    ("dynamic", AllocationType::Dynamic),
+    ("persistent_read_only", AllocationType::PersistentReadOnly),
+    ("custom", AllocationType::Custom),
+    ("variant", AllocationType::Variant),
+    ("non_cpu", AllocationType::NonCpu),
+];
+
 /// Returns the allocation type called `name`.
-fn kind_called(name: &str) -> PyResult<AllocationType> {
-    Ok(match name {
-        "none" => AllocationType::None,
-        "read_only" => AllocationType::ReadOnly,
-        "arena" => AllocationType::Arena,
-        "persistent_arena" => AllocationType::PersistentArena,
-        "dynamic" => AllocationType::Dynamic,
-        "persistent_read_only" => AllocationType::PersistentReadOnly,
-        "custom" => AllocationType::Custom,
-        "variant" => AllocationType::Variant,
-        "non_cpu" => AllocationType::NonCpu,
-        _ => return Err(PyValueError::new_err(format!("{name:?} is no allocation type"))),
+fn kind_called(py: Python<'_>, name: &str) -> PyResult<AllocationType> {
+    let found = KINDS.iter().find(|(known, _)| *known == name);
+    found.map(|&(_, kind)| kind).ok_or_else(|| {
+        let names: Vec<_> = KINDS.iter().map(|(known, _)| *known).collect();
+        let reason = format!("{} is none of {}", quoted(name), names.join(", "));
+        raise(py, &Error::InvalidOption { option: "kind", reason })
+    })
+}
+
+/// Reads a table of numbers, or raises an exception that tells what it may hold.
+fn read_table<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
+    table: &Bound<'py, PyAny>,
+    name: &'static str,
+) -> PyResult<T> {
+    table.extract().map_err(|error: PyErr| {
+        if !error.is_instance_of::<PyOverflowError>(table.py()) {
+            return error;
+        }
+        let reason = "a number is negative or too large; an operand left out is None".into();
+        raise(table.py(), &Error::InvalidOption { option: name, reason })
     })
 }
 
@@ -76,22 +97,25 @@ impl IncrementalPlanner {
 impl IncrementalPlanner {
     /// Plan lifetimes; nothing is placed yet.
     #[new]
-    #[pyo3(signature = (values, nodes, inputs, outputs, variables=Vec::new(), *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
+    #[pyo3(signature = (values, nodes, inputs, outputs, variables=None, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
     #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python class")]
     fn new(
         py: Python<'_>,
-        values: Vec<(u64, String)>,
-        nodes: Vec<NodeRow>,
-        inputs: Vec<Option<u32>>,
-        outputs: Vec<Option<u32>>,
-        variables: Vec<u32>,
+        values: &Bound<'_, PyAny>,
+        nodes: &Bound<'_, PyAny>,
+        inputs: &Bound<'_, PyAny>,
+        outputs: &Bound<'_, PyAny>,
+        variables: Option<&Bound<'_, PyAny>>,
         mode: &str,
         alignment: u64,
         preserve_inputs: bool,
         preserve_all: bool,
     ) -> PyResult<Self> {
+        let values: Vec<(u64, String)> = read_table(values, "values")?;
+        let nodes: Vec<NodeRow> = read_table(nodes, "nodes")?;
+        let variables = variables.map(|variables| read_table(variables, "variables"));
         let value = |(bytes, kind): (u64, String)| {
-            Ok(IncrementalValue { bytes, kind: kind_called(&kind)? })
+            Ok(IncrementalValue { bytes, kind: kind_called(py, &kind)? })
         };
         let share = |(input, output, unmodified)| SharePair { input, output, unmodified };
         let node = |(inputs, outputs, temporaries, shares): NodeRow| IncrementalNode {
@@ -103,9 +127,9 @@ impl IncrementalPlanner {
         let graph = IncrementalGraph {
             values: values.into_iter().map(value).collect::<PyResult<_>>()?,
             nodes: nodes.into_iter().map(node).collect(),
-            inputs,
-            outputs,
-            variables,
+            inputs: read_table(inputs, "inputs")?,
+            outputs: read_table(outputs, "outputs")?,
+            variables: variables.transpose()?.unwrap_or_default(),
         };
         let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
         let inner =
@@ -126,7 +150,7 @@ impl IncrementalPlanner {
         preserve_all: bool,
     ) -> PyResult<Self> {
         let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
-        let plan = || arenaplan::IncrementalPlanner::new((&graph.inner).into(), options);
+        let plan = || arenaplan::IncrementalPlanner::new(graph.inner.as_ref().into(), options);
         Ok(Self { inner: Mutex::new(py.detach(plan).or_raise(py)?) })
     }
 
@@ -170,7 +194,7 @@ impl IncrementalPlanner {
 
     /// Change who owns a value's bytes.
     fn set_kind(&self, py: Python<'_>, value: u32, kind: &str) -> PyResult<()> {
-        let kind = kind_called(kind)?;
+        let kind = kind_called(py, kind)?;
         self.with(py, |planner| planner.set_kind(value, kind))
     }
 

@@ -9,8 +9,11 @@
 
 mod arena;
 mod arenas;
+mod call;
 mod error;
+mod files;
 mod graph;
+mod headroom;
 mod incremental;
 mod pack;
 mod plan;
@@ -25,6 +28,8 @@ mod _core {
     use crate::arena::{Arena, Lease};
     #[pymodule_export]
     use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
+    #[pymodule_export]
+    use crate::files::write_files;
     #[pymodule_export]
     use crate::graph::Graph;
     #[pymodule_export]

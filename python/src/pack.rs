@@ -1,31 +1,26 @@
 //! Packing buffers without a graph.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arenaplan::{
-    Alignment, Budget, Buffer, CsvProblem, LiveRange, Problem, Progress, Space, solve,
-};
+use arenaplan::{Alignment, Buffer, CsvProblem, LiveRange, Problem, Progress, Space, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
-use crate::error::{OrRaise, raise_named};
-
-/// How often a long search looks for Ctrl-C and reports its progress.
-const PERIOD: Duration = Duration::from_millis(50);
+use crate::call::{self, Ended, admit};
+use crate::error::OrRaise;
 
 /// Offsets of buffers, and what is proven of their peak.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Packing {
-    inner: arenaplan::Packing,
+    inner: Arc<arenaplan::Packing>,
     seconds: f64,
     stages: Vec<Moment>,
     interrupted: bool,
     /// The problem, if it came as CSV.
-    csv: Option<CsvProblem>,
+    csv: Option<Arc<CsvProblem>>,
 }
 
 /// Progress, and when it was made.
@@ -62,17 +57,78 @@ struct Limits {
     threads: usize,
 }
 
+/// Bytes of each row of what is packed, as long as rows are columns of numbers.
+const ROW_BYTES: usize = 64;
+/// Bytes of a line of CSV, at least.
+const LINE_BYTES: usize = 8;
+
+/// Buffers as columns of numbers.
+#[derive(Debug)]
+struct Columns {
+    sizes: Vec<u64>,
+    live: Vec<(u32, u32)>,
+    alignments: Vec<u64>,
+    pins: Vec<Option<u64>>,
+    hints: Vec<Option<u64>>,
+}
+
+impl Columns {
+    /// Returns the problem of packing the buffers into `space`.
+    fn problem(self, space: Space) -> arenaplan::Result<Problem> {
+        let Self { sizes, live, alignments, pins, hints } = self;
+        let rows = sizes.into_iter().zip(live).zip(alignments).zip(pins).zip(hints).enumerate();
+        let buffers = rows.map(|(index, ((((size, (start, end)), alignment), pin), hint))| {
+            let named = |error| match error {
+                arenaplan::Error::InvalidLiveRange { start, end, .. } => {
+                    let what = format!("buffer {index}");
+                    arenaplan::Error::InvalidLiveRange { what, start, end }
+                }
+                arenaplan::Error::InvalidAlignment { bytes, .. } => {
+                    let what = format!("buffer {index}");
+                    arenaplan::Error::InvalidAlignment { what, bytes }
+                }
+                other => other,
+            };
+            let live = LiveRange::new(start, end).map_err(named)?;
+            let alignment = Alignment::new(alignment).map_err(named)?;
+            let mut buffer = Buffer::new(size, live).with_alignment(alignment);
+            if let Some(offset) = pin {
+                buffer = buffer.with_pin(offset);
+            }
+            if let Some(offset) = hint {
+                buffer = buffer.with_hint(offset);
+            }
+            Ok(buffer)
+        });
+        Problem::new(buffers.collect::<arenaplan::Result<Vec<_>>>()?, vec![space])
+    }
+}
+
+/// What is packed.
+enum Source {
+    Buffers(Problem),
+    Csv(CsvProblem),
+}
+
+impl Source {
+    const fn problem(&self) -> &Problem {
+        match self {
+            Self::Buffers(problem) | Self::Csv(CsvProblem { problem, .. }) => problem,
+        }
+    }
+}
+
 /// Pack buffers of ``sizes`` bytes that are live during ``live``.
 #[pyfunction]
 #[pyo3(signature = (sizes, live, alignments, pins, hints, capacity, time_limit, node_limit, seed, threads, on_progress))]
 #[allow(clippy::too_many_arguments, reason = "one per column and option")]
 pub(crate) fn pack(
     py: Python<'_>,
-    sizes: Vec<u64>,
-    live: Vec<(u32, u32)>,
-    alignments: Vec<u64>,
-    pins: Vec<Option<u64>>,
-    hints: Vec<Option<u64>>,
+    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] live: Vec<(u32, u32)>,
+    #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
+    #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
     capacity: Option<u64>,
     time_limit: Option<f64>,
     node_limit: Option<u64>,
@@ -80,34 +136,11 @@ pub(crate) fn pack(
     threads: usize,
     on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Packing> {
-    let rows = sizes.into_iter().zip(live).zip(alignments).zip(pins).zip(hints).enumerate();
-    let buffers = rows.map(|(index, ((((size, (start, end)), alignment), pin), hint))| {
-        let named = |error| match error {
-            arenaplan::Error::InvalidLiveRange { start, end, .. } => {
-                let what = format!("buffer {index}");
-                arenaplan::Error::InvalidLiveRange { what, start, end }
-            }
-            arenaplan::Error::InvalidAlignment { bytes, .. } => {
-                let what = format!("buffer {index}");
-                arenaplan::Error::InvalidAlignment { what, bytes }
-            }
-            other => other,
-        };
-        let live = LiveRange::new(start, end).map_err(named)?;
-        let alignment = Alignment::new(alignment).map_err(named)?;
-        let mut buffer = Buffer::new(size, live).with_alignment(alignment);
-        if let Some(offset) = pin {
-            buffer = buffer.with_pin(offset);
-        }
-        if let Some(offset) = hint {
-            buffer = buffer.with_hint(offset);
-        }
-        Ok(buffer)
-    });
-    let buffers = buffers.collect::<arenaplan::Result<Vec<_>>>().or_raise(py)?;
-    let problem = Problem::new(buffers, vec![space(capacity)]).or_raise(py)?;
     let limits = Limits { time_limit, node_limit, seed, threads };
-    run(py, &problem, &limits, on_progress.as_ref())
+    let items = sizes.len();
+    let columns = Columns { sizes, live, alignments, pins, hints };
+    let source = move || Ok(Source::Buffers(columns.problem(space(capacity))?));
+    run(py, items, source, limits, on_progress.as_ref())
 }
 
 /// Pack the buffers of a CSV document.
@@ -127,10 +160,19 @@ pub(crate) fn pack_csv(
 ) -> PyResult<Packing> {
     let alignment = Alignment::new(alignment).or_raise(py)?;
     let space = space(capacity).with_alignment(alignment);
-    let csv = py.detach(|| CsvProblem::parse(text, space)).or_raise(py)?;
     let limits = Limits { time_limit, node_limit, seed, threads };
-    let packing = run(py, &csv.problem, &limits, on_progress.as_ref())?;
-    Ok(Packing { csv: Some(csv), ..packing })
+    let items = text.len() / LINE_BYTES;
+    let text = call::copied(py, text)?;
+    let source = move || Ok(Source::Csv(CsvProblem::parse(&text, space)?));
+    run(py, items, source, limits, on_progress.as_ref())
+}
+
+/// Reads a column, if there is memory for it.
+fn admitted<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
+    column: &Bound<'py, PyAny>,
+) -> PyResult<Vec<T>> {
+    admit(column.py(), column.len()?.saturating_mul(ROW_BYTES))?;
+    column.extract()
 }
 
 /// Returns the space to pack into.
@@ -142,87 +184,58 @@ fn space(capacity: Option<u64>) -> Space {
     }
 }
 
-/// Packs on a worker thread, while this one reports progress and looks for Ctrl-C,
-/// which ends the search with the best answer so far.
+/// Packs until the search ends by itself, or on Ctrl-C with the best answer so far.
 fn run(
     py: Python<'_>,
-    problem: &Problem,
-    limits: &Limits,
+    items: usize,
+    source: impl FnOnce() -> arenaplan::Result<Source> + Send + 'static,
+    limits: Limits,
     on_progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Packing> {
     let started = Instant::now();
-    let cancel = AtomicBool::new(false);
-    let (sender, news) = mpsc::channel();
-    let tell = move |progress: Progress| {
-        let seconds = started.elapsed().as_secs_f64();
-        // Nobody listens any more if the caller's callback has failed.
-        let _ = sender.send(Moment { seconds, progress });
-    };
-    let mut budget = Budget::default();
-    budget.deadline = limits
-        .time_limit
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .and_then(|duration| started.checked_add(duration));
-    budget.nodes = limits.node_limit;
-    budget.seed = limits.seed;
-    budget.threads = limits.threads;
-    budget.cancel = Some(&cancel);
-    budget.progress = Some(&tell);
     let mut stages = Vec::new();
-    let mut stopped = None;
-    let result = std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            let packing = solve(problem, &budget)?;
-            packing.check(problem)?;
-            Ok(packing)
-        });
-        let mut patience = Duration::from_micros(50);
-        loop {
-            let finished = worker.is_finished();
-            for moment in news.try_iter() {
-                stages.push(moment);
-                if stopped.is_none()
-                    && let Some(call) = on_progress
-                {
-                    let told = moment.into_python(py).and_then(|moment| call.call1((moment,)));
-                    stopped = told.err();
-                }
-            }
-            if finished {
-                return worker.join();
-            }
-            if stopped.is_none() {
-                stopped = py.check_signals().err();
-            }
-            if stopped.is_some() {
-                cancel.store(true, Ordering::Relaxed);
-            }
-            py.detach(|| std::thread::sleep(patience));
-            patience = (patience * 2).min(PERIOD);
+    let mut hear = |moment: Moment| {
+        stages.push(moment);
+        match on_progress {
+            Some(call) => call.call1((moment.into_python(py)?,)).map(drop),
+            None => Ok(()),
         }
-    });
+    };
+    let Ended { value, stopped, seconds } =
+        call::watch(py, items, &mut hear, move |cancel, tell| {
+            let mut budget = call::budget(cancel, tell);
+            budget.deadline = limits
+                .time_limit
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .and_then(|duration| started.checked_add(duration));
+            budget.nodes = limits.node_limit;
+            budget.seed = limits.seed;
+            budget.threads = limits.threads;
+            let source = source()?;
+            let packing = solve(source.problem(), &budget)?;
+            packing.check(source.problem())?;
+            Ok((packing, source))
+        })?;
     let interrupted = match stopped {
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
         stopped => stopped.is_some(),
     };
-    match result {
-        Ok(result) => {
-            let inner = result.or_raise(py)?;
-            let seconds = started.elapsed().as_secs_f64();
-            Ok(Packing { inner, seconds, stages, interrupted, csv: None })
-        }
-        Err(_) => {
-            Err(raise_named(py, "InternalError", "the solver panicked; please report it".into()))
-        }
-    }
+    let (inner, source): (arenaplan::Packing, Source) = OrRaise::or_raise(value, py)?;
+    let csv = match source {
+        Source::Buffers(_) => None,
+        Source::Csv(csv) => Some(Arc::new(csv)),
+    };
+    Ok(Packing { inner: Arc::new(inner), seconds, stages, interrupted, csv })
 }
 
 #[pymethods]
 impl Packing {
     /// First byte of every buffer.
     #[getter]
-    fn offsets(&self) -> Vec<u64> {
-        self.inner.offsets().to_vec()
+    fn offsets(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let offsets = self.inner.offsets();
+        admit(py, offsets.len().saturating_mul(ROW_BYTES))?;
+        Ok(offsets.to_vec())
     }
 
     /// Bytes that the buffers need together at these offsets.
@@ -275,7 +288,12 @@ impl Packing {
             let message = "only what was read from CSV can be written as CSV";
             return Err(PyValueError::new_err(message));
         };
-        py.detach(|| csv.to_csv(Some(&self.inner))).or_raise(py)
+        let (csv, packing) = (Arc::clone(csv), Arc::clone(&self.inner));
+        let text =
+            call::run(py, self.inner.offsets().len(), move |_, _| csv.to_csv(Some(&packing)))?;
+        let text = text.or_raise(py)?;
+        admit(py, text.len())?;
+        Ok(text)
     }
 
     fn __len__(&self) -> usize {

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use arenaplan::{
-    Alignment, Budget, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Progress,
-    Share, ShareRule, Space, SpaceId, SpacePlan, Step, Technique, TimeEstimate, ValueId,
-    WorkspacePlacement,
+    Alignment, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Share, ShareRule,
+    Space, SpaceId, SpacePlan, Step, Technique, TimeEstimate, ValueId, WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::arena::Arena;
-use crate::error::{OrRaise, raise_named, unwritten};
+use crate::call::{self, admit};
+use crate::error::{OrRaise, raise_named};
+use crate::files::write_all;
 use crate::graph::Graph;
 use crate::pack::Moment;
 use crate::target::Target;
 
-/// How often a long call looks for Ctrl-C.
-const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
+/// Bytes of a plan file per value or node, at least.
+const BYTES_PER_ITEM: usize = 64;
 
 /// Memories as `(name, capacity, alignment, cost)`.
 type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
@@ -45,7 +45,13 @@ fn space_row(space: &SpacePlan) -> SpaceRow {
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) inner: arenaplan::Plan,
+    pub(crate) inner: Arc<arenaplan::Plan>,
+}
+
+impl From<arenaplan::Plan> for Plan {
+    fn from(inner: arenaplan::Plan) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
 }
 
 /// The options of a planner, as Python hands them over.
@@ -69,23 +75,23 @@ pub(crate) struct Options {
 
 impl Options {
     /// Returns a planner with these options; those that are None have the target's default.
-    pub(crate) fn planner(&self, py: Python<'_>) -> PyResult<Planner<'_>> {
+    pub(crate) fn planner(&self) -> arenaplan::Result<Planner<'_>> {
         let mut planner = Planner::new()
             .target(&self.target.get().inner)
-            .effort(self.effort.parse().or_raise(py)?)
+            .effort(self.effort.parse()?)
             .preserve_inputs(self.preserve_inputs)
-            .inputs(self.inputs.parse().or_raise(py)?)
-            .outputs(self.outputs.parse().or_raise(py)?)
+            .inputs(self.inputs.parse()?)
+            .outputs(self.outputs.parse()?)
             .parallel_safe(self.parallel_safe)
             .max_slowdown(self.max_slowdown);
         if let Some(alignment) = self.alignment {
             planner = planner.alignment(alignment);
         }
         if let Some(optimize) = &self.optimize {
-            planner = planner.optimize(optimize.parse().or_raise(py)?);
+            planner = planner.optimize(optimize.parse()?);
         }
         if let Some(workspace) = &self.workspace {
-            planner = planner.workspace(workspace.parse().or_raise(py)?);
+            planner = planner.workspace(workspace.parse()?);
         }
         if !self.in_place {
             planner = planner.in_place(false);
@@ -94,8 +100,8 @@ impl Options {
             "search" => {}
             "given" => planner = planner.keep_order(true),
             _ => {
-                let reason = "option order is 'search' or 'given'".into();
-                return Err(raise_named(py, "InvalidOption", reason));
+                let reason = "it is 'search' or 'given'".into();
+                return Err(arenaplan::Error::InvalidOption { option: "order", reason });
             }
         }
         if let Some(capacity) = self.capacity {
@@ -103,13 +109,6 @@ impl Options {
         }
         Ok(planner)
     }
-}
-
-/// Returns a budget that ends on Ctrl-C.
-pub(crate) fn cancelled_by(cancel: &AtomicBool) -> Budget<'_> {
-    let mut budget = Budget::default();
-    budget.cancel = Some(cancel);
-    budget
 }
 
 /// Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
@@ -134,7 +133,6 @@ pub(crate) fn plan(
     room: u64,
     overlapping: Option<Vec<u32>>,
 ) -> PyResult<Plan> {
-    let planner = options.planner(py)?;
     let memories = match spaces {
         Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
         None => None,
@@ -144,10 +142,14 @@ pub(crate) fn plan(
     });
     let overlapping: Option<Vec<NodeId>> =
         overlapping.map(|nodes| nodes.into_iter().map(NodeId::from).collect());
-    let inner = watched(py, on_progress.as_ref(), |cancel, tell| {
-        let mut budget = cancelled_by(cancel);
-        budget.progress = Some(tell);
-        let mut planner = planner.budget(budget).room(room);
+    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
+    let like = like.map(|like| Arc::clone(&like.inner));
+    let mut hear = |moment: Moment| match &on_progress {
+        Some(call) => call.call1((moment.into_python(py)?,)).map(drop),
+        None => Ok(()),
+    };
+    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
+        let mut planner = options.planner()?.budget(call::budget(cancel, tell)).room(room);
         if let Some(nodes) = &overlapping {
             planner = planner.overlapping(nodes);
         }
@@ -155,13 +157,16 @@ pub(crate) fn plan(
             planner = planner.memories(memories);
         }
         match (&steps, like) {
-            (Some(steps), None) => planner.plan_steps(&graph.inner, steps),
-            (Some(steps), Some(like)) => planner.plan_steps_after(&graph.inner, steps, &like.inner),
-            (None, Some(like)) => planner.plan_steps_of(&graph.inner, &like.inner),
-            (None, None) => planner.plan(&graph.inner),
+            (Some(steps), None) => planner.plan_steps(&graph, steps),
+            (Some(steps), Some(like)) => planner.plan_steps_after(&graph, steps, &like),
+            (None, Some(like)) => planner.plan_steps_of(&graph, &like),
+            (None, None) => planner.plan(&graph),
         }
     })?;
-    Ok(Plan { inner: inner.or_raise(py)? })
+    match ended.stopped {
+        Some(error) => Err(error),
+        None => Ok(ended.value.or_raise(py)?.into()),
+    }
 }
 
 /// Returns the memories that a plan may use.
@@ -193,14 +198,15 @@ pub(crate) fn explain(
     graph: &Graph,
     options: Options,
 ) -> PyResult<(Plan, u64, Vec<Level>, Vec<Level>)> {
-    let planner = options.planner(py)?;
-    let found =
-        interruptible(py, |cancel| planner.budget(cancelled_by(cancel)).explain(&graph.inner))?;
+    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
+    let found = call::run(py, items, move |cancel, tell| {
+        options.planner()?.budget(call::budget(cancel, tell)).explain(&graph)
+    })?;
     let Explanation { plan, without, levels, switched } = found.or_raise(py)?;
     let named = |levels: Vec<(Technique, u64)>| {
         levels.into_iter().map(|(technique, bytes)| (technique.name(), bytes)).collect()
     };
-    Ok((Plan { inner: plan }, without, named(levels), named(switched)))
+    Ok((plan.into(), without, named(levels), named(switched)))
 }
 
 /// Return the names of all techniques.
@@ -213,65 +219,6 @@ pub(crate) fn techniques() -> Vec<&'static str> {
 #[pyfunction]
 pub(crate) fn plan_schema() -> &'static str {
     arenaplan::plan_schema()
-}
-
-/// Runs `work` detached from the interpreter, and asks it to stop on Ctrl-C.
-///
-/// A worker thread does the work, since signals are only delivered to the main one.
-pub(crate) fn interruptible<T: Send>(
-    py: Python<'_>,
-    work: impl FnOnce(&AtomicBool) -> T + Send,
-) -> PyResult<T> {
-    watched(py, None, |cancel, _| work(cancel))
-}
-
-/// As [`interruptible`], and calls `on_progress` with what `work` tells.
-fn watched<T: Send>(
-    py: Python<'_>,
-    on_progress: Option<&Bound<'_, PyAny>>,
-    work: impl FnOnce(&AtomicBool, &(dyn Fn(Progress) + Sync)) -> T + Send,
-) -> PyResult<T> {
-    let cancel = AtomicBool::new(false);
-    let started = Instant::now();
-    let (sender, news) = mpsc::channel();
-    let tell = move |progress: Progress| {
-        let seconds = started.elapsed().as_secs_f64();
-        // Nobody listens any more if the caller's callback has failed.
-        let _ = sender.send(Moment { seconds, progress });
-    };
-    std::thread::scope(|scope| {
-        let worker = scope.spawn(|| work(&cancel, &tell));
-        let mut interrupted = None;
-        let mut patience = Duration::from_micros(50);
-        loop {
-            let finished = worker.is_finished();
-            let mut found = py.check_signals();
-            for moment in news.try_iter() {
-                if let (Ok(()), None, Some(call)) = (&found, &interrupted, on_progress) {
-                    let told = moment.into_python(py).and_then(|moment| call.call1((moment,)));
-                    found = told.map(drop);
-                }
-            }
-            if let (Err(error), None) = (found, &interrupted) {
-                cancel.store(true, Ordering::Relaxed);
-                interrupted = Some(error);
-            }
-            if finished {
-                break;
-            }
-            py.detach(|| std::thread::sleep(patience));
-            patience = (patience * 2).min(SIGNAL_PERIOD);
-        }
-        match (worker.join(), interrupted) {
-            (_, Some(error)) => Err(error),
-            (Ok(value), None) => Ok(value),
-            (Err(_), None) => Err(raise_named(
-                py,
-                "InternalError",
-                "the planner panicked; please report it".into(),
-            )),
-        }
-    })
 }
 
 #[pymethods]
@@ -389,7 +336,7 @@ impl Plan {
     /// fastest plan that was tried, in nanoseconds.
     fn with_estimate(&self, nanoseconds: u64, fastest_nanoseconds: u64) -> Self {
         let estimate = TimeEstimate { nanoseconds, fastest_nanoseconds };
-        Self { inner: self.inner.clone().with_estimate(estimate) }
+        arenaplan::Plan::clone(&self.inner).with_estimate(estimate).into()
     }
 
     /// Per step the indices of the nodes that it runs as one, in order; nearly always one.
@@ -582,8 +529,9 @@ impl Plan {
     fn resized(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Self> {
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
-        let inner = py.detach(|| self.inner.resized(&graph.inner)).or_raise(py)?;
-        Ok(Self { inner })
+        let (plan, items) = (Arc::clone(&self.inner), graph.items());
+        let graph = Arc::clone(&graph.inner);
+        Ok(call::run(py, items, move |_, _| plan.resized(&graph))?.or_raise(py)?.into())
     }
 
     /// Raise unless the plan is valid for ``graph``.
@@ -597,7 +545,9 @@ impl Plan {
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<()> {
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
-        py.detach(|| self.inner.check(&graph.inner)).or_raise(py)
+        let (plan, items) = (Arc::clone(&self.inner), graph.items());
+        let graph = Arc::clone(&graph.inner);
+        call::run(py, items, move |_, _| plan.check(&graph))?.or_raise(py)
     }
 
     /// Raise unless ``target`` can run the plan, which may have been made for another one.
@@ -618,27 +568,38 @@ impl Plan {
     }
 
     /// Return the plan as JSON text.
-    fn to_json(&self, py: Python<'_>) -> String {
-        py.detach(|| self.inner.to_json())
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        let plan = Arc::clone(&self.inner);
+        let text = call::run(py, plan.value_count(), move |_, _| plan.to_json())?;
+        admit(py, text.len())?;
+        Ok(text)
     }
 
     /// Return the plan that JSON text holds.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::Plan::from_json(text)).or_raise(py)?;
-        Ok(Self { inner })
+        admit(py, text.len())?;
+        let text = text.to_vec();
+        let items = text.len() / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::Plan::from_json(&text))?;
+        Ok(read.or_raise(py)?.into())
     }
 
-    /// Write the plan to a file, which becomes the new plan or stays what it was.
+    /// Write the plan to a file, which becomes the new plan or stays what it was; a device or a
+    /// pipe is written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.inner.save(&path)).map_err(|error| unwritten(py, &path, &error))
+        let plan = Arc::clone(&self.inner);
+        let text = call::run(py, plan.value_count(), move |_, _| plan.to_json())?;
+        write_all(py, vec![(path, text)])
     }
 
     /// Read a plan from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::Plan::load(&path))?.or_raise(py)?;
-        Ok(Self { inner })
+        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+        let items = usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::Plan::load(&path))??;
+        Ok(read.or_raise(py)?.into())
     }
 
     /// Where the arena of each space begins in what :meth:`commit` allocates.
@@ -655,7 +616,7 @@ impl Plan {
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Vec<u8>,))> {
         // Through the same door as a file, so that an unpickled plan is no less checked.
-        let text = slf.get().inner.to_json().into_bytes();
+        let text = slf.get().to_json(slf.py())?.into_bytes();
         let load = slf.get_type().getattr("from_json")?;
         Ok((load.unbind(), (text,)))
     }

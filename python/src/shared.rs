@@ -1,14 +1,17 @@
 //! Several graphs in one arena.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arenaplan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
-use crate::error::{OrRaise, unwritten};
+use crate::call;
+use crate::error::OrRaise;
+use crate::files::write_all;
 use crate::graph::Graph;
-use crate::plan::{Options, Plan, cancelled_by, interruptible};
+use crate::plan::{Options, Plan};
 
 /// Plans of several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -26,11 +29,12 @@ pub(crate) fn plan_together(
     together: &str,
     options: Options,
 ) -> PyResult<SharedPlan> {
-    let planner = options.planner(py)?;
     let together: Together = together.parse().or_raise(py)?;
-    let graphs: Vec<_> = graphs.iter().map(|graph| &graph.get().inner).collect();
-    let inner = interruptible(py, |cancel| {
-        planner.budget(cancelled_by(cancel)).plan_together(&graphs, together)
+    let items = graphs.iter().map(|graph| graph.get().items()).sum();
+    let graphs: Vec<_> = graphs.iter().map(|graph| Arc::clone(&graph.get().inner)).collect();
+    let inner = call::run(py, items, move |cancel, tell| {
+        let graphs: Vec<_> = graphs.iter().map(Arc::as_ref).collect();
+        options.planner()?.budget(call::budget(cancel, tell)).plan_together(&graphs, together)
     })?;
     Ok(SharedPlan { inner: inner.or_raise(py)? })
 }
@@ -77,7 +81,7 @@ impl SharedPlan {
     #[getter]
     fn plans(&self) -> Vec<Plan> {
         let members = self.inner.members().iter();
-        members.map(|member| Plan { inner: member.plan.clone() }).collect()
+        members.map(|member| member.plan.clone().into()).collect()
     }
 
     /// Per graph the first byte of its plan in the shared arena.
@@ -110,7 +114,7 @@ impl SharedPlan {
             Ok(core.cast_into::<Graph>()?.unbind())
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
-        let graphs: Vec<_> = graphs.iter().map(|graph| &graph.get().inner).collect();
+        let graphs: Vec<_> = graphs.iter().map(|graph| graph.get().inner.as_ref()).collect();
         py.detach(|| self.inner.check(&graphs)).or_raise(py)
     }
 
@@ -136,9 +140,11 @@ impl SharedPlan {
         Ok(Self { inner })
     }
 
-    /// Write the plans to a file, which becomes the new one or stays what it was.
+    /// Write the plans to a file, which becomes the new one or stays what it was; a device or a
+    /// pipe is written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.inner.save(&path)).map_err(|error| unwritten(py, &path, &error))
+        let text = py.detach(|| self.inner.to_json());
+        write_all(py, vec![(path, text)])
     }
 
     /// Read plans from a file.

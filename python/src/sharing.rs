@@ -153,7 +153,7 @@ impl StoragePlan {
     #[pyo3(signature = (graph, *, alignment))]
     fn to_plan(&self, py: Python<'_>, graph: &Graph, alignment: u64) -> PyResult<Plan> {
         let inner = py.detach(|| self.inner.to_plan(&graph.inner, alignment)).or_raise(py)?;
-        Ok(Plan { inner })
+        Ok(inner.into())
     }
 
     /// Return the plan with blocks for inputs, constants and states, assignments tied to

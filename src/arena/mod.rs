@@ -1,22 +1,30 @@
-//! Committed arenas: the bytes that a plan speaks of, lent node by node.
+//! Committed arenas: the bytes that a plan speaks of, lent step by step.
 
 mod backing;
+mod cast;
 mod gaps;
 mod incremental;
 mod lend;
 mod overlaps;
 mod raw;
 mod simple;
+mod spans;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ptr::NonNull;
 
+use bytemuck::Pod;
+
 pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
+pub(crate) use cast::{cast, cast_mut, count};
 pub use gaps::GapRule;
 pub use incremental::{Allocation, IncrementalArena};
 pub use lend::{Input, NodeMemory, Output};
+pub(crate) use lend::{Memory, Slots};
 pub use simple::{SimpleArena, Span};
+pub(crate) use spans::{Reading, StepSpans, Stretch, Writing, settle};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, quoted};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::plan::{Placement, Plan};
 use crate::units::{Alignment, MAX_BYTES};
@@ -24,13 +32,13 @@ use raw::AlignedBytes;
 
 /// The bytes of one space.
 #[derive(Debug)]
-enum Region<'a> {
+pub(crate) enum Region<'a> {
     Owned(AlignedBytes),
     Bound(&'a mut [u8]),
 }
 
 impl Region<'_> {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes.as_slice(),
             Self::Bound(bytes) => bytes,
@@ -48,30 +56,36 @@ impl Region<'_> {
 /// Memory that a plan was committed to: one stretch of bytes per space.
 ///
 /// [`Plan::commit`] allocates it, [`Plan::bind`] takes the caller's. It lends slices of
-/// itself, never two that overlap unless both are shared.
+/// itself, never two that overlap unless both are shared. It knows its plan, and refuses
+/// another one, unless that has the same digest, spaces and offsets.
+///
+/// A [`Program`](crate::Program) runs in it: see [`step`](Self::step).
 ///
 /// ```
-/// use arenaplan::{DType, Graph, Input, Node, NodeId, Output, Planner, Value, ValueKind};
+/// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
 ///
 /// let mut builder = Graph::builder("increment");
-/// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [4])?);
-/// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [4])?);
-/// let node = builder.add_node(Node::new("increment", "AddOne").reads([x]).writes([y]));
+/// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [4])?);
+/// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::FLOAT32, [4])?);
+/// builder.add_node(Node::new("increment", "AddOne").reads([x]).writes([y]));
 /// builder.add_output(y);
-/// let plan = Planner::new().plan(&builder.build()?)?;
+/// let graph = builder.build()?;
+/// let plan = Planner::new().plan(&graph)?;
+/// let program = plan.program(&graph)?;
 ///
 /// let mut arena = plan.commit()?;
-/// arena.value_mut(&plan, x)?.copy_from_slice(&[1, 2, 3, 4]);
-/// let mut memory = arena.node(&plan, node)?;
-/// if let (Input::Shared(from), Output::Exclusive(to)) = (&memory.inputs[0], &mut memory.outputs[0]) {
-///     to.iter_mut().zip(*from).for_each(|(to, from)| *to = from + 1);
+/// arena.value_as_mut::<f32>(&plan, x)?.copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+/// for step in program.steps() {
+///     arena.step(&program, step)?.elementwise(|[x]: [f32; 1]| x + 1.0)?;
 /// }
-/// assert_eq!(arena.value(&plan, y)?, [2, 3, 4, 5]);
+/// assert_eq!(arena.value_as::<f32>(&plan, y)?, [2.0, 3.0, 4.0, 5.0]);
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Arena<'a> {
-    regions: Vec<Region<'a>>,
+    pub(crate) regions: Vec<Region<'a>>,
+    /// Fingerprint of the plan whose arena it is.
+    plan: Option<u64>,
 }
 
 impl Plan {
@@ -90,7 +104,26 @@ impl Plan {
                 AlignedBytes::zeroed(space.arena_bytes, alignment).map(Region::Owned)
             })
             .collect::<Result<_>>()?;
-        Ok(Arena { regions })
+        Ok(Arena { regions, plan: Some(self.layout()) })
+    }
+
+    /// Returns a number that differs, as far as 64 bits can, where two plans are of other
+    /// graphs, or put something elsewhere.
+    pub(crate) fn layout(&self) -> u64 {
+        self.fingerprint.get_or_compute(|| {
+            let mut hasher = DefaultHasher::new();
+            self.digest.hash(&mut hasher);
+            for space in &self.spaces {
+                (space.arena_bytes, space.alignment, space.caller).hash(&mut hasher);
+            }
+            for place in &self.placements {
+                (place.value, place.space, place.offset, place.bytes).hash(&mut hasher);
+            }
+            for work in &self.workspaces {
+                (work.node, work.slot, work.space, work.offset, work.bytes).hash(&mut hasher);
+            }
+            hasher.finish()
+        })
     }
 
     /// Returns where each [arena](Self::arenas) begins in one block that holds them side by
@@ -132,32 +165,24 @@ impl Plan {
         &self,
         buffers: impl IntoIterator<Item = &'a mut [u8]>,
     ) -> Result<Arena<'a>> {
-        let buffers: Vec<_> = buffers.into_iter().collect();
-        if buffers.len() != self.spaces().len() {
-            return Err(Error::SpaceCount { spaces: self.spaces().len(), given: buffers.len() });
-        }
-        for (space, buffer) in self.spaces().iter().zip(&buffers) {
-            let bytes = u64::try_from(buffer.len()).unwrap_or(u64::MAX);
-            if bytes < space.arena_bytes {
-                return Err(Error::BufferTooSmall { bytes, needed: space.arena_bytes });
-            }
-            let address = u64::try_from(buffer.as_ptr().addr()).unwrap_or(u64::MAX);
-            if space.arena_bytes > 0 && !Alignment::new(space.alignment)?.divides(address) {
-                return Err(Error::MisalignedBuffer { alignment: space.alignment });
-            }
-        }
-        Ok(Arena { regions: buffers.into_iter().map(Region::Bound).collect() })
+        let mut arena =
+            Arena { regions: buffers.into_iter().map(Region::Bound).collect(), plan: None };
+        arena.rebind(self)?;
+        Ok(arena)
     }
 }
 
 impl Arena<'static> {
     /// Allocates one stretch of bytes, zeroed and aligned, whatever is going to be in it.
     ///
+    /// It is no plan's arena until [`rebind`](Self::rebind) makes it one.
+    ///
     /// # Errors
     ///
     /// [`Error::ArenaCommit`] if there is not enough memory.
     pub fn zeroed(bytes: u64, alignment: Alignment) -> Result<Self> {
-        Ok(Arena { regions: vec![Region::Owned(AlignedBytes::zeroed(bytes, alignment)?)] })
+        let regions = vec![Region::Owned(AlignedBytes::zeroed(bytes, alignment)?)];
+        Ok(Arena { regions, plan: None })
     }
 }
 
@@ -181,13 +206,64 @@ impl Arena<'_> {
         }
     }
 
+    /// Makes this the arena of `plan`, which may be another one than before: of the same graph
+    /// with other sizes, or of another graph that shares the memory. The bytes stay as they are.
+    ///
+    /// ```
+    /// use arenaplan::{Alignment, Arena, DType, Graph, Planner, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("nothing to do");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [100])?);
+    /// builder.add_output(x);
+    /// let plan = Planner::new().plan(&builder.build()?)?;
+    ///
+    /// let mut arena = Arena::zeroed(4096, Alignment::new(64)?)?;
+    /// assert_eq!(arena.value(&plan, x).unwrap_err().kind(), "ArenaMismatch");
+    /// arena.rebind(&plan)?;
+    /// assert_eq!(arena.value(&plan, x)?.len(), 100);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::bind`]; the arena is then what it was.
+    pub fn rebind(&mut self, plan: &Plan) -> Result<()> {
+        let (spaces, given) = (plan.spaces().len(), self.regions.len());
+        if given != spaces {
+            return Err(Error::SpaceCount { spaces, given });
+        }
+        for (space, region) in plan.spaces().iter().zip(&self.regions) {
+            let bytes = u64::try_from(region.bytes().len()).unwrap_or(u64::MAX);
+            if bytes < space.arena_bytes {
+                return Err(Error::BufferTooSmall { bytes, needed: space.arena_bytes });
+            }
+            let address = u64::try_from(region.bytes().as_ptr().addr()).unwrap_or(u64::MAX);
+            if space.arena_bytes > 0 && !Alignment::new(space.alignment)?.divides(address) {
+                return Err(Error::MisalignedBuffer { alignment: space.alignment });
+            }
+        }
+        self.plan = Some(plan.layout());
+        Ok(())
+    }
+
+    /// Returns whether this is the arena of a plan with that [layout](Plan::layout).
+    pub(crate) fn belongs_to(&self, layout: u64) -> bool {
+        self.plan == Some(layout)
+    }
+
+    /// Refuses a plan whose arena this is not.
+    fn check_plan(&self, plan: &Plan) -> Result<()> {
+        if self.belongs_to(plan.layout()) { Ok(()) } else { Err(mismatch(plan)) }
+    }
+
     /// Returns the bytes of `value`.
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if the plan does not place it, and
-    /// [`Error::PlanOutOfBounds`] if the plan is not the one the arena was made for.
+    /// - [`Error::ArenaMismatch`] if the plan is not the one the arena was made for.
+    /// - [`Error::UndefinedValue`] if the plan does not place the value.
     pub fn value(&self, plan: &Plan, value: ValueId) -> Result<&[u8]> {
+        self.check_plan(plan)?;
         let placement = placement(plan, value)?;
         let bytes = self.bytes(SpaceId::from(placement.space)).unwrap_or_default();
         span(placement.offset, placement.bytes)
@@ -201,6 +277,7 @@ impl Arena<'_> {
     ///
     /// As [`value`](Self::value).
     pub fn value_mut(&mut self, plan: &Plan, value: ValueId) -> Result<&mut [u8]> {
+        self.check_plan(plan)?;
         let placement = placement(plan, value)?;
         let bytes = self.bytes_mut(SpaceId::from(placement.space)).unwrap_or_default();
         let arena = bytes.len();
@@ -209,17 +286,62 @@ impl Arena<'_> {
             .ok_or_else(|| out_of_bounds(placement, arena))
     }
 
-    /// Lends what one node reads and writes: see [`NodeMemory`].
+    /// Returns `value` as elements of type `T`: `arena.value_as::<f32>(&plan, x)`.
     ///
     /// # Errors
     ///
+    /// As [`value`](Self::value), and [`Error::InvalidCast`] if the value's size is no multiple
+    /// of that of an element, or its address none of an element's alignment.
+    pub fn value_as<T: Pod>(&self, plan: &Plan, value: ValueId) -> Result<&[T]> {
+        cast(self.value(plan, value)?).map_err(|reason| invalid_cast(plan, value, reason))
+    }
+
+    /// Returns `value` as elements of type `T` to write.
+    ///
+    /// # Errors
+    ///
+    /// As [`value_as`](Self::value_as).
+    pub fn value_as_mut<T: Pod>(&mut self, plan: &Plan, value: ValueId) -> Result<&mut [T]> {
+        cast_mut(self.value_mut(plan, value)?).map_err(|reason| invalid_cast(plan, value, reason))
+    }
+
+    /// Lends what one node reads and writes, if it is a step by itself: see [`NodeMemory`].
+    ///
+    /// Works out where that is, and allocates, in each call: [`step`](Self::step) does not. A
+    /// plan does not say which states a node mutates, so they are lent to be read.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ArenaMismatch`] if the plan is not the one the arena was made for.
     /// - [`Error::UndefinedValue`] if the plan has no such node.
-    /// - [`Error::PlanOutOfBounds`] if the plan is not the one the arena was made for.
+    /// - [`Error::FusedNode`] if it runs as one with others: only the step as a whole has
+    ///   memory.
     /// - [`Error::PlanOverlap`] if the node would write bytes that it reads or writes as
     ///   something else; a plan that was checked has no such node.
     pub fn node(&mut self, plan: &Plan, node: NodeId) -> Result<NodeMemory<'_>> {
-        lend::lend(self, plan, node)
+        self.check_plan(plan)?;
+        let step = plan.step_of(node).ok_or_else(|| Error::UndefinedValue {
+            user: "the caller".into(),
+            value: format!("node {node}"),
+        })?;
+        if !step.fused.is_empty() {
+            let is_last = u32::from(node) == step.node;
+            let node = if is_last { quoted(&step.name) } else { node.to_string() };
+            return Err(Error::FusedNode { node, step: quoted(&step.name) });
+        }
+        let spans = settle(plan, step, &[])?;
+        NodeMemory::of(&mut self.regions, &spans).ok_or_else(|| mismatch(plan))
     }
+}
+
+/// Returns the error that an arena is not that of a plan.
+pub(crate) fn mismatch(plan: &Plan) -> Error {
+    Error::ArenaMismatch { model: quoted(plan.model()) }
+}
+
+fn invalid_cast(plan: &Plan, value: ValueId, reason: String) -> Error {
+    let name = plan.placement(value).map_or("", |placement| &*placement.name);
+    Error::InvalidCast { what: format!("value {}", quoted(name)), reason }
 }
 
 /// Returns where a plan puts `value`.
@@ -239,7 +361,7 @@ fn span(offset: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
 
 fn out_of_bounds(placement: &Placement, arena: usize) -> Error {
     Error::PlanOutOfBounds {
-        what: format!("value {}", crate::error::quoted(&placement.name)),
+        what: format!("value {}", quoted(&placement.name)),
         start: placement.offset,
         end: u128::from(placement.offset) + u128::from(placement.bytes),
         arena: u64::try_from(arena).unwrap_or(u64::MAX),

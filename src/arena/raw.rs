@@ -21,7 +21,7 @@ use crate::units::Alignment;
 ///    borrows of `self`, and those that [`AlignedBytes::as_ptr`] gave out, whose users
 ///    answer for themselves.
 #[derive(Debug)]
-pub(super) struct AlignedBytes {
+pub(crate) struct AlignedBytes {
     pointer: NonNull<u8>,
     layout: Layout,
 }

@@ -44,11 +44,13 @@ impl Memory {
         }
     }
 
-    /// Returns the first byte of `span` that `owner` does not own, and who owns it.
+    /// Returns the first byte of `span` that `owner` does not own, and who owns it; `known` tells
+    /// as whose bytes those of an owner are known.
     pub(super) fn find_other(
         &self,
         span: Range<u64>,
         owner: Owner,
+        known: impl Fn(Owner) -> Owner,
     ) -> Option<(u64, Option<Owner>)> {
         if span.is_empty() {
             return None;
@@ -62,7 +64,7 @@ impl Memory {
             if start > at {
                 return Some((at, None));
             }
-            if found != owner {
+            if known(found) != owner {
                 return Some((at, Some(found)));
             }
             at = end;

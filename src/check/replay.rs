@@ -1,5 +1,6 @@
 //! One run of a graph on symbolic memory.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -24,6 +25,15 @@ struct Piece {
     origin: ValueId,
     /// Where `start` is in `origin`.
     origin_start: u64,
+}
+
+impl Piece {
+    /// Returns whether `next` goes on where these bytes end, in the value and in the origin.
+    fn is_followed_by(&self, next: &Self) -> bool {
+        let length = self.end - self.start;
+        (self.end, self.origin, self.origin_start + length)
+            == (next.start, next.origin, next.origin_start)
+    }
 }
 
 /// Bytes that a node writes.
@@ -54,6 +64,9 @@ pub(super) struct Replay<'a> {
     places: Vec<Option<&'a Placement>>,
     /// By value: whose bytes it holds; `None` for its own.
     contents: Vec<Option<Rc<[Piece]>>>,
+    /// By value: the larger value of which all its own bytes are a part, and where they begin
+    /// there.
+    parts: RefCell<Vec<Option<(ValueId, u64)>>>,
     memories: Vec<Memory>,
     step: Step,
     /// Who used which bytes, if the plan must be safe in every order.
@@ -70,7 +83,8 @@ impl<'a> Replay<'a> {
         let memories = plan.spaces.iter().map(|_| Memory::default()).collect();
         let contents = vec![None; graph.values().len()];
         let races = plan.options.parallel_safe.then(Races::default);
-        Self { plan, graph, places, contents, memories, step: Step::new(0), races }
+        let parts = RefCell::new(vec![None; graph.values().len()]);
+        Self { plan, graph, places, contents, parts, memories, step: Step::new(0), races }
     }
 
     pub(super) fn run(mut self, units: &[Unit<'_>]) -> Result<()> {
@@ -149,13 +163,14 @@ impl<'a> Replay<'a> {
             self.memory(write.space).write(write.start..write.end, owner);
         }
         for (output, content) in contents {
-            self.contents[output.index()] = content;
+            self.contents[output.index()] =
+                content.and_then(|content| self.joined(output, &content));
         }
         for state in &unit.mutates {
             self.contents[state.index()] = None;
         }
         if let Some(Assignment { state, result, .. }) = assignment {
-            self.contents[state.index()] = Some(self.content(result));
+            self.contents[state.index()] = Some(self.content(result).into());
         }
         Ok(())
     }
@@ -362,12 +377,75 @@ impl<'a> Replay<'a> {
             && whole.offset.checked_add(view.offset) == Some(part.offset)
     }
 
+    /// Makes the bytes of values that `output` shows whole its own, and returns whose bytes it
+    /// holds then, `None` for its own.
+    ///
+    /// Those bytes are where they are, and nobody can write only one of the two. A chain of
+    /// concatenations has one piece at each step this way, not as many as there are steps.
+    fn joined(&mut self, output: ValueId, content: &[Piece]) -> Option<Rc<[Piece]>> {
+        if content.len() == 1 {
+            return Some(content.into());
+        }
+        let place = self.places[output.index()].expect("outputs are in the arena");
+        let owner = self.owner(output);
+        let mut joined: Vec<Piece> = Vec::new();
+        for &piece in content {
+            let Piece { start, end, .. } = piece;
+            let mut piece = self.known(piece);
+            let whole = self.graph.value(piece.origin);
+            if piece.origin != output
+                && (piece.origin_start, end - start) == (0, whole.bytes())
+                && whole.kind() != ValueKind::State
+            {
+                self.parts.borrow_mut()[piece.origin.index()] = Some((output, start));
+                self.memory(place.space).write(place.offset + start..place.offset + end, owner);
+                piece = Piece { start, end, origin: output, origin_start: start };
+            }
+            match joined.last_mut() {
+                Some(last) if last.is_followed_by(&piece) => last.end = end,
+                _ => joined.push(piece),
+            }
+        }
+        let is_own = joined.len() == 1 && joined[0].origin == output;
+        (!is_own).then(|| joined.into())
+    }
+
+    /// Returns the same bytes as part of the largest value of which they are known to be.
+    fn known(&self, piece: Piece) -> Piece {
+        let mut parts = self.parts.borrow_mut();
+        let (mut origin, mut start) = (piece.origin, piece.origin_start);
+        while let Some((whole, at)) = parts[origin.index()] {
+            // The next look has half as far to go.
+            if let Some((further, then)) = parts[whole.index()] {
+                parts[origin.index()] = Some((further, at + then));
+            }
+            (origin, start) = (whole, start + at);
+        }
+        Piece { origin, origin_start: start, ..piece }
+    }
+
+    /// Returns the owner as [`known`](Self::known) does.
+    fn known_owner(&self, owner: Owner) -> Owner {
+        let Owner::Value { value, base } = owner else { return owner };
+        let piece = self.known(Piece { start: 0, end: 0, origin: value, origin_start: 0 });
+        Owner::Value { value: piece.origin, base: base - i128::from(piece.origin_start) }
+    }
+
     /// Returns whose bytes `value` holds.
-    fn content(&self, value: ValueId) -> Rc<[Piece]> {
-        self.contents[value.index()].clone().unwrap_or_else(|| {
+    fn content(&self, value: ValueId) -> Vec<Piece> {
+        let Some(content) = &self.contents[value.index()] else {
             let end = self.graph.value(value).bytes();
-            Rc::new([Piece { start: 0, end, origin: value, origin_start: 0 }])
-        })
+            return vec![self.known(Piece { start: 0, end, origin: value, origin_start: 0 })];
+        };
+        let mut known: Vec<Piece> = Vec::with_capacity(content.len());
+        for &piece in content.iter() {
+            let piece = self.known(piece);
+            match known.last_mut() {
+                Some(last) if last.is_followed_by(&piece) => last.end = piece.end,
+                _ => known.push(piece),
+            }
+        }
+        known
     }
 
     /// Checks that the memory of `value` holds its bytes.
@@ -378,7 +456,9 @@ impl<'a> Replay<'a> {
             let base = i128::from(start) - i128::from(piece.origin_start);
             let owner = Owner::Value { value: piece.origin, base };
             let space = usize::try_from(place.space).expect("spaces were checked");
-            if let Some((byte, found)) = self.memories[space].find_other(start..end, owner) {
+            if let Some((byte, found)) =
+                self.memories[space].find_other(start..end, owner, |owner| self.known_owner(owner))
+            {
                 let name = |value| format!("value {}", quoted(self.graph.value(value).name()));
                 let second = match found {
                     Some(Owner::Value { value, .. }) => name(value),

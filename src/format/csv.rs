@@ -4,8 +4,12 @@
 //! `offset` may follow, in any order. Live ranges are half-open, unless the last step
 //! is in a column `end`, which then is the last one inclusive. Gaps are separated by
 //! spaces: `3-5` says that the buffer is not needed in steps 3 and 4, `3-5@8:16` that
-//! only its bytes 8 to 15 are. An offset pins the buffer.
+//! only its bytes 8 to 15 are. Gaps may overlap, and reach past the live range. An offset pins
+//! the buffer; an empty field or −1 leaves it free, where minimalloc takes −1 for an offset that
+//! nothing has. Fields may be in quotes, as RFC 4180 has it.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -38,6 +42,13 @@ enum Column {
     Offset,
 }
 
+/// Steps of a buffer, and the bytes of it that are needed in them.
+#[derive(Clone, Debug)]
+struct Gap {
+    steps: LiveRange,
+    bytes: Range<u64>,
+}
+
 /// The meaning of the columns of one file.
 #[derive(Debug)]
 struct Header {
@@ -66,20 +77,31 @@ impl CsvProblem {
     /// ```
     pub fn parse(text: &str, space: Space) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let lines = split(text, b'\n').map(str::trim_ascii_end);
-        let lines = lines.enumerate().map(|(number, line)| (number + 1, line));
-        let mut lines = lines.filter(|(_, line)| !line.is_empty());
-        let Some((number, first)) = lines.next() else {
-            return Err(Error::InvalidCsv { line: 1, reason: "the file is empty".into() });
-        };
-        let at = |number| move |reason| Error::InvalidCsv { line: number, reason };
-        let header = Header::parse(first).map_err(at(number))?;
+        let mut reader = csv::ReaderBuilder::new();
+        let mut reader = reader.has_headers(false).flexible(true).from_reader(text.as_bytes());
+        let mut header: Option<Header> = None;
         let mut names = Names::default();
         let mut buffers = Vec::new();
-        for (number, line) in lines {
-            let (name, buffer) = header.row(line).map_err(at(number))?;
-            names.push(name);
-            buffers.push(buffer);
+        let mut record = csv::StringRecord::new();
+        loop {
+            let more = reader.read_record(&mut record);
+            let at = |reason| Error::InvalidCsv { line: line_of(text, &record), reason };
+            if !more.map_err(|error| at(error.to_string()))? {
+                break;
+            }
+            if record.len() == 1 && record[0].trim_ascii().is_empty() {
+                continue;
+            }
+            if let Some(header) = &header {
+                let (name, buffer) = header.row(&record).map_err(at)?;
+                names.push(name);
+                buffers.push(buffer);
+            } else {
+                header = Some(Header::parse(&record).map_err(at)?);
+            }
+        }
+        if header.is_none() {
+            return Err(Error::InvalidCsv { line: 1, reason: "the file is empty".into() });
         }
         Ok(Self { names, problem: Problem::new(buffers, vec![space])? })
     }
@@ -115,7 +137,7 @@ impl CsvProblem {
         text.push('\n');
         for (number, buffer) in buffers.iter().enumerate() {
             let live = buffer.live();
-            let name = self.names.get(number).unwrap_or_default();
+            let name = field(self.names.get(number).unwrap_or_default());
             // Writing to a string cannot fail.
             let _ = write!(text, "{name},{},{},{}", live.start(), live.end(), buffer.bytes());
             if aligned {
@@ -146,10 +168,10 @@ impl CsvProblem {
 
 impl Header {
     /// Reads the first line.
-    fn parse(line: &str) -> Result<Self, String> {
+    fn parse(line: &csv::StringRecord) -> Result<Self, String> {
         let mut columns = Vec::new();
         let mut inclusive = 0;
-        for name in split(line, b',').map(str::trim_ascii) {
+        for name in line.iter().map(str::trim_ascii) {
             let column = match name {
                 "id" | "buffer" | "buffer_id" => Column::Id,
                 "lower" | "start" | "begin" => Column::Lower,
@@ -183,11 +205,11 @@ impl Header {
     }
 
     /// Reads another line.
-    fn row<'a>(&self, row: &'a str) -> Result<(&'a str, Buffer), String> {
+    fn row<'a>(&self, row: &'a csv::StringRecord) -> Result<(&'a str, Buffer), String> {
         let (mut name, mut gaps) = ("", "");
         let (mut lower, mut upper, mut size) = (0, 0, 0);
         let (mut alignment, mut hint, mut pin) = (1, None, None);
-        let mut fields = split(row, b',').map(str::trim_ascii);
+        let mut fields = row.iter().map(str::trim_ascii);
         for (position, column) in self.columns.iter().enumerate() {
             let Some(field) = fields.next() else {
                 let there = self.columns.len();
@@ -198,7 +220,7 @@ impl Header {
                 Column::Lower => lower = whole("lower", field)?,
                 Column::Upper => upper = whole("upper", field)?,
                 Column::Size => size = whole("size", field)?,
-                Column::Alignment => alignment = whole("alignment", field)?,
+                Column::Alignment => alignment = optional("alignment", field)?.unwrap_or(1),
                 Column::Hint => hint = optional("hint", field)?,
                 Column::Gaps => gaps = field,
                 Column::Offset => pin = optional("offset", field)?,
@@ -235,16 +257,16 @@ impl Header {
     }
 
     /// Returns a buffer of `size` bytes with `gaps` in its live range.
-    fn with_gaps(&self, size: u64, live: LiveRange, gaps: &str) -> Result<Buffer, String> {
-        let mut windows = Vec::new();
-        for gap in gaps.split_whitespace() {
+    ///
+    /// Steps outside the live range are ignored, and where gaps overlap, the bytes that all of
+    /// them keep are needed: minimalloc reads its files so.
+    fn with_gaps(&self, size: u64, live: LiveRange, text: &str) -> Result<Buffer, String> {
+        let mut gaps = Vec::new();
+        for gap in text.split_whitespace() {
             let wrong = || format!("gap {} is not like 3-5 or 3-5@8:16", quoted(gap));
             let (steps, window) = gap.split_once('@').map_or((gap, None), |(a, b)| (a, Some(b)));
             let (first, last) = steps.split_once('-').ok_or_else(wrong)?;
             let steps = self.range(whole("gap", first)?, whole("gap", last)?)?;
-            if steps.hull(live) != live {
-                return Err(format!("gap {} is not inside {live}", quoted(gap)));
-            }
             let bytes = match window {
                 None => 0..0,
                 Some(window) => {
@@ -255,23 +277,17 @@ impl Header {
             if bytes.start > bytes.end || bytes.end > size {
                 return Err(format!("gap {} is not inside the buffer's {size} bytes", quoted(gap)));
             }
-            windows.push((steps, bytes));
+            gaps.push(Gap { steps, bytes });
         }
-        windows.sort_unstable_by_key(|(steps, _)| *steps);
         let mut whole = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
-        let mut done = live.start();
-        for (steps, bytes) in windows {
-            if steps.start() < done {
-                return Err(format!("the gap {steps} begins before the one before it ends"));
-            }
-            whole.extend(LiveRange::new(done.get(), steps.start().get()));
-            done = steps.end();
-            if bytes.start < bytes.end {
+        for Gap { steps, bytes } in needed(live, size, &gaps) {
+            if bytes == (0..size) {
+                whole.push(steps);
+            } else {
                 parts.push(Part { bytes, live: vec![steps] });
             }
         }
-        whole.extend(LiveRange::new(done.get(), live.end().get()));
         if !whole.is_empty() && size > 0 {
             parts.push(Part { bytes: 0..size, live: whole });
         }
@@ -285,16 +301,25 @@ impl Header {
     }
 }
 
-/// Splits a text at an ASCII character. Fields are so short that finding it byte by byte is faster
-/// than what `str::split` does.
-fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let end = text.bytes().position(|byte| byte == separator);
-        rest = end.map(|end| &text[end + 1..]);
-        Some(&text[..end.unwrap_or(text.len())])
-    })
+/// Returns the number of the line that a record begins in. The position of a record is before
+/// the empty lines that precede it.
+fn line_of(text: &str, record: &csv::StringRecord) -> usize {
+    let Some(position) = record.position() else { return 1 };
+    let line = usize::try_from(position.line()).unwrap_or(usize::MAX);
+    let start = usize::try_from(position.byte()).unwrap_or(usize::MAX);
+    let blank = text.as_bytes().get(start..).unwrap_or_default().iter();
+    let blank = blank.take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    line.saturating_add(blank.filter(|&&byte| byte == b'\n').count())
+}
+
+/// Returns text as a field of RFC 4180, in quotes where a reader would change it otherwise.
+fn field(text: &str) -> Cow<'_, str> {
+    let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
+    if text.bytes().any(special) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Reads a whole number: digits and nothing else, not even a plus sign.
@@ -310,6 +335,61 @@ fn whole(what: &str, field: &str) -> Result<u64, String> {
 /// Reads a whole number that may be absent: an empty field, or −1.
 fn optional(what: &str, field: &str) -> Result<Option<u64>, String> {
     if field.is_empty() || field == "-1" { Ok(None) } else { whole(what, field).map(Some) }
+}
+
+/// Returns the bytes that gaps leave needed, by steps in order; steps that need no byte are
+/// left out. O(n log n) in the number of gaps.
+fn needed(live: LiveRange, size: u64, gaps: &[Gap]) -> Vec<Gap> {
+    let clipped = gaps.iter().filter_map(|gap| {
+        let start = gap.steps.start().get().max(live.start().get());
+        let end = gap.steps.end().get().min(live.end().get());
+        (start < end).then_some((start, end, &gap.bytes))
+    });
+    let mut edges: Vec<(u32, bool, &Range<u64>)> = clipped
+        .flat_map(|(start, end, bytes)| [(start, true, bytes), (end, false, bytes)])
+        .collect();
+    edges.sort_unstable_by_key(|&(step, ..)| step);
+    // How many of the gaps that hold at a step begin and end their windows at each byte.
+    let (mut lows, mut highs) = (Counts::default(), Counts::default());
+    let mut pieces: Vec<Gap> = Vec::new();
+    let mut done = live.start().get();
+    let mut edges = edges.into_iter().peekable();
+    loop {
+        let next = edges.peek().map_or(live.end().get(), |&(step, ..)| step);
+        let low = lows.0.last_key_value().map_or(0, |(&byte, _)| byte);
+        let high = highs.0.first_key_value().map_or(size, |(&byte, _)| byte);
+        if let Ok(steps) = LiveRange::new(done, next)
+            && low < high
+        {
+            match pieces.last_mut() {
+                Some(last) if last.bytes == (low..high) && last.steps.end() == steps.start() => {
+                    last.steps = last.steps.hull(steps);
+                }
+                _ => pieces.push(Gap { steps, bytes: low..high }),
+            }
+        }
+        done = next;
+        let Some((_, begins, bytes)) = edges.next() else {
+            return pieces;
+        };
+        lows.change(bytes.start, begins);
+        highs.change(bytes.end, begins);
+    }
+}
+
+/// How often each number occurs.
+#[derive(Debug, Default)]
+struct Counts(BTreeMap<u64, usize>);
+
+impl Counts {
+    /// Adds or removes one occurrence.
+    fn change(&mut self, number: u64, add: bool) {
+        let count = self.0.entry(number).or_default();
+        *count = if add { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            self.0.remove(&number);
+        }
+    }
 }
 
 /// Returns the gaps of a buffer as CSV.

@@ -1,35 +1,339 @@
-//! Files that are whole or not there.
+//! The one writer of files: content is there as a whole, or the file stays as it was.
 
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::path::Path;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
 
 /// Files larger than this are refused: a plan takes some 200 bytes per value.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Writes a file, which either has the new content then or stays what it was.
-pub(super) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?;
-    // Beside the target, so that renaming does not cross file systems.
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    });
-    let renamed = written.and_then(|()| fs::rename(&temporary, path));
-    if renamed.is_err() {
-        // What is left over is of no use; the first error is the one to report.
-        let _ = fs::remove_file(&temporary);
+/// Symbolic links that are followed before a path counts as a circle, as Linux does.
+const MAX_LINKS: usize = 40;
+
+/// A file that could not be written, and the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct WriteError {
+    /// The file, as the caller named it.
+    pub path: PathBuf,
+    /// The error of the file system.
+    pub source: io::Error,
+}
+
+/// Writes a file.
+///
+/// - A regular file is replaced at once, and keeps its mode. If anything fails, a full disk
+///   included, the old file is untouched.
+/// - Through a symbolic link, the file behind the link is replaced; the link stays.
+/// - A device, a pipe, and a descriptor such as `/dev/stdout` are written into.
+///
+/// # Errors
+///
+/// [`WriteError`] if the folder is missing, the file may not be written, or the file system
+/// refuses it.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("plan.json");
+/// arenaplan::write_file(&path, b"{}")?;
+/// assert_eq!(std::fs::read(&path)?, b"{}");
+/// assert!(arenaplan::write_file(folder.path().join("missing/plan.json"), b"{}").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_file(path: impl AsRef<Path>, content: &[u8]) -> Result<(), WriteError> {
+    write_files(&[(path.as_ref(), content)])
+}
+
+/// Writes several files as [`write_file`] does, the content of all of them before the first
+/// regular file is replaced.
+///
+/// # Errors
+///
+/// [`WriteError`] for the first file that fails. If that is for lack of room or of a folder,
+/// no regular file has been replaced.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let (y, missing) = (folder.path().join("y.npy"), folder.path().join("missing/z.npy"));
+/// let failed = arenaplan::write_files(&[(&y, b"1"), (&missing, b"2")]).unwrap_err();
+/// assert_eq!(failed.path, missing);
+/// assert!(!y.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_files(files: &[(impl AsRef<Path>, impl AsRef<[u8]>)]) -> Result<(), WriteError> {
+    let failed = |path: &Path, source| WriteError { path: path.to_path_buf(), source };
+    let mut staged = Vec::new();
+    for (path, content) in files {
+        let (path, content) = (path.as_ref(), content.as_ref());
+        staged.push((path, Staged::new(path, content).map_err(|error| failed(path, error))?));
     }
-    renamed
+    for (path, staged) in staged {
+        staged.commit().map_err(|error| failed(path, error))?;
+    }
+    Ok(())
 }
 
 /// Reads a file up to one byte past the limit, which is enough to know.
-pub(super) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// Content that is ready to appear at its place.
+enum Staged<'a> {
+    /// Written to disk beside the file that it replaces, under no name or a temporary one.
+    File { target: Target, content: &'a [u8], written: Written },
+    /// To be written into something that is no regular file.
+    Stream { file: File, content: &'a [u8] },
+}
+
+/// A regular file to replace or to create.
+struct Target {
+    /// Without symbolic links.
+    path: PathBuf,
+    /// That of the file which is there.
+    old: Option<Metadata>,
+}
+
+/// Content on disk.
+enum Written {
+    /// A file that disappears if the process is killed.
+    #[cfg(target_os = "linux")]
+    Nameless(File),
+    /// A file that is removed when dropped.
+    Named(NamedTempFile),
+}
+
+impl<'a> Staged<'a> {
+    /// Writes content to disk, or opens the stream to write it into.
+    fn new(path: &Path, content: &'a [u8]) -> io::Result<Self> {
+        let target = match fs::metadata(path) {
+            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(there) => {
+                if let Some(file) = open_stream(path, &there)? {
+                    return Ok(Self::Stream { file, content });
+                }
+                // A file that may not be written may not be replaced.
+                OpenOptions::new().write(true).open(path)?;
+                Target { path: fs::canonicalize(path)?, old: Some(there) }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Target { path: behind_links(path)?, old: None }
+            }
+            Err(error) => return Err(error),
+        };
+        let written = target.write(content)?;
+        Ok(Self::File { target, content, written })
+    }
+
+    /// Makes the content appear.
+    fn commit(self) -> io::Result<()> {
+        match self {
+            Self::Stream { mut file, content } => file.write_all(content),
+            Self::File { target, content, written } => target.put(written, content),
+        }
+    }
+}
+
+impl Target {
+    /// Returns the folder of the file.
+    fn folder(&self) -> &Path {
+        folder_of(&self.path)
+    }
+
+    /// Writes content to disk in the folder of the file, so that renaming does not cross file
+    /// systems.
+    fn write(&self, content: &[u8]) -> io::Result<Written> {
+        #[cfg(target_os = "linux")]
+        if let Some(mut file) = linux::nameless(self.folder()) {
+            self.fill(&mut file, content)?;
+            return Ok(Written::Nameless(file));
+        }
+        self.write_named(content).map(Written::Named)
+    }
+
+    /// Writes content under a temporary name that nobody else has.
+    fn write_named(&self, content: &[u8]) -> io::Result<NamedTempFile> {
+        let mut builder = Builder::new();
+        #[cfg(unix)]
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        #[cfg(unix)]
+        builder.permissions(permissions); // less those that the process masks
+        let mut file = builder.prefix(&self.prefix()).suffix(".tmp").tempfile_in(self.folder())?;
+        self.fill(file.as_file_mut(), content)?;
+        Ok(file)
+    }
+
+    /// Writes content with the mode and owner of the old file.
+    fn fill(&self, file: &mut File, content: &[u8]) -> io::Result<()> {
+        file.write_all(content)?;
+        if let Some(old) = &self.old {
+            #[cfg(unix)]
+            keep_owner(file, old)?;
+            file.set_permissions(old.permissions())?;
+        }
+        file.sync_all()
+    }
+
+    /// Makes written content the file.
+    fn put(&self, written: Written, content: &[u8]) -> io::Result<()> {
+        let named = match written {
+            Written::Named(file) => file.into_temp_path(),
+            #[cfg(target_os = "linux")]
+            Written::Nameless(file) => {
+                let (prefix, mut builder) = (self.prefix(), Builder::new());
+                builder.prefix(&prefix).suffix(".tmp");
+                let linked = builder.make_in(self.folder(), |path| linux::name(&file, path));
+                match linked {
+                    Ok(linked) => linked.into_temp_path(),
+                    // Some sandboxes do not let files get a name later on.
+                    Err(_) => self.write_named(content)?.into_temp_path(),
+                }
+            }
+        };
+        named.persist(&self.path).map_err(|error| error.error)
+    }
+
+    /// Returns how temporary names begin.
+    fn prefix(&self) -> std::ffi::OsString {
+        let mut prefix = std::ffi::OsString::from(".");
+        // Names have at most 255 bytes, and the temporary one is longer.
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        prefix.push(name.chars().take(40).collect::<String>());
+        prefix.push(".");
+        prefix
+    }
+}
+
+/// Returns the open file if `path` is not to be replaced: devices, pipes, and descriptors of
+/// running processes, such as `/dev/stdout`.
+fn open_stream(path: &Path, there: &Metadata) -> io::Result<Option<File>> {
+    match descriptor(path) {
+        #[cfg(unix)]
+        // The same position as that of the descriptor: the next print goes behind this.
+        Some(Descriptor { own: true, number: 1 }) => {
+            use std::os::fd::AsFd as _;
+            Ok(Some(io::stdout().as_fd().try_clone_to_owned()?.into()))
+        }
+        #[cfg(unix)]
+        Some(Descriptor { own: true, number: 2 }) => {
+            use std::os::fd::AsFd as _;
+            Ok(Some(io::stderr().as_fd().try_clone_to_owned()?.into()))
+        }
+        Some(_) if there.is_file() => OpenOptions::new().append(true).open(path).map(Some),
+        None if there.is_file() => Ok(None),
+        _ => OpenOptions::new().write(true).open(path).map(Some),
+    }
+}
+
+/// An open file of a running process, as `/proc` shows it.
+struct Descriptor {
+    own: bool,
+    number: u32,
+}
+
+/// Returns the descriptor that a path leads to.
+fn descriptor(path: &Path) -> Option<Descriptor> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let folder = fs::canonicalize(folder_of(&path)).ok()?;
+        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        if folder.starts_with("/proc") && folder.ends_with("fd") {
+            let own = fs::canonicalize("/proc/self/fd").is_ok_and(|own| own == folder);
+            return number.map(|number| Descriptor { own, number });
+        }
+        path = folder.join(fs::read_link(&path).ok()?);
+    }
+    None
+}
+
+/// Returns the file that is created when a path is written to where nothing is yet.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let mut path = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let folder = fs::canonicalize(folder_of(&path))?;
+        match fs::read_link(&path) {
+            Ok(next) => path = folder.join(next),
+            Err(_) => {
+                let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+                return Ok(folder.join(name));
+            }
+        }
+    }
+    Err(io::ErrorKind::InvalidInput.into())
+}
+
+/// Returns the folder that a path is in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Gives a file the owner of the old one, as far as the process may.
+#[cfg(unix)]
+fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+        // Only the administrator may give files away; who may write the folder owns the new one.
+        let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+    }
+    Ok(())
+}
+
+/// Files that have no name until they are whole: a killed process leaves nothing behind.
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs::{self, File, OpenOptions};
+    use std::io;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::path::{Path, PathBuf};
+
+    use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+
+    /// Returns a file without a name in `folder`, where the system has such files.
+    pub(super) fn nameless(folder: &Path) -> Option<File> {
+        let flags = OFlags::TMPFILE.bits().cast_signed();
+        let file = OpenOptions::new().write(true).mode(0o666).custom_flags(flags).open(folder);
+        file.ok().filter(|file| fs::symlink_metadata(entry(file)).is_ok())
+    }
+
+    /// Gives a file a name that nothing has yet.
+    pub(super) fn name(file: &File, path: &Path) -> io::Result<()> {
+        Ok(linkat(CWD, entry(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// Returns where `/proc` shows an open file.
+    fn entry(file: &File) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_nameless_files_replaces_files_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        fs::write(&path, "old").unwrap();
+        let old = Some(fs::metadata(&path).unwrap());
+        let target = Target { path: path.clone(), old };
+        let written = target.write_named(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        target.put(Written::Named(written), b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::file::{self, MAX_FILE_BYTES};
 use crate::error::{Error, Result, hexadecimal, quoted};
+use crate::fingerprint::Fingerprint;
 use crate::packing::Status;
 use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, WorkspacePlacement,
@@ -153,6 +154,7 @@ impl Plan {
             value_count: document.value_count,
             placements: document.values,
             workspaces: document.workspaces,
+            fingerprint: Fingerprint::default(),
         };
         if sums != (plan.arena_bytes(), plan.lower_bound(), plan.status()) {
             return Err(corrupt("its totals are not those of its spaces".into()));
@@ -179,13 +181,13 @@ impl Plan {
         }
     }
 
-    /// Writes the plan to a file, which either becomes the new plan or stays what it was.
+    /// Writes the plan to a file, as [`write_file`](crate::write_file) does.
     ///
     /// # Errors
     ///
-    /// Whatever the file system refuses.
+    /// As [`write_file`](crate::write_file).
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
-        file::replace(path.as_ref(), &self.to_json())
+        file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
 
     /// Reads a plan from a file; call [`check`](Self::check) before using it.

@@ -1,4 +1,4 @@
-//! Files: plans as JSON, alone or several in one arena, problems as CSV.
+//! Files: plans as JSON, alone or several in one arena, problems as CSV; and their writer.
 
 mod csv;
 mod file;
@@ -7,5 +7,6 @@ mod names;
 mod shared;
 
 pub use csv::CsvProblem;
+pub use file::{WriteError, write_file, write_files};
 pub use json::{PLAN_VERSION, plan_schema};
 pub use names::Names;

@@ -93,13 +93,13 @@ impl SharedPlan {
         Ok(shared)
     }
 
-    /// Writes the plans to a file, which either becomes the new one or stays what it was.
+    /// Writes the plans to a file, as [`write_file`](crate::write_file) does.
     ///
     /// # Errors
     ///
-    /// Whatever the file system refuses.
+    /// As [`write_file`](crate::write_file).
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
-        file::replace(path.as_ref(), &self.to_json())
+        file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
 
     /// Reads plans from a file; call [`check`](Self::check) before using them.

@@ -292,14 +292,19 @@ fn check_flows(node: &Node, values: &[Value]) -> Result<()> {
     }
 }
 
-/// Refuses workspaces without a size.
+/// Returns whether a cost can be compared and added up.
+fn is_cost(cost: f64) -> bool {
+    cost.is_finite() && cost >= 0.0
+}
+
+/// Refuses workspaces without a size, or with a cost that is none.
 pub(super) fn check_workspaces(node: &Node) -> Result<()> {
     let staging = node.effects.staging.iter().flatten().enumerate();
     for (slot, workspace) in node.effects.workspaces.iter().enumerate().chain(staging) {
         let reason = if workspace.choices.is_empty() {
             format!("workspace {slot} has no size to choose")
-        } else if workspace.choices.iter().any(|choice| choice.cost.is_nan()) {
-            format!("a cost of workspace {slot} is not a number")
+        } else if workspace.choices.iter().any(|choice| !is_cost(choice.cost)) {
+            format!("a cost of workspace {slot} is not a finite number of at least 0")
         } else if workspace.choices.iter().any(|choice| choice.bytes > crate::units::MAX_BYTES) {
             return Err(Error::SizeOverflow {
                 what: format!("workspace {slot} of node {}", quoted(&node.name)),

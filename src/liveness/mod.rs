@@ -5,9 +5,11 @@
 //! share their bytes; [`Liveness`] makes one buffer of each class.
 
 mod alias;
+mod cover;
 mod lifetime;
 
 pub use alias::{AliasClass, AliasClasses, AliasRules, Member, Merge};
+use cover::Cover;
 pub use lifetime::Lifetimes;
 use lifetime::node_window;
 
@@ -296,15 +298,21 @@ fn class_buffer(
     let mut cuts: Vec<u64> = spans.iter().flat_map(|(span, _)| [span.start, span.end]).collect();
     cuts.sort_unstable();
     cuts.dedup();
-    let mut lives: Vec<Vec<LiveRange>> = vec![Vec::new(); cuts.len()];
-    for (span, live) in spans {
-        let (first, last) = (cuts.partition_point(|&cut| cut < span.start), cuts.len());
-        let covered = (first..last).take_while(|&index| cuts[index] < span.end);
-        covered.for_each(|index| lives[index].push(live));
-    }
+    let mut cover = Cover::new(spans.iter().map(|&(_, live)| live));
+    let mut begin: Vec<_> = spans.iter().filter(|(span, _)| !span.is_empty()).collect();
+    let mut end = begin.clone();
+    begin.sort_unstable_by_key(|(span, _)| span.start);
+    end.sort_unstable_by_key(|(span, _)| span.end);
+    let (mut begin, mut end) = (begin.into_iter().peekable(), end.into_iter().peekable());
     let mut parts: Vec<Part> = Vec::new();
-    for (cut, live) in cuts.windows(2).zip(lives) {
-        let live = union(live);
+    for cut in cuts.windows(2) {
+        while let Some((_, live)) = end.next_if(|(span, _)| span.end <= cut[0]) {
+            cover.remove(*live);
+        }
+        while let Some((_, live)) = begin.next_if(|(span, _)| span.start <= cut[0]) {
+            cover.add(*live);
+        }
+        let live = cover.union();
         match parts.last_mut() {
             _ if live.is_empty() => {}
             Some(last) if last.bytes.end == cut[0] && last.live == live => last.bytes.end = cut[1],

@@ -8,8 +8,7 @@ use super::model::{Model, Picks};
 use super::packer::{Packer, Verdict};
 use crate::error::Result;
 
-/// How many packings to search for, for small problems and in all for large ones.
-const MOST_PACKINGS: usize = 400;
+/// Buffers that are packed in all for large problems.
 const MOST_PACKED: usize = 40_000;
 
 /// Returns an assignment that fits, if one is found: the best of a layout by exchanges, and of
@@ -19,12 +18,12 @@ pub(super) fn improved(
     start: Option<&Picks>,
     packer: &mut Packer<'_>,
 ) -> Result<Option<Picks>> {
-    let budget = packer.budget;
-    let most = MOST_PACKINGS.min(1 + MOST_PACKED / model.items.len().max(1));
+    let work = packer.work;
+    let most = work.depth.improvements.min(1 + MOST_PACKED / model.items.len().max(1));
     let (half, last) = (packer.calls + most / 2, packer.calls + most);
     let mut best: Option<Draft<'_>> = None;
     let neighbors = layout::neighbors(model);
-    if let Some(found) = layout::best(model, &neighbors, &|| budget.exhausted()) {
+    if let Some(found) = layout::best(model, &neighbors, work) {
         for space in 0..model.capacities.len() {
             packer.note(space, found.offsets_in(space));
         }
@@ -132,7 +131,7 @@ impl<'a> Draft<'a> {
     /// that worked.
     fn push_out(&mut self, packer: &mut Packer<'_>, last: usize) -> Result<bool> {
         while let Some((space, members)) = self.first_overfull(packer)? {
-            if packer.calls > last || packer.budget.exhausted() {
+            if packer.calls > last || packer.work.is_over() {
                 return Ok(false);
             }
             let above = packer.too_high(space, &members)?;
@@ -175,9 +174,10 @@ impl<'a> Draft<'a> {
             dear.sort_by_key(saved);
             for item in dear {
                 for pick in 0..self.picks[item] {
-                    if packer.calls > last || packer.budget.exhausted() {
+                    if packer.calls > last || packer.work.is_over() {
                         return Ok(());
                     }
+                    packer.work.spend(self.loads.len() * self.model.moments.len());
                     let Some(changed) = self.exchanged(item, pick) else { continue };
                     if changed.cost() < self.cost() && changed.first_overfull(packer)?.is_none() {
                         *self = changed;

@@ -6,10 +6,8 @@
 use std::cmp::Reverse;
 
 use super::model::{Model, Picks};
+use super::work::Work;
 use crate::units::MAX_BYTES;
-
-/// How many neighbors to look at while improving.
-const MOST_LOOKS: usize = 60_000_000;
 
 /// A space and an offset for every item.
 #[derive(Clone)]
@@ -43,13 +41,13 @@ pub(super) fn neighbors(model: &Model<'_>) -> Vec<Vec<u32>> {
 pub(super) fn best<'a>(
     model: &'a Model<'a>,
     neighbors: &'a [Vec<u32>],
-    stop: &dyn Fn() -> bool,
+    work: Work<'_>,
 ) -> Option<Layout<'a>> {
     let built =
         orders(model).into_iter().filter_map(|order| Layout::build(model, neighbors, &order));
     // The first of the cheapest, so that equal ones do not depend on the number of orders.
     let mut best = built.min_by_key(Layout::cost)?;
-    best.improve(stop);
+    best.improve(work);
     Some(best)
 }
 
@@ -162,7 +160,7 @@ impl<'a> Layout<'a> {
 
     /// Moves items to cheaper spaces as long as that makes the whole cheaper, even if others
     /// have to leave for them.
-    fn improve(&mut self, stop: &dyn Fn() -> bool) {
+    fn improve(&mut self, limits: Work<'_>) {
         let mut looks = 0;
         let mut better = true;
         while std::mem::take(&mut better) {
@@ -177,11 +175,13 @@ impl<'a> Layout<'a> {
             for (_, item) in dear {
                 for pick in 0..self.picks[item] {
                     looks += 1 + self.neighbors[item].len();
-                    if looks > MOST_LOOKS || stop() {
+                    limits.spend(1 + self.neighbors[item].len());
+                    if looks > limits.depth.looks || limits.is_over() {
                         return;
                     }
                     if let Some(work) = self.exchange(item, pick) {
                         looks += work;
+                        limits.spend(work);
                         better = true;
                         break;
                     }

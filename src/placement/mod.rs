@@ -21,6 +21,7 @@ mod model;
 mod packer;
 mod search;
 mod sweep;
+mod work;
 
 pub use memories::Memories;
 
@@ -34,14 +35,10 @@ use model::{Crowd, Model};
 use packer::Packer;
 use search::Found;
 use sweep::{Limits, Outcome, Table};
+pub(crate) use work::{Allowance, Depth, Work};
 
 /// More spaces than any machine has.
 const MOST_SPACES: usize = 64;
-
-/// How many states may stand next to each other in a first walk through time.
-const NARROW: usize = 512;
-/// How many states a second one may have in all: some tenths of a second.
-const MOST_STATES: usize = 1_500_000;
 
 /// A buffer that has no space yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,6 +180,9 @@ pub struct NoRoom {
 pub enum Floor {
     /// One buffer that is larger than each space that it may be in.
     Buffer,
+    /// The buffers that are live at one step and may be in this space only: those whose home
+    /// it is, and those that are too large for every other space.
+    Home(SpaceId),
     /// What is live at one step.
     Step,
     /// What is live at one step, since some of it had to be elsewhere before.
@@ -202,14 +202,24 @@ pub enum Floor {
 /// - [`Error::PinConflict`], if offsets that buffers are pinned to contradict each other.
 /// - [`Error::SizeOverflow`], [`Error::OutOfMemory`] as [`solve`](crate::solve()).
 pub fn assign_spaces(problem: &AssignmentProblem, budget: &Budget<'_>) -> Result<Assigned> {
+    let allowance = Allowance::unlimited();
+    assign_within(problem, Work { budget: *budget, depth: Depth::FULL, allowance: &allowance })
+}
+
+/// Returns the cheapest assignment that is found within `work`; the packing of each space is
+/// the smallest that is found with the nodes of one packing, unless the depth is full.
+pub(crate) fn assign_within(problem: &AssignmentProblem, work: Work<'_>) -> Result<Assigned> {
     let model = match Model::new(problem) {
         Ok(model) => model,
         Err(no_room) => return Ok(Assigned::NoRoom(no_room)),
     };
+    if let Some((space, crowd)) = model.first_at_home() {
+        return Ok(Assigned::NoRoom(no_room(Floor::Home(SpaceId::new(space)), crowd, true)));
+    }
     if let Some(crowd) = model.first_crowd() {
         return Ok(Assigned::NoRoom(no_room(Floor::Step, crowd, true)));
     }
-    let mut packer = Packer::new(problem, *budget);
+    let mut packer = Packer::new(problem, work);
     let found = best_picks(&model, &mut packer)?;
     match found.best {
         Some(best) => {
@@ -220,7 +230,7 @@ pub fn assign_spaces(problem: &AssignmentProblem, budget: &Budget<'_>) -> Result
             let lower_bound = found.lower_bound.min(cost);
             Ok(Assigned::Fits(SpaceAssignment { problem, packing, cost, lower_bound }))
         }
-        None if !found.exhausted && budget.exhausted() => Err(Error::Interrupted),
+        None if !found.exhausted && work.budget.exhausted() => Err(Error::Interrupted),
         None => {
             let crowd = found.dead.unwrap_or_else(|| (Floor::Offsets, model.largest_crowd()));
             Ok(Assigned::NoRoom(no_room(crowd.0, crowd.1, found.exhausted)))
@@ -235,9 +245,9 @@ fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
         let lower_bound = model.cost_of(&cheapest);
         return Ok(Found { best: Some(cheapest), lower_bound, ..Found::default() });
     }
-    let budget = packer.budget;
-    let limits = Limits { widest: NARROW, states: usize::MAX, below: u64::MAX };
-    let (mut found, start) = match sweep::run(model, &budget, limits) {
+    let work = packer.work;
+    let limits = Limits { widest: work.depth.narrow, states: usize::MAX, below: u64::MAX };
+    let (mut found, start) = match sweep::run(model, work, limits) {
         Outcome::Dead { crowd, exact: true } => return Ok(Found::dead(crowd)),
         Outcome::Done(table) if table.exact => {
             let found = search::cheapest(model, &table, packer)?;
@@ -250,14 +260,15 @@ fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
         Outcome::Dead { .. } | Outcome::GaveUp => (Found::default(), None),
     };
     found.best = improve::improved(model, start.as_ref().map(Table::cheapest), packer)?;
-    found.lower_bound = found.lower_bound.max(model.overflow_bound());
-    if start.is_some_and(|table| table.exact) || budget.exhausted() {
+    found.lower_bound = found.lower_bound.max(model.overflow_bound(work));
+    let is_exact = start.is_some_and(|table| table.exact);
+    if is_exact || work.depth.states == 0 || work.is_over() {
         return Ok(found);
     }
     // Wider, now that it is known what is too dear.
     let below = found.best.as_ref().map_or(u64::MAX, |best| model.cost_of(best));
-    let limits = Limits { widest: usize::MAX, states: MOST_STATES, below };
-    let cheaper = match sweep::run(model, &budget, limits) {
+    let limits = Limits { widest: usize::MAX, states: work.depth.states, below };
+    let cheaper = match sweep::run(model, work, limits) {
         Outcome::Dead { crowd, exact: true } => Found::dead(crowd),
         Outcome::Done(table) if table.exact => search::cheapest(model, &table, packer)?,
         _ => return Ok(found),

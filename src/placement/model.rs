@@ -1,14 +1,12 @@
 //! The problem in the order of time: items by birth, and the moments at which loads grow.
 
+use super::work::Work;
 use super::{AssignmentProblem, Floor, NoRoom};
 use crate::index::BufferId;
 use crate::units::{Alignment, LiveRange, Step};
 
 /// How many states the test of one moment may look at.
 const MOMENT_STATES: usize = 20_000;
-
-/// How many earlier moments a chain of moments may go on from.
-const CHAIN_WINDOW: usize = 64;
 
 /// One space that an item may be in.
 #[derive(Clone, Copy, Debug)]
@@ -218,6 +216,31 @@ impl<'a> Model<'a> {
         largest.1
     }
 
+    /// Returns the first moment at which the items that may be in one space only exceed it, if
+    /// there are several spaces, with the space and those items.
+    pub(super) fn first_at_home(&self) -> Option<(usize, Crowd)> {
+        if self.capacities.len() < 2 {
+            return None;
+        }
+        self.visit_moments(|step, live| {
+            let mut loads = vec![0_u128; self.capacities.len()];
+            let only = |item: usize| match self.items[item].options[..] {
+                [option] => Some(option.space),
+                _ => None,
+            };
+            for &(item, bytes) in live {
+                if let Some(space) = only(item) {
+                    loads[space] += u128::from(bytes);
+                }
+            }
+            let is_over = |space: &usize| loads[*space] > u128::from(self.capacities[*space]);
+            let space = (0..loads.len()).find(is_over)?;
+            let at_home: Vec<_> =
+                live.iter().copied().filter(|&(item, _)| only(item) == Some(space)).collect();
+            Some((space, self.crowd(step, &at_home)))
+        })
+    }
+
     /// Returns a moment whose crowd fits the spaces in no way, whatever was before: the one
     /// that exceeds all spaces together by most, or else the first one.
     pub(super) fn first_crowd(&self) -> Option<Crowd> {
@@ -264,13 +287,14 @@ impl<'a> Model<'a> {
     /// Fractions of items are allowed, so that taking the cheapest bytes first is the least.
     /// Several moments add up, if what is live at the one before is free to be elsewhere: the
     /// best chain of moments is found from front to back.
-    pub(super) fn overflow_bound(&self) -> u64 {
+    pub(super) fn overflow_bound(&self, work: Work<'_>) -> u64 {
         let base: u64 = self.items.iter().map(|item| item.options[0].cost).sum();
         let empty: u64 = self.empty.iter().map(|(_, option)| option.cost).sum();
         // By moment: the most that all chains up to it prove.
         let mut proven: Vec<(Step, u64)> = Vec::with_capacity(self.moments.len());
         self.visit_moments(|step, live| {
-            let first = proven.len().saturating_sub(CHAIN_WINDOW);
+            let first = proven.len().saturating_sub(work.depth.chain);
+            work.spend((1 + proven.len() - first) * live.len());
             let mut most = self.overflow_at(live, None);
             if most > 0 {
                 for &(before, chain) in &proven[first..] {

@@ -4,14 +4,12 @@ use std::collections::HashMap;
 
 use super::AssignmentProblem;
 use super::model::{Model, Picks};
+use super::work::Work;
 use crate::error::Result;
 use crate::index::SpaceId;
 use crate::packing::{Packing, SpacePacking, Status};
 use crate::problem::Problem;
-use crate::solve::{Budget, solve};
-
-/// Search nodes of one packing that only has to fit.
-const NODES: u64 = 20_000;
+use crate::solve::{Budget, Solved, solve_counted};
 
 /// Whether some buffers fit a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub(super) enum Verdict {
 /// Packs buffers into spaces, never the same ones twice.
 pub(super) struct Packer<'a> {
     problem: &'a AssignmentProblem,
-    pub(super) budget: Budget<'a>,
+    pub(super) work: Work<'a>,
     /// By space and buffers.
     known: HashMap<(usize, Vec<usize>), Verdict>,
     /// Offsets of what fits, where they were found without a solver.
@@ -37,8 +35,8 @@ pub(super) struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    pub(super) fn new(problem: &'a AssignmentProblem, budget: Budget<'a>) -> Self {
-        Self { problem, budget, known: HashMap::new(), offsets: HashMap::new(), calls: 0 }
+    pub(super) fn new(problem: &'a AssignmentProblem, work: Work<'a>) -> Self {
+        Self { problem, work, known: HashMap::new(), offsets: HashMap::new(), calls: 0 }
     }
 
     /// Notes that buffers, in ascending order, fit `space` at the given offsets.
@@ -91,19 +89,28 @@ impl<'a> Packer<'a> {
             self.problem.candidates[member].buffer.clone().with_space(SpaceId::new(0))
         });
         let problem = Problem::new(buffers.collect(), vec![self.problem.spaces[space].clone()])?;
-        let budget = Budget {
-            nodes: Some(self.budget.nodes.unwrap_or(NODES).min(NODES)),
-            progress: None,
-            ..self.budget
-        };
-        solve(&problem, &budget)
+        self.solve(&problem, &self.few_nodes())
+    }
+
+    /// Returns the budget of one packing that only has to fit.
+    fn few_nodes(&self) -> Budget<'a> {
+        let most = self.work.depth.packing_nodes;
+        let nodes = Some(self.work.budget.nodes.unwrap_or(most).min(most));
+        Budget { nodes, progress: None, ..self.work.budget }
+    }
+
+    fn solve(&self, problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
+        let Solved { packing, effort } = solve_counted(problem, budget)?;
+        self.work.spend(effort);
+        Ok(packing)
     }
 
     /// Returns the smallest packing of an assignment that is found; of a space that does
     /// not fit then, the one that does.
     pub(super) fn tightest(&mut self, assignment: &[usize]) -> Result<Packing> {
         let problem = self.problem.assigned(assignment)?;
-        let mut packing = solve(&problem.without_capacities(), &self.budget)?;
+        let budget = if self.work.depth.states > 0 { self.work.budget } else { self.few_nodes() };
+        let mut packing = self.solve(&problem.without_capacities(), &budget)?;
         for (index, space) in problem.spaces().iter().enumerate() {
             let packed = &mut packing.spaces[index];
             packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());

@@ -14,10 +14,6 @@ use super::packer::{Packer, Verdict};
 use super::sweep::Table;
 use crate::error::Result;
 
-/// How many partial assignments to look at.
-const MOST_NODES: usize = 400_000;
-/// How many packings to search for.
-const MOST_PACKINGS: usize = 600;
 /// How many buffers a conflict may have to be made smaller.
 const LARGEST_CONFLICT: usize = 48;
 
@@ -72,9 +68,11 @@ pub(super) fn cheapest(model: &Model<'_>, table: &Table, packer: &mut Packer<'_>
         if proven {
             found.lower_bound = total;
         }
-        if nodes.len() > MOST_NODES
-            || packer.calls - calls > MOST_PACKINGS
-            || packer.budget.exhausted()
+        let depth_of_search = packer.work.depth;
+        packer.work.spend(1 + depth);
+        if nodes.len() > depth_of_search.nodes
+            || packer.calls - calls > depth_of_search.packings
+            || packer.work.is_over()
         {
             return Ok(found);
         }

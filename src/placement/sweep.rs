@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::model::{Crowd, Model, Picks};
-use crate::solve::Budget;
+use super::work::Work;
 use crate::units::Step;
 
 /// Marks an option that does not fit.
@@ -76,7 +76,7 @@ pub(super) struct Limits {
 }
 
 /// Walks through the problem.
-pub(super) fn run(model: &Model<'_>, budget: &Budget<'_>, limits: Limits) -> Outcome {
+pub(super) fn run(model: &Model<'_>, work: Work<'_>, limits: Limits) -> Outcome {
     let count = model.items.len();
     let mut table = Table {
         exact: true,
@@ -108,7 +108,8 @@ pub(super) fn run(model: &Model<'_>, budget: &Budget<'_>, limits: Limits) -> Out
         if total > limits.states {
             return Outcome::GaveUp;
         }
-        let widest = if budget.exhausted() { 1 } else { limits.widest };
+        work.spend(next.len().saturating_mul(1 + front.alive.len()));
+        let widest = if work.is_over() { 1 } else { limits.widest };
         if front.states.len() > widest {
             table.exact = false;
             drop_dearest(&mut front, &mut next, widest);

@@ -2,6 +2,7 @@
 
 use super::schedule::Schedule;
 use super::{Placed, Planner};
+use crate::fingerprint::Fingerprint;
 use crate::graph::{Graph, Value};
 use crate::index::{BufferId, NodeId, SpaceId, ValueId};
 use crate::liveness::{ChosenWorkspace, Liveness};
@@ -97,6 +98,7 @@ impl Planner<'_> {
             value_count: narrow(graph.values().len()),
             placements,
             workspaces,
+            fingerprint: Fingerprint::default(),
         }
     }
 }

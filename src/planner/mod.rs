@@ -2,6 +2,8 @@
 
 mod assemble;
 mod explain;
+mod memories;
+mod no_room;
 mod overlap;
 mod pack;
 mod place;
@@ -25,7 +27,7 @@ use crate::target::{Granularity, Provider, Target};
 use crate::technique::{Technique, Techniques};
 pub use explain::Explanation;
 use schedule::Schedule;
-use search::Attempt;
+use search::{Attempt, MOST_NODES_TO_SHARE_LESS};
 
 /// Buffers with their spaces and offsets.
 #[derive(Clone, Debug)]
@@ -370,10 +372,10 @@ impl<'a> Planner<'a> {
     /// Returns the best plan, and the schedules that were tried.
     fn best_plan<'g>(&self, graph: &'g Graph) -> Result<(Plan, Vec<Attempt<'g>>)> {
         self.check_boundary(graph)?;
-        let attempts = self.attempts(graph)?;
+        let attempts = self.candidates(graph)?;
         let (attempt, placed) = self.best_of(&attempts)?;
         let mut plan = self.assemble(graph, &attempt.schedule, &placed);
-        plan.search = Some(self.search(graph, attempt, &placed.liveness));
+        plan.search = Some(self.search(&attempts, attempt, &placed.liveness));
         Ok((plan, attempts))
     }
 
@@ -398,12 +400,14 @@ impl<'a> Planner<'a> {
             let least = best.as_ref().map_or(u64::MAX, |(_, _, packing)| packing.peak());
             // Where workspaces or pieces cost more than the load tells, the first few and
             // the simplest are compared.
-            let is_tried = index < MOST_PACKED || attempt.schedule.is_given();
+            let is_small = attempt.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS;
+            let is_tried = is_small || index < MOST_PACKED || attempt.schedule.is_given();
             if attempt.load >= least || !is_tried {
                 continue;
             }
             let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) = self.pack(&schedule.graph, &schedule.order, *elision, &[])?;
+            let (liveness, packing) =
+                self.sharing_as(attempt).pack(&schedule.graph, &schedule.order, *elision, &[])?;
             if packing.peak() < least {
                 best = Some((attempt, liveness, packing));
             }
@@ -425,6 +429,11 @@ impl<'a> Planner<'a> {
     /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
     ///   once, after what it depends on.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
+        self.with_steps(graph, steps).map(|(plan, _)| plan)
+    }
+
+    /// Returns a plan that runs `steps`, and whether overlaps that it could have were skipped.
+    fn with_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<(Plan, bool)> {
         let planner = self.resolved()?;
         planner.check_boundary(graph)?;
         let is_grouped = steps.iter().any(|step| step.len() > 1);
@@ -437,7 +446,7 @@ impl<'a> Planner<'a> {
         let (attempt, placed) = planner.best_of(&attempts)?;
         let plan = planner.assemble(graph, &attempt.schedule, &placed);
         plan.check(graph)?;
-        Ok(plan)
+        Ok((plan, planner.skips_overlaps(&attempts)))
     }
 
     /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
@@ -471,7 +480,7 @@ impl<'a> Planner<'a> {
         steps: &[Vec<NodeId>],
         other: &Plan,
     ) -> Result<Plan> {
-        let mut plan = self.plan_steps(graph, steps)?;
+        let (mut plan, skips_overlaps) = self.with_steps(graph, steps)?;
         let same = plan.steps.len() == other.steps.len()
             && plan
                 .steps
@@ -479,7 +488,11 @@ impl<'a> Planner<'a> {
                 .zip(&other.steps)
                 .all(|(a, b)| (a.node, &a.fused) == (b.node, &b.fused));
         plan.search = other.search().map(|Search { order, floor, skipped, .. }| Search {
-            skipped,
+            skipped: if skips_overlaps && self.options.optimize.contains(Technique::Overlap) {
+                skipped.with(Technique::Overlap)
+            } else {
+                skipped
+            },
             order: match order {
                 // Another order might have less at the step whose workspace costs something.
                 OrderSearch::Complete if !same || plan.lower_bound() > other.lower_bound() => {

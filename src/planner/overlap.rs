@@ -8,16 +8,23 @@ use super::Planner;
 use super::pack::smallest_workspaces;
 use super::search::Attempt;
 use crate::error::Result;
+use crate::graph::Graph;
 use crate::index::{NodeId, SpaceId};
 use crate::liveness::Liveness;
 use crate::packing::Packing;
-use crate::plan::WorkspacePolicy;
+use crate::plan::{Effort, WorkspacePolicy};
 use crate::technique::Technique;
 
 /// Graphs with more nodes are left as they are.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
 /// How many sets of nodes are packed at most.
 const MOST_PACKED: usize = 3;
+/// Of so few nodes, every set is placed in several memories.
+const MOST_TO_COMBINE: usize = 4;
+/// The same for quick plans.
+const FEW_TO_COMBINE: usize = 2;
+/// How often nodes are added to a set for several memories.
+const MOST_ADDITIONS: usize = 4;
 
 /// Nodes of an attempt whose outputs overlap inputs.
 struct Descent<'t, 'g> {
@@ -42,6 +49,17 @@ impl Profile {
         (0..self.live.len()).fold(0, |sum: u64, space| sum.saturating_add(self.highest(space)))
     }
 
+    /// Returns the bytes of all spaces together, by step.
+    fn totals(&self) -> Vec<u64> {
+        let mut totals = vec![0_u64; self.live.first().map_or(0, Vec::len)];
+        for live in &self.live {
+            for (total, &bytes) in totals.iter_mut().zip(live) {
+                *total = total.saturating_add(bytes);
+            }
+        }
+        totals
+    }
+
     /// Returns the steps of a space at which most bytes are live.
     fn peaks(&self, space: usize) -> Vec<usize> {
         let highest = self.highest(space);
@@ -53,12 +71,17 @@ impl Profile {
 impl Planner<'_> {
     /// Returns whether outputs may overlap inputs.
     ///
-    /// Not if nodes may run in several orders; and which memory a value is in matters more than
-    /// how large all of them are.
+    /// Not if nodes may run in several orders: an input dies in one order only.
     pub(super) fn overlaps_inputs(&self) -> bool {
-        self.options.optimize.contains(Technique::Overlap)
-            && !self.options.parallel_safe
-            && self.memories.is_none()
+        self.options.optimize.contains(Technique::Overlap) && !self.options.parallel_safe
+    }
+
+    /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes
+    /// in which the node stages its output have to be known.
+    pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
+        let counted = self.options.workspace == WorkspacePolicy::Auto;
+        let is_counted = !counted || graph.node(node).effects().staging.is_some();
+        is_counted && !graph.overlaps(node).is_empty()
     }
 
     /// Returns an attempt that packs into fewer than `peak` bytes if some of its outputs overlap
@@ -86,8 +109,12 @@ impl Planner<'_> {
                 break;
             }
             let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) =
-                self.pack(&schedule.graph, &schedule.order, *elision, &overlapped)?;
+            let (liveness, packing) = self.sharing_as(attempt).pack(
+                &schedule.graph,
+                &schedule.order,
+                *elision,
+                &overlapped,
+            )?;
             if packing.peak() < peak {
                 peak = packing.peak();
                 best = Some((attempt, liveness, packing));
@@ -105,15 +132,14 @@ impl Planner<'_> {
         descents: &mut Vec<Descent<'t, 'g>>,
     ) -> Result<()> {
         let (graph, order) = (&attempt.schedule.graph, &attempt.schedule.order);
-        let counted = self.options.workspace == WorkspacePolicy::Auto;
-        let can_overlap = |&node: &NodeId| {
-            let is_counted = !counted || graph.node(node).effects().staging.is_some();
-            let is_wanted = self.overlapping.is_none_or(|wanted| {
-                attempt.schedule.members(&node).last().is_some_and(|last| wanted.contains(last))
-            });
-            is_counted && is_wanted && !graph.overlaps(node).is_empty()
-        };
-        let candidates: Vec<bool> = order.iter().map(can_overlap).collect();
+        let candidates: Vec<bool> = order
+            .iter()
+            .map(|&node| {
+                let last = attempt.schedule.members(&node).last();
+                let is_wanted = |wanted: &[NodeId]| last.is_some_and(|last| wanted.contains(last));
+                self.can_overlap(graph, node) && self.overlapping.is_none_or(is_wanted)
+            })
+            .collect();
         let all = order.iter().zip(&candidates).filter(|&(_, &can)| can).map(|(&node, _)| node);
         let all: Vec<NodeId> = all.collect();
         // About as low as it gets.
@@ -146,10 +172,91 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Returns sets of nodes of an attempt whose outputs might better overlap inputs, where the
+    /// cheapest memories hold as many bytes as `rooms` says: the first one, the first two, and
+    /// so on.
+    ///
+    /// Of few nodes, all sets. Otherwise two for each room: one that adds nodes at the highest
+    /// steps until all is below the room, and one that adds every node at a step above the
+    /// room that it lowers.
+    pub(super) fn overlap_sets(
+        &self,
+        attempt: &Attempt<'_>,
+        rooms: &[u64],
+    ) -> Result<Vec<Vec<NodeId>>> {
+        let (graph, order) = (&attempt.schedule.graph, &attempt.schedule.order);
+        if !self.overlaps_inputs() || order.len() > MOST_NODES_TO_OVERLAP {
+            return Ok(Vec::new());
+        }
+        let can: Vec<NodeId> =
+            order.iter().copied().filter(|&node| self.can_overlap(graph, node)).collect();
+        let few = match self.options.effort {
+            Effort::Fast => FEW_TO_COMBINE,
+            _ => MOST_TO_COMBINE,
+        };
+        if can.len() <= few {
+            return Ok(subsets(&can));
+        }
+        let Some(&fastest) = rooms.first() else { return Ok(Vec::new()) };
+        let live = self.profile(attempt, &[])?.totals();
+        let is_high = |node: &NodeId| {
+            let step = order.iter().position(|other| other == node);
+            step.is_some_and(|step| live[step] > fastest)
+        };
+        let high: Vec<NodeId> = can.iter().copied().filter(is_high).collect();
+        if high.len() <= few {
+            return Ok(subsets(&high));
+        }
+        let mut descents = Vec::new();
+        self.descend(attempt, u64::MAX, &mut descents)?;
+        let mut sets: Vec<Vec<NodeId>> = Vec::new();
+        for &room in rooms {
+            let low = descents.iter().find(|descent| descent.load <= room).or(descents.last());
+            let low = low.map(|descent| descent.overlapped.clone());
+            for set in low.into_iter().chain([self.lowered(attempt, &can, room)?]) {
+                if !set.is_empty() && !sets.contains(&set) {
+                    sets.push(set);
+                }
+            }
+        }
+        Ok(sets)
+    }
+
+    /// Returns those of the nodes `can` at steps above `room` whose overlap lowers their step.
+    fn lowered(&self, attempt: &Attempt<'_>, can: &[NodeId], room: u64) -> Result<Vec<NodeId>> {
+        let order = &attempt.schedule.order;
+        let mut is_left = vec![false; attempt.schedule.graph.nodes().len()];
+        for node in can {
+            is_left[node.index()] = true;
+        }
+        let mut chosen: Vec<NodeId> = Vec::new();
+        let mut now = self.profile(attempt, &chosen)?.totals();
+        for _ in 0..MOST_ADDITIONS {
+            let high: Vec<usize> = (0..order.len())
+                .filter(|&step| now[step] > room && is_left[order[step].index()])
+                .collect();
+            if high.is_empty() {
+                break;
+            }
+            let before = chosen.len();
+            chosen.extend(high.iter().map(|&step| order[step]));
+            let next = self.profile(attempt, &chosen)?.totals();
+            chosen.truncate(before);
+            for step in high {
+                is_left[order[step].index()] = false;
+                if next[step] < now[step] {
+                    chosen.push(order[step]);
+                }
+            }
+            now = self.profile(attempt, &chosen)?.totals();
+        }
+        Ok(chosen)
+    }
+
     /// Returns what is live in an attempt if outputs of some nodes overlap inputs.
     fn profile(&self, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
         let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
-        let options = self.liveness_options(false, attempt.elision)?;
+        let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
         let mut liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
         if self.options.workspace == WorkspacePolicy::Auto {
             let workspaces = smallest_workspaces(graph, order, liveness.overlapped());
@@ -158,4 +265,16 @@ impl Planner<'_> {
         let spaces = 0..graph.spaces().len();
         Ok(Profile { live: spaces.map(|space| liveness.profile(SpaceId::new(space))).collect() })
     }
+}
+
+/// Returns every set of some of the nodes, the largest first.
+fn subsets(nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
+    let mut sets: Vec<Vec<NodeId>> = (1_usize..1 << nodes.len())
+        .map(|bits| {
+            let chosen = nodes.iter().enumerate().filter(|(index, _)| bits >> index & 1 == 1);
+            chosen.map(|(_, &node)| node).collect()
+        })
+        .collect();
+    sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
+    sets
 }

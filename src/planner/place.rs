@@ -1,155 +1,133 @@
-//! A memory for every buffer, and offsets there.
+//! The buffers of one schedule in the memories where they cost least.
 
+use std::rc::Rc;
+
+use super::Planner;
 use super::assemble::steps;
+use super::no_room::Refused;
 use super::pack::smallest_workspaces;
 use super::schedule::Schedule;
 use super::search::Attempt;
-use super::{Placed, Planner};
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::index::{BufferId, NodeId, SpaceId, ValueId};
-use crate::liveness::{Liveness, Member, Merge};
+use crate::liveness::{Liveness, Merge};
 use crate::placement::{
-    Assigned, AssignmentProblem, Candidate, Floor, Memories, NoRoom, SpaceAssignment, assign_spaces,
+    Assigned, AssignmentProblem, Candidate, Memories, SpaceAssignment, Work, assign_within,
 };
-use crate::plan::{MoveCost, ShareRule, WorkspacePolicy, bytes_moved};
+use crate::plan::{ShareRule, WorkspacePolicy, bytes_moved};
 use crate::problem::Space;
 
-/// How often values that share bytes are taken apart, to see whether one then fits a faster
-/// memory.
-const MOST_ROUNDS: usize = 4;
-/// Values that an error message names.
-const MOST_NAMES: usize = 6;
-
-/// How many schedules are placed at most, besides the given one.
-const MOST_PLACED: usize = 8;
+/// Which values share bytes in a trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sharing {
+    /// Whether outputs take over inputs of the same size only.
+    pub(super) same_size: bool,
+    /// Nodes whose outputs take over no input.
+    pub(super) apart: Vec<NodeId>,
+    /// Nodes whose outputs overlap an input at a distance, where they can.
+    pub(super) overlapped: Vec<NodeId>,
+}
 
 /// Buffers with memories and offsets, and what they cost.
-struct Found {
-    liveness: Liveness,
-    assignment: SpaceAssignment,
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) liveness: Liveness,
+    pub(super) assignment: SpaceAssignment,
+    /// The cost if every buffer were in the cheapest memory.
+    pub(super) least: u64,
 }
 
 impl Found {
-    /// What is compared: first the cost, then the bytes.
-    fn key(&self) -> (u64, u64) {
+    /// The order of preference: first the cost, then the bytes.
+    pub(super) fn key(&self) -> (u64, u64) {
         (self.assignment.cost, self.assignment.packing.peak())
+    }
+
+    /// Returns whether buffers may be in other places than at the start of their space's gap:
+    /// whether outputs are in larger or smaller inputs.
+    pub(super) fn has_parts(&self) -> bool {
+        self.liveness.problem.buffers().iter().any(|buffer| buffer.solid().is_none())
+    }
+}
+
+/// The result of one trial.
+#[derive(Clone, Debug)]
+pub(super) enum Tried {
+    Fits(Rc<Found>),
+    NoRoom {
+        error: Error,
+        /// Whether these buffers fit in no way.
+        proven: bool,
+    },
+}
+
+impl Tried {
+    /// Returns whether a deeper search cannot find a lower cost.
+    pub(super) fn is_settled(&self) -> bool {
+        match self {
+            Self::Fits(found) => found.assignment.cost == found.assignment.lower_bound,
+            Self::NoRoom { proven, .. } => *proven,
+        }
+    }
+
+    /// Returns the cost below which a deeper search finds nothing.
+    pub(super) fn bound(&self) -> u64 {
+        match self {
+            Self::Fits(found) => found.assignment.lower_bound,
+            Self::NoRoom { proven: true, .. } => u64::MAX,
+            Self::NoRoom { .. } => 0,
+        }
     }
 }
 
 impl Planner<'_> {
-    /// Returns the attempt whose buffers cost least in the memories, of the best few and the
-    /// given one.
-    pub(super) fn cheapest<'t, 'g>(
-        &self,
-        attempts: &'t [Attempt<'g>],
-        memories: &Memories,
-    ) -> Result<(&'t Attempt<'g>, Placed)> {
-        if self.capacity.is_some() {
-            let reason = "each memory has a capacity of its own".into();
-            return Err(Error::InvalidOption { option: "capacity", reason });
-        }
-        let mut best: Option<(&Attempt<'_>, Found)> = None;
-        let mut failed = None;
-        for (index, attempt) in attempts.iter().enumerate() {
-            if index >= MOST_PLACED && !attempt.schedule.is_given() {
-                continue;
-            }
-            match self.place(attempt, memories) {
-                Ok(found) if best.as_ref().is_none_or(|(_, best)| found.key() < best.key()) => {
-                    best = Some((attempt, found));
-                }
-                Ok(_) => {}
-                // What does not fit in one order may fit in another; the first is the one
-                // that needs the fewest bytes at once.
-                Err(error @ Error::SpacesExceeded { .. }) => {
-                    failed.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let Some((attempt, Found { mut liveness, assignment })) = best else {
-            return Err(failed.expect("the given order is always tried"));
-        };
-        let SpaceAssignment { problem, packing, cost, lower_bound } = assignment;
-        liveness.problem = problem;
-        let move_cost = Some(MoveCost { cost, lower_bound });
-        Ok((attempt, Placed { liveness, packing, move_cost }))
-    }
-
-    /// Returns the buffers of an attempt, in the memories where they cost least.
-    ///
-    /// Values that share bytes share a memory. Where that is a slow one, they are taken
-    /// apart, if it makes the plan cheaper.
-    fn place(&self, attempt: &Attempt<'_>, memories: &Memories) -> Result<Found> {
-        let homes = homes(&attempt.schedule.graph, memories)?;
-        let mut best = self.place_with(attempt, memories, &homes, &[], false)?;
-        if best.liveness.problem.buffers().iter().any(|buffer| buffer.solid().is_none()) {
-            best = cheaper(best, self.place_with(attempt, memories, &homes, &[], true));
-        }
-        let mut apart = Vec::new();
-        for _ in 0..MOST_ROUNDS {
-            let before = apart.len();
-            apart.extend(merges_in_slow_memories(&best, &attempt.schedule, memories));
-            if apart.len() == before || self.budget.exhausted() {
-                break;
-            }
-            let cost = best.assignment.cost;
-            best = cheaper(best, self.place_with(attempt, memories, &homes, &apart, false));
-            if best.assignment.cost == cost {
-                break;
-            }
-        }
-        Ok(best)
-    }
-
-    /// Places the buffers that result if outputs of the nodes `apart` take over no input, and
-    /// others take over inputs of any size, or of the same size only.
-    fn place_with(
+    /// Places the buffers that result from a schedule and one way to share bytes.
+    pub(super) fn place(
         &self,
         attempt: &Attempt<'_>,
         memories: &Memories,
-        homes: &[Option<SpaceId>],
-        apart: &[NodeId],
-        same_size: bool,
-    ) -> Result<Found> {
+        sharing: &Sharing,
+        work: Work<'_>,
+    ) -> Result<Tried> {
         let schedule = &attempt.schedule;
+        let homes = homes(&schedule.graph, memories)?;
         // Space 0 stands for any: values only share bytes with those of the same home.
         let mut spaces = vec![Space::new("any")];
         spaces.extend(memories.spaces().iter().cloned());
         let home = |value: ValueId| {
             homes[value.index()].map_or(SpaceId::new(0), |home| SpaceId::new(home.index() + 1))
         };
-        let graph = schedule.graph.with_spaces(spaces, home, apart);
-        let options = self.liveness_options(same_size, attempt.elision)?;
-        let workspaces = match self.options.workspace {
-            WorkspacePolicy::None => Vec::new(),
-            WorkspacePolicy::Auto => {
-                smallest_workspaces(&graph, &schedule.order, std::iter::empty())
-            }
-        };
-        let liveness = Liveness::new(&graph, &schedule.order, options, &[], workspaces)?;
-        let problem = AssignmentProblem::new(
-            candidates(&graph, schedule, &liveness),
-            memories.spaces().to_vec(),
-        )?;
-        match assign_spaces(&problem, &self.budget)? {
-            Assigned::Fits(assignment) => Ok(Found { liveness, assignment }),
-            Assigned::NoRoom(why) => Err(explain(&why, &graph, schedule, &liveness, &problem)),
+        let graph = schedule.graph.with_spaces(spaces, home, &sharing.apart);
+        let options =
+            self.sharing_as(attempt).liveness_options(sharing.same_size, attempt.elision)?;
+        let mut liveness =
+            Liveness::with_overlaps(&graph, &schedule.order, options, &sharing.overlapped)?;
+        if self.options.workspace == WorkspacePolicy::Auto {
+            let workspaces = smallest_workspaces(&graph, &schedule.order, liveness.overlapped());
+            liveness = liveness.with_workspaces(&graph, options, workspaces)?;
         }
-    }
-}
-
-/// Returns the better of two placements; the second may have failed.
-fn cheaper(first: Found, second: Result<Found>) -> Found {
-    match second {
-        Ok(second) if second.key() < first.key() => second,
-        _ => first,
+        let candidates = candidates(&graph, schedule, &liveness);
+        let cheapest = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
+        let traffic = candidates.iter().fold(0, |sum: u64, one| sum.saturating_add(one.traffic));
+        let problem = AssignmentProblem::new(candidates, memories.spaces().to_vec())?;
+        Ok(match assign_within(&problem, work)? {
+            Assigned::Fits(assignment) => {
+                let least = traffic.saturating_mul(cheapest);
+                Tried::Fits(Rc::new(Found { liveness, assignment, least }))
+            }
+            Assigned::NoRoom(why) => {
+                let liveness = &liveness;
+                let refused =
+                    Refused { why: &why, graph: &graph, schedule, liveness, problem: &problem };
+                Tried::NoRoom { error: refused.error(), proven: why.proven }
+            }
+        })
     }
 }
 
 /// Returns the only memory that each value may be in.
-fn homes(graph: &Graph, memories: &Memories) -> Result<Vec<Option<SpaceId>>> {
+pub(super) fn homes(graph: &Graph, memories: &Memories) -> Result<Vec<Option<SpaceId>>> {
     let mut homes = Vec::with_capacity(graph.values().len());
     for value in graph.values() {
         homes.push(match value.space().index() {
@@ -168,8 +146,12 @@ fn homes(graph: &Graph, memories: &Memories) -> Result<Vec<Option<SpaceId>>> {
     Ok(homes)
 }
 
-/// Returns the buffers with what is moved in them.
-fn candidates(graph: &Graph, schedule: &Schedule<'_>, liveness: &Liveness) -> Vec<Candidate> {
+/// Returns the buffers with the bytes that are moved in each.
+pub(super) fn candidates(
+    graph: &Graph,
+    schedule: &Schedule<'_>,
+    liveness: &Liveness,
+) -> Vec<Candidate> {
     let sizes: Vec<_> = graph.values().iter().map(crate::graph::Value::bytes).collect();
     let moved = bytes_moved(&steps(schedule, liveness), &sizes);
     let mut traffic: Vec<u64> = liveness
@@ -191,13 +173,15 @@ fn candidates(graph: &Graph, schedule: &Schedule<'_>, liveness: &Liveness) -> Ve
         .collect()
 }
 
-/// Returns the nodes whose outputs took over an input in another than the cheapest memory.
-fn merges_in_slow_memories(
+/// Returns the nodes whose outputs share bytes with an input, by `rule`, in another memory than
+/// the cheapest.
+pub(super) fn shared_in_slow_memories(
     found: &Found,
     schedule: &Schedule<'_>,
     memories: &Memories,
+    rule: ShareRule,
 ) -> Vec<NodeId> {
-    let Found { liveness, assignment } = found;
+    let Found { liveness, assignment, .. } = found;
     let least = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
     let is_slow = |merge: &&Merge| {
         let output = usize::try_from(merge.share.output).ok();
@@ -209,83 +193,6 @@ fn merges_in_slow_memories(
         })
     };
     let merges = liveness.classes.merges().iter();
-    let in_place = merges.filter(|merge| merge.share.rule == ShareRule::InPlace);
-    in_place.filter(is_slow).map(|merge| merge.node).collect()
-}
-
-/// Returns the error that says what there is no room for.
-fn explain(
-    why: &NoRoom,
-    graph: &Graph,
-    schedule: &Schedule<'_>,
-    liveness: &Liveness,
-    problem: &AssignmentProblem,
-) -> Error {
-    let step = why.step.get();
-    let node = schedule.order.get(why.step.index());
-    let node = node.map(|&id| graph.node(id).name().to_owned());
-    let values: Vec<_> =
-        why.buffers.iter().map(|&buffer| named(buffer, why, graph, liveness)).collect();
-    let total = values.iter().map(|(_, bytes)| u128::from(*bytes)).sum::<u128>();
-    let mut names: Vec<_> = values
-        .iter()
-        .take(MOST_NAMES)
-        .map(|(name, bytes)| format!("{} ({bytes} bytes)", quoted(name)))
-        .collect();
-    if values.len() > MOST_NAMES {
-        names.push(format!("{} more", values.len() - MOST_NAMES));
-    }
-    let names = names.join(", ");
-    let spaces: Vec<_> = problem
-        .spaces()
-        .iter()
-        .map(|space| match space.capacity() {
-            Some(capacity) => format!("{} holds {capacity}", quoted(space.name())),
-            None => format!("{} holds any number", quoted(space.name())),
-        })
-        .collect();
-    let spaces = spaces.join(", ");
-    let at = match &node {
-        Some(node) => format!("at step {step}, node {}", quoted(node)),
-        None => format!("at step {step}"),
-    };
-    let reason = match (why.floor, why.proven) {
-        (Floor::Buffer, _) => format!(
-            "{names} fits none of the spaces that it may be in; it is needed {at}: {spaces}"
-        ),
-        (Floor::Step, _) => format!(
-            "{total} bytes are needed at once {at}, and the spaces have no room for them: \
-             {spaces}; needed are {names}"
-        ),
-        (Floor::History, true) => format!(
-            "{total} bytes are needed at once {at}, and wherever earlier values are, there is \
-             no room for them: {spaces}; needed are {names}"
-        ),
-        (_, true) => format!(
-            "the spaces have room for the bytes of each step, but no offsets fit: {spaces}; \
-             most bytes, {total}, are needed {at}: {names}"
-        ),
-        (_, false) => format!(
-            "no plan was found that fits the spaces, and none is excluded: {spaces}; most \
-             bytes, {total}, are needed {at}: {names}"
-        ),
-    };
-    Error::SpacesExceeded { reason, step, node, values, proven: why.proven }
-}
-
-/// Returns the value that is in a buffer at the step in question, with its bytes.
-fn named(buffer: BufferId, why: &NoRoom, graph: &Graph, liveness: &Liveness) -> (String, u64) {
-    let classes = liveness.classes.classes();
-    let Some(class) = classes.get(buffer.index()) else {
-        let workspace = &liveness.workspaces[buffer.index() - classes.len()];
-        let node = graph.node(workspace.node).name();
-        return (format!("workspace {} of {node}", workspace.slot), workspace.bytes);
-    };
-    let is_live = |member: &&Member| {
-        let live = liveness.lifetimes.of(member.value);
-        live.is_some_and(|live| live.start() <= why.step && why.step < live.end())
-    };
-    let member = class.members.iter().find(is_live).unwrap_or(&class.members[0]);
-    let value = graph.value(member.value);
-    (value.name().to_owned(), value.bytes())
+    let of_rule = merges.filter(|merge| merge.share.rule == rule);
+    of_rule.filter(is_slow).map(|merge| merge.node).collect()
 }

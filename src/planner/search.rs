@@ -16,13 +16,15 @@ use crate::liveness::Liveness;
 use crate::plan::{Effort, OrderSearch, Search, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
 use crate::solve::{Progress, Stage};
-use crate::technique::Technique;
+use crate::technique::{Technique, Techniques};
 use crate::transform::{Fusion, fuse};
 
 /// Graphs with more nodes keep their order.
 const MOST_NODES_TO_ORDER: usize = 5_000;
 /// Graphs with more nodes are tried with two kinds of fusion only.
 const MOST_NODES_TO_TRY: usize = 20_000;
+/// Smaller graphs are tried with fewer ways to share bytes, too, and all their schedules packed.
+pub(super) const MOST_NODES_TO_SHARE_LESS: usize = 24;
 
 /// A schedule, and what it is worth.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ pub(super) struct Attempt<'g> {
     pub(super) floor: Option<u64>,
     /// What is known of its order.
     pub(super) order: OrderSearch,
+    /// The techniques by which its values share bytes.
+    pub(super) techniques: Techniques,
 }
 
 impl Attempt<'_> {
@@ -49,8 +53,40 @@ impl Attempt<'_> {
 }
 
 impl Planner<'_> {
+    /// Returns schedules of `graph`, those with the lowest load first; of a small graph whose
+    /// plan may be too large, also those in which values share fewer bytes.
+    ///
+    /// Values that share bytes are harder to place, and the size of a larger one is rounded up
+    /// with the smaller: a technique may cost more than it saves. That a plan with more
+    /// techniques is never larger holds because the plans with fewer are among its candidates.
+    pub(super) fn candidates<'g>(&self, graph: &'g Graph) -> Result<Vec<Attempt<'g>>> {
+        let mut attempts = self.attempts(graph)?;
+        if graph.nodes().len() > MOST_NODES_TO_SHARE_LESS {
+            return Ok(attempts);
+        }
+        let alone = Planner { memories: None, capacity: None, ..*self };
+        if alone.least(&attempts)?.2.peak() <= self.floor(&attempts)? {
+            return Ok(attempts);
+        }
+        let all = self.options.optimize;
+        let rules = [Technique::Views, Technique::InPlace, Technique::Elision];
+        let rules: Vec<Technique> = rules.into_iter().filter(|&one| all.contains(one)).collect();
+        for bits in 1..1_u8 << rules.len() {
+            let left_out = rules.iter().enumerate().filter(|(index, _)| bits >> index & 1 == 1);
+            let fewer = left_out.fold(all, |fewer, (_, &rule)| fewer.without(rule));
+            attempts.extend(self.optimize(fewer).attempts(graph)?);
+        }
+        attempts.sort_by_key(Attempt::rank);
+        Ok(attempts)
+    }
+
+    /// Returns a planner whose values share bytes as those of `attempt` do.
+    pub(super) fn sharing_as(&self, attempt: &Attempt<'_>) -> Self {
+        self.optimize(attempt.techniques)
+    }
+
     /// Returns schedules of `graph`, those with the lowest load first.
-    pub(super) fn attempts<'g>(&self, graph: &'g Graph) -> Result<Vec<Attempt<'g>>> {
+    fn attempts<'g>(&self, graph: &'g Graph) -> Result<Vec<Attempt<'g>>> {
         let mut attempts = self.measured(Schedule::given(graph))?;
         if self.options.parallel_safe {
             return Ok(attempts);
@@ -112,6 +148,7 @@ impl Planner<'_> {
         let mut best = attempts[0].load;
         let measured = attempts.len();
         let mut index = 0;
+        let mut work = self.order_work();
         while index < attempts.len() && !self.budget.exhausted() {
             let at = index;
             index += 1;
@@ -121,7 +158,7 @@ impl Planner<'_> {
             }
             let options = self.liveness_options(false, attempt.elision)?;
             let orders = Orders::new(&attempt.schedule.graph, options)?;
-            let limits = self.order_limits(attempt.schedule.order.len());
+            let limits = self.order_limits(attempt.schedule.order.len(), work);
             let attempt = &mut attempts[at];
             attempt.floor = Some(self.lowest(&orders, &attempt.schedule.graph));
             if at > 0 && orders.floor() >= best && attempt.load > best {
@@ -129,6 +166,7 @@ impl Planner<'_> {
             }
             self.tell(Stage::Order, best, orders.floor().min(best));
             let found = orders.best(limits, &|| self.budget.exhausted());
+            work -= found.work.min(work);
             // The search knows what an order needs at least; a value that turns out not to be in
             // the caller's memory adds to that.
             let known = |load: u64| {
@@ -160,38 +198,89 @@ impl Planner<'_> {
         }
     }
 
-    fn order_limits(&self, nodes: usize) -> OrderLimits {
-        let (work, width) = match self.options.effort {
+    /// Returns the work of all searches for an order together: milliseconds, a second or two,
+    /// or half a minute.
+    fn order_work(&self) -> usize {
+        match self.options.effort {
+            Effort::Fast => 4_000_000,
+            Effort::Default => 160_000_000,
+            Effort::Max => 3_000_000_000,
+        }
+    }
+
+    /// Returns the limits of one search, if this much work is left for all. The attempts are
+    /// sorted, and the first may take half of it.
+    fn order_limits(&self, nodes: usize, left: usize) -> OrderLimits {
+        let (sets, width) = match self.options.effort {
             Effort::Fast => (200_000, 0),
             Effort::Default => (16_000_000, 100),
             Effort::Max => (200_000_000, 1000),
         };
-        OrderLimits { states: work / nodes.max(1), width }
+        OrderLimits { states: sets / nodes.max(1), width, work: left / 2 }
     }
 
     /// Returns what is known of the choice of an attempt, but for the floor.
     pub(super) fn search(
         &self,
-        graph: &Graph,
+        attempts: &[Attempt<'_>],
         attempt: &Attempt<'_>,
         liveness: &Liveness,
     ) -> Search {
         // Orders are compared as if no output overlapped an input.
         let overlaps = liveness.overlapped().next().is_some();
+        // And as if there were one memory, in which values share all bytes that they can.
+        let is_split = self.memories.is_some_and(|memories| memories.spaces().len() > 1);
+        // And as if values shared bytes by all techniques.
+        let shares_less = attempt.techniques != self.options.optimize;
         let order = match attempt.order {
-            OrderSearch::Complete if overlaps => OrderSearch::Beam,
+            OrderSearch::Complete if overlaps || is_split || shares_less => OrderSearch::Beam,
             order => order,
         };
-        let limits = [
-            (Technique::Order, MOST_NODES_TO_ORDER),
-            (Technique::Streaming, MOST_NODES_TO_TRY),
-            (Technique::Overlap, MOST_NODES_TO_OVERLAP),
+        let mut skipped = self.skipped(attempts);
+        if !overlaps && self.overlaps_inputs() && self.budget.exhausted() {
+            skipped = skipped.with(Technique::Overlap);
+        }
+        Search { order, floor: 0, skipped, estimate: None }
+    }
+
+    /// Returns the techniques of the options that were not tried: for the size of the graph,
+    /// because nodes may run in any order, or because time was up.
+    pub(super) fn skipped(&self, attempts: &[Attempt<'_>]) -> Techniques {
+        let given = attempts.iter().find(|attempt| attempt.schedule.is_given());
+        let nodes = given.map_or(0, |attempt| attempt.schedule.order.len());
+        let is_ordered = attempts.iter().any(|attempt| attempt.order != OrderSearch::Given);
+        let in_any_order = self.options.parallel_safe;
+        let is_late = self.budget.exhausted();
+        let has_groups = attempts.iter().any(|attempt| attempt.fusion.elementwise);
+        let has_streams =
+            attempts.iter().any(|attempt| attempt.fusion != attempt.fusion.without_streams());
+        let all = [
+            (Technique::Fusion, in_any_order || (is_late && !has_groups)),
+            (Technique::Order, !is_ordered),
+            (
+                Technique::Streaming,
+                in_any_order || nodes > MOST_NODES_TO_TRY || (is_late && !has_streams),
+            ),
+            (Technique::Overlap, self.skips_overlaps(attempts)),
         ];
-        let is_skipped = |&(technique, most): &(Technique, usize)| {
-            self.options.optimize.contains(technique) && graph.nodes().len() > most
+        let is_skipped = |&(technique, skipped): &(Technique, bool)| {
+            skipped && self.options.optimize.contains(technique)
         };
-        let skipped = limits.into_iter().filter(is_skipped).map(|(technique, _)| technique);
-        Search { order, floor: 0, skipped: skipped.collect(), estimate: None }
+        all.into_iter().filter(is_skipped).map(|(technique, _)| technique).collect()
+    }
+
+    /// Returns whether outputs that could overlap inputs never may.
+    pub(super) fn skips_overlaps(&self, attempts: &[Attempt<'_>]) -> bool {
+        let is_large = |attempt: &Attempt<'_>| attempt.schedule.order.len() > MOST_NODES_TO_OVERLAP;
+        if self.options.parallel_safe || attempts.iter().any(is_large) {
+            return true;
+        }
+        let nodes = || {
+            let schedules = attempts.iter().map(|attempt| &attempt.schedule);
+            schedules.flat_map(|schedule| schedule.order.iter().map(move |&node| (schedule, node)))
+        };
+        nodes().any(|(schedule, node)| !schedule.graph.overlaps(node).is_empty())
+            && !nodes().any(|(schedule, node)| self.can_overlap(&schedule.graph, node))
     }
 
     /// Returns the bytes that no order goes below, with outputs that overlap inputs if those
@@ -211,7 +300,7 @@ impl Planner<'_> {
             let floor = if let Some(floor) = attempt.floor {
                 floor
             } else {
-                let options = self.liveness_options(false, attempt.elision)?;
+                let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
                 let graph = &attempt.schedule.graph;
                 self.lowest(&Orders::new(graph, options)?, graph)
             };
@@ -250,6 +339,8 @@ impl Planner<'_> {
         });
         let order = OrderSearch::Given;
         let fusion = Fusion::default();
-        Ok((Attempt { schedule, fusion, elision, load, floor: None, order }, has_pieces))
+        let techniques = self.options.optimize;
+        let attempt = Attempt { schedule, fusion, elision, load, floor: None, order, techniques };
+        Ok((attempt, has_pieces))
     }
 }

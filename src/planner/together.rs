@@ -100,10 +100,10 @@ impl Planner<'_> {
     }
 
     fn packed<'g>(&self, graph: &'g Graph) -> Result<Packed<'g>> {
-        let attempts = self.attempts(graph)?;
+        let attempts = self.candidates(graph)?;
         let (attempt, liveness, packing) = self.least(&attempts)?;
         let floor = self.floor(&attempts)?.min(packing.lower_bound());
-        let search = Search { floor, ..self.search(graph, attempt, &liveness) };
+        let search = Search { floor, ..self.search(&attempts, attempt, &liveness) };
         Ok(Packed { graph, schedule: attempt.schedule.clone(), liveness, packing, search })
     }
 

@@ -21,6 +21,9 @@ pub struct OrderLimits {
     /// Sets to keep per number of executed nodes where the complete search is too much; 0
     /// leaves it at that.
     pub width: usize,
+    /// Table entries to read or write in both searches together, about ten nanoseconds each:
+    /// a node of which an operand has many pieces takes longer than others.
+    pub work: usize,
 }
 
 /// An order, and what is known of it.
@@ -37,6 +40,8 @@ pub struct FoundOrder {
     pub floor: u64,
     /// Whether no order has a lower peak.
     pub is_optimal: bool,
+    /// Table entries that the search read or wrote.
+    pub work: usize,
 }
 
 /// Returns an order of `graph` in which as few bytes as possible are live at once.

@@ -1,6 +1,7 @@
 //! What running a node does to the number of live bytes, whatever ran before.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use crate::boundary::InputMemory;
 use crate::error::{Error, Result, quoted};
@@ -14,12 +15,13 @@ use crate::liveness::{AliasClass, AliasClasses, Lifetimes, LivenessOptions};
 /// that covers it is: produced, and with a reader left.
 pub(super) struct Model {
     pub(super) nodes: Vec<NodeModel>,
-    /// By value: the atoms that it covers.
-    pub(super) atoms_of: Vec<Vec<u32>>,
-    /// By value: the bytes of its atoms.
-    sizes: Vec<u64>,
+    /// By value: the atoms that it covers, which are neighbors.
+    pub(super) atoms_of: Vec<Range<usize>>,
     /// By atom: bytes.
     pub(super) bytes: Vec<u64>,
+    /// By atom: bytes of all atoms before it, modulo 2^64, and one more for the end. What one
+    /// value has is a difference, and below that.
+    before: Vec<u64>,
     /// By value: reads left before the first node runs; the caller reads outputs.
     pub(super) reads: Vec<u32>,
     /// Values that are there before the first node runs.
@@ -52,7 +54,7 @@ impl Model {
         let classes =
             AliasClasses::new(graph, graph.order(), &lifetimes, linked.alias_rules(), None, &[]);
         let mut bytes = Vec::new();
-        let mut atoms_of = vec![Vec::new(); graph.values().len()];
+        let mut atoms_of = vec![0..0; graph.values().len()];
         let callers = |value: ValueId| match graph.value(value).kind() {
             ValueKind::State => true,
             ValueKind::Input => options.inputs != InputMemory::Reuse,
@@ -81,12 +83,11 @@ impl Model {
             let mut cuts: Vec<u64> = spans.iter().flat_map(|&(start, end)| [start, end]).collect();
             cuts.sort_unstable();
             cuts.dedup();
-            let first = narrow(bytes.len());
+            let first = bytes.len();
             bytes.extend(cuts.windows(2).map(|cut| cut[1] - cut[0]));
             for (member, (start, end)) in class.members.iter().zip(spans) {
                 let [from, to] = [start, end].map(|cut| cuts.partition_point(|&at| at < cut));
-                let atoms = (from..to).map(|index| first + narrow(index));
-                atoms_of[member.value.index()] = atoms.collect();
+                atoms_of[member.value.index()] = first + from..first + to;
             }
         }
         let mut reads = vec![0_u32; graph.values().len()];
@@ -136,16 +137,44 @@ impl Model {
             nodes[after.index()].waits_for += 1;
         }
         let given = graph.order().iter().map(|&id| id.into()).collect();
-        let size = |atoms: &Vec<u32>| atoms.iter().map(|&atom| bytes[at(atom)]).sum();
-        let sizes: Vec<u64> = atoms_of.iter().map(size).collect();
-        let unread = supplied.iter().map(|&value| at(value)).filter(|&value| reads[value] == 0);
-        let unread = unread.map(|value| sizes[value]).sum();
-        Ok(Self { nodes, atoms_of, sizes, bytes, reads, supplied, unread, given })
+        let mut before = Vec::with_capacity(bytes.len() + 1);
+        let mut total = 0_u64;
+        before.push(total);
+        for &bytes in &bytes {
+            total = total.wrapping_add(bytes);
+            before.push(total);
+        }
+        let mut model = Self { nodes, atoms_of, bytes, before, reads, supplied, unread: 0, given };
+        let unread = model.supplied.iter().filter(|&&value| model.reads[at(value)] == 0);
+        model.unread = unread.map(|&value| model.size(value)).sum();
+        Ok(model)
+    }
+
+    /// Returns the bytes of some values together, each byte once.
+    pub(super) fn size_of(&self, values: impl Iterator<Item = u32>) -> u64 {
+        let mut spans: Vec<_> = values.map(|value| self.atoms_of[at(value)].clone()).collect();
+        spans.sort_unstable_by_key(|span| span.start);
+        let (mut total, mut counted) = (0_u64, 0);
+        for span in spans {
+            let start = span.start.max(counted);
+            if start < span.end {
+                let bytes = self.before[span.end].wrapping_sub(self.before[start]);
+                total = bytes.saturating_add(total);
+                counted = span.end;
+            }
+        }
+        total
+    }
+
+    /// Returns the work of making a [`State`].
+    pub(super) fn copy_work(&self) -> usize {
+        1 + (self.nodes.len() + self.reads.len() + self.bytes.len()) / COPIED_AT_ONCE
     }
 
     /// Returns the bytes of a value.
     pub(super) fn size(&self, value: u32) -> u64 {
-        self.sizes[at(value)]
+        let atoms = &self.atoms_of[at(value)];
+        self.before[atoms.end].wrapping_sub(self.before[atoms.start])
     }
 }
 
@@ -181,6 +210,9 @@ fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
     }
     outside
 }
+
+/// Table entries that are copied in the time that a scattered access takes.
+const COPIED_AT_ONCE: usize = 8;
 
 /// A set of nodes, one bit for each.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -219,6 +251,8 @@ pub(super) struct State {
     pub(super) ready: Vec<u32>,
     pub(super) live: u64,
     pub(super) count: u32,
+    /// Table entries that were read or written since [`take_work`](Self::take_work).
+    work: usize,
 }
 
 /// What running a node did.
@@ -243,6 +277,7 @@ impl State {
             ready: Vec::new(),
             live: 0,
             count: 0,
+            work: model.copy_work(),
         };
         for node in executed.of(model) {
             state.count += 1;
@@ -266,19 +301,26 @@ impl State {
     }
 
     fn cover(&mut self, model: &Model, value: u32) {
-        for &atom in &model.atoms_of[at(value)] {
-            if self.covers[at(atom)] == 0 {
-                self.live += model.bytes[at(atom)];
+        self.work += 1 + model.atoms_of[at(value)].len();
+        for atom in model.atoms_of[at(value)].clone() {
+            if self.covers[atom] == 0 {
+                self.live += model.bytes[atom];
             }
-            self.covers[at(atom)] += 1;
+            self.covers[atom] += 1;
         }
     }
 
+    /// Returns the work since the last call, as a number of table entries.
+    pub(super) fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
+    }
+
     fn uncover(&mut self, model: &Model, value: u32) {
-        for &atom in &model.atoms_of[at(value)] {
-            self.covers[at(atom)] -= 1;
-            if self.covers[at(atom)] == 0 {
-                self.live -= model.bytes[at(atom)];
+        self.work += 1 + model.atoms_of[at(value)].len();
+        for atom in model.atoms_of[at(value)].clone() {
+            self.covers[atom] -= 1;
+            if self.covers[atom] == 0 {
+                self.live -= model.bytes[atom];
             }
         }
     }
@@ -287,6 +329,7 @@ impl State {
     pub(super) fn run(&mut self, model: &Model, position: usize) -> Effect {
         let index = self.ready.remove(position);
         let node = &model.nodes[at(index)];
+        self.work += 1 + node.reads.len() + node.dependents.len() + node.in_place.len();
         let before = self.live;
         for &value in &node.writes {
             self.cover(model, value);
@@ -354,7 +397,7 @@ impl State {
                 written == output
                     && self.reads[at(input)] == 0
                     && !taken.contains(&Some(input))
-                    && atoms.iter().all(|&atom| self.covers[at(atom)] == 0)
+                    && self.covers[atoms.clone()].iter().all(|&covers| covers == 0)
             });
             // What may be in the caller's memory counts for nothing, and so is no gain.
             let size = |&&(input, _): &&(u32, u32)| (model.size(input) == 0, model.size(input));

@@ -7,13 +7,10 @@ use super::model::{Executed, Model, NodeModel, State, at};
 use super::{FoundOrder, OrderLimits};
 use crate::index::NodeId;
 
-/// How many nodes run between two looks at whether to stop.
-const PATIENCE: usize = 1 << 10;
-/// How many nodes may run, for each set that may be visited: wide graphs have many that are
-/// ready, and each is tried.
-const MOVES_PER_STATE: usize = 300;
-/// How many times as many may run in a beam.
-const BEAM_MOVES: usize = 4;
+/// Work between two looks at whether to stop.
+const PATIENCE: usize = 1 << 14;
+/// Work of storing a set of executed nodes: two allocations and a look into a hash table.
+const STORE_WORK: usize = 16;
 /// If more nodes are ready, those that do no harm are not looked for.
 const MOST_READY_TO_CLOSE: usize = 64;
 /// How many times as many sets as it keeps a beam collects before it drops the worst.
@@ -27,18 +24,20 @@ pub(super) fn best_order(
     stop: &dyn Fn() -> bool,
 ) -> FoundOrder {
     let given = peak_of(model, &model.given);
-    let moves = limits.states.saturating_mul(MOVES_PER_STATE);
-    let mut search = Search { model, floor, stop, moves, work: 0, stopped: false };
+    let mut search = Search { model, floor, stop, work: 0, limit: 0, next_look: 0, stopped: false };
     let mut best = (given, model.given.clone());
     let mut is_optimal = best.0 <= floor;
     if !is_optimal {
+        search.limit = limits.work / 2;
         let (found, complete) = search.complete(best.0, limits.states);
         is_optimal = complete;
         best = found.unwrap_or(best);
     }
-    search.moves = search.moves.saturating_mul(BEAM_MOVES);
-    let mut width = limits.width;
-    while !is_optimal && width > 0 && !stop() {
+    // A beam makes about as many states as it keeps sets.
+    let sets = (limits.work - search.work.min(limits.work)) / (2 * model.copy_work());
+    let mut width = limits.width.min(sets.div_ceil(model.nodes.len().max(1)));
+    while !is_optimal && width > 0 && search.work < limits.work && !stop() {
+        search.limit = search.work + (limits.work - search.work).div_ceil(4) * 3;
         match search.beam(best.0, width) {
             Some(found) => best = found,
             // Narrower, there is time to get to the end.
@@ -48,7 +47,7 @@ pub(super) fn best_order(
         is_optimal = best.0 <= floor;
     }
     let order = best.1.iter().map(|&node| model.nodes[at(node)].id).collect::<Vec<NodeId>>();
-    FoundOrder { order, peak: best.0, given, floor, is_optimal }
+    FoundOrder { order, peak: best.0, given, floor, is_optimal, work: search.work }
 }
 
 /// Returns the highest number of bytes live while nodes run in this order.
@@ -67,15 +66,7 @@ fn peak_of(model: &Model, order: &[u32]) -> u64 {
 pub(super) fn floor_of(model: &Model, saved: impl Fn(&NodeModel) -> u64) -> u64 {
     let mut floor = 0;
     for node in &model.nodes {
-        let mut atoms: Vec<u32> = node
-            .reads
-            .iter()
-            .chain(&node.writes)
-            .flat_map(|&value| model.atoms_of[at(value)].iter().copied())
-            .collect();
-        atoms.sort_unstable();
-        atoms.dedup();
-        let touched: u64 = atoms.iter().map(|&atom| model.bytes[at(atom)]).sum();
+        let touched = model.size_of(node.reads.iter().chain(&node.writes).copied());
         // At best, every output takes over an input.
         let credit: u64 = node
             .writes
@@ -97,9 +88,12 @@ struct Search<'a> {
     model: &'a Model,
     floor: u64,
     stop: &'a dyn Fn() -> bool,
-    /// How many nodes may run in one search.
-    moves: usize,
+    /// Table entries read or written so far.
     work: usize,
+    /// The work at which the present search ends.
+    limit: usize,
+    /// The work at which to ask whether to stop.
+    next_look: usize,
     stopped: bool,
 }
 
@@ -138,7 +132,7 @@ impl Search<'_> {
         while position < state.ready.len() && state.ready.len() <= MOST_READY_TO_CLOSE {
             let before = state.live;
             let effect = state.run(self.model, position);
-            self.count();
+            self.count(state.take_work());
             if effect.after <= before && effect.during <= allowed {
                 path.push(Move { node: effect.node, position });
                 position = 0;
@@ -163,7 +157,7 @@ impl Search<'_> {
         path.clear();
         let effect = state.run(self.model, position);
         path.push(Move { node: effect.node, position });
-        self.count();
+        self.count(state.take_work());
         let peak = peak.max(effect.during).max(effect.after);
         if peak >= known {
             return None;
@@ -179,9 +173,13 @@ impl Search<'_> {
         }
     }
 
-    fn count(&mut self) {
-        self.work += 1;
-        if self.work >= self.moves || self.work.is_multiple_of(PATIENCE) && (self.stop)() {
+    fn count(&mut self, work: usize) {
+        self.work = self.work.saturating_add(work);
+        let looks = self.work >= self.next_look;
+        if looks {
+            self.next_look = self.work.saturating_add(PATIENCE);
+        }
+        if self.work >= self.limit || looks && (self.stop)() {
             self.stopped = true;
         }
     }
@@ -189,7 +187,7 @@ impl Search<'_> {
     /// Visits sets of executed nodes, those with the lowest peak first, until all nodes have
     /// run; returns the order if its peak is below `known`, and whether nothing lower exists.
     fn complete(&mut self, known: u64, most: usize) -> (Option<(u64, Vec<u32>)>, bool) {
-        (self.work, self.stopped) = (0, false);
+        self.stopped = false;
         let total = u32::try_from(self.model.nodes.len()).expect("ids have 32 bits");
         let mut steps: Vec<Step> = Vec::new();
         let mut sets: Vec<Executed> = Vec::new();
@@ -223,6 +221,7 @@ impl Search<'_> {
                 if let Some(peak) = self.advance(&mut state, position, peak, known, &mut path) {
                     let best = seen.get(&state.executed).copied();
                     if best.is_none_or(|best| peak < best) {
+                        self.count(STORE_WORK);
                         seen.insert(state.executed.clone(), peak);
                         queue.push((Reverse(peak), state.count, Reverse(steps.len())));
                         steps.push(Step { parent: Some(index), nodes: nodes_of(&path) });
@@ -241,7 +240,7 @@ impl Search<'_> {
     /// Keeps the `width` most promising sets for each number of executed nodes; returns an
     /// order with a peak below `known`, if it finds one.
     fn beam(&mut self, known: u64, width: usize) -> Option<(u64, Vec<u32>)> {
-        (self.work, self.stopped) = (0, false);
+        self.stopped = false;
         let total = self.model.nodes.len();
         let mut steps: Vec<Step> = vec![Step { parent: None, nodes: Vec::new() }];
         let mut levels: Vec<Vec<Reached>> = (0..=total).map(|_| Vec::new()).collect();
@@ -259,6 +258,7 @@ impl Search<'_> {
                 let mut state = State::after(self.model, &executed);
                 for position in 0..state.ready.len() {
                     if let Some(peak) = self.advance(&mut state, position, peak, known, &mut path) {
+                        self.count(STORE_WORK);
                         let others = &mut levels[at(state.count)];
                         others.push(Reached {
                             peak,

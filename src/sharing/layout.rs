@@ -1,6 +1,7 @@
 //! A storage plan as an arena plan: the blocks one behind the other.
 
 use crate::error::{Error, Result, quoted};
+use crate::fingerprint::Fingerprint;
 use crate::graph::{Graph, Node, ValueKind};
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Lifetimes;
@@ -94,6 +95,7 @@ impl StoragePlan {
             value_count: u32::try_from(graph.values().len()).expect("ids have 32 bits"),
             placements,
             workspaces: Vec::new(),
+            fingerprint: Fingerprint::default(),
         };
         plan.check(graph)?;
         Ok(plan)

@@ -166,6 +166,17 @@ pub struct Progress {
 ///   no offsets below it were found.
 /// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
+    solve_counted(problem, budget).map(|solved| solved.packing)
+}
+
+/// A packing, and the work that finding it took, in about as many memory accesses.
+pub(crate) struct Solved {
+    pub(crate) packing: Packing,
+    pub(crate) effort: usize,
+}
+
+/// Does what [`solve`] does, and says how much work that was.
+pub(crate) fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
     let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
     let mut members = vec![Vec::new(); problem.spaces().len()];
     for (position, buffer) in problem.buffers().iter().enumerate() {
@@ -179,7 +190,7 @@ pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
         let space = SpaceId::new(position);
         spaces.push(pack(problem, space, members, &mut offsets, &clock)?);
     }
-    Ok(Packing { offsets, spaces })
+    Ok(Solved { packing: Packing { offsets, spaces }, effort: clock.effort() })
 }
 
 /// Packs the buffers `members` of one space, and stores their offsets.

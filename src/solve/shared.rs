@@ -65,13 +65,17 @@ pub(super) fn improve_together(
     std::thread::scope(|scope| {
         for worker in 1..threads {
             let (shared, budget) = (&shared, clock.budget_of(worker, &shared.stop));
-            scope.spawn(move || {
+            let work = move || {
                 let clock = Clock::new(&budget);
                 let mut best = Incumbent::new(core, space, &clock);
                 // A thread without memory for its tables leaves the work to the others.
                 let (tools, share) = (&mut Tools::of_worker(worker), Some(shared));
                 let _ = improve(core, capacity, tools, &mut best, &clock, share);
-            });
+            };
+            // Where the system starts no more threads, those that run do the work.
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         let result = improve(core, capacity, tools, best, clock, Some(&shared));
         shared.stop.store(true, Ordering::Relaxed);

@@ -1,98 +1,19 @@
 //! Lending: what a plan says is what a program finds in memory.
 
 use arenaplan::{
-    Error, Graph, Input, NodeId, Output, SpaceId, ValueId, ValueKind, Whole, WorkspacePolicy,
+    Error, Graph, Input, NodeId, Output, SpaceId, ValueId, ValueKind, WorkspacePolicy,
 };
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs, in_place, reshape};
 use crate::planners::ideal_planner;
+use crate::program::interpreter::run;
 
-/// Returns the bytes that `value` must hold in any correct run.
-///
-/// A node's output bytes are a hash of what the node reads, so that any byte that is wrong
-/// shows; views show bytes of their inputs.
-fn expected(graph: &Graph) -> Vec<Vec<u8>> {
-    let mut bytes: Vec<Vec<u8>> = graph
-        .values()
-        .iter()
-        .enumerate()
-        .map(|(index, value)| seed(index, value.bytes()))
-        .collect();
-    for &id in graph.order() {
-        let node = graph.node(id);
-        let key = node_key(graph, id, &bytes);
-        for (position, output) in node.produces() {
-            let mut content = noise(key.wrapping_add(position as u64), graph.value(output).bytes());
-            for view in node.effects().views.iter().filter(|view| view.output == position) {
-                let Some(input) = node.input(view.input) else { continue };
-                let (offset, read) = (view.offset as usize, &bytes[input.index()]);
-                match view.whole {
-                    Whole::Input => {
-                        let length = content.len();
-                        content.copy_from_slice(&read[offset..offset + length]);
-                    }
-                    Whole::Output => content[offset..offset + read.len()].copy_from_slice(read),
-                }
-            }
-            bytes[output.index()] = content;
-        }
-    }
-    bytes
-}
-
-/// Mixes everything that a node reads into one number.
-fn node_key(graph: &Graph, id: NodeId, bytes: &[Vec<u8>]) -> u64 {
-    let mut key = 0xcbf2_9ce4_8422_2325 ^ id.index() as u64;
-    for (_, value) in graph.node(id).reads_bytes_of() {
-        for &byte in &bytes[value.index()] {
-            key = (key ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    key
-}
-
-fn noise(mut key: u64, bytes: u64) -> Vec<u8> {
-    let next = || {
-        key = key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (key >> 33) as u8
-    };
-    std::iter::repeat_with(next).take(bytes as usize).collect()
-}
-
-fn seed(index: usize, bytes: u64) -> Vec<u8> {
-    noise(index as u64 + 1, bytes)
-}
-
-/// Runs `graph` inside the arena of `plan`, garbage in every workspace, and compares each
-/// graph output, and each byte that is read on the way, with what it must be.
+/// Runs `graph` inside the arena of `plan`, garbage in every workspace, and compares all that
+/// is made with what it must be.
 pub fn run_and_compare(graph: &Graph, plan: &arenaplan::Plan) {
-    let expected = expected(graph);
-    let mut arena = plan.commit().unwrap();
-    for (index, value) in graph.values().iter().enumerate() {
-        if matches!(value.kind(), ValueKind::Input | ValueKind::State) {
-            let bytes = arena.value_mut(plan, ValueId::new(index)).unwrap();
-            bytes.copy_from_slice(&expected[index]);
-        }
-    }
-    for node in plan.order() {
-        for (_, value) in graph.node(node).reads_bytes_of() {
-            if graph.value(value).is_planned() {
-                assert_eq!(arena.value(plan, value).unwrap(), expected[value.index()], "{value:?}");
-            }
-        }
-        let mut memory = arena.node(plan, node).unwrap();
-        memory.workspaces.iter_mut().for_each(|bytes| bytes.fill(0xa5));
-        for (position, output) in graph.node(node).produces() {
-            if let Output::Exclusive(bytes) = &mut memory.outputs[position] {
-                let wanted = &expected[output.index()];
-                bytes[..wanted.len()].copy_from_slice(wanted);
-            }
-        }
-    }
-    for output in graph.outputs().iter().filter(|output| graph.value(**output).is_planned()) {
-        assert_eq!(arena.value(plan, *output).unwrap(), expected[output.index()], "{output:?}");
-    }
+    let program = plan.program(graph).unwrap();
+    run(graph, &program, &mut plan.commit().unwrap()).unwrap();
 }
 
 proptest! {
@@ -150,9 +71,13 @@ fn one_value_can_be_read_at_two_positions() {
 }
 
 fn chain() -> (Graph, arenaplan::Plan) {
+    chain_of(64)
+}
+
+fn chain_of(bytes: u64) -> (Graph, arenaplan::Plan) {
     let mut sketch = Sketch::new();
-    let x = sketch.input("x", 64);
-    let a = sketch.node("a", &[x], 64);
+    let x = sketch.input("x", bytes);
+    let a = sketch.node("a", &[x], bytes);
     let graph = sketch.build(&[a]);
     let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
@@ -211,10 +136,33 @@ fn an_arena_of_another_plan_is_refused() {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 1);
     let small = ideal_planner().plan(&sketch.build(&[x])).unwrap();
-    let mut arena = small.commit().unwrap();
-    assert_eq!(arena.node(&plan, NodeId::new(0)).unwrap_err().kind(), "PlanOutOfBounds");
-    assert_eq!(arena.value(&plan, ValueId::new(1)).unwrap_err().kind(), "PlanOutOfBounds");
+    let refusal = Error::ArenaMismatch { model: "'sketch'".into() };
+    // Too small, or large enough.
+    for mut arena in [small.commit().unwrap(), chain_of(128).1.commit().unwrap()] {
+        assert_eq!(arena.node(&plan, NodeId::new(0)).unwrap_err(), refusal);
+        assert_eq!(arena.value(&plan, ValueId::new(1)).unwrap_err(), refusal);
+        assert_eq!(arena.value_mut(&plan, ValueId::new(1)).unwrap_err(), refusal);
+    }
+    let arena = plan.commit().unwrap();
     assert_eq!(arena.value(&plan, ValueId::new(7)).unwrap_err().kind(), "UndefinedValue");
+}
+
+#[test]
+fn an_arena_becomes_that_of_another_plan_where_it_fits() {
+    let (_, plan) = chain();
+    let (_, larger) = chain_of(128);
+    let mut arena = larger.commit().unwrap();
+    arena.rebind(&plan).unwrap();
+    assert!(arena.node(&plan, NodeId::new(0)).is_ok());
+    assert_eq!(arena.node(&larger, NodeId::new(0)).unwrap_err().kind(), "ArenaMismatch");
+    // A refusal leaves it what it was.
+    let mut arena = plan.commit().unwrap();
+    let refusal = Error::BufferTooSmall { bytes: 128, needed: 256 };
+    assert_eq!(arena.rebind(&larger).unwrap_err(), refusal);
+    assert!(arena.node(&plan, NodeId::new(0)).is_ok());
+    // The plan of an arena may be another object with the same content.
+    let copy = arenaplan::Plan::from_json(plan.to_json().as_bytes()).unwrap();
+    assert!(arena.node(&copy, NodeId::new(0)).is_ok());
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
     sketch.builder.add_node(node.with_effects(effects));
 }
 
-fn fusions() -> impl Strategy<Value = Fusion> {
+pub fn fusions() -> impl Strategy<Value = Fusion> {
     any::<[bool; 6]>().prop_map(
         |[elementwise, anchors, prologue, attention, perceptrons, channels]| Fusion {
             elementwise,
@@ -236,7 +236,7 @@ proptest! {
         options.alignment = arenaplan::Alignment::BYTE;
         options.in_place = in_place;
         options.elision = false;
-        let limits = OrderLimits { states: 100_000, width: 0 };
+        let limits = OrderLimits { states: 100_000, width: 0, work: usize::MAX };
         let found = find_order(&graph, options, limits, &|| false).unwrap();
         prop_assert!(found.is_optimal && graph.is_topological(&found.order));
         let mut least = u64::MAX;

@@ -169,7 +169,8 @@ fn add_random(sketch: &mut Sketch, index: usize, random: &RandomNode) {
         effects.ignores = vec![inputs.len() - 1];
     }
     if let Some((small, large)) = random.workspace {
-        let choices = [small, small + large].map(|bytes| Choice { bytes, cost: -(bytes as f64) });
+        let choices =
+            [small, small + large].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) });
         let alignment = arenaplan::Alignment::BYTE;
         effects.workspaces = vec![Workspace { choices: choices.into(), alignment }];
     }

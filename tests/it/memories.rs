@@ -1,12 +1,14 @@
 //! Plans in several memories.
 
 use arenaplan::{
-    Error, Graph, Memories, Plan, Planner, Space, SpaceId, Status, ValueId, ValueKind,
-    WorkspacePolicy, plan_schema,
+    Alignment, Budget, Effects, Error, Flow, Graph, Liveness, LivenessOptions, Memories, NodeId,
+    Plan, Planner, Problem, ShareRule, Space, SpaceId, Status, Technique, Techniques, ValueId,
+    ValueKind, WorkspacePolicy, plan_schema, solve,
 };
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs, in_place, reshape};
+use crate::overlap;
 use crate::planners::ideal_planner;
 
 fn memories(rows: &[(&str, u64, u64)]) -> Memories {
@@ -60,6 +62,131 @@ proptest! {
         prop_assert!(plan.arena_bytes() <= alone.arena_bytes());
         prop_assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(0));
     }
+}
+
+/// Returns the least cost over all sets of overlapping nodes and all assignments of buffers to
+/// two memories, of which the second costs 1 per byte, in the graph's own order.
+fn brute_force(graph: &Graph, memories: &Memories) -> Option<u64> {
+    let mut options = LivenessOptions::default();
+    options.alignment = Alignment::BYTE;
+    (options.views, options.elision, options.in_place) = (false, false, false);
+    let nodes = graph.order().iter().copied();
+    let able: Vec<NodeId> = nodes.filter(|&node| !graph.overlaps(node).is_empty()).collect();
+    // Nodes read and write each of their operands once.
+    let mut moved = vec![0; graph.values().len()];
+    for node in graph.nodes() {
+        for value in node.inputs().iter().chain(node.outputs()).flatten() {
+            moved[value.index()] += graph.value(*value).bytes();
+        }
+    }
+    let mut best: Option<u64> = None;
+    for set in 0_usize..1 << able.len() {
+        let bits = able.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
+        let chosen: Vec<NodeId> = bits.map(|(_, &node)| node).collect();
+        let liveness = Liveness::with_overlaps(graph, graph.order(), options, &chosen).unwrap();
+        let classes = liveness.classes.classes();
+        for slow in 0_usize..1 << classes.len() {
+            let is_slow = |class: usize| slow >> class & 1 == 1;
+            let classes = classes.iter().enumerate().filter(|&(class, _)| is_slow(class));
+            let members = classes.flat_map(|(_, class)| &class.members);
+            let cost = members.map(|member| moved[member.value.index()]).sum();
+            if best.is_some_and(|best| best <= cost) {
+                continue;
+            }
+            let buffers = liveness.problem.buffers().iter().enumerate().map(|(class, buffer)| {
+                buffer.clone().with_space(SpaceId::new(usize::from(is_slow(class))))
+            });
+            let problem = Problem::new(buffers.collect(), memories.spaces().to_vec()).unwrap();
+            let status = solve(&problem, &Budget::default()).unwrap().status();
+            if matches!(status, Status::Optimal | Status::Feasible) {
+                best = Some(cost);
+            }
+        }
+    }
+    best
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// On small networks, the plan costs no more than the best of all sets of overlaps and all
+    /// assignments.
+    #[test]
+    fn overlaps_in_two_memories_are_as_good_as_brute_force(
+        graph in overlap::networks(5),
+        fast in 16..90_u64,
+        slow in 40..150_u64,
+    ) {
+        let memories = memories(&[("fast", fast, 0), ("slow", slow, 1)]);
+        let least = brute_force(&graph, &memories);
+        let techniques = Techniques::NONE.with(Technique::Overlap);
+        let planner = ideal_planner().alignment(1).optimize(techniques).memories(&memories);
+        match planner.plan(&graph) {
+            Ok(plan) => prop_assert_eq!(plan.move_cost().map(|moved| moved.cost), least),
+            Err(Error::SpacesExceeded { .. }) => prop_assert_eq!(least, None),
+            Err(error) => return Err(TestCaseError::fail(error.to_string())),
+        }
+    }
+}
+
+/// A network whose second layer is made in pieces and needs most bytes.
+fn in_pieces() -> Graph {
+    let pieces = |follows: Vec<usize>| Effects {
+        flows: vec![Flow { output: 0, pieces: 10, follows }],
+        ..Effects::default()
+    };
+    let mut sketch = Sketch::new();
+    let c = sketch.input("c", 1);
+    let x = sketch.node("x", &[c], 100);
+    let y = sketch.effectful("y", &[x], 100, pieces(vec![0]));
+    let z = sketch.node("z", &[y], 1);
+    sketch.build(&[z])
+}
+
+#[test]
+fn an_output_overlaps_an_input_in_a_memory_that_does_not_hold_both() {
+    let graph = in_pieces();
+    let one = memories(&[("sram", 101, 0)]);
+    let plan = ideal_planner().alignment(1).memories(&one).plan(&graph).unwrap();
+    assert_eq!((plan.arena_bytes(), plan.move_cost().unwrap().cost), (101, 0));
+    // The input stays in the slow memory, so that only the overlap is worth anything.
+    let two =
+        memories(&[("sram", 100, 0), ("psram", 1000, 1)]).pin(ValueId::new(0), SpaceId::new(1));
+    let plan = ideal_planner().alignment(1).memories(&two).plan(&graph).unwrap();
+    let shares = plan.steps().iter().flat_map(|step| &step.shares);
+    assert_eq!(shares.filter(|share| share.rule == ShareRule::Overlap).count(), 1);
+    // Besides the input, the last value is read and written in the slow memory.
+    assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(2));
+    let without = Techniques::ALL.without(Technique::Overlap);
+    let plan = ideal_planner().alignment(1).optimize(without).memories(&two).plan(&graph).unwrap();
+    assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(201));
+}
+
+#[test]
+fn values_pinned_to_a_memory_that_is_too_small_for_them_are_named() {
+    let mut sketch = Sketch::new();
+    let [a, b, c] = ["a", "b", "c"].map(|name| sketch.input(name, 1024));
+    let d = sketch.node("d", &[a, b, c], 4096);
+    let graph = sketch.build(&[d]);
+    let mut banks = memories(&[("fast", 2048, 0), ("slow", 65536, 1)]);
+    for value in [a, b, c] {
+        banks = banks.pin(value, SpaceId::new(0));
+    }
+    let planner = ideal_planner().optimize(Techniques::NONE);
+    let error = planner.memories(&banks).plan(&graph).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "space 'fast' holds 2048, and 3072 bytes that may be in no other space are needed at \
+         once at step 0, node 'd': pinned to it are 'a' (1024 bytes), 'b' (1024 bytes), 'c' \
+         (1024 bytes); no order of the steps that were tried fits"
+    );
+    let one = memories(&[("fast", 512, 0), ("slow", 65536, 1)]).pin(a, SpaceId::new(0));
+    let error = ideal_planner().memories(&one).plan(&graph).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "'a' (1024 bytes) is pinned to a space that is too small for it: 'fast' holds 512; it is \
+         needed at step 0, node 'd'; no order of the steps that were tried fits"
+    );
 }
 
 #[test]
@@ -133,7 +260,7 @@ fn a_budget_that_is_too_small_names_the_step_the_node_and_the_values() {
         reason,
         "576 bytes are needed at once at step 1, node 'z', and the spaces have no room for \
          them: 'sram' holds 256, 'psram' holds 256; needed are 'y' (256 bytes), 'z' (192 \
-         bytes), 'x' (128 bytes)"
+         bytes), 'x' (128 bytes); no order of the steps that were tried fits"
     );
 
     let tiny = memories(&[("sram", 200, 0), ("psram", 200, 1)]);
@@ -141,7 +268,8 @@ fn a_budget_that_is_too_small_names_the_step_the_node_and_the_values() {
     assert_eq!(
         error.to_string(),
         "'y' (256 bytes) fits none of the spaces that it may be in; it is needed at step 0, \
-         node 'y': 'sram' holds 200, 'psram' holds 200"
+         node 'y': 'sram' holds 200, 'psram' holds 200; no order of the steps that were tried \
+         fits"
     );
 }
 

@@ -402,7 +402,7 @@ struct Layer {
 }
 
 /// Random networks of nodes that work piece by piece, with halos, elementwise, or as a whole.
-fn networks(layers: usize) -> impl Strategy<Value = Graph> {
+pub fn networks(layers: usize) -> impl Strategy<Value = Graph> {
     let layer = (
         0_u8..7,
         prop::collection::vec(any::<prop::sample::Index>(), 1..3),

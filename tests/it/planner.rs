@@ -159,3 +159,55 @@ fn a05_a_size_that_overflows_when_it_is_rounded_up_is_refused() {
 fn the_published_schema_is_json() {
     assert!(plan_schema().starts_with('{'));
 }
+
+/// Returns a chain of concatenations whose new operands can be made in any order.
+fn nested_concatenations(count: u64) -> arenaplan::Graph {
+    let mut builder = arenaplan::Graph::builder("nested");
+    let value = |name: String, kind, bytes| {
+        arenaplan::Value::new(name, kind, arenaplan::DType::UINT8, [bytes]).unwrap()
+    };
+    let source = builder.add_value(value("x".into(), arenaplan::ValueKind::Input, 16));
+    let mut last = source;
+    for index in 0..count {
+        let activation = arenaplan::ValueKind::Activation;
+        let new = builder.add_value(value(format!("n{index}"), activation, 16));
+        let whole = builder.add_value(value(format!("c{index}"), activation, 16 * (index + 2)));
+        let make = arenaplan::Node::new(format!("make{index}"), "Op");
+        builder.add_node(make.reads([source]).writes([new]));
+        let view = |input, offset| arenaplan::View {
+            input,
+            output: 0,
+            offset,
+            whole: arenaplan::Whole::Output,
+        };
+        let effects = arenaplan::Effects {
+            views: vec![view(0, 0), view(1, 16 * (index + 1))],
+            ..arenaplan::Effects::default()
+        };
+        let join = arenaplan::Node::new(format!("join{index}"), "Concat");
+        builder.add_node(join.reads([last, new]).writes([whole]).with_effects(effects));
+        last = whole;
+    }
+    builder.add_output(last);
+    builder.build().unwrap()
+}
+
+#[test]
+fn the_search_for_an_order_counts_the_pieces_of_operands() {
+    let graph = nested_concatenations(60);
+    let limits = arenaplan::OrderLimits { states: usize::MAX, width: 100, work: 100_000 };
+    let options = arenaplan::LivenessOptions::default();
+    let found = arenaplan::find_order(&graph, options, limits, &|| false).unwrap();
+    assert!(!found.is_optimal);
+    // Between two looks at the count, one node and one copy of the tables.
+    assert!((100_000 / 2..110_000).contains(&found.work), "{}", found.work);
+}
+
+#[test]
+fn a_deep_nest_of_concatenations_needs_no_more_bytes_than_its_output() {
+    let graph = nested_concatenations(6_000);
+    let plan = Planner::new().plan(&graph).unwrap();
+    // The input, which all operands are made of, is as large as one of them.
+    assert_eq!(plan.arena_bytes(), 16 * 6_001_u64.next_multiple_of(4) + 64);
+    plan.check(&graph).unwrap();
+}

@@ -161,6 +161,19 @@ def test_an_edited_header_does_not_compile(tmp_path: Path) -> None:
         compile_and_run("gcc", edited, "", tmp_path)
 
 
+def test_names_too_long_for_c_are_called_by_the_index_of_the_value(tmp_path: Path) -> None:
+    fused = "model/conv_1/FusedBatchNormV3;model/conv_1/Conv2D;model/relu_1/Relu"
+    names = [f"{fused};{i}" for i in range(3)] + ["T1", "short"]
+    graph = chain(64, 64, 64, 64, 64, names=names)
+    text = header_of(graph, ap.plan(graph, target="c", in_place=False))
+    found = re.findall(r"SMALL_OFFSET_(\w+) = ", text)
+    assert found == ["T0", "T1_2", "T2", "T1", "SHORT"], "names of the model come first"
+    assert f"/* SMALL_OFFSET_T2: {fused};2 */" in text
+    assert "SMALL_OFFSET_T1:" not in text
+    body = 'printf("%llu\\n", (unsigned long long)SMALL_BYTES_T2);'
+    assert compile_and_run("gcc", text, body, tmp_path) == [64]
+
+
 def test_an_empty_graph_has_a_header(tmp_path: Path) -> None:
     graph = ap.Graph("9 lives")
     plan = ap.plan(graph, target="ideal")

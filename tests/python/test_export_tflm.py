@@ -324,10 +324,10 @@ def test_only_tflite_models_go_to_tflm(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"")
     assert main(["export", str(path), "--to", "tflm", "-o", str(tmp_path / "o")]) == 2
-    assert main(["check", str(path)]) == 1
+    assert main(["check", str(path)]) == 2
     source = tmp_path / "m.tflite"
     source.write_bytes(flat.write(flat.chain("NEG")))
-    assert main(["check", str(source)]) == 1
+    assert main(["check", str(source)]) == 2
 
 
 def test_a_folder_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import arenaplan as ap
 from arenaplan import errors
 from arenaplan.integrations.banks import Bank, Buffer, assign
+from arenaplan.integrations.executorch import objects_of
 
 FAST, SLOW = Bank("sram", 256, 1), Bank("psram", 1 << 20, 2)
 
@@ -70,11 +72,31 @@ def test_a_bank_may_be_stricter_about_alignment() -> None:
             [Buffer(200, (0, 2), 1, 1), Buffer(200, (1, 3), 1, 1)],
             "400 bytes are needed at once at step 1",
         ),
+        ([Buffer(300, (0, 1), 1, 1)], r"'buffer 0' \(300 bytes\) is pinned to .* 'sram' holds 256"),
     ],
 )
 def test_too_small_banks_say_what_does_not_fit(found: list[Buffer], message: str) -> None:
     with pytest.raises(errors.CapacityExceeded, match=message):
         assign(found, [FAST])
+
+
+def test_an_overflow_by_pins_names_the_bank_the_buffers_and_the_step() -> None:
+    found = [Buffer(1024, (0, 11), 2, 1, f"conv {i} f32[16, 16]") for i in range(3)]
+    banks = [Bank("fast", 2048, 1), Bank("slow", 65536, 2)]
+    with pytest.raises(errors.SpacesExceeded) as caught:
+        assign(found, banks, alignment=16, steps=["add", "mul"])
+    message = str(caught.value)
+    assert message.startswith(
+        "space 'fast' holds 2048, and 3072 bytes that may be in no other space are needed at "
+        "once at step 0, node 'add': pinned to it are 'conv 0 f32[16, 16]' (1024 bytes), "
+    )
+    assert "slow" not in message
+    assert caught.value.proven
+
+
+def test_buffers_of_one_name_are_told_apart() -> None:
+    found = [Buffer(8, (0, 1), 1, pinned, "x") for pinned in (1, 2)]
+    assert assign(found, [FAST, SLOW]).places == [(1, 0), (2, 0)]
 
 
 def test_what_is_taken_already_may_be_too_much() -> None:
@@ -96,3 +118,17 @@ def test_what_is_taken_already_may_be_too_much() -> None:
 def test_banks_that_make_no_sense_are_refused(banks: list[Bank], message: str) -> None:
     with pytest.raises(errors.InvalidOption, match=message):
         Bank.check(banks)
+
+
+def test_specs_that_share_bytes_by_others_are_of_one_object() -> None:
+    # 0..64 and 96..128 share nothing, but for the one between them; 128 is a new start.
+    places = [(1, 96, 32), (1, 0, 64), (1, 32, 80), (1, 128, 8), (3, 0, 8), (1, 136, 0)]
+    assert objects_of(places) == [0, 0, 0, 1, 0, 2]
+    assert objects_of([]) == []
+
+
+def test_options_that_contradict_each_other_are_named_and_are_values() -> None:
+    with pytest.raises(ValueError, match="threads: 1025 is not a number from 1 to 1,024"):
+        ap.pack([1], [(0, 1)], threads=1025)
+    with pytest.raises(errors.InvalidOption, match="option seed: -1 is negative"):
+        ap.pack([1], [(0, 1)], seed=-1)

@@ -17,6 +17,7 @@ from arenaplan.errors import (
     WorkspaceOverrun,
 )
 from arenaplan.executor import workspace_choices
+from arenaplan.importers.onnx import load_onnx
 from single_node import check_node, node_graph
 
 RNG = np.random.default_rng(7)
@@ -468,6 +469,33 @@ def test_lrn_of_an_even_size_takes_one_more_channel_behind() -> None:
     graph = node_graph("LRN", [image], [image], attributes, opset=17, constants=[])
     (result,) = ap.Executor(graph).run({"in0": image}).values()
     np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("options", [{}, {"workspace": "auto"}], ids=str)
+def test_lrn_overlaps_its_image_and_is_made_by_channels(size: int, options: dict[str, Any]) -> None:
+    from models import model, node
+
+    attributes = {"size": size, "alpha": 0.5}
+    nodes = [
+        node("Tile", "x t", "wide"),
+        node("LRN", "wide", "z", **attributes),
+        node("ReduceMax", "z a", "y"),
+    ]
+    repeats = {"t": np.array([1, 6, 8, 8], np.int64), "a": np.array([1, 2, 3], np.int64)}
+    graph = load_onnx(model(nodes, {"x": [2, 3, 5, 5]}, weights=repeats))
+    image = random(2, 3, 5, 5)
+    wide = np.tile(image, (1, 6, 8, 8))
+    before, behind = (size - 1) // 2, size // 2
+    squares = wide.astype(np.float64) ** 2
+    sums = [squares[:, max(c - before, 0) : c + behind + 1].sum(axis=1) for c in range(18)]
+    expected = (wide / (1 + 0.5 / size * np.stack(sums, axis=1)) ** 0.75).max((1, 2, 3))
+    overlapped = ap.plan(graph, optimize="overlap", **options)
+    assert overlapped.overlapped == [1]
+    for plan in (overlapped, ap.plan(graph, **options), ap.plan(graph, optimize="none")):
+        with ap.Executor(graph, plan) as executor:
+            found = executor.run({"x": image}, verify=True)["y"].reshape(2)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 # -- softmax ------------------------------------------------------------------------------

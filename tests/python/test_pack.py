@@ -153,14 +153,16 @@ def test_exit_codes_tell_what_happened(tmp_path: Path) -> None:
 
 
 def test_interrupting_the_command_prints_the_best_answer(tmp_path: Path) -> None:
-    source = hard_csv(tmp_path / "hard.csv")
-    command = [sys.executable, "-m", "arenaplan", "pack", str(source), "--time-limit", "60"]
+    source, pipe = hard_csv(tmp_path / "hard.csv"), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "arenaplan", "pack", str(pipe), "--time-limit", "60"]
     process = subprocess.Popen(
         [*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
     )
-    time.sleep(2.0)
+    pipe.write_bytes(source.read_bytes())  # Waits until the command has started and reads.
+    time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert json.loads(out)["buffers"] == 600
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,14 +81,15 @@ def test_a_budget_that_is_too_small_names_the_floor(
     assert main(["plan", str(mobilenet), "--budget", budget, "--json"]) == 1
     out, err = capsys.readouterr()
     document = json.loads(out)
-    assert (document["status"], document["step"]) == ("infeasible", 4)
+    assert (document["status"], document["step"]) == ("unknown", 4)
     assert document["node"] == "DEPTHWISE_CONV_2D_4"
     assert document["values"] == [
         {"name": "conv_2d_3", "bytes": 1_204_224},
         {"name": "depthwise_conv_2d_4", "bytes": 301_056},
     ]
     assert err.splitlines()[-1] == (
-        "arenaplan: SpacesExceeded: 1505280 bytes are needed at once at step 4, node "
+        "arenaplan: SpacesExceeded: no plan that fits was found, and none is excluded: "
+        "1505280 bytes are needed at once at step 4, node "
         "'DEPTHWISE_CONV_2D_4', and the spaces have no room for them: 'sram' holds 262144, "
         "'psram' holds 1331200; needed are 'conv_2d_3' (1204224 bytes), "
         "'depthwise_conv_2d_4' (301056 bytes)"
@@ -120,13 +123,47 @@ def test_pins_go_by_pattern_and_a_pattern_that_fits_nothing_is_refused() -> None
         128,
         128,
     )
-    assert value.reason == "it is pinned, or 'fast' has no 64 bytes in one piece"
+    # A plan does not store its pins; that it is the cheapest one shows that this is one.
+    assert value.reason == "it is pinned: 'fast' has room for it"
+    pins = {"v[12]": "slow", "v2": "fast"}
+    assert ap.spilled(graph, plan, pins)[0].reason == "it is pinned to 'slow'"
     with pytest.raises(errors.InvalidOption, match="no value that has a place is called 'w"):
         ap.plan(graph, spaces=spaces, pins={"w*": "slow"}, target="ideal")
     with pytest.raises(errors.InvalidOption, match="no space 'tcm', only 'fast', 'slow'"):
         ap.plan(graph, spaces=spaces, pins={"v1": "tcm"}, target="ideal")
     with pytest.raises(errors.InvalidOption, match="no spaces to pin"):
         ap.plan(graph, pins={"v1": "slow"}, target="ideal")
+
+
+def test_the_reason_of_a_spill_says_which_one_it_is() -> None:
+    graph = ap.Graph()
+    spaces = [Space("fast", 40), Space("slow")]
+    x = graph.input("x", (8,), "uint8")
+    (y,) = graph.node("Op", [x], [("y", (8,), "uint8")])
+    graph.output(y)
+    plan = ap.plan(graph, spaces=spaces, pins={"x": "slow"}, alignment=1)
+    assert [v.reason for v in ap.spilled(graph, plan)] == ["it is pinned"]
+    text = json.loads(plan.to_json())
+    values = {value["value"]: value for value in text["values"]}
+    text["move_cost"] = {"cost": 8, "lower_bound": 4}
+    (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
+    assert value.reason == "it is pinned, or a longer search would find its place in 'fast'"
+    # The other value in the middle of a memory of 20 bytes: 12 are free, 6 on either side.
+    text["spaces"][0].update(capacity=20, arena_bytes=14)
+    values[y]["offset"] = 6
+    (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
+    assert value.reason == "'fast' has no 8 bytes in one piece in steps 0..1"
+
+
+def sealed(document: dict[str, Any]) -> bytes:
+    """Return a plan file with the totals and the checksum that fit its content."""
+    document["arena_bytes"] = sum(space["arena_bytes"] for space in document["spaces"])
+    document["lower_bound"] = sum(space["lower_bound"] for space in document["spaces"])
+    document.pop("checksum")
+    # The checksum is that of the text with its keys in order, and no blanks.
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    document["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    return json.dumps(document).encode()
 
 
 def test_a_name_with_brackets_pins_by_itself() -> None:

@@ -8,20 +8,23 @@ that cannot be read, 3 content that is not supported, 4 a bug, 130 interrupted.
 
 from __future__ import annotations
 
-import argparse
+import errno
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
 
-from arenaplan import __version__
+from arenaplan import __version__, _start
 from arenaplan.cli import check, diff, explain, export, inspect, pack, plan, run, targets
+from arenaplan.cli.parser import Parser, parse
 from arenaplan.errors import (
     CapacityExceeded,
     InternalError,
     PlanError,
     PlannerError,
     PlanWriteError,
+    UnboundDim,
     UnsupportedDtype,
     UnsupportedModel,
     VerificationError,
@@ -32,7 +35,12 @@ CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    parser = argparse.ArgumentParser(
+    if sys.stderr is None:  # Closed; without a file of its own, prose would go to stdout.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        print("arenaplan: stdout is closed; results have nowhere to go", file=sys.stderr)
+        return BAD_INPUT
+    parser = Parser(
         prog="arenaplan",
         description="Plan where every tensor of a neural network lives in one arena.",
     )
@@ -40,20 +48,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (plan, run, check, inspect, explain, export, diff, pack, targets):
         command.add_to(commands)
-    options = parser.parse_args(arguments)
     try:
+        _start.raise_again()
+        options = parse(parser, arguments)
         options.execute(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; do not fail again while closing it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has seen enough.
+        _discard_output()
         return 0
     except Exception as error:  # Every error ends as a message and a code.
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EIO):
+            _discard_output()
         return _report(error)
     return 0
+
+
+def _discard_output() -> None:
+    """Send what is still to be printed nowhere, so that closing stdout does not fail again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # It is no file, as under a test, or is closed.
+        return
 
 
 def _report(error: Exception) -> int:
@@ -63,8 +82,17 @@ def _report(error: Exception) -> int:
         traceback.print_exception(error)
         print("arenaplan: this is a bug; please report it", file=sys.stderr)
     else:
-        print(f"arenaplan: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"arenaplan: {type(error).__name__}: {_worded(error)}", file=sys.stderr)
     return code
+
+
+def _worded(error: Exception) -> str:
+    """Return the message of an error, with options as they are spelled here."""
+    if isinstance(error, UnboundDim) and error.dimension is not None:
+        message, separator, _ = str(error).rpartition("pass bind=")
+        if separator:
+            return f"{message}pass --bind {shlex.quote(error.dimension)}=1"
+    return str(error)
 
 
 def _exit_code(error: Exception) -> int:

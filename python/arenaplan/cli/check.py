@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
+from arenaplan.cli.common import (
+    add_command,
+    add_json,
+    is_tflite,
+    load_model,
+    print_json,
+    shown,
+    size,
+)
+from arenaplan.cli.inputs import read_plan
 from arenaplan.cli.share import describe_shared, is_shared
-from arenaplan.errors import PlanMismatch
+from arenaplan.errors import InvalidOption
 from arenaplan.export.greedy import head_bytes
 from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
 from arenaplan.importers.tflite.model import parse, read_bytes
@@ -39,11 +48,13 @@ def execute(options: argparse.Namespace) -> None:
         _check_inside(options)
         return
     *others, file = options.plan
-    if others or is_shared(file):
-        _check_shared(options, [options.model, *others], file)
+    # A pipe gives its content only once.
+    text = read_plan(file)
+    if others or is_shared(text):
+        _check_shared(options, others, text)
         return
     graph = load_model(options)
-    plan = arenaplan.Plan.load(file)
+    plan = arenaplan.Plan.from_json(text)
     plan.check(graph)
     if options.json:
         print_json(
@@ -61,10 +72,10 @@ def execute(options: argparse.Namespace) -> None:
         print(f"valid for {shown(target)}: {size(plan.arena_bytes)}, {plan.status}")
 
 
-def _check_shared(options: argparse.Namespace, models: list[Path], file: Path) -> None:
+def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
     """Check the plans of several models that share an arena."""
-    graphs = [load_model(options, path) for path in models]
-    shared = arenaplan.SharedPlan.load(file)
+    graphs = [load_model(options), *(load_model(options, path) for path in others)]
+    shared = arenaplan.SharedPlan.from_json(text)
     shared.check(graphs)
     if options.json:
         print_json({"valid": True, **describe_shared(shared)})
@@ -74,13 +85,13 @@ def _check_shared(options: argparse.Namespace, models: list[Path], file: Path) -
 
 def _check_inside(options: argparse.Namespace) -> None:
     """Check the plan that a TFLite model brings along for TensorFlow Lite Micro."""
-    if options.model.suffix.lower() != ".tflite":
-        raise PlanMismatch(f"{str(options.model)!r} brings no plan; pass a plan file")
-    data, _ = read_bytes(options.model)
+    if not is_tflite(options.model):
+        raise InvalidOption("the model brings no plan; pass a plan file")
+    data, path = read_bytes(options.model)
     model = parse(data)
     offsets = read_offsets(model)
     if offsets is None:
-        raise PlanMismatch(f"{str(options.model)!r} brings no plan; pass a plan file")
+        raise InvalidOption("the model brings no plan; pass a plan file")
     timeline = timeline_of(model)
     check_offsets(timeline, offsets)
     planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
@@ -88,6 +99,6 @@ def _check_inside(options: argparse.Namespace) -> None:
     head = head_bytes([box for box, _ in pinned], [offset for _, offset in pinned])
     if options.json:
         document = {"valid": True, "planned": len(pinned), "tensors": len(planned), "head": head}
-        print_json({"model": options.model.stem, **document})
+        print_json({"model": "model" if path is None else path.stem, **document})
     else:
         print(f"valid: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenaplan import load
-from arenaplan.errors import InvalidOption
+from arenaplan.cli.inputs import read_model
+from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
+from arenaplan.importers import suffix_of
+from arenaplan.spaces import parse_size
 
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -28,9 +31,11 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Add a command that reads a model."""
     parser = commands.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(execute=execute)
-    parser.add_argument("model", type=Path, metavar="MODEL", help="model file, such as model.onnx")
+    parser.set_defaults(execute=lambda options: execute(_with_model(options)))
     parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="model file, such as model.onnx; - is stdin"
+    )
+    group(parser, "model").add_argument(
         "--bind",
         action="append",
         default=[],
@@ -42,9 +47,17 @@ def add_command(
     return parser
 
 
+def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Return the options of a command that the help lists under a title."""
+    there = (found for found in parser._action_groups if found.title == title)
+    return next(there, None) or parser.add_argument_group(title)
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option to print JSON."""
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    group(parser, "output").add_argument(
+        "--json", action="store_true", help="print JSON and nothing else"
+    )
 
 
 def has_ranges(options: argparse.Namespace) -> bool:
@@ -56,10 +69,39 @@ def load_model(options: argparse.Namespace, path: Path | None = None) -> Graph:
     """Read a model that a command was given, and pass on what the importer had to assume."""
     if has_ranges(options):
         raise InvalidOption("option bind: only 'plan' takes several numbers for a dimension")
-    graph = load(options.model if path is None else path, bind=dict(options.bind))
+    source = options.model if path is None else read_model(path)
+    graph = load(source, bind=dict(options.bind))
     for warning in graph.warnings:
         say(f"warning: {warning}")
     return graph
+
+
+def is_tflite(source: Path | bytes) -> bool:
+    """Return whether a model that was given is a TFLite file."""
+    if isinstance(source, bytes):
+        return suffix_of(source) == ".tflite"
+    return source.suffix.lower() == ".tflite"
+
+
+def byte_count(text: str) -> int:
+    """Read a number of bytes, such as ``65536`` or ``48KiB``."""
+    try:
+        return parse_size(text)
+    except InvalidSize as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
+    """Return a function that reads a whole number from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS + 1):
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 64 bits")
+        if not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not from {least} to {most:,}")
+        return int(text)
+
+    return read
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -84,6 +126,12 @@ def shown(name: str, longest: int = 60) -> str:
     """Return a name that fits a line of a table and cannot spoil it."""
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _with_model(options: argparse.Namespace) -> argparse.Namespace:
+    """Return options whose model is read from its pipe, which gives it only once."""
+    options.model = read_model(options.model)
+    return options
 
 
 def _binding(text: str) -> tuple[str, int | range | list[int]]:

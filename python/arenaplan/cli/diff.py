@@ -38,6 +38,8 @@ def execute(options: argparse.Namespace) -> None:
     if options.json:
         print_json(_document(before, after, found))
     else:
+        if options.fail_on_growth:
+            print(_verdict(found))
         _print(before, after, found)
     if options.fail_on_growth and found.grew:
         grown = ", ".join(f"{s.name!r} from {s.before:,} to {s.after:,} bytes" for s in found.grew)
@@ -64,6 +66,13 @@ def _summary(plan: Plan) -> dict[str, Any]:
         "status": plan.status,
         "digest": plan.digest,
     }
+
+
+def _verdict(found: Diff) -> str:
+    """Say in one line whether an arena grew."""
+    if found.grew:
+        return f"FAIL: {', '.join(shown(space.name) for space in found.grew)} grew"
+    return "OK: no arena grew"
 
 
 def _print(before: Plan, after: Plan, found: Diff) -> None:

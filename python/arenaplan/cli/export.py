@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan import Target
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
+from arenaplan.cli.common import (
+    add_command,
+    add_json,
+    byte_count,
+    group,
+    is_tflite,
+    load_model,
+    print_json,
+    say,
+    shown,
+    size,
+)
 from arenaplan.cli.options import Alignments, add_plan_options, plan_options, seen_by
-from arenaplan.errors import InvalidOption, NotAModel, TargetMismatch
+from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel, TargetMismatch
 from arenaplan.export.c import header_of, shim_of
-from arenaplan.export.files import replace_file
 from arenaplan.export.table import csv_of
 from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.graph import Graph
@@ -50,6 +60,12 @@ def add_to(commands: Commands) -> None:
         "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
     )
     add_plan_options(parser)
+    group(parser, "memory").add_argument(
+        "--capacity",
+        type=byte_count,
+        metavar="BYTES",
+        help="most bytes the arena may have, such as 48KiB; more than that is not written",
+    )
     parser.add_argument(
         "--always",
         action="store_true",
@@ -71,10 +87,12 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    _refuse_unused(options)
     if options.to in ("tflm", "tflm-shim"):
         _export_tflm(options)
         return
     graph, plan = _planned(options)
+    _check_capacity(options, plan.arena_bytes)
     if options.to == "c":
         try:
             text = header_of(graph, plan, sections=dict(options.section))
@@ -96,6 +114,28 @@ def execute(options: argparse.Namespace) -> None:
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
         f"{size(plan.arena_bytes)}, {plan.status}",
     )
+
+
+def _refuse_unused(options: argparse.Namespace) -> None:
+    """Refuse options that another form has."""
+    for flag, given, form in (
+        ("--space", options.space is not None, "csv"),
+        ("--section", bool(options.section), "c"),
+        ("--always", options.always, "tflm"),
+    ):
+        allowed = ("tflm", "tflm-shim") if form == "tflm" else (form,)
+        if given and options.to not in allowed:
+            raise InvalidOption(f"option {flag} is for --to {form}, not --to {options.to}")
+    if options.capacity is not None and options.budget is not None:
+        raise InvalidOption("option --capacity: the memories of --budget have theirs")
+
+
+def _check_capacity(options: argparse.Namespace, arena_bytes: int) -> None:
+    """Refuse to write what is larger than the caller has room for."""
+    if options.capacity is not None and arena_bytes > options.capacity:
+        raise CapacityExceeded(
+            f"the arena needs {arena_bytes:,} bytes, and --capacity is {options.capacity:,}"
+        )
 
 
 _READERS = {"c": "c"}
@@ -123,14 +163,15 @@ def _with_command(
     error: TargetMismatch, options: argparse.Namespace, target: str
 ) -> TargetMismatch:
     """Return the error with the command that makes a plan for the reader."""
-    command = f"arenaplan plan {options.model} --target {target} -o {options.plan}"
+    model = "-" if isinstance(options.model, bytes) else options.model
+    command = f"arenaplan plan {model} --target {target} -o {options.plan}"
     return TargetMismatch(f"{error}; make a plan for this reader with: {command}")
 
 
 def _export_tflm(options: argparse.Namespace) -> None:
     """Write a plan for TensorFlow Lite Micro."""
-    if options.model.suffix.lower() != ".tflite":
-        raise NotAModel(f"{str(options.model)!r} is no .tflite model, which is all that TFLM runs")
+    if not is_tflite(options.model):
+        raise NotAModel("the model is no .tflite model, which is all that TFLM runs")
     if options.budget is not None:
         raise InvalidOption("--budget: TensorFlow Lite Micro has one arena for tensors")
     if (options.inputs, options.outputs) != ("inside", "inside"):
@@ -143,6 +184,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         ordered, result = plan_in_best_order(model, always=options.always)
     else:
         ordered, result = model, _tflm_plan(model, options)
+    _check_capacity(options, result.head_after)
     name = path.stem if path is not None else "model"
     if options.to == "tflm":
         _write(options, embed(ordered, result.offsets))
@@ -195,16 +237,12 @@ def _verdict(name: str, result: TflmPlan) -> str:
 
 def _write(options: argparse.Namespace, data: bytes) -> None:
     """Write the result to a file at once, or to stdout."""
-    if str(options.output) == "-":
-        sys.stdout.buffer.write(data)
-        return
-    replace_file(options.output, data)
-    say(f"wrote {options.output}")
+    write_result(options.output, data)
 
 
 def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str) -> None:
     """Print what was exported, unless stdout has the export itself."""
-    if str(options.output) == "-":
+    if goes_to_stdout(options):
         say(verdict)
     elif options.json:
         print_json({**document, "to": options.to, "output": str(options.output)})

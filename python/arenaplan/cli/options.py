@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass, field
 from math import inf
 
+from arenaplan.cli.common import byte_count, group
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.options import (
@@ -28,21 +29,22 @@ class Alignments:
 
 def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
     """Add the options of :func:`arenaplan.plan`; ``optimize`` are the techniques by default."""
+    techniques, memory = group(parser, "techniques"), group(parser, "memory")
     known = [target.name for target in targets()]
-    parser.add_argument(
+    group(parser, "model").add_argument(
         "--target",
         choices=known,
         metavar="NAME",
         help=f"{option_help('target')}; one of {', '.join(known)} (see 'arenaplan targets')",
     )
-    parser.add_argument(
+    memory.add_argument(
         "--align",
         type=_alignments,
         default=Alignments(),
         metavar="BYTES",
         help=f"{option_help('alignment')}; SPACE=BYTES for one space, such as sram=16",
     )
-    parser.add_argument(
+    memory.add_argument(
         "--budget",
         type=_spaces,
         default=None,
@@ -50,7 +52,7 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         help=f"{option_help('spaces')}; NAME=SIZE@COST says what it costs to move a byte "
         "(default: the position, from 0)",
     )
-    parser.add_argument(
+    memory.add_argument(
         "--pin",
         type=_pin,
         action="append",
@@ -58,16 +60,16 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         metavar="SPACE=PATTERN",
         help=f"{option_help('pins')}: 'psram=logits*'; can be repeated",
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--optimize",
         default=optimize,
         metavar="all|none|NAME,NAME",
         help=f"{option_help('optimize')} (default: {optimize})",
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--no-in-place", action="store_true", help="leave out in-place, whatever else is done"
     )
-    parser.add_argument(
+    memory.add_argument(
         "--preserve-inputs", action="store_true", help=option_help("preserve_inputs")
     )
     parser.add_argument(
@@ -79,7 +81,7 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
     )
     for name in ("order", "effort", "inputs", "outputs", "workspace"):
         default = getattr(PlanOptions(), name)
-        parser.add_argument(
+        group(parser, "search" if name in ("order", "effort") else "memory").add_argument(
             f"--{name}",
             choices=option_choices(name),
             default=default,
@@ -134,12 +136,12 @@ def _alignments(text: str) -> Alignments:
     spaces: dict[str, int] = {}
     for part in text.split(","):
         name, separator, number = part.strip().rpartition("=")
-        if not (number.isascii() and number.isdigit()) or bool(separator) != bool(name):
+        if bool(separator) != bool(name):
             raise argparse.ArgumentTypeError(f"{part!r} is not BYTES or SPACE=BYTES")
         if separator:
-            spaces[name] = int(number)
+            spaces[name] = byte_count(number)
         else:
-            everywhere = int(number)
+            everywhere = byte_count(number)
     return Alignments(everywhere, spaces)
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
-from arenaplan.cli.common import add_json, print_json, say, size
+from arenaplan.cli.common import add_json, byte_count, group, print_json, size, whole
+from arenaplan.cli.inputs import read_table
+from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
 from arenaplan.errors import CapacityExceeded
-from arenaplan.packing import check_capacity, check_limits
+from arenaplan.packing import MAX_THREADS, check_capacity, check_limits
 
 if TYPE_CHECKING:
     from arenaplan import Packing
@@ -26,46 +28,76 @@ def add_to(commands: Commands) -> None:
         "file",
         type=Path,
         metavar="FILE.csv",
-        help="columns id,lower,upper,size and optionally alignment,hint,gaps,offset",
+        help="- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,offset",
     )
     parser.add_argument(
-        "--capacity", type=int, metavar="BYTES", help="stop as soon as everything fits"
+        "--capacity",
+        type=byte_count,
+        metavar="BYTES",
+        help="stop as soon as everything fits this, such as 48KiB",
     )
     limit = parser.add_mutually_exclusive_group()
-    limit.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after some time")
     limit.add_argument(
-        "--node-limit", type=int, metavar="N", help="stop after N search nodes (reproducible)"
+        "--time-limit", type=_seconds, metavar="SECONDS", help="stop after some time"
+    )
+    limit.add_argument(
+        "--node-limit", type=whole(0), metavar="N", help="stop after N search nodes (reproducible)"
     )
     parser.add_argument(
-        "--align", type=int, default=1, metavar="BYTES", help="divides every offset (default: 1)"
+        "--align",
+        type=byte_count,
+        default=1,
+        metavar="BYTES",
+        help="divides every offset (default: 1)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all random choices (default: 0)")
     parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="for --time-limit (default: 1)"
+        "--seed", type=whole(0), default=0, metavar="N", help="of all random choices (default: 0)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=whole(1, MAX_THREADS),
+        default=1,
+        metavar="N",
+        help="for --time-limit (default: 1)",
     )
     add_json(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT.csv", help="write the buffers with offsets"
+    group(parser, "output").add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="OUT.csv",
+        help="write the buffers with offsets, if they fit; - is stdout",
     )
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     limits = check_limits(options.time_limit, options.node_limit, options.seed, options.threads)
-    text = options.file.read_text(encoding="utf-8")
+    text = read_table(options.file)
     with watching(options) as watch:
         packing = _core.pack_csv(
             text, options.align, check_capacity(options.capacity), **limits, on_progress=watch
         )
-    if options.output is not None:
-        options.output.write_text(packing.to_csv(), encoding="utf-8")
-        say(f"wrote {options.output}")
-    report(packing, as_json=options.json)
+    # Offsets past the capacity would look like an answer to whoever finds the file.
+    fits = packing.status not in ("infeasible", "unknown")
+    with delivering(options, packing.to_csv if fits else None):
+        report(packing, as_json=options.json and not goes_to_stdout(options))
     if packing.interrupted:
         raise KeyboardInterrupt
-    if packing.status in ("infeasible", "unknown"):
+    if not fits:
         proof = "cannot" if packing.status == "infeasible" else "were not found to"
         raise CapacityExceeded(f"the buffers {proof} fit {options.capacity:,} bytes")
+
+
+def _seconds(text: str) -> float:
+    """Read a time, such as ``0.5``."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
 
 
 def report(packing: Packing, *, as_json: bool) -> None:

@@ -11,15 +11,18 @@ import arenaplan
 from arenaplan.cli.common import (
     add_command,
     add_json,
+    byte_count,
+    group,
     has_ranges,
     load_model,
     print_json,
-    say,
     shown,
     size,
+    whole,
 )
 from arenaplan.cli.family import plan_shapes
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.share import add_share, share
 from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES
@@ -30,6 +33,8 @@ from arenaplan.sharing import SharingMode, SizeRule, report_storage_sharing
 from arenaplan.spill import spilled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arenaplan import Plan
     from arenaplan.cli.common import Commands
 
@@ -46,6 +51,8 @@ _INCREMENTAL: dict[str, IncrementalMode] = {
 }
 """Strategies that place values one after the other: whose rules."""
 
+_MATCH_RANGE, _NUM_TEMP = 16, 1
+"""Defaults of storage sharing."""
 
 _SPACE_FIELDS = (
     "name",
@@ -56,6 +63,7 @@ _SPACE_FIELDS = (
     "capacity",
     "cost",
 )
+_MOVE_SCOPE = "this order, these steps and this sharing of bytes"
 _MOST_SPILLED = 20
 
 
@@ -64,42 +72,52 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, "plan", "plan a model's arena and prove its size", execute)
     add_plan_options(parser)
     add_share(parser)
-    parser.add_argument(
-        "--capacity", type=int, metavar="BYTES", help="most bytes the arena may have"
+    classic, techniques = group(parser, "classic strategies"), group(parser, "techniques")
+    group(parser, "memory").add_argument(
+        "--capacity",
+        type=byte_count,
+        metavar="BYTES",
+        help="most bytes the arena may have, such as 48KiB",
     )
-    parser.add_argument(
+    classic.add_argument(
         "--strategy",
         choices=("arena", *_SHARING, *_INCREMENTAL),
         default="arena",
         help="offsets in one arena; blocks that values share, as ours or as NNVM; "
         "or values one after the other, as ours or as TensorFlow Lite (default: arena)",
     )
-    for flag, name, default in (("--match-range", "N", 16), ("--num-temp", "N", 1)):
-        parser.add_argument(
-            flag, type=int, metavar=name, default=default, help=f"storage sharing ({default})"
+    for flag, name, default in (
+        ("--match-range", "N", _MATCH_RANGE),
+        ("--num-temp", "N", _NUM_TEMP),
+    ):
+        classic.add_argument(
+            flag, type=whole(0), metavar=name, help=f"storage sharing (default: {default})"
         )
-    parser.add_argument("--auto-search", action="store_true", help="storage sharing: try ranges")
-    parser.add_argument(
+    classic.add_argument("--auto-search", action="store_true", help="storage sharing: try ranges")
+    classic.add_argument(
         "--size-rule",
         choices=("bytes", "elements_x4"),
         help="storage sharing (bytes; nnvm: elements_x4)",
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
     )
-    parser.add_argument(
+    group(parser, "model").add_argument(
         "--max-shapes",
-        type=int,
+        type=whole(1),
         default=MAX_SHAPES,
         metavar="N",
         help=f"most shapes that --bind may describe (default: {MAX_SHAPES:,})",
     )
     add_json(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON")
+    group(parser, "output").add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON; - is stdout"
+    )
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    _refuse_unused(options)
     if options.share is not None:
         share(options)
         return
@@ -124,10 +142,23 @@ def execute(options: argparse.Namespace) -> None:
         if error.plan is not None:
             report(graph, error.plan, as_json=options.json)
         raise
-    if options.output is not None:
-        plan.save(options.output)
-        say(f"wrote {options.output}")
-    report(graph, plan, as_json=options.json)
+    with delivering(options, plan.to_json):
+        pins = {pattern: space for space, pattern in options.pin}
+        as_json = options.json and not goes_to_stdout(options)
+        report(graph, plan, as_json=as_json, pins=pins)
+
+
+def _refuse_unused(options: argparse.Namespace) -> None:
+    """Refuse options of strategies that were not chosen."""
+    if options.strategy in _SHARING:
+        return
+    for flag in ("match_range", "num_temp", "auto_search", "size_rule"):
+        if getattr(options, flag) not in (None, False):
+            name = flag.replace("_", "-")
+            raise InvalidOption(
+                f"option --{name}: strategy {options.strategy} has none, only "
+                f"{' and '.join(_SHARING)}"
+            )
 
 
 def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
@@ -157,9 +188,9 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
             graph,
             strategy=strategy,
             mode=mode,
-            match_range=options.match_range,
+            match_range=_MATCH_RANGE if options.match_range is None else options.match_range,
             auto_search=options.auto_search,
-            num_temp=options.num_temp,
+            num_temp=_NUM_TEMP if options.num_temp is None else options.num_temp,
             size_rule=options.size_rule or size_rule,
             parallel_safe=options.parallel_safe,
         )
@@ -176,9 +207,11 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
     print(f"  match range  {summary['match_range']}")
 
 
-def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
+def report(
+    graph: Graph, plan: Plan, *, as_json: bool, pins: Mapping[str, str] | None = None
+) -> None:
     """Print what a plan says."""
-    summary = summarize(graph, plan)
+    summary = summarize(graph, plan, pins)
     if as_json:
         print_json(summary)
         return
@@ -266,7 +299,7 @@ def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     return why
 
 
-def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
+def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return what a plan says, as ``plan --json`` prints it."""
     placements = plan.placements
     peak_values = []
@@ -300,11 +333,11 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
         "caller_buffers": [
             {"name": name, "bytes": bytes_} for _, name, bytes_ in plan.caller_buffers
         ],
-        **_spills(graph, plan),
+        **_spills(graph, plan, pins),
     }
 
 
-def _spills(graph: Graph, plan: Plan) -> dict[str, Any]:
+def _spills(graph: Graph, plan: Plan, pins: Mapping[str, str] | None) -> dict[str, Any]:
     """Return what moving bytes costs and which values are in slow memory, where a plan chose."""
     if plan.move_cost is None:
         return {}
@@ -312,7 +345,7 @@ def _spills(graph: Graph, plan: Plan) -> dict[str, Any]:
     status = "optimal" if cost == bound else "feasible"
     return {
         "move_cost": {"cost": cost, "lower_bound": bound, "status": status},
-        "spilled": [asdict(value) for value in spilled(graph, plan)],
+        "spilled": [asdict(value) for value in spilled(graph, plan, pins)],
     }
 
 
@@ -328,9 +361,9 @@ def _report_spaces(summary: dict[str, Any]) -> None:
         print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
     moved = summary["move_cost"]
     if moved["status"] == "optimal":
-        proof = "proven minimal for this order"
+        proof = f"proven minimal for {_MOVE_SCOPE}"
     else:
-        proof = f"no plan costs less than {moved['lower_bound']:,}"
+        proof = f"at least {moved['lower_bound']:,} for {_MOVE_SCOPE}"
     print(f"  move cost    {moved['cost']:,} for the bytes that nodes read and write, {proof}")
     values = summary["spilled"]
     print(f"  spilled      {len(values)} values to slower memory")

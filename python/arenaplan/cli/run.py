@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
+from arenaplan import _core
+from arenaplan.cli.common import (
+    add_command,
+    add_json,
+    load_model,
+    print_json,
+    say,
+    shown,
+    size,
+    whole,
+)
 from arenaplan.errors import InputMismatch
 from arenaplan.graph import Graph, Value
 
@@ -36,7 +47,11 @@ def add_to(commands: Commands) -> None:
         help="array for an input; inputs without one get random numbers; can be repeated",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of the random inputs (default: 0)"
+        "--seed",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="seed of the random inputs (default: 0)",
     )
     parser.add_argument(
         "--verify",
@@ -45,7 +60,10 @@ def add_to(commands: Commands) -> None:
     )
     add_json(parser)
     parser.add_argument(
-        "--save-outputs", type=Path, metavar="DIR", help="write each output as DIR/NAME.npy"
+        "--save-outputs",
+        type=Path,
+        metavar="DIR",
+        help="write each output as DIR/NAME.npy, all of them or none",
     )
 
 
@@ -53,22 +71,35 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
     plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
-    inputs = _inputs(graph, dict(options.input), options.seed)
     with arenaplan.Executor(graph, plan) as executor:
+        # After the executor, which refuses shapes that no array can have.
+        inputs = _inputs(graph, dict(options.input), options.seed)
         start = time.process_time()
         outputs = executor.run(inputs, verify=options.verify)
         seconds = time.process_time() - start
         summary = _summarize(executor, outputs, seconds, verified=options.verify)
     if options.save_outputs is not None:
-        options.save_outputs.mkdir(parents=True, exist_ok=True)
-        for name, array in outputs.items():
-            path = options.save_outputs / f"{_file_name(name)}.npy"
-            np.save(path, array)
-            say(f"wrote {path}")
+        _save(options.save_outputs, outputs)
     if options.json:
         print_json(summary)
     else:
         _print(summary)
+
+
+def _save(folder: Path, outputs: Mapping[str, np.ndarray]) -> None:
+    """Write every output, all of them to disk before the first old file is replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files: dict[Path, bytes] = {}
+    for name, array in outputs.items():
+        stem, count = _file_name(name), 1
+        while (path := folder / (f"{stem}.npy" if count == 1 else f"{stem}_{count}.npy")) in files:
+            count += 1
+        content = io.BytesIO()
+        np.save(content, array)
+        files[path] = content.getvalue()
+    _core.write_files(list(files.items()))
+    for path in files:
+        say(f"wrote {path}")
 
 
 def random_input(value: Value, seed: int) -> np.ndarray:

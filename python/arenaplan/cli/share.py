@@ -8,8 +8,9 @@ from typing import Any
 
 import arenaplan
 from arenaplan import SharedPlan
-from arenaplan.cli.common import load_model, print_json, say, shown, size
+from arenaplan.cli.common import load_model, print_json, shown, size
 from arenaplan.cli.options import plan_options
+from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.errors import InvalidOption
 
 _MARK = b'{"format":"arenaplan-shared"'
@@ -34,15 +35,13 @@ def share(options: argparse.Namespace) -> None:
     chosen = plan_options(options)
     if chosen.spaces is not None:
         raise InvalidOption("option share: models share one arena, and --budget names several")
-    graphs = [load_model(options, path) for path in (options.model, *options.others)]
+    graphs = [load_model(options), *(load_model(options, path) for path in options.others)]
     shared = arenaplan.plan_together(graphs, options.share, chosen)
-    if options.output is not None:
-        shared.save(options.output)
-        say(f"wrote {options.output}")
-    if options.json:
-        print_json(describe_shared(shared))
-    else:
-        _report(shared)
+    with delivering(options, shared.to_json):
+        if options.json and not goes_to_stdout(options):
+            print_json(describe_shared(shared))
+        else:
+            _report(shared)
 
 
 def describe_shared(shared: SharedPlan) -> dict[str, Any]:
@@ -69,10 +68,9 @@ def describe_shared(shared: SharedPlan) -> dict[str, Any]:
     }
 
 
-def is_shared(path: Path) -> bool:
-    """Return whether a file holds plans that share an arena."""
-    with path.open("rb") as file:
-        return file.read(len(_MARK)) == _MARK
+def is_shared(text: bytes) -> bool:
+    """Return whether a plan file holds plans that share an arena."""
+    return text.startswith(_MARK)
 
 
 def _report(shared: SharedPlan) -> None:

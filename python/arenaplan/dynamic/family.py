@@ -31,8 +31,8 @@ from arenaplan.planning import plan as plan_graph
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan, Target
 
-Model: TypeAlias = "str | os.PathLike[str] | Callable[[Mapping[str, Size]], Graph]"
-"""A model file, or a function that makes the graph for given sizes."""
+Model: TypeAlias = "str | os.PathLike[str] | bytes | Callable[[Mapping[str, Size]], Graph]"
+"""A model file, the content of one, or a function that makes the graph for given sizes."""
 
 OnProgress: TypeAlias = Callable[[int, int], object]
 """Called with the number of shapes that were looked at, and of all."""
@@ -324,8 +324,8 @@ def plan_family(
 
     Parameters
     ----------
-    model : path or callable
-        A model file as for :func:`load`, or a function that returns the graph for given
+    model : path, bytes or callable
+        A model as for :func:`load`, or a function that returns the graph for given
         sizes, which it gets as one mapping by name.
     bind : mapping
         Sizes by name: one number, a ``range``, or a list or set of buckets. For an input

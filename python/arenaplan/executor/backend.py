@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
-from arenaplan.errors import RankTooLarge, UnsupportedDtype, UnsupportedOp
 from arenaplan.executor.groups import Group, NotAGroup
 from arenaplan.executor.registry import Signature, Tensor, attributed, find_kernel
 from arenaplan.executor.staging import staged_ways
-from arenaplan.executor.steps import Workspaces, group_of, signature_of
+from arenaplan.executor.steps import NOT_RUN, Workspaces, group_of, signature_of
 from arenaplan.executor.streaming import group_ways, needed
 from arenaplan.executor.timing import nanoseconds
 from arenaplan.graph import Choice, Graph, Node
@@ -120,7 +119,7 @@ class NumpyBackend:
                 return alike[key]
             found = _grouped(graph, step) if step.staged or len(step.nodes) > 1 else None
             alike[key] = found = found or _alone(graph, graph.nodes[step.nodes[0]])
-        except (UnsupportedOp, UnsupportedDtype, RankTooLarge, NotAGroup):
+        except (*NOT_RUN, NotAGroup):
             return None  # Such a graph can be planned; an executor, or the core, will refuse it.
         return found
 

@@ -258,7 +258,10 @@ def _transpose(signature: Signature, box: Box) -> Operands:
 
 
 def _reshape(signature: Signature, box: Box) -> Operands:
-    """The same elements in the same order."""
+    """The same elements in the same order; a shape that a run decides is that of the whole."""
+    for position, tensor in enumerate(signature.inputs):
+        if position and tensor is not None and signature.constant[position] is None:
+            raise Uncuttable
     source = reshaped(box, _shape(signature), _operand(signature, 0).shape)
     return [source, *(None for _ in signature.inputs[1:])]
 

@@ -44,6 +44,12 @@ class Member:
     """Number of equal pieces in which the output can be made in order; 1 if none are known."""
 
     @cached_property
+    def is_free(self) -> bool:
+        """Whether nothing has to run: a view of operand 0 whose other operands are constant."""
+        pairs = zip(self.inputs[1:], self.signature.constant[1:], strict=True)
+        return self.is_view and all(value is None or load is not None for value, load in pairs)
+
+    @cached_property
     def has_scratch(self) -> bool:
         """Whether the kernel needs scratch memory of its own."""
         if self.kernel.workspace is None:
@@ -139,7 +145,7 @@ def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Si
 
 def _pieces(graph: Graph, node: Node, declared: Flow | None, *, is_view: bool) -> int:
     """Return the number of pieces in which a node that makes one value can make it in order."""
-    if node.effects.overlaps:
+    if node.effects.overlaps and (declared is None or declared.follows):
         return 1  # A plan may count on pieces that a kernel knows nothing of.
     if declared is not None:
         return declared.pieces

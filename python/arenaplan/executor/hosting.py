@@ -167,7 +167,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
     before = tuple(member for member in group.members if member.value in needed)
     after = [m for m in group.members if m.value not in needed and m is not host]
     output = group.sink.value
-    while after and after[-1].is_view and after[-1].inputs[0] in group.made:
+    while after and after[-1].is_free and after[-1].inputs[0] in group.made:
         output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.
     absorbed, source = _absorbed(output, host, after)
     after = [member for member in after if all(member is not known for known, _ in absorbed)]

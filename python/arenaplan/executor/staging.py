@@ -23,6 +23,7 @@ from arenaplan.executor.streaming import (
     Division,
     Tiling,
     fastest,
+    is_empty,
     layout_of,
     needed,
     offered,
@@ -48,13 +49,15 @@ def staged_choices(group: Group) -> tuple[Choice, ...]:
 
 def staged_ways(group: Group) -> tuple[Choice, ...]:
     """Return the same sizes of scratch memory; costs are nanoseconds."""
+    if is_empty(group):
+        return (Choice(0, 0.0),)
     group = _alone(group)
     return offered(group, list(_tilings(group)))
 
 
-def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run:
+def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return what runs a group whose output overlaps an input.
+    Return what runs a group whose output overlaps an input; ``None`` if it makes no element.
 
     Parameters
     ----------
@@ -68,6 +71,8 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     WorkspaceOverrun
         If that is too small.
     """
+    if is_empty(group):
+        return None
     group = _alone(group)
     tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from arenaplan.errors import KernelError, RankTooLarge, UnsupportedDtype
+from arenaplan.errors import (
+    KernelError,
+    RankTooLarge,
+    SizeOverflow,
+    UnsupportedDtype,
+    UnsupportedOp,
+)
 from arenaplan.executor.groups import Group, Unit, form, member_of
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, attributed, find_kernel
 from arenaplan.executor.staging import staged_run
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 64
 _MAX_RANK = 64
+_MOST_BYTES = (1 << 63) - 1
 _DTYPES: Mapping[str, np.dtype[Any]] = {
     name: np.dtype(name)
     for name in (
@@ -34,6 +41,8 @@ _DTYPES: Mapping[str, np.dtype[Any]] = {
     )
 }
 
+NOT_RUN = (UnsupportedOp, UnsupportedDtype, RankTooLarge, SizeOverflow)
+"""Why an executor refuses a node that can be planned."""
 _NOTHING = np.empty(0, np.uint8)
 Workspaces = Mapping[int, Sequence[np.ndarray]]
 
@@ -84,8 +93,22 @@ def dtype_of(value: Value) -> np.dtype[Any]:
         ) from None
 
 
-def _check_rank(value: Value) -> None:
-    """Raise if a value has more dimensions than an array can have."""
+def check_array(value: Value) -> None:
+    """
+    Raise if NumPy has no array of a value's shape.
+
+    Raises
+    ------
+    RankTooLarge
+        If it has too many dimensions.
+    SizeOverflow
+        If dimensions other than zeros overflow together.
+    """
+    if prod(dim for dim in value.shape if dim) * dtype_of(value).itemsize > _MOST_BYTES:
+        raise SizeOverflow(
+            f"value {value.name!r} of shape {value.shape} is too large for a NumPy array, "
+            "though it has no elements"
+        )
     if len(value.shape) > _MAX_RANK:
         raise RankTooLarge(
             f"value {value.name!r} has {len(value.shape)} dimensions, "
@@ -100,7 +123,7 @@ def signature_of(graph: Graph, node: Node) -> Signature:
         if index is None:
             return None
         value = graph.values[index]
-        _check_rank(value)
+        check_array(value)
         return Tensor(value.shape, dtype_of(value))
 
     def loader(index: int | None) -> Callable[[], np.ndarray] | None:
@@ -127,17 +150,26 @@ def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
 # -- memory -----------------------------------------------------------------------
 
 
-def aligned_bytes(count: int) -> np.ndarray:
-    """Return ``count`` bytes of new memory, aligned as in an arena."""
-    memory = np.empty(count + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
+def aligned_bytes(count: int, like: np.ndarray | None = None) -> np.ndarray:
+    """
+    Return ``count`` bytes of new memory, aligned as in an arena.
+
+    Parameters
+    ----------
+    like : array, optional
+        Begin as far behind a multiple of the alignment as this array does: the last bit of
+        some products depends on that.
+    """
+    behind = 0 if like is None else like.ctypes.data % _ALIGNMENT
+    memory = np.empty(count + 2 * _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT + behind
     return memory[start : start + count]
 
 
 def array_at(graph: Graph, index: int, memory: np.ndarray) -> np.ndarray:
     """Return the array of value ``index`` on ``memory``, which has exactly its bytes."""
     value = graph.values[index]
-    _check_rank(value)
+    check_array(value)
     return memory.view(dtype_of(value)).reshape(value.shape)
 
 

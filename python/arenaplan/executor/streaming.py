@@ -123,6 +123,8 @@ def group_choices(group: Group) -> tuple[Choice, ...]:
 
 def group_ways(group: Group) -> tuple[Choice, ...]:
     """Return the sizes of scratch memory that a group can run with; costs are nanoseconds."""
+    if is_empty(group):
+        return (Choice(0, 0.0),)
     host = host_of(group)
     if host is None:
         return offered(group, list(tilings(group)))
@@ -142,6 +144,11 @@ def group_ways(group: Group) -> tuple[Choice, ...]:
 def needed(ways: Sequence[Choice]) -> tuple[Choice, ...]:
     """Return the sizes of scratch memory to declare: none if none is needed."""
     return () if ways[-1].bytes == 0 else tuple(ways)
+
+
+def is_empty(group: Group) -> bool:
+    """Whether a group makes no element."""
+    return made_by(group.sink).bytes == 0
 
 
 def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
@@ -382,9 +389,9 @@ def _time(work: _Work, limit: int) -> float:
 # -- running --------------------------------------------------------------------------------
 
 
-def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run:
+def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return what runs a group.
+    Return what runs a group; ``None`` if it makes no element.
 
     Parameters
     ----------
@@ -398,6 +405,8 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     WorkspaceOverrun
         If that is too small.
     """
+    if is_empty(group):
+        return None
     host = host_of(group)
     if host is not None:
         return _hosted(group, host, arrays, workspace)

@@ -110,7 +110,7 @@ def lay_out(
     tensors = {m.value: made_by(m) for m in members} | (dict([source]) if source else {})
     roots: dict[int, int] = {}
     for member in members:
-        shown = member.inputs[0] if member.is_view else None
+        shown = member.inputs[0] if member.is_free else None
         shown = roots.get(shown, shown) if shown is not None else None
         if shown is not None and member.value != output and shown not in taken:
             roots[member.value] = shown

@@ -24,7 +24,6 @@ from arenaplan.executor.steps import (
     array_at,
     byte_size,
     load,
-    own_workspaces,
     prepare,
     run_all,
     spans_of,
@@ -219,7 +218,7 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         if value.kind == "constant":
             arrays[index] = own
             continue
-        memory = aligned_bytes(byte_size(value))
+        memory = aligned_bytes(byte_size(value), own)
         memory[...] = _UNWRITTEN
         arrays[index] = array_at(graph, index, memory)
         if value.kind == "state":
@@ -229,8 +228,10 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         made = [v for node in unit.nodes for v in _written(graph.nodes[node]) if v in arrays]
         if len(unit.nodes) > 1:
             arrays.update(dict.fromkeys(made, arrays[made[-1]]))
-    sizes = {node: [slot.nbytes for slot in slots] for node, slots in setup.workspaces.items()}
-    workspaces, _ = own_workspaces(sizes)
+    workspaces = {
+        node: [aligned_bytes(slot.nbytes, slot) for slot in slots]
+        for node, slots in setup.workspaces.items()
+    }
     program = prepare(graph, setup.units, arrays, workspaces)
     apart = Setup(graph, setup.plan, setup.memories, arrays, workspaces, setup.units, program)
     load(arrays, inputs)

@@ -8,7 +8,7 @@ from typing import Final
 from arenaplan import _core
 from arenaplan._core import Plan, Target
 from arenaplan.errors import InvalidName
-from arenaplan.export.placed import Row, identifiers, rows_of
+from arenaplan.export.placed import Row, has_alias, identifiers, labels_of, rows_of
 from arenaplan.export.tflm import TflmPlan
 from arenaplan.graph import Graph
 
@@ -54,7 +54,7 @@ def header_of(
     if prefix[0].isdigit():
         prefix = f"MODEL_{prefix}"
     rows = rows_of(graph, plan)
-    names = list(identifiers(row.name for row in rows))
+    names = labels_of(rows)
     spaces = list(identifiers(space[0] for space in plan.spaces))
     # The only space needs no name of its own. With others, it stands where the name of no
     # value can: no two macros are the same, whatever values and spaces are called.
@@ -71,7 +71,7 @@ def header_of(
     ]
     for arena, space in zip(arenas, plan.spaces, strict=True):
         lines += ["", *_arena(prefix, arena, space, sections.get(space[0]))]
-    lines += ["", *_constants(prefix, names, rows)]
+    lines += ["", *_legend(prefix, names, rows), *_constants(prefix, names, rows)]
     if len(spaces) > 1:
         lines += ["", *_homes(prefix, arenas, names, rows)]
     lines += ["", *_assertions(prefix, arenas, names, rows, plan)]
@@ -138,9 +138,10 @@ def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
     return sections
 
 
-def _plain(name: str) -> str:
+def _plain(name: str, longest: int | None = 80) -> str:
     """Return a name that cannot end the comment it stands in."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in " ._-:") else "_" for c in name)[:80]
+    plain = (c if c.isascii() and (c.isalnum() or c in " ._-:/;") else "_" for c in name)
+    return "".join(plain).replace("//", "_/")[:longest]
 
 
 def _portability(prefix: str) -> Iterator[str]:
@@ -175,6 +176,13 @@ def _arena(
     yield f"#define {arena}_DEFINE(storage, name) \\"
     yield f"  {prefix}_ALIGNAS({arena}_ALIGNMENT) storage uint8_t name[{max(1, size)}] \\"
     yield f"      {arena}_SECTION"
+
+
+def _legend(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
+    """Yield the full name of every value that is called by a number here."""
+    for name, row in zip(names, rows, strict=True):
+        if has_alias(row):
+            yield f"/* {prefix}_OFFSET_{name}: {_plain(row.name, None)} */"
 
 
 def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:

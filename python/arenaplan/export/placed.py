@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from arenaplan._core import Plan
@@ -40,12 +41,40 @@ def rows_of(graph: Graph, plan: Plan) -> list[Row]:
     return rows
 
 
+def labels_of(rows: Sequence[Row]) -> list[str]:
+    """
+    Return a distinct C identifier for every row.
+
+    Converters join the names of all operators that they fuse. What is too long for an
+    identifier is called ``T12`` by the index of the value in the graph, or ``W3`` by the
+    position of the workspace: names that do not depend on how the rest is cut off.
+    """
+    works = itertools.count()
+    aliases = [f"W{next(works)}" if r.value is None else f"T{r.value}" for r in rows]
+    is_long = [has_alias(row) for row in rows]
+    # Names of the model come first: an alias never takes one away.
+    short = identifiers(row.name for row, long in zip(rows, is_long, strict=True) if not long)
+    labels = [None if long else next(short) for long in is_long]
+    used = [label for label in labels if label is not None]
+    rest = identifiers(itertools.compress(aliases, is_long), used)
+    return [next(rest) if label is None else label for label in labels]
+
+
+def has_alias(row: Row) -> bool:
+    """Return whether the name of a row is too long for an identifier."""
+    return len(_plain(row.name)) > _LONGEST
+
+
+def _plain(name: str) -> str:
+    """Return a name in upper case with nothing but what identifiers may have."""
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name).upper().strip("_")
+
+
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> Iterator[str]:
     """Yield a distinct C identifier for every name, in upper case and of bearable length."""
     used = set(reserved)
     for name in names:
-        plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name).upper()
-        plain = plain.strip("_")[:_LONGEST] or "X"
+        plain = _plain(name)[:_LONGEST] or "X"
         unique, count = plain, 1
         while unique in used:
             count += 1

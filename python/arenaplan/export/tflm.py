@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from arenaplan import _core
 from arenaplan._core import Plan
 from arenaplan.errors import (
     InternalError,
@@ -27,7 +28,6 @@ from arenaplan.errors import (
     SizeOverflow,
     UnsupportedModel,
 )
-from arenaplan.export.files import replace_file
 from arenaplan.export.greedy import greedy_offsets, head_bytes
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
@@ -218,7 +218,7 @@ def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPl
     data, _ = read_bytes(source)
     model = parse(data)
     model, result = plan_in_best_order(model, always=always)
-    replace_file(target, embed(model, result.offsets))
+    _core.write_files([(target, embed(model, result.offsets))])
     return result
 
 

@@ -9,18 +9,17 @@ when the first file of that format is read.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from arenaplan.errors import NotAModel
-from arenaplan.importers.common import Bind
+from arenaplan.importers.common import Bind, Source
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load", "open_model"]
+__all__ = ["load", "open_model", "suffix_of"]
 
 
 class _Importer(NamedTuple):
@@ -37,14 +36,19 @@ _IMPORTERS: Mapping[str, _Importer] = {
 }
 
 
-def load(source: str | os.PathLike[str], *, bind: Bind | None = None) -> Graph:
+_ONNX_TAGS = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca")
+"""First bytes that an ONNX model can have: the tags of its fields."""
+
+
+def load(source: Source, *, bind: Bind | None = None) -> Graph:
     """
-    Read a model file.
+    Read a model.
 
     Parameters
     ----------
-    source : path
-        The file; its suffix says which format it has (``.onnx``, ``.pt2``, ``.tflite``).
+    source : path or bytes
+        The file, whose suffix says which format it has (``.onnx``, ``.pt2``, ``.tflite``); or
+        the content of one, whose first bytes do.
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
         inputs by name, ``{"image": (1, 3, 224, 224)}``.
@@ -67,14 +71,14 @@ def load(source: str | os.PathLike[str], *, bind: Bind | None = None) -> Graph:
     return open_model(source)(bind)
 
 
-def open_model(source: str | os.PathLike[str]) -> Callable[[Bind | None], Graph]:
+def open_model(source: Source) -> Callable[[Bind | None], Graph]:
     """
-    Read a model file once, to make graphs of it for several shapes.
+    Read a model once, to make graphs of it for several shapes.
 
     Parameters
     ----------
-    source : path
-        The file, as for :func:`load`.
+    source : path or bytes
+        The model, as for :func:`load`.
 
     Returns
     -------
@@ -86,11 +90,37 @@ def open_model(source: str | os.PathLike[str]) -> Callable[[Bind | None], Graph]
     PlannerError, OSError
         As :func:`load`, and so does the function.
     """
-    suffix = Path(source).suffix.lower()
-    importer = _IMPORTERS.get(suffix)
-    if importer is None:
-        known = ", ".join(sorted(_IMPORTERS))
-        raise NotAModel(f"{str(source)!r} has the suffix {suffix!r}; models end in {known}")
+    importer = _IMPORTERS[suffix_of(source)]
     opener = getattr(importlib.import_module(importer.module), importer.function)
     graph_with: Callable[[Bind | None], Graph] = opener(source)
     return graph_with
+
+
+def suffix_of(source: Source) -> str:
+    """
+    Return the suffix of model files that have the format of ``source``.
+
+    Raises
+    ------
+    NotAModel
+        If the suffix or the first bytes are not those of a format we read.
+
+    Examples
+    --------
+    >>> from arenaplan.importers import suffix_of
+    >>> suffix_of("model.ONNX"), suffix_of(bytes([28, 0, 0, 0]) + b"TFL3")
+    ('.onnx', '.tflite')
+    """
+    if not isinstance(source, bytes):
+        suffix = Path(source).suffix.lower()
+        if suffix not in _IMPORTERS:
+            known = ", ".join(sorted(_IMPORTERS))
+            raise NotAModel(f"{str(source)!r} has the suffix {suffix!r}; models end in {known}")
+        return suffix
+    if source[4:8] == b"TFL3":
+        return ".tflite"
+    if source.startswith(b"PK\x03\x04"):
+        return ".pt2"
+    if source[:1] and source[0] in _ONNX_TAGS:
+        return ".onnx"
+    raise NotAModel("the data is no model: it begins like no ONNX, TFLite or .pt2 file")

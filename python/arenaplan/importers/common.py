@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
@@ -11,6 +12,8 @@ from arenaplan.errors import InvalidDim, RankTooLarge, SizeOverflow
 
 Shape: TypeAlias = tuple[int, ...]
 Bind: TypeAlias = Mapping[str, int | Sequence[int]]
+Source: TypeAlias = "str | os.PathLike[str] | bytes"
+"""A model file, or the content of one."""
 
 MAX_BYTES = 2**63 - 1
 """Most bytes that one array can have: what a 64-bit machine can address."""

@@ -7,7 +7,8 @@ with a node for each step, and :func:`arenaplan.plan` chooses among the memories
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from glob import escape
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -81,6 +82,8 @@ class Buffer(NamedTuple):
     """How many steps read or write it."""
     pinned: int | None = None
     """The ``mem_id`` of where it must be, if that was decided."""
+    name: str | None = None
+    """For messages; ``buffer N``, by position, if left out."""
 
 
 class Assignment(NamedTuple):
@@ -101,6 +104,7 @@ def assign(
     alignment: int = 1,
     starts: Mapping[int, int] | None = None,
     padding: int = 0,
+    steps: Sequence[str] = (),
 ) -> Assignment:
     """
     Choose a bank for every buffer, and an offset in it.
@@ -121,6 +125,8 @@ def assign(
         Bytes at the start of a memory, by ``mem_id``, that are taken.
     padding : int, default 0
         Bytes that stay free at the end of every memory that is used.
+    steps : sequence of str, optional
+        Names of the steps, for messages; ``step N`` where one is left out.
 
     Returns
     -------
@@ -130,7 +136,8 @@ def assign(
     Raises
     ------
     CapacityExceeded
-        If the buffers do not fit.
+        If the buffers do not fit; the message names the bank, the step and the buffers, and
+        says which of them are pinned.
 
     Examples
     --------
@@ -152,7 +159,7 @@ def assign(
     places: dict[int, tuple[int, int]] = {}
     for mem_id in others:
         places |= _place_alone(buffers, mem_id, alignment)
-    places |= _place_in_banks(buffers, banks, alignments, first, padding)
+    places |= _place_in_banks(buffers, banks, alignments, first, padding, steps)
     for i, (mem_id, offset) in places.items():
         places[i] = (mem_id, first[mem_id] + offset)
         end = first[mem_id] + offset + _up(buffers[i].size, alignments[mem_id]) + padding
@@ -179,6 +186,7 @@ def _place_in_banks(
     alignments: Mapping[int, int],
     first: Mapping[int, int],
     padding: int,
+    steps: Sequence[str],
 ) -> dict[int, tuple[int, int]]:
     """Place everything else; offsets count from where a bank is free."""
     ids = {bank.mem_id for bank in banks}
@@ -192,11 +200,12 @@ def _place_in_banks(
                 f"{bank.capacity}"
             )
         spaces.append(Space(bank.name, max(0, room - padding), alignment=alignments[bank.mem_id]))
-    graph = _graph_of([buffers[i] for i in here])
-    names = {bank.mem_id: bank.name for bank in banks}
+    names = _unique(buffers[i].name or f"buffer {i}" for i in here)
+    graph = _graph_of([buffers[i] for i in here], names, steps)
+    bank_of = {bank.mem_id: bank.name for bank in banks}
     pins = {
-        f"buffer {position}": names[pinned]
-        for position, i in enumerate(here)
+        escape(name): bank_of[pinned]
+        for name, i in zip(names, here, strict=True)
         if (pinned := buffers[i].pinned) is not None
     }
     # The live ranges are given, and so is the order.
@@ -208,21 +217,38 @@ def _place_in_banks(
     return places
 
 
-def _graph_of(buffers: Sequence[Buffer]) -> Graph:
+def _unique(names: Iterable[str]) -> list[str]:
+    """Return the names, with a number behind those that were there before."""
+    known: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, count = name, 1
+        while candidate in known:
+            count += 1
+            candidate = f"{name} ({count})"
+        known.add(candidate)
+        unique.append(candidate)
+    return unique
+
+
+def _graph_of(buffers: Sequence[Buffer], names: Sequence[str], labels: Sequence[str]) -> Graph:
     """Return a graph that reads and writes buffers at as many steps as they are used."""
     graph = Graph("banks")
     steps = max((buffer.live[1] for buffer in buffers), default=0)
+    labels = _unique(
+        labels[step] if step < len(labels) else f"step {step}" for step in range(steps)
+    )
     reads: list[list[int]] = [[] for _ in range(steps)]
     writes: list[list[int]] = [[] for _ in range(steps)]
-    for position, buffer in enumerate(buffers):
-        value = graph.value(f"buffer {position}", (buffer.size,), "uint8")
+    for name, buffer in zip(names, buffers, strict=True):
+        value = graph.value(name, (buffer.size,), "uint8")
         start, end = buffer.live
         writes[start].append(value)
         # Where in its life it is read makes no difference, but for the last step.
         for step in {*range(start + 1, min(end, start + buffer.uses - 1)), end - 1} - {start}:
             reads[step].append(value)
     for step in range(steps):
-        graph.append("step", tuple(reads[step]), tuple(writes[step]), name=f"step {step}")
+        graph.append("step", tuple(reads[step]), tuple(writes[step]), name=labels[step])
     return graph
 
 

@@ -28,8 +28,6 @@ from arenaplan.packing import pack
 __all__ = ["Bank", "algorithm", "banked_algorithm", "memory_planning_pass"]
 
 _DEFAULT_ARENA = 1
-_ARENA_OBJECT = 0
-"""The one object of an arena: what shares bytes must be of one object."""
 
 
 def memory_planning_pass(
@@ -77,7 +75,10 @@ def memory_planning_pass(
     if banks is None:
         algorithms = [exir.greedy, algorithm]
     elif options.get("share_mutable_buffers"):
-        raise InvalidOption("ExecuTorch keeps shared mutable buffers in arena 2, without banks")
+        raise InvalidOption(
+            "option share_mutable_buffers: ExecuTorch keeps them in arena 2, which is no bank; "
+            "leave out the option or the banks"
+        )
     else:
         # Alone, for the smallest sum of arenas would be one that is larger than its bank.
         algorithms = [banked_algorithm(banks)]
@@ -193,8 +194,15 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
         _only_the_processor(specs)
         owners, aliases = _owners_and_aliases(specs, alignment)
         uses = _uses(graph_module)
+        names = _names(graph_module)
         buffers = [
-            Buffer(spec.nbytes(), _live(spec), uses.get(id(spec), 1), spec.mem_id)
+            Buffer(
+                spec.nbytes(),
+                _live(spec),
+                uses.get(id(spec), 1),
+                spec.mem_id,
+                _described(spec, names.get(id(spec))),
+            )
             for spec in owners
         ]
         found = assign(
@@ -203,6 +211,7 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
             alignment=alignment,
             starts=_submodule_bytes(graph_module),
             padding=extra_padding,
+            steps=[node.name for node in graph_module.graph.nodes],
         )
         for spec, (arena, _) in zip(owners, found.places, strict=True):
             spec.realign(found.alignments[arena])
@@ -321,13 +330,45 @@ def _result(places: dict[Any, _Place], aliases: Sequence[Any], sizes: list[int])
     owners = dict(places)
     for spec in aliases:
         places[spec] = _inside(spec, owners)
+    objects = objects_of([(*places[spec], spec.allocated_memory) for spec in places])
     return exir.MemoryAlgoResult(
         {
-            spec: exir.SpecAllocResult(place.arena, _ARENA_OBJECT, place.offset)
-            for spec, place in places.items()
+            spec: exir.SpecAllocResult(place.arena, number, place.offset)
+            for (spec, place), number in zip(places.items(), objects, strict=True)
         },
         sizes,
     )
+
+
+def objects_of(places: Sequence[tuple[int, int, int]]) -> list[int]:
+    """
+    Return a number for each place, equal for those that share bytes, directly or by others.
+
+    ExecuTorch calls this ``mem_obj_id``; numbers count from 0 in each arena, by address.
+
+    Parameters
+    ----------
+    places : sequence of tuple
+        Arena, offset and bytes of every spec.
+
+    Examples
+    --------
+    >>> from arenaplan.integrations.executorch import objects_of
+    >>> objects_of([(1, 0, 64), (1, 32, 64), (1, 96, 32), (2, 0, 8)])
+    [0, 0, 1, 0]
+    """
+    objects = [0] * len(places)
+    arena, number, end = -1, 0, 0
+    for index in sorted(range(len(places)), key=places.__getitem__):
+        here, offset, size = places[index]
+        if here != arena:
+            arena, number, end = here, 0, offset + size
+        elif offset >= end:
+            number, end = number + 1, offset + size
+        else:
+            end = max(end, offset + size)
+        objects[index] = number
+    return objects
 
 
 def _inside(spec: Any, owners: Mapping[Any, _Place]) -> _Place:
@@ -391,6 +432,24 @@ def _uses(graph_module: Any) -> Counter[int]:
         near = [node, *node.all_input_nodes]
         uses.update({id(spec) for other in near for spec in _specs_of(other)})
     return uses
+
+
+def _names(graph_module: Any) -> dict[int, str]:
+    """Return the name of the node that makes each spec, by the identity of the spec."""
+    names: dict[int, str] = {}
+    for node in graph_module.graph.nodes:
+        for spec in _specs_of(node):
+            names.setdefault(id(spec), node.name)
+    return names
+
+
+def _described(spec: Any, name: str | None) -> str | None:
+    """Return the name, shape and element type of a spec, as far as they are known."""
+    shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", None)
+    parts = [name] if name else []
+    if shape is not None and dtype is not None:
+        parts.append(f"{str(dtype).removeprefix('torch.')}{list(shape)}")
+    return " ".join(parts) or None
 
 
 def _specs_of(node: Any) -> list[Any]:

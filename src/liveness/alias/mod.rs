@@ -237,6 +237,8 @@ struct DraftClass {
     birth: Step,
     /// The first byte of a member, and the one after the last.
     span: (i128, i128),
+    /// The strictest alignment of a member. Every member is aligned as the class is.
+    alignment: Alignment,
     space: SpaceId,
     pin: Option<u64>,
     /// The value whose bytes the caller brings.
@@ -306,6 +308,7 @@ impl<'a> Builder<'a> {
             members: vec![Draft { value: id, start: 0, end: value.bytes().into(), live }],
             birth: live.start(),
             span: (0, value.bytes().into()),
+            alignment: value.alignment(),
             space: value.space(),
             pin: value.pin(),
             owner: self.is_owner(id).then_some(id),
@@ -400,7 +403,7 @@ impl<'a> Builder<'a> {
             return false;
         }
         self.part_of[root.index()].set(Some(whole_root));
-        self.merge(part_class, whole_class, shift);
+        self.merge_smaller(part_class, whole_class, shift);
         true
     }
 
@@ -559,9 +562,10 @@ impl<'a> Builder<'a> {
             (None, Some(_)) => from.span.0 + shift >= 0,
             (pin, other) => pin == other && shift == 0,
         };
+        let all_aligned = shift.rem_euclid(i128::from(from.alignment.bytes())) == 0;
         from.space == into.space
             && pins_agree
-            && from.members.iter().all(aligned)
+            && (all_aligned || from.members.iter().all(aligned))
             && self.owners_agree(from, into, shift)
     }
 
@@ -592,12 +596,31 @@ impl<'a> Builder<'a> {
         agree && comparisons < MOST_COMPARISONS
     }
 
+    /// Moves the members of class `from` to class `into`; or those of `into` to `from`, if they
+    /// are fewer and that makes no other class. A chain of concatenations is a class that grows
+    /// by a few members at a time.
+    fn merge_smaller(&mut self, from: usize, into: usize, shift: i128) {
+        let (moved, stays) = (self.class(from), self.class(into));
+        // Where the class begins, the packing aligns it.
+        let aligned = |alignment: Alignment| shift.rem_euclid(i128::from(alignment.bytes())) == 0;
+        let is_free = aligned(self.rules.alignment)
+            && aligned(stays.alignment)
+            && moved.pin.is_none()
+            && stays.pin.is_none();
+        if is_free && stays.members.len() < moved.members.len() {
+            self.merge(into, from, -shift);
+        } else {
+            self.merge(from, into, shift);
+        }
+    }
+
     /// Moves the members of class `from` to class `into`.
     fn merge(&mut self, from: usize, into: usize, shift: i128) {
         let moved = self.classes[from].take().expect("a class is merged once");
         let class = self.classes[into].as_mut().expect("values are in classes that are there");
         class.owner = class.owner.or(moved.owner);
         class.birth = class.birth.min(moved.birth);
+        class.alignment = class.alignment.max(moved.alignment);
         class.span.0 = class.span.0.min(moved.span.0 + shift);
         class.span.1 = class.span.1.max(moved.span.1 + shift);
         class.users.extend(moved.users);

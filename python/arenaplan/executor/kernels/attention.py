@@ -125,6 +125,11 @@ def _geometry(signature: Signature) -> _Geometry:
     if kv_heads < 1 or heads % kv_heads or width != key_width or values != fresh:
         raise invalid("the shapes of query, key and value contradict each other")
     past = 0 if past_key is None else past_key.shape[2]
+    for name, known in (("qk_matmul_output_mode", range(4)), ("is_causal", range(2))):
+        if signature.attributes.get(name, 0) not in known:
+            raise InvalidAttribute(
+                f"node {signature.name!r} (Attention): {name} is {signature.attributes[name]}"
+            )
     mask = signature.input(3)
     outputs = [signature.outputs[k] if k < len(signature.outputs) else None for k in (1, 2)]
     return _Geometry(

@@ -19,6 +19,7 @@ from arenaplan.errors import IndexOutOfRange
 from arenaplan.executor.kernels.pieces import (
     Blocks,
     blockwise,
+    check_shape,
     copy,
     in_sequence,
     invalid,
@@ -91,7 +92,8 @@ def gather(step: Step) -> Run | None:
         return None
     if step.signature.constant[1] is not None and indices.size == 1:
         check_indices(step, indices, x.shape[axis])
-        view = x[(slice(None),) * axis + (int(indices.reshape(-1)[0]),)]
+        # Without the ellipsis an element of a list would be a copy, made once and for all.
+        view = x[(slice(None),) * axis + (int(indices.reshape(-1)[0]), ...)]
         return copy(view, y.reshape(view.shape))
     positions = indices if indices.dtype == np.int64 else _room(step, indices.size)
 
@@ -201,12 +203,18 @@ def _write_at(
     step: Step, target: np.ndarray, positions: np.ndarray, updates: np.ndarray
 ) -> Callable[[], Any]:
     """Return what writes or combines ``updates`` at ``positions`` of the target's first axis."""
-    reduction = step.attributes.get("reduction", "none")
-    if reduction == "none":
+    reduction = _reduction(step)
+    if reduction is None:
         return partial(target.__setitem__, positions, updates)
-    if reduction not in _REDUCTIONS:
+    return partial(reduction.at, target, positions, updates)
+
+
+def _reduction(step: Step) -> np.ufunc | None:
+    """Return what combines an update with an element; ``None`` if it replaces that."""
+    reduction = step.attributes.get("reduction", "none")
+    if reduction != "none" and reduction not in _REDUCTIONS:
         raise invalid(step, f"reduction is {reduction!r}")
-    return partial(_REDUCTIONS[reduction].at, target, positions, updates)
+    return _REDUCTIONS.get(reduction)
 
 
 @kernel("Scatter", "ScatterElements", workspace=_positions(_one_per_index))
@@ -215,6 +223,7 @@ def scatter_elements(step: Step) -> Run | None:
     x, indices, updates = operand(step, 0), operand(step, 1), operand(step, 2)
     y = result(step)
     axis = normalized_axis(step, step.attributes.get("axis", 0), x.ndim)
+    _reduction(step)
     if indices.size == 0:
         return copy(x, y)
     positions = _room(step, indices.size)
@@ -234,6 +243,7 @@ def scatter_nd(step: Step) -> Run | None:
     depth = indices.shape[-1] if indices.ndim else 0
     if depth > x.ndim:
         raise invalid(step, f"data {x.shape}, indices {indices.shape}")
+    _reduction(step)
     if updates.size == 0:
         return copy(x, y)
     count = prod(indices.shape[:-1])
@@ -312,4 +322,10 @@ def one_hot(step: Step) -> Run | None:
     classes = np.arange(y.shape[axis], dtype=number).reshape(shape)
     inputs = [np.expand_dims(indices, axis), classes, classes - y.shape[axis]]
     ends = [values[0:1].reshape(()), values[1:2].reshape(())]
-    return blockwise(_mark, [*inputs, *ends], y, _MASK.arrays(step))
+
+    def check() -> None:
+        depth = int(operand(step, 1).reshape(-1)[0])
+        check_shape(step, [*y.shape[:axis], depth, *y.shape[axis + 1 :]])
+
+    work = blockwise(_mark, [*inputs, *ends], y, _MASK.arrays(step))
+    return in_sequence(when_known(step, (1,), check), work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from arenaplan.errors import ShapeMismatch, UnsupportedOp
 from arenaplan.executor.cuts import RESHAPE, TRANSPOSE
 from arenaplan.executor.kernels.pieces import (
+    check_shape,
     copy,
     in_sequence,
     invalid,
@@ -32,6 +33,13 @@ from arenaplan.executor.registry import Run, Step, kernel
 @kernel("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze", cut=RESHAPE)
 def same_elements(step: Step) -> Run | None:
     """Write the same elements in the same order; nothing to do for a view."""
+    work = _all_elements(step)
+    if step.signature.input(1) is None or step.signature.constant[1] is not None:
+        return work  # The planned shape follows from constants; a part has another one.
+    return in_sequence(lambda: check_shape(step, _shape_now(step)), work)
+
+
+def _all_elements(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if x.size != y.size:
         raise ShapeMismatch(
@@ -39,6 +47,36 @@ def same_elements(step: Step) -> Run | None:
             f"shape {x.shape} into {y.shape}"
         )
     return copy(x.reshape(-1), y.reshape(-1))
+
+
+def _shape_now(step: Step) -> list[int]:
+    """Return the shape that operand 1 asks for on this run: a shape, or axes of length 1."""
+    x, values = operand(step, 0), [int(number) for number in operand(step, 1).reshape(-1)]
+    if step.signature.op == "Reshape":
+        return _reshaped(step, x.shape, values)
+    rank = x.ndim + (len(values) if step.signature.op == "Unsqueeze" else 0)
+    axes = {normalized_axis(step, axis, rank) for axis in values}
+    if len(axes) != len(values):
+        raise invalid(step, f"axes {values} repeat one")
+    if step.signature.op == "Squeeze":
+        if any(x.shape[axis] != 1 for axis in axes):
+            raise invalid(step, f"axes {values} of shape {x.shape} are not all 1")
+        return [dim for axis, dim in enumerate(x.shape) if axis not in axes]
+    rest = iter(x.shape)
+    return [1 if axis in axes else next(rest) for axis in range(rank)]
+
+
+def _reshaped(step: Step, shape: tuple[int, ...], target: list[int]) -> list[int]:
+    """Return the shape that a Reshape makes: 0 copies a dimension, -1 stands for the rest."""
+    dims = list(target)
+    if not step.attributes.get("allowzero", 0):
+        if any(dim == 0 and axis >= len(shape) for axis, dim in enumerate(dims)):
+            raise invalid(step, f"shape {target} copies a dimension that {shape} lacks")
+        dims = [shape[axis] if dim == 0 else dim for axis, dim in enumerate(dims)]
+    if dims.count(-1) == 1:
+        known = prod(dim for dim in dims if dim != -1)
+        dims[dims.index(-1)] = prod(shape) // known if known else 0
+    return dims
 
 
 @kernel("Dropout", cut=RESHAPE)
@@ -49,7 +87,7 @@ def dropout(step: Step) -> Run | None:
     def prepare() -> Run | None:
         _check_inference(step)
         mark = None if mask is None else partial(mask.fill, True)
-        return in_sequence(same_elements(step), mark)
+        return in_sequence(_all_elements(step), mark)
 
     return when_known(step, (1, 2), prepare)
 
@@ -84,14 +122,25 @@ def split(step: Step) -> Run | None:
     """Cut the input along an axis; nothing to do for outputs that lie in it."""
     x = operand(step, 0)
     axis = normalized_axis(step, step.attributes.get("axis", 0), x.ndim)
+    return when_known(step, (1,), lambda: _pieces(step, x, axis))
+
+
+def _pieces(step: Step, x: np.ndarray, axis: int) -> Run | None:
+    sizes = numbers(step, "split", 1)
+    if sizes is None:  # Those of the outputs; one that is left out is as long as the first.
+        size = -(-x.shape[axis] // len(step.outputs))
+        starts = [min(at * size, x.shape[axis]) for at in range(len(step.outputs) + 1)]
+        equal = [stop - start for start, stop in pairwise(starts)]
+        pairs = zip(equal, step.outputs, strict=True)
+        sizes = [size if y is None else y.shape[axis] for size, y in pairs]
+    if len(sizes) != len(step.outputs) or sum(sizes) != x.shape[axis] or min(sizes) < 0:
+        raise invalid(step, f"sizes {sizes} do not split axis {axis} of shape {x.shape}")
     copies, start = [], 0
-    for y in step.outputs:
-        if y is None:
-            # Only equal pieces can leave one out; the shape of another one tells its length.
-            start += max(piece.shape[axis] for piece in step.outputs if piece is not None)
-            continue
-        stop = start + y.shape[axis]
-        copies.append(copy(x[(slice(None),) * axis + (slice(start, stop),)], y))
+    for position, (size, y) in enumerate(zip(sizes, step.outputs, strict=True)):
+        stop = start + size
+        if y is not None:
+            check_shape(step, (*x.shape[:axis], size, *x.shape[axis + 1 :]), position)
+            copies.append(copy(x[(slice(None),) * axis + (slice(start, stop),)], y))
         start = stop
     return in_sequence(*copies)
 
@@ -219,14 +268,34 @@ def _block_size(step: Step) -> int:
 @kernel("Expand")
 def expand(step: Step) -> Run | None:
     """Repeat along axes of length 1."""
+    return when_known(step, (1,), lambda: _expansion(step))
+
+
+def _expansion(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
+    target = numbers(step, "shape", 1)
+    if target is not None:
+        try:
+            shape = np.broadcast_shapes(x.shape, tuple(target))
+        except ValueError:
+            raise invalid(step, f"shape {x.shape} does not expand to {target}") from None
+        check_shape(step, shape)
     return copy(x.reshape(y.shape) if x.size == y.size else x, y)
 
 
 @kernel("Tile")
 def tile(step: Step) -> Run | None:
     """Repeat along all axes."""
+    return when_known(step, (1,), lambda: _repetition(step))
+
+
+def _repetition(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
+    given = numbers(step, "repeats", 1)
+    if given is not None and step.signature.version >= 6:
+        if len(given) != x.ndim:
+            raise invalid(step, f"repeats are {given} for {x.ndim} dimensions")
+        check_shape(step, [n * m for n, m in zip(x.shape, given, strict=True)])
     if y.size == 0:
         return None
     repeats = [m // n for m, n in zip(y.shape, x.shape, strict=True)]
@@ -241,6 +310,7 @@ def tile(step: Step) -> Run | None:
 
 _MOST_PIECES = 1 << 14
 """Copies that one padding may consist of; all but the most absurd ones take a few dozen."""
+_MODES = ("constant", "edge", "reflect", "wrap")
 
 
 class _Segment(NamedTuple):
@@ -255,14 +325,14 @@ class _Segment(NamedTuple):
 @kernel("Pad", cut=PLANES)
 def pad(step: Step) -> Run | None:
     """Add to, or cut off, the ends of axes."""
+    if step.attributes.get("mode", "constant") not in _MODES:
+        raise invalid(step, f"mode is {step.attributes['mode']!r}")
     return when_known(step, (1, 3), lambda: _padding(step))
 
 
 def _padding(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     mode = step.attributes.get("mode", "constant")
-    if mode not in ("constant", "edge", "reflect", "wrap"):
-        raise invalid(step, f"mode is {mode!r}")
     before, after = _pads(step, x.ndim)
     shape = tuple(b + n + a for b, n, a in zip(before, x.shape, after, strict=True))
     if shape != y.shape:

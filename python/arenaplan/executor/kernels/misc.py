@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
-from math import prod
+from math import ceil, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from arenaplan.errors import InvalidOperand
 from arenaplan.executor.kernels.indexing import check_indices
-from arenaplan.executor.kernels.pieces import BLOCK, copy, in_sequence, invalid, operand, result
+from arenaplan.executor.kernels.pieces import (
+    BLOCK,
+    check_shape,
+    copy,
+    in_sequence,
+    invalid,
+    operand,
+    result,
+    when_known,
+)
 from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
@@ -45,7 +54,10 @@ def constant_of_shape(step: Step) -> Run | None:
     value = _loaded(step.attributes.get("value", np.zeros(1, np.float32)))
     if value.size != 1:
         raise invalid(step, f"its value has {value.size} elements")
-    return _write(result(step), value.reshape(()))
+    checked = when_known(
+        step, (0,), lambda: check_shape(step, operand(step, 0).reshape(-1).tolist())
+    )
+    return in_sequence(checked, _write(result(step), value.reshape(())))
 
 
 @kernel("Shape")
@@ -80,6 +92,16 @@ def range_(step: Step) -> Run | None:
     first, stride = operand(step, 0).reshape(()), operand(step, 2).reshape(())
     y = result(step)
 
+    def check() -> None:
+        limit = operand(step, 1).reshape(())
+        if not stride:
+            raise invalid(step, "the distance is 0")
+        if y.dtype.kind == "f":
+            count = ceil((float(limit) - float(first)) / float(stride))
+        else:
+            count = -((int(first) - int(limit)) // int(stride))
+        check_shape(step, [max(count, 0)])
+
     def run() -> None:
         y.fill(1)
         y[:1] = 0
@@ -87,7 +109,7 @@ def range_(step: Step) -> Run | None:
         np.multiply(y, stride, out=y)
         np.add(y, first, out=y)
 
-    return run
+    return in_sequence(when_known(step, (0, 1, 2), check), run)
 
 
 # -- rotary embedding ----------------------------------------------------------------------

@@ -20,7 +20,12 @@ from arenaplan.executor.kernels.pieces import (
     result,
 )
 from arenaplan.executor.kernels.widen import heavy_kernel
-from arenaplan.executor.kernels.window_cuts import SCALED_PLANES
+from arenaplan.executor.kernels.window_cuts import (
+    FIRST_CHANNEL,
+    NEIGHBORS,
+    SCALED_PLANES,
+    neighbors,
+)
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
@@ -307,13 +312,13 @@ def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [choices]
 
 
-@heavy_kernel("LRN", workspace=_declare_lrn)
+@heavy_kernel("LRN", workspace=_declare_lrn, cut=NEIGHBORS)
 def lrn(step: Step) -> Run | None:
     """
     Divide by a power of the mean square of neighboring channels.
 
-    Some pixels of all channels at a time: they need no others, so that the output may be
-    where the input is.
+    Some pixels of all channels at a time: they need no others. A part of the result has fewer
+    channels than the input, of which it needs the neighbors, too.
     """
     source, output = operand(step, 0), result(step)
     if output.size == 0:
@@ -324,8 +329,10 @@ def lrn(step: Step) -> Run | None:
     item = source.dtype.itemsize
     some = _lrn_pixels(source.shape, step.workspaces[0].nbytes, item)
     scratch = step.scratch()
-    sums, squares = (scratch.array((channels, some), source.dtype) for _ in range(2))
-    images, targets = (array.reshape(count, channels, -1) for array in (source, output))
+    made = output.shape[1]
+    sums, squares = (scratch.array((size, some), source.dtype) for size in (made, channels))
+    images = source.reshape(count, channels, -1)
+    targets = output.reshape(count, made, -1)
     return in_sequence(
         *(
             run
@@ -347,21 +354,25 @@ def _lrn_block(
 ) -> Iterator[Run]:
     """Yield the passes over some pixels."""
     number = image.dtype.type
-    size, channels = step.attributes["size"], len(image)
+    size, channels, made = step.attributes["size"], len(image), len(output)
     alpha, beta = step.attributes.get("alpha", 1e-4), step.attributes.get("beta", 0.75)
+    first = step.attributes.get(FIRST_CHANNEL, 0)
+    own = slice(first, first + made)
     yield partial(np.multiply, image, image, squares)
-    yield partial(np.copyto, sums, squares)
-    for shift in range(-((size - 1) // 2), size // 2 + 1):
-        first, last = max(shift, 0), min(channels + shift, channels)
-        if shift and first < last:
-            part = sums[first - shift : last - shift]
-            yield partial(np.add, part, squares[first:last], part)
+    yield partial(np.copyto, sums, squares[own])
+    below, above = neighbors(size, channels)
+    for shift in range(-below, above + 1):
+        start, stop = max(-first - shift, 0), min(channels - first - shift, made)
+        if shift and start < stop:
+            part = sums[start:stop]
+            other = squares[start + first + shift : stop + first + shift]
+            yield partial(np.add, part, other, part)
     yield partial(np.multiply, sums, number(alpha / size), sums)
     yield partial(np.add, sums, number(step.attributes.get("bias", 1.0)), sums)
     if beta == 0.75:  # Two square roots are several times faster than a power.
         yield partial(np.sqrt, sums, sums)
-        yield partial(np.sqrt, sums, squares)
-        yield partial(np.multiply, sums, squares, sums)
+        yield partial(np.sqrt, sums, squares[:made])
+        yield partial(np.multiply, sums, squares[:made], sums)
     else:
         yield partial(np.power, sums, number(beta), sums)
-    yield partial(np.divide, image, sums, output)
+    yield partial(np.divide, image[own], sums, output)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.errors import InvalidAttribute, InvalidOperand
+from arenaplan.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
 
@@ -97,6 +97,20 @@ def normalized_axis(step: Step, axis: int, rank: int) -> int:
     if not -rank <= axis < max(rank, 1):
         raise invalid(step, f"axis {axis} of an operand with {rank} dimensions")
     return axis + rank if axis < 0 else axis
+
+
+def check_shape(step: Step, shape: Sequence[int], position: int = 0) -> None:
+    """
+    Raise unless operands of a run ask for the shape that an output was planned with.
+
+    A model may declare the shape of a result that depends on data.
+    """
+    planned = result(step, position).shape
+    if tuple(shape) != planned:
+        raise ShapeMismatch(
+            f"node {step.signature.name!r} ({step.signature.op}) makes shape {tuple(shape)} of "
+            f"its operands, and its output was planned with shape {planned}"
+        )
 
 
 def negligible(signature: Signature) -> int:

@@ -49,11 +49,16 @@ _SUM = Reduction(np.add, lambda dtype: 0)
 
 
 def _axes(signature: Signature) -> list[Axis]:
-    """Return how the window slides over each spatial dimension."""
+    """Return how the window slides over each spatial dimension, as declared."""
     kernel_shape = signature.attributes.get("kernel_shape")
     if not kernel_shape:
         raise InvalidAttribute(f"node {signature.name!r} ({signature.op}): kernel_shape is missing")
     return window_axes(signature, list(kernel_shape))
+
+
+def _trimmed(signature: Signature) -> list[Axis]:
+    """Return the same windows without what they never have inside of the image."""
+    return [axis.trimmed for axis in _axes(signature)]
 
 
 class _Block(NamedTuple):
@@ -83,7 +88,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     source, output = signature.input(0), signature.outputs[0]
     if source is None or output is None or 0 in output.shape or _wants_positions(signature):
         return []
-    axes = _axes(signature)
+    axes = _trimmed(signature)
     total = prod(source.shape[:2])
     taps, steps = prod(axis.kernel for axis in axes), sum(axis.kernel for axis in axes)
     elements = prod(source.shape)
@@ -215,7 +220,7 @@ def max_pool(step: Step) -> Run | None:
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
-    axes = _axes(step.signature)
+    axes = _trimmed(step.signature)
     if _wants_positions(step.signature):
         return in_sequence(*_max_with_positions(step, axes, source, output, result(step, 1)))
     return in_sequence(*_slide(step, axes, _MAXIMUM, source, output))
@@ -302,7 +307,8 @@ def average_pool(step: Step) -> Run | None:
     same = bool((factors == factors.flat[0]).all())
     factor = output.dtype.type(factors.flat[0]) if same else factors.astype(output.dtype)
     return in_sequence(
-        *_slide(step, axes, _SUM, source, output), partial(np.multiply, output, factor, output)
+        *_slide(step, _trimmed(step.signature), _SUM, source, output),
+        partial(np.multiply, output, factor, output),
     )
 
 
@@ -310,11 +316,7 @@ def _counts(axis: Axis, include_padding: bool) -> list[int]:
     """Return how many elements each window's mean is over."""
     low = -axis.before if include_padding else 0
     high = axis.size + (axis.after if include_padding else 0)
-    starts = (position * axis.stride - axis.before for position in range(axis.out))
-    return [
-        max(sum(low <= start + t * axis.dilation < high for t in range(axis.kernel)), 1)
-        for start in starts
-    ]
+    return [max(axis.within(position, low, high), 1) for position in range(axis.out)]
 
 
 @heavy_kernel("GlobalAveragePool", cut=PLANES)
@@ -356,7 +358,7 @@ def lp_pool(step: Step) -> Run | None:
     return in_sequence(
         partial(np.absolute, source, powers),
         partial(np.power, powers, order, powers),
-        *_slide(rest, _axes(inner), _SUM, powers, output),
+        *_slide(rest, _trimmed(inner), _SUM, powers, output),
         partial(np.power, output, 1 / order, output),
     )
 

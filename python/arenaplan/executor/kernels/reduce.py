@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.errors import ShapeMismatch
 from arenaplan.executor.cuts import REDUCED
 from arenaplan.executor.kernels.pieces import (
     BLOCK,
     boxes,
+    check_shape,
     in_sequence,
     invalid,
     normalized_axis,
@@ -42,17 +42,20 @@ def _axes(step: Step, x: np.ndarray) -> tuple[int, ...]:
 def _reducing(step: Step, x: np.ndarray, y: np.ndarray, reduce: Reduce) -> Run | None:
     """Return what reduces ``x`` into ``y``, over the axes known now or only on each run."""
 
-    def prepare() -> Run:
+    def prepare() -> Run | None:
         axes = _axes(step, x)
-        kept = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
-        if prod(kept) != y.size:
-            raise ShapeMismatch(
-                f"node {step.signature.name!r} ({step.signature.op}) reduces shape {x.shape} "
-                f"over axes {axes} into shape {y.shape}"
-            )
-        return partial(reduce, x, axes, y.reshape(kept))
+        kept = _check_reduced(step, x, axes)
+        return partial(reduce, x, axes, y.reshape(kept)) if y.size else None
 
-    return when_known(step, (1,), prepare) if y.size else None
+    return when_known(step, (1,), prepare)
+
+
+def _check_reduced(step: Step, x: np.ndarray, axes: Sequence[int]) -> list[int]:
+    """Return the shape with dimensions of 1 for axes that are reduced; the output may lack them."""
+    kept = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
+    keeps = step.attributes.get("keepdims", 1)
+    check_shape(step, [n for axis, n in enumerate(kept) if keeps or axis not in axes])
+    return kept
 
 
 # -- sums and extremes ----------------------------------------------------------------
@@ -309,6 +312,7 @@ def arg_extreme(step: Step) -> Run | None:
     axis = normalized_axis(step, step.attributes.get("axis", 0), x.ndim)
     function: Any = np.argmax if step.signature.op == "ArgMax" else np.argmin
     outer, length, inner = _arg_shape(x.shape, axis)
+    _check_reduced(step, x, (axis,))
     if y.size == 0:
         return None
     if length == 0:

@@ -108,7 +108,8 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
     elif sizes is not None and sizes.size:
         wanted = sizes.tolist()
         for at, axis in enumerate(axes[: len(wanted)]):
-            if x.shape[axis] == y.shape[axis] and signature.attributes.get(_POLICY) is None:
+            is_plane = axis < 2 and x.shape[axis] == y.shape[axis]
+            if is_plane and signature.attributes.get(_POLICY) is None:
                 wanted[at] = x.shape[axis]  # The node may make a part of the channels only.
         factors = _scales_of_sizes(signature, [x.shape[axis] for axis in axes], wanted)
     else:

@@ -16,11 +16,13 @@ import numpy as np
 from arenaplan.errors import UnsupportedDtype
 from arenaplan.executor.kernels.pieces import (
     boxes,
+    check_shape,
     in_sequence,
     invalid,
     normalized_axis,
     operand,
     result,
+    when_known,
 )
 from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
@@ -54,10 +56,16 @@ def top_k(step: Step) -> Run | None:
     x, values, indices = operand(step, 0), step.output(0), result(step, 1)
     axis = normalized_axis(step, step.attributes.get("axis", -1), x.ndim)
     k = indices.shape[axis]
+
+    def check() -> None:
+        wanted = int(operand(step, 1).reshape(-1)[0])
+        check_shape(step, [*x.shape[:axis], wanted, *x.shape[axis + 1 :]], 1)
+
+    checked = when_known(step, (1,), check) if step.input(1) is not None else None
     if k > x.shape[axis]:
         raise invalid(step, f"k is {k} for an axis of length {x.shape[axis]}")
     if indices.size == 0:
-        return None
+        return checked
     rows, length = _rows(step.signature)
     if length > (_INDEX_MASK if x.itemsize <= 4 else _BLOCK):
         raise UnsupportedDtype(
@@ -71,14 +79,14 @@ def top_k(step: Step) -> Run | None:
     largest = bool(step.attributes.get("largest", 1))
     source, found = _lines(x, axis), _lines(indices, axis)
     best = None if values is None else _lines(values, axis)
-    work: list[Run] = []
+    work: list[Run | None] = []
     for start in range(0, x.size // length, rows):
         for box in boxes(source.shape[:2], start, min(start + rows, x.size // length)):
             lines = source[box]
             block = (array[: lines.size].reshape(lines.shape) for array in (keys, negative))
             target = None if best is None else best[box]
             work.append(partial(select, largest, lines, found[box], target, *block))
-    return in_sequence(*work)
+    return in_sequence(checked, *work)
 
 
 def _lines(array: np.ndarray, axis: int) -> np.ndarray:

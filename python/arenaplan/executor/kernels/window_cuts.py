@@ -158,6 +158,32 @@ def _scaled_planes(signature: Signature, box: Box) -> Operands:
     return [image, *(box[1:2] for _ in others)]
 
 
+FIRST_CHANNEL = "first channel"
+"""Attribute of a part of an LRN: the channel of its image that its result begins with."""
+
+
+def neighbors(size: int, channels: int) -> tuple[int, int]:
+    """Return how many channels before and after its own an LRN of a size reads, at most."""
+    return min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+
+
+def _beside(signature: Signature, channels: slice) -> slice:
+    """Return the channels of the image that some channels of the result need."""
+    count = _image(signature).shape[1]
+    below, above = neighbors(signature.attributes.get("size", 1), count)
+    return slice(max(channels.start - below, 0), min(channels.stop + above, count))
+
+
+def _neighbors(signature: Signature, box: Box) -> Operands:
+    """Channels need those beside them, at the same place of the image."""
+    return [(box[0], _beside(signature, box[1]), *box[2:])]
+
+
+def _neighbors_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
+    first = box[1].start - _beside(signature, box[1]).start
+    return {**signature.attributes, FIRST_CHANNEL: first}
+
+
 def _pass(signature: Signature) -> float:
     return _COMBINED * prod(_image(signature).shape)
 
@@ -168,3 +194,5 @@ PLANES = Cut(_planes, time=_pass)
 """Every channel is worked on by itself, and as a whole."""
 SCALED_PLANES = Cut(_scaled_planes, time=_pass)
 """As :data:`PLANES`, and other operands have one element per channel."""
+NEIGHBORS = Cut(_neighbors, attributes=_neighbors_attributes, time=_pass)
+"""Channels are normalized together with those beside them."""

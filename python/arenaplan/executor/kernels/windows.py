@@ -43,6 +43,23 @@ class Axis(NamedTuple):
         """Whether windows reach beyond the input."""
         return self.before > 0 or self.padded > self.before + self.size
 
+    def within(self, position: int, low: int, high: int) -> int:
+        """Return how many elements under the window have indices in ``[low, high)``."""
+        start = position * self.stride - self.before
+        first = max(0, -((start - low) // self.dilation))
+        stop = min(self.kernel, -((start - high) // self.dilation))
+        return max(0, stop - first)
+
+    @property
+    def trimmed(self) -> Axis:
+        """The same windows without leading and trailing elements that are never in the input."""
+        skipped = max(0, (self.before - (self.out - 1) * self.stride) // self.dilation)
+        skipped = min(skipped, self.kernel - 1)
+        before = self.before - skipped * self.dilation
+        reached = -(-(self.size + before) // self.dilation)
+        kernel = max(1, min(self.kernel - skipped, reached))
+        return self._replace(kernel=kernel, before=before)
+
     def positions(self, tap: int) -> tuple[int, int]:
         """Return the range of window positions whose element ``tap`` is inside the input."""
         offset = tap * self.dilation - self.before

@@ -44,6 +44,11 @@ def identity(op: Op) -> Effects:
     return Effects(views=tuple(View(i, i) for i in same))
 
 
+def reshape(op: Op) -> Effects:
+    """The same bytes, unless dimensions change places before."""
+    return NO_EFFECTS if op.arguments.get("dimensions") is not None else view(op)
+
+
 def transpose(op: Op) -> Effects:
     """A view if only dimensions of 1 change places."""
     perm = op.arguments.get("permutation")
@@ -91,7 +96,7 @@ _FIRST_OPERAND = """
     not population_count real reduce_precision round rsqrt sign sin sinh sqrt square tan tanh
 """
 
-_VIEWS = "broadcast_in_dim expand_dims reshape squeeze"
+_VIEWS = "broadcast_in_dim expand_dims squeeze"
 
 _IDENTITIES = """
     copy copy_p device_put mesh_cast name optimization_barrier pvary reshard sharding_constraint
@@ -112,6 +117,7 @@ EFFECTS: Mapping[str, Rule] = {
     "bitcast_convert_type": reinterpretation,
     "concatenate": concatenate,
     "convert_element_type": conversion,
+    "reshape": reshape,
     "slice": slice_,
     "split": split,
     "transpose": transpose,

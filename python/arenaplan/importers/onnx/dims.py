@@ -163,7 +163,8 @@ class Dims:
             if number is None and dim is not None:
                 raise UnboundDim(
                     f"dimension {quoted(str(dim))} of {what} has no number; "
-                    f"pass bind={{{quoted(str(dim))}: …}}"
+                    f"pass bind={{{quoted(str(dim))}: …}}",
+                    dimension=str(dim),
                 )
             if number is None:
                 raise UnboundDim(f"dimension {axis} of {what} has neither number nor name; {hint}")

@@ -15,7 +15,7 @@ from math import prod
 from typing import TypeAlias
 
 from arenaplan.errors import ShapeMismatch
-from arenaplan.graph import NO_EFFECTS, Effects, InPlace, View
+from arenaplan.graph import NO_EFFECTS, Effects, InPlace, Overlap, View
 from arenaplan.importers.common import BITS, Shape, array_bytes
 from arenaplan.importers.onnx.flows import with_flows
 from arenaplan.importers.onnx.op import DataDependent, Op, Result
@@ -24,8 +24,10 @@ from arenaplan.importers.onnx.rules.elementwise import (
     COMPARISONS,
     SAME,
     VARIADIC,
+    trains,
 )
-from arenaplan.importers.onnx.rules.layout import slices
+from arenaplan.importers.onnx.rules.layout import pads, slices
+from arenaplan.importers.onnx.rules.layout import split as split_shapes
 
 Describe: TypeAlias = Callable[[Op, Sequence[Result]], Effects]
 
@@ -65,9 +67,23 @@ def first_operand(op: Op, results: Sequence[Result]) -> Effects:
     return _in_place((0,)) if fits else NO_EFFECTS
 
 
+def lrn(op: Op, results: Sequence[Result]) -> Effects:
+    """
+    Made in order, the output may overlap the input at a distance.
+
+    An element is still needed when its own result is made: windows reach back to it.
+    """
+    x = op.input(0)
+    shape = x.shape
+    if x.source is not None or len(shape) < 2 or 0 in shape:
+        return NO_EFFECTS
+    back = min((op.integer("size") - 1) // 2, shape[1] - 1)
+    return Effects(overlaps=(Overlap(0, 0, back * prod(shape[2:]) * BITS[x.dtype] // 8),))
+
+
 def batch_norm(op: Op, results: Sequence[Result]) -> Effects:
     """In place when inferring; training reads the data twice."""
-    training = op.attributes.get("training_mode", 0) or len([o for o in op.outputs if o]) > 1
+    training = trains(op)
     return NO_EFFECTS if training else first_operand(op, results)
 
 
@@ -116,8 +132,14 @@ def transpose(op: Op, results: Sequence[Result]) -> Effects:
     return _COPY if moved == sorted(moved) and x.source is None else NO_EFFECTS
 
 
+def pad(op: Op, results: Sequence[Result]) -> Effects:
+    """A copy if no element is added or removed; pads of both signs move elements."""
+    amounts = pads(op, len(op.input(0).shape))
+    return NO_EFFECTS if any(pair != (0, 0) for pair in amounts) else unchanged(op, results)
+
+
 def unchanged(op: Op, results: Sequence[Result]) -> Effects:
-    """A copy if nothing is added or repeated."""
+    """A copy if nothing is repeated."""
     x = op.input(0)
     return _COPY if x.shape == results[0][0] and x.source is None else NO_EFFECTS
 
@@ -156,9 +178,9 @@ def split(op: Op, results: Sequence[Result]) -> Effects:
     axis = op.axis(op.integer("axis", 0), len(x.shape))
     if not _contiguous(x.shape, axis) or BITS[x.dtype] < 8 or x.source is not None:
         return NO_EFFECTS
-    op.either("split", 1)  # Sizes that are only known at run time are only guessed here.
     views, offset = [], 0
-    for position, (shape, dtype) in enumerate(results):
+    # Of outputs that are left out, and of sizes known at run time, the results tell nothing.
+    for position, (shape, dtype) in enumerate(split_shapes(op)):
         if op.outputs[position]:
             views.append(View(0, position, offset))
         offset += array_bytes(shape, dtype)
@@ -215,10 +237,10 @@ EFFECTS: Mapping[str, Describe] = {
     "GroupNormalization": normalization,
     "Identity": view,
     "InstanceNormalization": normalization,
-    "LRN": first_operand,
+    "LRN": lrn,
     "LayerNormalization": normalization,
     "LogSoftmax": first_operand,
-    "Pad": unchanged,
+    "Pad": pad,
     "RMSNormalization": normalization,
     "RandomNormalLike": ignores_first,
     "RandomUniformLike": ignores_first,

@@ -9,12 +9,12 @@ neither through ``..`` nor through links.
 
 from __future__ import annotations
 
-import mmap
+import io
 import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,11 +105,13 @@ class Folder:
 
     path: Path | None
     """``None`` if the model was not read from a file."""
-    _files: dict[str, mmap.mmap | bytes] = field(default_factory=dict, init=False, repr=False)
 
     def read(self, name: str, span: Span) -> memoryview:
         """
-        Return the bytes of tensor ``name``, memory-mapped and read-only.
+        Return the bytes of tensor ``name``, read-only.
+
+        They are read and not mapped: a file that is cut off later would end the process, and
+        one that is changed later would change results.
 
         Raises
         ------
@@ -118,19 +120,7 @@ class Folder:
         """
         if not span.length:
             return memoryview(b"")
-        data = self._files.get(span.location)
-        if data is None:
-            data = self._files[span.location] = self._map(name, span.location)
-        end = span.offset + span.length
-        if end > len(data):
-            raise ExternalDataRange(
-                f"tensor {quoted(name)} ends at byte {end} of {quoted(span.location)}, "
-                f"which has {len(data)}"
-            )
-        return memoryview(data)[span.offset : end]
-
-    def _map(self, name: str, location: str) -> mmap.mmap | bytes:
-        """Map a file, if it and all folders on the way are what they seem to be."""
+        location = span.location
         if self.path is None:
             raise ExternalDataMissing(
                 f"tensor {quoted(name)} is stored in {quoted(location)}, and the model was not "
@@ -146,13 +136,11 @@ class Folder:
             path = path / parts[-1]
             expected = os.lstat(path)
             _check_file(name, path, expected)
-            with open(path, "rb") as file:
+            with open(path, "rb", buffering=0) as file:
                 opened = os.fstat(file.fileno())
                 if not os.path.samestat(expected, opened):
                     raise _refused(name, path, "was replaced while it was opened")
-                if not opened.st_size:
-                    return b""
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                return _bytes_of(name, file, span, opened.st_size)
         except FileNotFoundError:
             raise ExternalDataMissing(
                 f"tensor {quoted(name)} is stored in {str(path)!r}, which does not exist"
@@ -161,6 +149,27 @@ class Folder:
             raise ExternalDataMissing(
                 f"tensor {quoted(name)} is stored in {str(path)!r}, which cannot be read: {error}"
             ) from error
+
+
+def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
+    """Return the bytes of one tensor."""
+    end = span.offset + span.length
+    # Nothing is allocated for what the file does not have.
+    if end <= size:
+        memory = memoryview(bytearray(span.length))
+        file.seek(span.offset)
+        done = 0
+        while done < span.length:
+            count = file.readinto(memory[done:])
+            if not count:
+                size = span.offset + done
+                break
+            done += count
+        else:
+            return memory.toreadonly()
+    raise ExternalDataRange(
+        f"tensor {quoted(name)} ends at byte {end} of {quoted(span.location)}, which has {size}"
+    )
 
 
 def _check_file(name: str, path: Path, status: os.stat_result) -> None:

@@ -18,6 +18,7 @@ from arenaplan.importers.onnx.rules.elementwise import (
     COMPARISONS,
     SAME,
     VARIADIC,
+    trains,
 )
 from arenaplan.importers.onnx.rules.layout import pads
 from arenaplan.importers.onnx.rules.reduce import reduced_axes
@@ -40,7 +41,7 @@ def _first_operand(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, .
 
 def _batch_norm(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
     """Elementwise when inferring."""
-    training = op.attributes.get("training_mode", 0) or len([o for o in op.outputs if o]) > 1
+    training = trains(op)
     return None if training else _first_operand(op, results)
 
 
@@ -55,6 +56,11 @@ def _conv(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
     if len(x) < 3 or op.integer("group", 1) != x[1] or x[1] == 1 or shape[1] % x[1]:
         return _anchor(op, results)
     return prod(x[:2]), (0,)
+
+
+def _lrn(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
+    """One piece per channel of each image, for which others are needed, too."""
+    return prod(results[0][0][:2]), ()
 
 
 def _transpose(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
@@ -167,6 +173,7 @@ FLOWS: Mapping[str, tuple[Describe, tuple[int, ...]]] = {
     "Conv": (_conv, _LOADS),
     "ConvTranspose": (_anchor, ()),
     "Gemm": (_gemm, _LOADS),
+    "LRN": (_lrn, ()),
     "LayerNormalization": (_layer_norm, ()),
     "LogSoftmax": (_softmax, ()),
     "MatMul": (_product, _LOADS),

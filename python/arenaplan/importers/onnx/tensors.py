@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from arenaplan.errors import InvalidDim, TensorPayloadMismatch, UnsupportedDtype
+from arenaplan.errors import (
+    InvalidDim,
+    TensorPayloadMismatch,
+    UnsupportedDtype,
+    UnsupportedModel,
+)
 from arenaplan.importers.common import BITS, Shape, checked_bytes, quoted
 from arenaplan.importers.onnx.external import Folder, Span, read_span
 
@@ -116,6 +121,8 @@ class StoredTensor:
         self.name = name
         self.dtype = dtype
         self.shape = shape
+        if proto.HasField("segment"):
+            raise UnsupportedModel(f"tensor {quoted(name)} is one segment of a larger tensor")
         self.bytes = checked_bytes(name, shape, dtype)
         self._proto = proto
         self._folder = folder

@@ -134,7 +134,8 @@ class Dims:
                 return self._numbers[symbol]
             raise UnboundDim(
                 f"dimension {quoted(symbol)} of tensor {quoted(name)} has no number; "
-                f"pass bind={{{symbol!r}: …}}"
+                f"pass bind={{{symbol!r}: …}}",
+                dimension=symbol,
             )
         number: int | None = None
         match node:

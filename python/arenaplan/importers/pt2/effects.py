@@ -164,6 +164,8 @@ LOADS = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "linear", "matmu
 def pieces(op: str, arguments: Mapping[str, Any], operand: Shape | None) -> Pieces | None:
     """Return in which pieces an operator can work, given operand 0's shape."""
     known = PIECES.get(op)
+    if op == "batch_norm" and arguments.get("training"):
+        return None  # Statistics are those of the batch.
     rank = 0 if operand is None else len(operand)
     if op in ("constant_pad_nd", "pad"):
         pads = arguments.get("pad")

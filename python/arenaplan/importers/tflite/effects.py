@@ -267,6 +267,14 @@ PIECES: Mapping[str, Pieces] = {
 }
 """In which pieces builtin operators can work."""
 
+
+def pieces(name: str, options: Table | None) -> Pieces | None:
+    """Return in which pieces a builtin operator can work."""
+    if name == "BATCH_MATMUL" and options is not None and options.number(0, "B", 0):
+        return "any"  # Of a transposed operand, a row of the result needs a column.
+    return PIECES.get(name)
+
+
 LOADS = frozenset({"BATCH_MATMUL", "CONV_2D", "FULLY_CONNECTED"})
 """Operators that can copy operand 0 tile by tile before they compute with it."""
 

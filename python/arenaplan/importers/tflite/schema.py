@@ -126,6 +126,7 @@ class Options(IntEnum):
     UNPACK = 64
     IF = 92
     WHILE = 93
+    BATCH_MATMUL = 101
     CALL_ONCE = 103
 
 

@@ -13,10 +13,10 @@ from arenaplan.importers.tflite.effects import (
     EFFECTS,
     IGNORES,
     LOADS,
-    PIECES,
     RESOURCES,
     Op,
     Operand,
+    pieces,
 )
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.tensors import Shapes, array, check_payload, dtype_of, unique_names
@@ -97,12 +97,12 @@ class Walk:
         rule = None if operator.is_custom else _RULES.get(operator.name)
         if rule is not None:
             effects = rule(Op(inputs, outputs, operator.options))
-        pieces = None if operator.is_custom else PIECES.get(operator.name)
+        how = None if operator.is_custom else pieces(operator.name, operator.options)
         result = outputs[0] if outputs else None
-        if pieces is not None and result is not None:
+        if how is not None and result is not None:
             shapes = [None if operand is None else operand.shape for operand in inputs]
             loads = operator.name in LOADS
-            effects = with_flow(effects, pieces, result.shape, shapes, loads=loads)
+            effects = with_flow(effects, how, result.shape, shapes, loads=loads)
         # Runtimes let kernels write the variables that they read, and files do not say which do.
         mutates = tuple(
             position
@@ -141,15 +141,16 @@ class Walk:
         return value
 
     def _warn_if_open(self, index: int) -> None:
-        """Say which numbers of an input's shape are assumed."""
+        """Say which numbers of an input's shape are assumed, but for a batch of one."""
         axes = self._shapes.open_axes(index)
-        if axes:
-            value = self._graph.values[self._values[index]]
+        value = self._graph.values[self._values[index]]
+        # Converters leave the batch open in every model, and store 1 for it.
+        if axes and not (axes == [0] and value.shape[:1] == (1,)):
             dims = " and ".join(map(str, axes))
             shape = "x".join(map(str, value.shape))
             self._graph.warnings.append(
-                f"dimension {dims} of input {quoted(value.name)} is open; planned for the stored "
-                f"shape {shape}"
+                f"dimension {dims} of input {quoted(value.name)} is open; planned as stored: "
+                f"{shape}"
             )
 
 

@@ -1,85 +1,117 @@
 """
-Windows that slide down an image: which rows are used up when.
+Windows that slide over an image: which bytes are used up when.
 
-Images are stored row by row, and made row by row: a row of the output waits until all of it is
-made. From then on nobody needs the rows above the window of the next one, so that the output
-may overlap the image at a distance.
+Images are stored, and made, row by row, and rows pixel by pixel. An element is written as soon
+as it is made, while the window of its pixel is still needed. All bytes before that window are
+needed no more, nor are those of earlier rows, so that the output may overlap the image at a
+distance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from arenaplan.graph import NO_EFFECTS, Effects, Overlap
-from arenaplan.importers.common import BITS, Shape
+from arenaplan.importers.common import BITS
 from arenaplan.importers.tflite.effects import Op, Rule
 
 _SAME = 0
-"""The padding with which the output has as many rows as the image, divided by the stride."""
+"""The padding with which the output is as large as the image, divided by the stride."""
 
 
 def convolution(op: Op) -> Effects:
-    """The output may overlap the image: operand 0; windows are as high as the filter."""
-    return _sliding(op, dilation=op.option(5, "i", 1))
+    """The output may overlap the image: operand 0; windows are as large as the filter."""
+    return _sliding(op, (op.option(4, "i", 1), op.option(5, "i", 1)))
 
 
 def depthwise(op: Op) -> Effects:
     """The same for a convolution of each channel by itself."""
-    return _sliding(op, dilation=op.option(6, "i", 1))
+    return _sliding(op, (op.option(5, "i", 1), op.option(6, "i", 1)))
 
 
-def _sliding(op: Op, dilation: int) -> Effects:
+def _sliding(op: Op, dilation: tuple[int, int]) -> Effects:
     filters = op.input(1)
     if filters is None or len(filters.shape) != 4:
         return NO_EFFECTS
-    return _by_rows(op, (filters.shape[1] - 1) * dilation + 1)
+    width, height = dilation
+    return _by_pixels(op, (filters.shape[1] - 1) * height + 1, (filters.shape[2] - 1) * width + 1)
 
 
 def pool(op: Op) -> Effects:
-    """The output may overlap the image; windows are as high as the options say."""
-    return _by_rows(op, op.option(4, "i"))
+    """The output may overlap the image; windows are as large as the options say."""
+    return _by_pixels(op, op.option(4, "i"), op.option(3, "i"))
 
 
-def _by_rows(op: Op, height: int) -> Effects:
-    """Return leave to overlap operand 0 for windows of some height."""
+def _by_pixels(op: Op, height: int, width: int) -> Effects:
+    """Return leave to overlap operand 0 for windows of some size."""
     x, y = op.input(0), op.outputs[0] if op.outputs else None
-    stride = op.option(2, "i")
-    if x is None or y is None or not x.is_activation or stride < 1 or height < 1:
+    down, right = op.option(2, "i"), op.option(1, "i")
+    if x is None or y is None or not x.is_activation or min(down, right, height, width) < 1:
         return NO_EFFECTS
     if not len(x.shape) == len(y.shape) == 4 or x.shape[0] != y.shape[0]:
         return NO_EFFECTS
     if min(*x.shape, *y.shape) < 1 or min(BITS[x.dtype], BITS[y.dtype]) < 8:
         return NO_EFFECTS
-    read, written = _row(x.shape, x.dtype), _row(y.shape, y.dtype)
-    above = 0
+    above = left = 0
     if op.option(0, "b") == _SAME:
-        above = max((y.shape[1] - 1) * stride + height - x.shape[1], 0) // 2
-    distance = _lead(x.shape, y.shape, stride, above, (read, written))
+        above = max((y.shape[1] - 1) * down + height - x.shape[1], 0) // 2
+        left = max((y.shape[2] - 1) * right + width - x.shape[2], 0) // 2
+    rows = Side(x.shape[1], y.shape[1], down, above)
+    columns = Side(x.shape[2], y.shape[2], right, left)
+    pixels = (x.shape[3] * BITS[x.dtype] // 8, y.shape[3] * BITS[y.dtype] // 8)
+    distance = lead(x.shape[0], rows, columns, pixels, BITS[y.dtype] // 8)
     return Effects(overlaps=(Overlap(0, 0, distance),))
 
 
-def _row(shape: Shape, dtype: str) -> int:
-    """Return the bytes of a row."""
-    return shape[2] * shape[3] * BITS[dtype] // 8
+class Side(NamedTuple):
+    """One dimension of an image over which windows slide."""
+
+    size: int
+    """Rows, or columns, of the image."""
+    made: int
+    """Those of the output."""
+    stride: int
+    before: int
+    """Padding before the first."""
+
+    def first(self, at: int) -> int:
+        """Return the first index of the image that a window needs."""
+        return min(max(at * self.stride - self.before, 0), self.size - 1)
+
+    def bends(self) -> set[int]:
+        """Return the windows between which the first index grows evenly."""
+        ends = (0, self.before // self.stride, (self.before + self.size - 1) // self.stride)
+        near = {end + more for end in ends for more in (0, 1)}
+        return {min(at, self.made - 1) for at in near} | {self.made - 1}
 
 
-def _lead(x: Shape, y: Shape, stride: int, above: int, row: tuple[int, int]) -> int:
+def lead(images: int, rows: Side, columns: Side, pixels: tuple[int, int], item: int) -> int:
     """
     Return by how many bytes writing is ahead of reading at most.
 
-    That changes by the same from row to row, but for where windows leave the padding above the
-    image, or reach that below; and from image to image.
+    An element of a pixel is written while the window of the pixel is needed, the last one of
+    the pixel excepted, and while all later windows are: of these, those of the next row may
+    begin before. Growing evenly between the ends of the padding, the lead is largest there.
+
+    Parameters
+    ----------
+    pixels : tuple of int
+        Bytes of a pixel of the image, and of one of the output.
+    item : int
+        Bytes of an element of the output.
     """
-    read, written = row
-    images, rows, height = y[0], y[1], x[1]
-    bends = (0, 1, above // stride, (above + height) // stride)
-    candidates = {min(bend + more, rows - 1) for bend in bends for more in (0, 1)} | {rows - 1}
-    return max(
-        (image * rows + at) * written
-        - (image * height + min(max(at * stride - above, 0), height)) * read
-        for image in (0, images - 1)
-        for at in candidates
-    )
+    read, written = pixels
+    worst = 0
+    for image in {0, images - 1}:
+        for row in rows.bends():
+            for column in columns.bends():
+                window = rows.first(row) * columns.size + columns.first(column)
+                place = row * columns.made + column
+                needed = (image * rows.size * columns.size + window) * read
+                done = (image * rows.made * columns.made + place + 1) * written
+                worst = max(worst, done - item - needed)
+    return worst
 
 
 WINDOWS: Mapping[str, Rule] = {

@@ -185,6 +185,13 @@ def batch_norm(op: Op) -> Sequence[Result]:
     return ((shape, x.dtype), statistics, statistics, statistics, statistics)
 
 
+def trains(op: Op) -> bool:
+    """Whether a BatchNormalization computes the statistics that it normalizes by."""
+    if op.version < 7 and not op.attributes.get("is_test", 0):
+        return True
+    return bool(op.attributes.get("training_mode", 0)) or len(list(filter(None, op.outputs))) > 1
+
+
 def lrn(op: Op) -> Sequence[Result]:
     """A window over channels."""
     if op.integer("size") < 1:

@@ -161,8 +161,16 @@ def slices(op: Op, shape: Shape) -> list[range]:
         raise op.error(InvalidAttribute, f"steps {steps} contain 0")
     result = [range(dim) for dim in shape]
     for start, end, axis, step in zip(starts, ends, where, steps, strict=True):
-        result[axis] = range(*slice(start, end, step).indices(shape[axis]))
+        result[axis] = _taken(shape[axis], start, end, step)
     return result
+
+
+def _taken(length: int, start: int, end: int, step: int) -> range:
+    """Return the indices of a slice; unlike Python's, a start before the first one is that."""
+    start, end = (at + length if at < 0 else at for at in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), length), min(max(end, 0), length), step)
+    return range(min(max(start, 0), length - 1), min(max(end, -1), length - 1), step)
 
 
 def slice_(op: Op) -> Sequence[Result]:

@@ -103,11 +103,11 @@ def _slide(space: Shape, sliding: Window, ceil: bool) -> Shape:
         if sliding.auto_pad == "VALID":
             before = after = 0
         free = dim + before + after - (sliding.dilations[axis] * (sliding.kernel[axis] - 1) + 1)
-        count = free // step + 1 if free >= 0 else -1
+        count = free // step + 1
         # A last, partial window counts only if it starts before the padding that follows.
-        if ceil and free > 0 and free % step and count * step < dim + before:
+        if ceil and free % step and count * step < dim + before:
             count += 1
-        dims.append(count)
+        dims.append(count if free >= 0 or count > 0 else -1)
     return tuple(dims)
 
 

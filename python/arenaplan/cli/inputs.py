@@ -1,0 +1,96 @@
+"""Models and tables that a command is given: files, stdin and other pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
+from arenaplan.importers import suffix_of
+
+MAX_MODEL: Final = 2**31 - 1
+"""Most bytes of a model that comes through a pipe."""
+
+MAX_TABLE: Final = 1 << 30
+"""Most bytes of a CSV file."""
+
+MAX_PLAN: Final = 1 << 30
+"""Most bytes of a plan file; one more is refused when it is read as a plan."""
+
+_CHUNK: Final = 1 << 20
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether a path stands for stdin or another pipe, whose name tells no format."""
+    if str(path) == "-" or path.parts[:2] in (("/", "dev"), ("/", "proc")):
+        return True
+    return not path.suffix and path.is_fifo()
+
+
+def read_model(path: Path) -> Path | bytes:
+    """
+    Return the model that a command was given: a file, or the content of a pipe.
+
+    Raises
+    ------
+    NotAModel, ModelTooLarge
+        If the first bytes are those of no model, or there are too many of them.
+    """
+    if not is_stream(path):
+        return path
+    with _opened(path) as file:
+        head = file.read(16)
+        suffix_of(head)
+        content = head + file.read(MAX_MODEL + 1 - len(head))
+    if len(content) > MAX_MODEL:
+        raise ModelTooLarge(f"{str(path)!r} has more than {MAX_MODEL:,} bytes")
+    return content
+
+
+def read_table(path: Path) -> str:
+    """
+    Return the text of a CSV file.
+
+    Raises
+    ------
+    InvalidCsv
+        If it is no text, or longer than any problem.
+    """
+    chunks, total, line = [], 0, 1
+    with _opened(path) as file:
+        while chunk := file.read(_CHUNK):
+            total += len(chunk)
+            if total > MAX_TABLE:
+                raise InvalidCsv(f"{str(path)!r} has more than {MAX_TABLE:,} bytes")
+            if 0 in chunk:
+                line += chunk[: chunk.index(0)].count(b"\n")
+                raise InvalidCsv(f"line {line}: a zero byte is no text")
+            line += chunk.count(b"\n")
+            chunks.append(chunk)
+    content = b"".join(chunks)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = 1 + content[: error.start].count(b"\n")
+        raise InvalidCsv(f"line {line}: the text is not UTF-8") from error
+
+
+def read_plan(path: Path) -> bytes:
+    """Return the text of a plan file."""
+    with _opened(path) as file:
+        return file.read(MAX_PLAN + 1)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, or stdin if its name is ``-``."""
+    if str(path) != "-":
+        with path.open("rb") as file:
+            yield file
+        return
+    if sys.stdin is None:
+        raise InvalidOption("stdin is closed, and '-' stands for it")
+    yield sys.stdin.buffer

@@ -1,0 +1,186 @@
+//! Long calls: a thread that works, while the interpreter's thread looks for Ctrl-C.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arenaplan::{Budget, Progress};
+use pyo3::prelude::*;
+
+use crate::error::{raise, raise_named};
+use crate::headroom::{Call, Worker};
+use crate::pack::Moment;
+
+/// How often a call looks for Ctrl-C.
+const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
+/// Memory that every call sets aside, in bytes.
+const LEAST_ASIDE: usize = 1 << 20;
+/// Memory set aside for each value, node or buffer that a call is about, in bytes: what the
+/// passes after the last look at the flag need.
+const ASIDE_PER_ITEM: usize = 1 << 10;
+
+/// Tells how far the work is.
+pub(crate) type Tell<'t> = &'t (dyn Fn(Progress) + Sync);
+
+/// What a call came to.
+#[derive(Debug)]
+pub(crate) struct Ended<T> {
+    pub(crate) value: T,
+    /// Ctrl-C, or what `hear` raised: the work was asked to end then.
+    pub(crate) stopped: Option<PyErr>,
+    pub(crate) seconds: f64,
+}
+
+/// What the thread that works has to say.
+enum News<T> {
+    Moment(Moment),
+    Done(T),
+}
+
+/// Returns a budget that ends when `cancel` is set, and tells what happens.
+pub(crate) fn budget<'b>(cancel: &'b AtomicBool, tell: Tell<'b>) -> Budget<'b> {
+    let mut budget = Budget::default();
+    budget.cancel = Some(cancel);
+    budget.progress = Some(tell);
+    budget
+}
+
+/// Runs `work` detached from the interpreter, and asks it to stop on Ctrl-C, which is raised.
+///
+/// `items` is the number of things that the work is about, for the memory that it may need.
+pub(crate) fn run<T: Send + 'static>(
+    py: Python<'_>,
+    items: usize,
+    work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send + 'static,
+) -> PyResult<T> {
+    let ended = watch(py, items, &mut |_| Ok(()), work)?;
+    ended.stopped.map_or(Ok(ended.value), Err)
+}
+
+/// As [`run`], and calls `hear` with each progress that `work` tells.
+///
+/// A thread of its own does the work, since signals are only delivered to the main one. Where
+/// none can be started, this one does it, and looks for Ctrl-C whenever the work tells something.
+pub(crate) fn watch<T: Send + 'static>(
+    py: Python<'_>,
+    items: usize,
+    hear: &mut dyn FnMut(Moment) -> PyResult<()>,
+    work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send + 'static,
+) -> PyResult<Ended<T>> {
+    let aside = items.saturating_mul(ASIDE_PER_ITEM).saturating_add(LEAST_ASIDE);
+    let Some(call) = Call::begin(aside) else { return Err(out_of_memory(py)) };
+    let (cancel, worker) = (call.cancel(), call.worker());
+    let (sender, news) = mpsc::channel();
+    let started = Instant::now();
+    // A thread that cannot be started does not give its work back.
+    let work = Arc::new(Mutex::new(Some(work)));
+    let spawned = {
+        let (work, sender) = (Arc::clone(&work), sender.clone());
+        std::thread::Builder::new().name("arenaplan".into()).spawn(move || {
+            worker.enter();
+            let Some(work) = work.lock().ok().and_then(|mut work| work.take()) else { return };
+            let done = work(cancel, &|progress| tell(&sender, started, progress));
+            // Nobody listens any more if the call was given up.
+            let _ = sender.send(News::Done(done));
+            Worker::leave();
+        })
+    };
+    let mut stopped = None;
+    if spawned.is_err() {
+        let work = work.lock().ok().and_then(|mut work| work.take());
+        stopped = work.and_then(|work| work_here(py, cancel, &sender, started, work));
+    }
+    drop(sender);
+    let value = listen(py, &call, news, hear, &mut stopped)?;
+    if call.is_short() {
+        return Err(stopped.unwrap_or_else(|| out_of_memory(py)));
+    }
+    Ok(Ended { value, stopped, seconds: started.elapsed().as_secs_f64() })
+}
+
+/// Sends progress to the thread that listens.
+fn tell<T>(sender: &Sender<News<T>>, started: Instant, progress: Progress) {
+    let seconds = started.elapsed().as_secs_f64();
+    // Nobody listens any more if the call was given up.
+    let _ = sender.send(News::Moment(Moment { seconds, progress }));
+}
+
+/// Does the work on this thread, and returns what Ctrl-C raised.
+fn work_here<T: Send>(
+    py: Python<'_>,
+    cancel: &'static AtomicBool,
+    sender: &Sender<News<T>>,
+    started: Instant,
+    work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send,
+) -> Option<PyErr> {
+    let stopped = Mutex::new(None);
+    let sender = sender.clone();
+    py.detach(|| {
+        let done = work(cancel, &|progress| {
+            tell(&sender, started, progress);
+            if let Err(error) = Python::attach(|py| py.check_signals()) {
+                cancel.store(true, Ordering::Relaxed);
+                if let Ok(mut stopped) = stopped.lock() {
+                    stopped.get_or_insert(error);
+                }
+            }
+        });
+        let _ = sender.send(News::Done(done));
+    });
+    stopped.into_inner().ok().flatten()
+}
+
+/// Waits for the end of the work, and returns its result.
+fn listen<T: Send>(
+    py: Python<'_>,
+    call: &Call,
+    mut news: Receiver<News<T>>,
+    hear: &mut dyn FnMut(Moment) -> PyResult<()>,
+    stopped: &mut Option<PyErr>,
+) -> PyResult<T> {
+    loop {
+        let next;
+        (next, news) = py.detach(move || (news.recv_timeout(SIGNAL_PERIOD), news));
+        let mut found = py.check_signals();
+        match next {
+            Ok(News::Done(value)) => {
+                if let (Err(error), None) = (found, &stopped) {
+                    *stopped = Some(error);
+                }
+                return Ok(value);
+            }
+            Ok(News::Moment(moment)) => found = found.and(hear(moment)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = "the planner panicked; please report it".into();
+                return Err(raise_named(py, "InternalError", message));
+            }
+        }
+        if let (Err(error), None) = (found, &stopped) {
+            call.cancel().store(true, Ordering::Relaxed);
+            *stopped = Some(error);
+        }
+        if call.is_lost() {
+            return Err(stopped.take().unwrap_or_else(|| out_of_memory(py)));
+        }
+    }
+}
+
+/// Returns the exception for a call that had too little memory.
+fn out_of_memory(py: Python<'_>) -> PyErr {
+    raise(py, &arenaplan::Error::OutOfMemory { what: "this call" })
+}
+
+/// Returns a copy of text of the interpreter, for another thread.
+pub(crate) fn copied(py: Python<'_>, text: &str) -> PyResult<String> {
+    admit(py, text.len())?;
+    Ok(text.to_owned())
+}
+
+/// Raises unless `bytes` can be allocated now: for what is made on the interpreter's thread,
+/// where a failure could not be raised.
+pub(crate) fn admit(py: Python<'_>, bytes: usize) -> PyResult<()> {
+    let mut room = Vec::<u8>::new();
+    room.try_reserve_exact(bytes.saturating_add(LEAST_ASIDE)).map_err(|_| out_of_memory(py))
+}

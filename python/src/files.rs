@@ -1,0 +1,61 @@
+//! Writing files.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use arenaplan::{WriteError, write_files as write};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+use crate::error::{raise_named, unwritten};
+
+/// How often a write that waits for the reader of a pipe looks for Ctrl-C.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Write files, each given by its path and content.
+///
+/// A regular file is replaced at once and keeps its mode, through a symbolic link, too; or it
+/// stays what it was. The content of all of them is on disk before the first one is replaced.
+/// Devices, pipes, and descriptors such as ``/dev/stdout`` are written into.
+///
+/// Raises
+/// ------
+/// PlanWriteError
+///     If a file cannot be written; the message names it.
+/// BrokenPipeError
+///     If nobody reads a pipe any more.
+#[pyfunction]
+pub(crate) fn write_files(py: Python<'_>, files: Vec<(PathBuf, PyBackedBytes)>) -> PyResult<()> {
+    write_all(py, files)
+}
+
+/// Writes files. What waits for the reader of a pipe can be interrupted by Ctrl-C.
+pub(crate) fn write_all<C>(py: Python<'_>, files: Vec<(PathBuf, C)>) -> PyResult<()>
+where
+    C: AsRef<[u8]> + Send + Sync + 'static,
+{
+    let waits = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir());
+    let written = if files.iter().any(|(path, _)| waits(path)) {
+        let copies: Vec<(PathBuf, Vec<u8>)> =
+            files.into_iter().map(|(path, content)| (path, content.as_ref().to_vec())).collect();
+        write_apart(py, copies)?
+    } else {
+        py.detach(|| write(&files))
+    };
+    written.map_err(|error| unwritten(py, &error.path, &error.source))
+}
+
+/// Writes files on a thread, which is left to itself after Ctrl-C.
+fn write_apart(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<Result<(), WriteError>> {
+    let worker = std::thread::Builder::new().spawn(move || write(&files))?;
+    let mut patience = Duration::from_micros(50);
+    while !worker.is_finished() {
+        py.check_signals()?;
+        py.detach(|| std::thread::sleep(patience));
+        patience = (patience * 2).min(PERIOD);
+    }
+    let panicked =
+        |_| raise_named(py, "InternalError", "the writer panicked; please report it".into());
+    worker.join().map_err(panicked)
+}

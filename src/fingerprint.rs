@@ -1,0 +1,45 @@
+//! A number that is computed once and kept beside what it is computed from.
+
+use std::sync::OnceLock;
+
+/// A number that tells the layouts of plans apart.
+///
+/// It is no part of what a plan *is*: two are always equal, and a copy computes its own, for a
+/// copy is what the crate changes.
+#[derive(Debug, Default)]
+pub(crate) struct Fingerprint(OnceLock<u64>);
+
+impl Fingerprint {
+    /// Returns the number, which `compute` makes the first time.
+    pub(crate) fn get_or_compute(&self, compute: impl FnOnce() -> u64) -> u64 {
+        *self.0.get_or_init(compute)
+    }
+}
+
+impl Clone for Fingerprint {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Fingerprint {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Fingerprint {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_computed_once_and_again_by_a_copy() {
+        let one = Fingerprint::default();
+        assert_eq!(one.get_or_compute(|| 1), 1);
+        assert_eq!(one.get_or_compute(|| 2), 1);
+        assert_eq!(one.clone().get_or_compute(|| 2), 2);
+        assert_eq!(one, Fingerprint::default());
+    }
+}

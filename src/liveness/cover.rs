@@ -1,0 +1,127 @@
+//! The steps at which at least one of several live ranges is live.
+
+use crate::units::{LiveRange, Step};
+
+/// A changing collection of live ranges, as a segment tree over their ends.
+///
+/// Adding and removing one takes logarithmic time in the number of ends, and each range of
+/// [`union`](Self::union) as well.
+#[derive(Debug)]
+pub(super) struct Cover {
+    /// All ends, ascending.
+    ends: Vec<Step>,
+    /// By node of the tree: the ranges that cover all of it, but not all of its parent.
+    whole: Vec<u32>,
+    /// By node: whether any range covers some of it.
+    some: Vec<bool>,
+}
+
+impl Cover {
+    /// Returns no ranges; those that are added are some of `known`.
+    pub(super) fn new(known: impl Iterator<Item = LiveRange>) -> Self {
+        let mut ends: Vec<Step> = known.flat_map(|live| [live.start(), live.end()]).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let leaves = ends.len().saturating_sub(1).next_power_of_two();
+        Self { ends, whole: vec![0; 2 * leaves], some: vec![false; 2 * leaves] }
+    }
+
+    /// Adds a range.
+    pub(super) fn add(&mut self, live: LiveRange) {
+        self.change(live, |whole| whole + 1);
+    }
+
+    /// Removes a range that was added.
+    pub(super) fn remove(&mut self, live: LiveRange) {
+        self.change(live, |whole| whole - 1);
+    }
+
+    fn change(&mut self, live: LiveRange, change: impl Fn(u32) -> u32) {
+        let leaves = self.whole.len() / 2;
+        let [from, to] =
+            [live.start(), live.end()].map(|end| self.ends.partition_point(|&at| at < end));
+        let (mut low, mut high) = (from + leaves, to + leaves);
+        let mut changed = Vec::with_capacity(2);
+        while low < high {
+            if low % 2 == 1 {
+                changed.push(low);
+                low += 1;
+            }
+            if high % 2 == 1 {
+                high -= 1;
+                changed.push(high);
+            }
+            low /= 2;
+            high /= 2;
+        }
+        for node in changed {
+            self.whole[node] = change(self.whole[node]);
+            let mut node = node;
+            while node > 0 {
+                let below = 2 * node;
+                let below = below < self.some.len() && (self.some[below] || self.some[below + 1]);
+                self.some[node] = self.whole[node] > 0 || below;
+                node /= 2;
+            }
+        }
+    }
+
+    /// Returns ranges that cover the same steps, in order and apart from each other.
+    pub(super) fn union(&self) -> Vec<LiveRange> {
+        let leaves = self.whole.len() / 2;
+        let mut result: Vec<LiveRange> = Vec::new();
+        // Nodes to look at, with their first leaf and how many there are.
+        let mut pending = vec![(1, 0, leaves)];
+        while let Some((node, first, count)) = pending.pop() {
+            if !self.some[node] {
+                continue;
+            }
+            if self.whole[node] == 0 {
+                let half = count / 2;
+                pending.push((2 * node + 1, first + half, half));
+                pending.push((2 * node, first, half));
+                continue;
+            }
+            let last = (first + count).min(self.ends.len() - 1);
+            let found = LiveRange::new(self.ends[first].get(), self.ends[last].get());
+            let found = found.expect("ends ascend");
+            match result.last_mut() {
+                Some(before) if before.end() == found.start() => *before = before.hull(found),
+                _ => result.push(found),
+            }
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_cover_holds_the_steps_of_its_ranges(
+            ranges in proptest::collection::vec((0_u32..30, 1_u32..10, any::<bool>()), 1..20),
+        ) {
+            let live = |start, length| LiveRange::new(start, start + length).unwrap();
+            let all = ranges.iter().map(|&(start, length, _)| live(start, length));
+            let mut cover = Cover::new(all.clone());
+            all.clone().for_each(|range| cover.add(range));
+            for &(start, length, kept) in &ranges {
+                if !kept {
+                    cover.remove(live(start, length));
+                }
+            }
+            let kept: Vec<_> = ranges.iter().filter(|range| range.2).collect();
+            let union = cover.union();
+            for step in (0..50).map(Step::new) {
+                let is_live = |range: &LiveRange| range.start() <= step && step < range.end();
+                let expected = kept.iter().any(|&&(start, length, _)| is_live(&live(start, length)));
+                prop_assert_eq!(union.iter().filter(|range| is_live(range)).count(), usize::from(expected));
+            }
+            prop_assert!(union.windows(2).all(|pair| pair[0].end() < pair[1].start()));
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! The choice among schedules and ways to share bytes, where there are several memories.
+//!
+//! Three sources of plans are compared, by the cost of moving bytes and then by bytes:
+//!
+//! 1. The plan without memories, all of it in the cheapest memory that holds it. A memory that
+//!    is large enough for that plan is therefore never refused.
+//! 2. A quick assignment for each of the best schedules, with several ways to share bytes:
+//!    outputs in place of inputs of any size or of the same size only; outputs that overlap
+//!    inputs at a distance, at the steps that exceed the fast memories; and values taken apart
+//!    that share bytes in a slow memory.
+//! 3. The same with two deeper searches, the most promising schedules first, as long as the
+//!    counted work lasts and no search before has proven its cost.
+
+use std::rc::Rc;
+
+use super::no_room::scoped;
+use super::place::{Found, Sharing, Tried, candidates, homes, shared_in_slow_memories};
+use super::search::Attempt;
+use super::{Placed, Planner};
+use crate::error::{Error, Result};
+use crate::index::{SpaceId, ValueId};
+use crate::liveness::Liveness;
+use crate::packing::{Packing, SpacePacking, Status};
+use crate::placement::{Allowance, Depth, Memories, SpaceAssignment, Work};
+use crate::plan::{Effort, MoveCost, ShareRule};
+use crate::problem::{Problem, Space};
+use crate::solve::solve;
+use crate::technique::{Technique, Techniques};
+
+/// How many schedules and how much work an effort pays for.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Schedules that are placed at most, besides the given one.
+    placed: usize,
+    /// How often values that share bytes are taken apart.
+    rounds: usize,
+    /// Counted work at each depth; at the first one, the best few schedules are placed however
+    /// much that takes, until one fits.
+    work: [u64; 3],
+}
+
+impl Limits {
+    const fn of(effort: Effort) -> Self {
+        match effort {
+            Effort::Fast => Self { placed: 8, rounds: 4, work: [1_000_000, 2_000_000, 0] },
+            Effort::Default => {
+                Self { placed: 8, rounds: 4, work: [20_000_000, 60_000_000, 200_000_000] }
+            }
+            Effort::Max => {
+                Self { placed: 16, rounds: 4, work: [400_000_000, 2_000_000_000, 10_000_000_000] }
+            }
+        }
+    }
+}
+
+/// The best placement so far.
+struct Best<'t, 'g> {
+    attempt: &'t Attempt<'g>,
+    found: Rc<Found>,
+}
+
+/// A trial whose result is kept, so that a deeper search does not repeat settled ones.
+struct Known {
+    attempt: usize,
+    sharing: Sharing,
+    tried: Tried,
+}
+
+/// Everything that was tried for one graph.
+struct Trials<'p, 't, 'g> {
+    planner: &'p Planner<'p>,
+    memories: &'p Memories,
+    attempts: &'t [Attempt<'g>],
+    limits: Limits,
+    best: Option<Best<'t, 'g>>,
+    failed: Option<Failure>,
+    known: Vec<Known>,
+}
+
+/// Why the first trial did not fit.
+struct Failure {
+    error: Error,
+    proven: bool,
+}
+
+impl Planner<'_> {
+    /// Returns the attempt whose buffers cost least in the memories.
+    pub(super) fn cheapest<'t, 'g>(
+        &self,
+        attempts: &'t [Attempt<'g>],
+        memories: &Memories,
+    ) -> Result<(&'t Attempt<'g>, Placed)> {
+        if self.capacity.is_some() {
+            let reason = "each memory has a capacity of its own".into();
+            return Err(Error::InvalidOption { option: "capacity", reason });
+        }
+        let mut trials = Trials {
+            planner: self,
+            memories,
+            attempts,
+            limits: Limits::of(self.options.effort),
+            best: None,
+            failed: None,
+            known: Vec::new(),
+        };
+        trials.in_one_memory()?;
+        if !trials.is_least() {
+            trials.run()?;
+        }
+        let Trials { best, failed, .. } = trials;
+        let Some(Best { attempt, found }) = best else {
+            let Failure { error, proven } = failed.expect("the first schedule is always tried");
+            return Err(scoped(error, self.is_excluded(attempts, memories, proven)?));
+        };
+        let Found { mut liveness, assignment, .. } = Rc::unwrap_or_clone(found);
+        let SpaceAssignment { problem, packing, cost, lower_bound } = assignment;
+        liveness.problem = problem;
+        let move_cost = Some(MoveCost { cost, lower_bound });
+        Ok((attempt, Placed { liveness, packing, move_cost }))
+    }
+
+    /// Returns whether it is proven that no order of the steps of any attempt fits, however
+    /// values share bytes by the techniques of the options.
+    ///
+    /// Bytes that one step needs by itself are a bound for every order and sharing, and so is
+    /// each single value. A technique that was left out might make other steps, and an
+    /// assignment that is excluded is so for its own buffers only: `is_alone` says that the
+    /// first one was excluded, which proves something if there are no others to try.
+    fn is_excluded(
+        &self,
+        attempts: &[Attempt<'_>],
+        memories: &Memories,
+        is_alone: bool,
+    ) -> Result<bool> {
+        if self.options.optimize == Techniques::NONE {
+            return Ok(is_alone);
+        }
+        if self.skipped(attempts).without(Technique::Order) != Techniques::NONE {
+            return Ok(false);
+        }
+        let room = |space: &Space| space.capacity().unwrap_or(u64::MAX);
+        let all = memories.spaces().iter().map(room).fold(0, u64::saturating_add);
+        let largest = memories.spaces().iter().map(room).max().unwrap_or(0);
+        for attempt in attempts {
+            let graph = &attempt.schedule.graph;
+            let homes = homes(graph, memories)?;
+            let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
+            let order = &attempt.schedule.order;
+            let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
+            let is_too_large = |index: usize| {
+                let id = ValueId::new(index);
+                let most =
+                    homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
+                liveness.buffer_of(id).is_some() && graph.value(id).bytes() > most
+            };
+            let has_too_large = (0..graph.values().len()).any(is_too_large);
+            if !has_too_large && self.floor(std::slice::from_ref(attempt))? <= all {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<'t, 'g> Trials<'_, 't, 'g> {
+    /// Takes the plan without memories, if one memory holds all of it.
+    fn in_one_memory(&mut self) -> Result<()> {
+        let memories = self.memories.spaces();
+        let alone = Planner { memories: None, ..*self.planner };
+        let mut by_cost: Vec<usize> = (0..memories.len()).collect();
+        by_cost.sort_by_key(|&index| (memories[index].cost(), index));
+        let mut fitting: Option<(&'t Attempt<'g>, Liveness, Packing)> = None;
+        for index in by_cost {
+            if self.is_barred(SpaceId::new(index))? {
+                continue;
+            }
+            let (attempt, liveness, packing) = match fitting.take() {
+                Some(found) => found,
+                None => alone.least(self.attempts)?,
+            };
+            let found = in_memory(attempt, &liveness, &packing, memories, index, &alone)?;
+            if let Some(found) = found {
+                self.consider(attempt, &Rc::new(found));
+                return Ok(());
+            }
+            fitting = Some((attempt, liveness, packing));
+        }
+        Ok(())
+    }
+
+    /// Returns whether some value must be in another space than `space`.
+    fn is_barred(&self, space: SpaceId) -> Result<bool> {
+        let Some(attempt) = self.attempts.first() else { return Ok(true) };
+        let homes = homes(&attempt.schedule.graph, self.memories)?;
+        Ok(homes.iter().flatten().any(|&home| home != space))
+    }
+
+    /// Returns whether the best placement cannot be improved: there is one memory only, or
+    /// moving its bytes costs nothing.
+    fn is_least(&self) -> bool {
+        let is_only = self.memories.spaces().len() == 1;
+        self.best.as_ref().is_some_and(|best| is_only || best.found.assignment.cost == 0)
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let Limits { placed, work, .. } = self.limits;
+        let attempts = self.attempts;
+        let is_placed = |index: &usize| *index < placed || attempts[*index].schedule.is_given();
+        let mut left: Vec<usize> = (0..attempts.len()).filter(is_placed).collect();
+        for (depth, work) in [Depth::QUICK, Depth::MEDIUM, Depth::FULL].into_iter().zip(work) {
+            let allowance = Allowance::new(work);
+            let mut open = Vec::new();
+            for index in left {
+                if self.is_least() || self.planner.budget.exhausted() && self.best.is_some() {
+                    return Ok(());
+                }
+                if self.best.is_some() && allowance.is_spent() {
+                    open.push(Open { index, cost: u64::MAX, bound: 0 });
+                } else {
+                    open.extend(self.attempt(index, depth, &allowance)?);
+                }
+            }
+            // The most promising first, and last those that were not reached.
+            let cost = self.best.as_ref().map_or(u64::MAX, |best| best.found.assignment.cost);
+            open.retain(|open| open.bound < cost);
+            open.sort_unstable_by_key(|open| (open.cost, open.bound, open.index));
+            left = open.into_iter().map(|open| open.index).collect();
+        }
+        Ok(())
+    }
+
+    /// Tries the ways to share bytes in one schedule, and returns how far they are known unless
+    /// all are settled.
+    fn attempt(
+        &mut self,
+        index: usize,
+        depth: Depth,
+        allowance: &Allowance,
+    ) -> Result<Option<Open>> {
+        let attempt = &self.attempts[index];
+        let mut walk = Walk { index, depth, allowance, bound: u64::MAX, open: false, best: None };
+        let plain = Sharing::default();
+        self.step(&mut walk, plain.clone())?;
+        if walk.best.as_ref().is_none_or(|(_, found)| found.has_parts()) {
+            self.step(&mut walk, Sharing { same_size: true, ..plain.clone() })?;
+        }
+        let first = walk.best.clone();
+        if let Some((_, found)) = first {
+            self.take_apart(&mut walk, plain.clone(), found)?;
+        }
+        if walk.is_improvable() {
+            let sets = self.planner.overlap_sets(attempt, &rooms(self.memories))?;
+            for overlapped in sets {
+                if walk.is_improvable() && !(self.best.is_some() && allowance.is_spent()) {
+                    self.step(&mut walk, Sharing { overlapped, ..plain.clone() })?;
+                }
+            }
+            let best = walk.best.clone();
+            if let Some((sharing, found)) = best.filter(|(best, _)| !best.overlapped.is_empty()) {
+                self.take_apart(&mut walk, sharing, found)?;
+            }
+        }
+        let cost = walk.best.map_or(u64::MAX, |(_, found)| found.assignment.cost);
+        Ok(walk.open.then_some(Open { index, cost, bound: walk.bound }))
+    }
+
+    /// Takes values apart that share bytes in a slow memory, as long as that lowers the cost.
+    fn take_apart(
+        &mut self,
+        walk: &mut Walk<'_>,
+        mut sharing: Sharing,
+        mut found: Rc<Found>,
+    ) -> Result<()> {
+        let schedule = &self.attempts[walk.index].schedule;
+        for _ in 0..self.limits.rounds {
+            let is_over = walk.allowance.is_spent() || self.planner.budget.exhausted();
+            if !walk.is_improvable() || is_over {
+                break;
+            }
+            let shared = |rule| shared_in_slow_memories(&found, schedule, self.memories, rule);
+            let (in_place, slid) = (shared(ShareRule::InPlace), shared(ShareRule::Overlap));
+            if in_place.is_empty() && slid.is_empty() {
+                break;
+            }
+            sharing.apart.extend(in_place);
+            sharing.overlapped.retain(|node| !slid.contains(node));
+            match self.step(walk, sharing.clone())? {
+                Tried::Fits(other) if other.key() < found.key() => {
+                    let is_cheaper = other.assignment.cost < found.assignment.cost;
+                    found = other;
+                    if !is_cheaper {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries one way to share bytes, and returns what came of it.
+    fn step(&mut self, walk: &mut Walk<'_>, sharing: Sharing) -> Result<Tried> {
+        let attempt = &self.attempts[walk.index];
+        let known = |known: &&Known| known.attempt == walk.index && known.sharing == sharing;
+        let position = self.known.iter().position(|one| known(&one));
+        let work =
+            Work { budget: self.planner.budget, depth: walk.depth, allowance: walk.allowance };
+        let tried = match position.map(|position| &self.known[position].tried) {
+            Some(tried) if tried.is_settled() => tried.clone(),
+            _ => self.planner.place(attempt, self.memories, &sharing, work)?,
+        };
+        walk.bound = walk.bound.min(tried.bound());
+        walk.open |= !tried.is_settled();
+        match &tried {
+            Tried::Fits(found) => {
+                if walk.best.as_ref().is_none_or(|(_, best)| found.key() < best.key()) {
+                    walk.best = Some((sharing.clone(), Rc::clone(found)));
+                }
+                self.consider(attempt, found);
+            }
+            Tried::NoRoom { error, proven } => {
+                // The first schedule is the one that needs the fewest bytes at once.
+                self.failed
+                    .get_or_insert_with(|| Failure { error: error.clone(), proven: *proven });
+            }
+        }
+        match position {
+            Some(position) => self.known[position].tried = tried.clone(),
+            None => {
+                let tried = tried.clone();
+                self.known.push(Known { attempt: walk.index, sharing, tried });
+            }
+        }
+        Ok(tried)
+    }
+
+    fn consider(&mut self, attempt: &'t Attempt<'g>, found: &Rc<Found>) {
+        if self.best.as_ref().is_none_or(|best| found.key() < best.found.key()) {
+            self.best = Some(Best { attempt, found: Rc::clone(found) });
+        }
+    }
+}
+
+/// A schedule whose trials are not all settled.
+struct Open {
+    index: usize,
+    /// The cost of the best placement that was found.
+    cost: u64,
+    /// The least of the bounds of the costs.
+    bound: u64,
+}
+
+/// The trials of one schedule.
+struct Walk<'a> {
+    index: usize,
+    depth: Depth,
+    allowance: &'a Allowance,
+    /// The least of the bounds of the costs.
+    bound: u64,
+    /// Whether a trial is not settled.
+    open: bool,
+    best: Option<(Sharing, Rc<Found>)>,
+}
+
+impl Walk<'_> {
+    /// Returns whether another way to share bytes may cost less.
+    fn is_improvable(&self) -> bool {
+        self.best.as_ref().is_none_or(|(_, found)| found.assignment.cost > found.least)
+    }
+}
+
+/// Returns what the cheapest memory holds, the two cheapest together, and so on, as long as
+/// that is limited.
+fn rooms(memories: &Memories) -> Vec<u64> {
+    let mut by_cost: Vec<&Space> = memories.spaces().iter().collect();
+    by_cost.sort_by_key(|space| space.cost());
+    let mut all = 0_u64;
+    let mut rooms = Vec::new();
+    for space in by_cost {
+        let Some(capacity) = space.capacity() else { break };
+        all = all.saturating_add(capacity);
+        rooms.push(all);
+    }
+    rooms
+}
+
+/// Returns buffers that were packed without memories in one of them, if they fit.
+fn in_memory(
+    attempt: &Attempt<'_>,
+    liveness: &Liveness,
+    packing: &Packing,
+    memories: &[Space],
+    index: usize,
+    planner: &Planner<'_>,
+) -> Result<Option<Found>> {
+    let (space, memory) = (SpaceId::new(index), &memories[index]);
+    let moved = |buffer: &crate::problem::Buffer| buffer.clone().with_space(space);
+    let buffers: Vec<_> = liveness.problem.buffers().iter().map(moved).collect();
+    let is_aligned = buffers.iter().all(|buffer| buffer.alignment() >= memory.alignment());
+    let problem = Problem::new(buffers, memories.to_vec())?;
+    let packing = if is_aligned && packing.spaces.len() == 1 {
+        let SpacePacking { peak, lower_bound, .. } = packing.spaces[0];
+        let none = SpacePacking { peak: 0, lower_bound: 0, status: Status::Optimal };
+        let mut spaces = vec![none; memories.len()];
+        let status = Status::of(peak, lower_bound, memory.capacity());
+        spaces[index] = SpacePacking { peak, lower_bound, status };
+        Packing { offsets: packing.offsets.clone(), spaces }
+    } else {
+        let mut packing = solve(&problem.without_capacities(), &planner.budget)?;
+        for (packed, space) in packing.spaces.iter_mut().zip(memories) {
+            packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());
+        }
+        packing
+    };
+    if memory.capacity().is_some_and(|capacity| packing.spaces[index].peak > capacity) {
+        return Ok(None);
+    }
+    let graph = &attempt.schedule.graph;
+    let all = candidates(graph, &attempt.schedule, liveness);
+    let traffic = all.iter().fold(0, |sum: u64, one| sum.saturating_add(one.traffic));
+    let overflow = || Error::SizeOverflow { what: "the cost of moving all bytes".into() };
+    let cost = traffic.checked_mul(memory.cost()).ok_or_else(overflow)?;
+    let cheapest = memories.iter().map(Space::cost).min().unwrap_or(0);
+    let lower_bound = traffic.saturating_mul(cheapest);
+    let assignment = SpaceAssignment { problem, packing, cost, lower_bound };
+    Ok(Some(Found { liveness: liveness.clone(), assignment, least: lower_bound }))
+}

@@ -1,0 +1,124 @@
+//! What a step is lent at once: all operands, or one output and all inputs.
+
+use bytemuck::Pod;
+
+use crate::arena::{Input, Output, Reading, Region, Stretch, cast, cast_mut, count};
+use crate::program::ProgramStep;
+
+/// All operands of a step: bytes, or elements of type `T`.
+#[derive(Debug)]
+pub struct Operands<'m, const I: usize, const O: usize, const W: usize, T = u8> {
+    /// What the step reads, by position.
+    pub inputs: [Input<'m, T>; I],
+    /// What the step writes, by position.
+    pub outputs: [Output<'m, T>; O],
+    /// Scratch bytes: the workspaces of its nodes, in order.
+    pub workspaces: [&'m mut [u8]; W],
+}
+
+/// One output to write, and all inputs to read.
+#[derive(Debug)]
+pub struct OutputAndInputs<'m> {
+    /// Bytes of the output.
+    pub output: Output<'m>,
+    /// What the step reads.
+    pub inputs: Inputs<'m>,
+}
+
+/// What a step reads, while one of its outputs is lent to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'m> {
+    pub(super) step: ProgramStep<'m>,
+    /// Position of the output.
+    pub(super) output: usize,
+    /// The bytes that are lent to be written.
+    pub(super) written: Stretch,
+    pub(super) left: &'m [Region<'m>],
+    pub(super) before: &'m [u8],
+    pub(super) after: &'m [u8],
+    pub(super) right: &'m [Region<'m>],
+}
+
+impl<'m> Inputs<'m> {
+    /// Returns the number of inputs.
+    pub const fn len(&self) -> usize {
+        self.step.spans.inputs.len()
+    }
+
+    /// Returns whether nothing is read.
+    pub const fn is_empty(&self) -> bool {
+        self.step.spans.inputs.is_empty()
+    }
+
+    /// Returns the input at `position`, or `None` if there is none.
+    pub fn get(&self, position: usize) -> Option<Input<'m>> {
+        let input = self.step.spans.inputs.get(position)?;
+        Some(match (input.access, input.place) {
+            (Reading::External, _) => Input::External,
+            (Reading::Within { output, offset }, _) if output == self.output => {
+                Input::Within { output, offset }
+            }
+            (_, Some(place)) => Input::Shared(self.bytes(place)?),
+            (_, None) => Input::Absent,
+        })
+    }
+
+    /// Iterates over the inputs, by position.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Input<'m>> + '_ {
+        (0..self.len()).map(|position| self.get(position).unwrap_or_default())
+    }
+
+    /// Returns bytes outside of those that are lent to be written.
+    fn bytes(&self, place: Stretch) -> Option<&'m [u8]> {
+        let written = self.written;
+        if place.is_empty() {
+            return Some(&[]);
+        }
+        if place.region < written.region {
+            return self.left.get(place.region)?.bytes().get(place.range());
+        }
+        if place.region > written.region {
+            return self.right.get(place.region - written.region - 1)?.bytes().get(place.range());
+        }
+        match place.start.checked_sub(written.end) {
+            Some(start) => self.after.get(start..start + place.len()),
+            None => self.before.get(place.range()),
+        }
+    }
+}
+
+impl<'m> Input<'m> {
+    /// Returns the operand as elements of type `T`, or why it has none.
+    pub(super) fn elements<T: Pod>(self) -> Result<Input<'m, T>, String> {
+        Ok(match self {
+            Self::Absent => Input::Absent,
+            Self::External => Input::External,
+            Self::Shared(bytes) => Input::Shared(cast(bytes)?),
+            Self::Within { output, offset } => {
+                Input::Within { output, offset: count::<T>(offset)? }
+            }
+            Self::State(bytes) => Input::State(cast_mut(bytes)?),
+            Self::WithinState { input, offset } => {
+                Input::WithinState { input, offset: count::<T>(offset)? }
+            }
+        })
+    }
+}
+
+impl<'m> Output<'m> {
+    /// Returns the operand as elements of type `T`, or why it has none.
+    pub(super) fn elements<T: Pod>(self) -> Result<Output<'m, T>, String> {
+        Ok(match self {
+            Self::Absent => Output::Absent,
+            Self::Exclusive(bytes) => Output::Exclusive(whole(bytes)?),
+            Self::Within { input, offset } => Output::Within { input, offset: count::<T>(offset)? },
+        })
+    }
+}
+
+/// Returns as many whole elements of `T` as there are in bytes that an input may share.
+pub(super) fn whole<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], String> {
+    let rest = bytes.len().checked_rem(size_of::<T>()).unwrap_or(0);
+    let end = bytes.len() - rest;
+    cast_mut(&mut bytes[..end])
+}
