@@ -15,7 +15,7 @@ PACKAGE = Path(arenaplan.__file__).parent
 BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
-    ("_core", "errors"),
+    ("_core", "_start", "errors"),
     ("backend",),
     ("graph",),
     ("spaces", "spill", "storage", "sharing"),
