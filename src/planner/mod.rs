@@ -62,7 +62,6 @@ const MOST_PACKED: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planner<'a> {
     options: PlanOptions,
-    capacity: Option<u64>,
     memories: Option<&'a Memories>,
     budget: Budget<'a>,
 }
@@ -150,7 +149,7 @@ impl<'a> Planner<'a> {
     /// Limits the default space to `bytes`.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
-        self.capacity = Some(bytes);
+        self.options.capacity = Some(bytes);
         self
     }
 
