@@ -219,7 +219,8 @@ mod tests {
     use super::*;
 
     fn body(base: u64, spans: &[(u64, u64, u32, u32)]) -> Rigid {
-        let spans = spans.iter().map(|&(start, end, from, to)| Span { start, end, live: [from, to] });
+        let spans =
+            spans.iter().map(|&(start, end, from, to)| Span { start, end, live: [from, to] });
         Rigid {
             space: 0,
             base,

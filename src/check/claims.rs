@@ -146,8 +146,8 @@ impl Plan {
         // Orders are compared without scratch memory.
         let values = rigids.iter().filter(|rigid| !rigid.is_workspace);
         let highest = live(values, horizon).into_iter().max().unwrap_or(0);
-        let order = (search.order == OrderSearch::Complete)
-            .then(|| Proof::of(highest <= needs.least));
+        let order =
+            (search.order == OrderSearch::Complete).then(|| Proof::of(highest <= needs.least));
         Ok((order, Some(floor)))
     }
 }

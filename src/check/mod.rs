@@ -192,12 +192,7 @@ impl Plan {
     }
 
     /// Checks that exactly the values in the arena are placed, each where it can be.
-    fn check_placements(
-        &self,
-        graph: &Graph,
-        units: &[Unit<'_>],
-        joined: &Joined,
-    ) -> Result<()> {
+    fn check_placements(&self, graph: &Graph, units: &[Unit<'_>], joined: &Joined) -> Result<()> {
         let live = live_ranges(graph, units, self.keeps_inputs());
         let mut inner = vec![false; graph.values().len()];
         for &node in units.iter().flat_map(|unit| &unit.nodes[..unit.nodes.len() - 1]) {

@@ -28,9 +28,8 @@ impl Needs {
             alignment.round_up(bytes).unwrap_or(bytes)
         };
         // Pieces of other values may begin and end between two aligned bytes.
-        let has_pieces = units
-            .iter()
-            .any(|unit| unit.effects.views.iter().any(|view| view.offset > 0));
+        let has_pieces =
+            units.iter().any(|unit| unit.effects.views.iter().any(|view| view.offset > 0));
         let slack = if has_pieces { alignment.bytes() } else { 0 };
         // Values of one kin may be in the same bytes, as a view of each other.
         let kin = kin(graph);
@@ -45,8 +44,7 @@ impl Needs {
             let reads = unit.reads().filter(|(_, value)| in_arena(value));
             let states = states.iter().map(|&state| (usize::MAX, state));
             for (at, value) in reads.chain(states) {
-                let (bytes, taken) =
-                    kept.entry(kin[value.index()]).or_insert((0, false));
+                let (bytes, taken) = kept.entry(kin[value.index()]).or_insert((0, false));
                 *bytes = (*bytes).max(rounded(value));
                 *taken |= unit.takes.contains(&at) || !unit.mutates.is_empty();
                 if at != usize::MAX {

@@ -69,7 +69,12 @@ impl Rigid {
 impl Plan {
     /// Returns the bodies of which the arenas of a valid plan consist: one for all values that
     /// share bytes, and one per workspace, in its smallest size.
-    pub(super) fn rigids(&self, graph: &Graph, joined: &Joined, smallest: &[Scratch]) -> Vec<Rigid> {
+    pub(super) fn rigids(
+        &self,
+        graph: &Graph,
+        joined: &Joined,
+        smallest: &[Scratch],
+    ) -> Vec<Rigid> {
         let alignment = Alignment::new(self.options.alignment).unwrap_or_default();
         let arenas = self.arenas();
         let mut members: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();

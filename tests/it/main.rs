@@ -18,6 +18,7 @@ mod check;
 mod coloring;
 mod csv;
 mod floors;
+mod forged;
 mod fusion;
 mod graph;
 mod graphs;
