@@ -17,6 +17,7 @@ use crate::arena::Arena;
 use crate::error::{OrRaise, raise_named, unwritten};
 use crate::graph::Graph;
 use crate::pack::Moment;
+use crate::verdict::Verdict;
 
 /// How often a long call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
@@ -300,6 +301,7 @@ impl Plan {
             outputs,
             workspace,
             parallel_safe,
+            capacity,
             ..
         } = self.inner.options();
         let techniques: Vec<_> = optimize.iter().map(Technique::name).collect();
@@ -314,6 +316,7 @@ impl Plan {
             ("outputs", outputs.name().into_pyobject(py)?.into_any()),
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
+            ("capacity", capacity.into_pyobject(py)?),
         ]))
     }
 
@@ -526,18 +529,19 @@ impl Plan {
         Ok(Self { inner })
     }
 
-    /// Raise unless the plan is valid for ``graph``.
+    /// Raise unless the plan is valid for ``graph``, and return what is known of its claims.
     ///
     /// Raises
     /// ------
     /// PlanMismatch
     ///     If it was made for another graph.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-    ///     If it would corrupt bytes, or contradicts itself.
-    fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<()> {
+    ///     If it would corrupt bytes, contradicts itself, or claims what is provably false.
+    fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
-        py.detach(|| self.inner.check(&graph.inner)).or_raise(py)
+        let inner = py.detach(|| self.inner.check(&graph.inner)).or_raise(py)?;
+        Ok(Verdict { inner })
     }
 
     /// Raise unless every space holds what is planned in it.

@@ -9,6 +9,7 @@ use crate::arena::Arena;
 use crate::error::{OrRaise, unwritten};
 use crate::graph::Graph;
 use crate::plan::{Options, Plan, cancelled_by, interruptible};
+use crate::verdict::SharedVerdict;
 
 /// Plans of several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -94,7 +95,7 @@ impl SharedPlan {
     ///     If they were made for other graphs.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If they would corrupt bytes, or contradict themselves.
-    fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<SharedVerdict> {
         let planning = py.import("arenaplan.planning")?;
         let policies = self.inner.members().iter().map(|one| one.plan.options().workspace.name());
         // Where the numbers differ, the check says so.
@@ -105,7 +106,8 @@ impl SharedPlan {
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
         let graphs: Vec<_> = graphs.iter().map(|graph| &graph.get().inner).collect();
-        py.detach(|| self.inner.check(&graphs)).or_raise(py)
+        let inner = py.detach(|| self.inner.check(&graphs)).or_raise(py)?;
+        Ok(SharedVerdict { inner })
     }
 
     /// Raise unless the arena fits its capacity.
