@@ -71,6 +71,7 @@ mod shared;
 mod sharing;
 mod solve;
 mod storage;
+mod target;
 mod technique;
 mod transform;
 mod units;
@@ -117,6 +118,7 @@ pub use sharing::{
 };
 pub use solve::{Budget, Progress, Stage, solve};
 pub use storage::{StorageEntry, StoragePool, Tensor, load_params, save_params};
+pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};
 pub use transform::{Fusion, fuse};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};

@@ -16,6 +16,7 @@ mod pack;
 mod plan;
 mod shared;
 mod sharing;
+mod target;
 mod verdict;
 
 /// The Rust core of arenaplan.
@@ -37,6 +38,8 @@ mod _core {
     use crate::shared::{SharedPlan, plan_together};
     #[pymodule_export]
     use crate::sharing::{StoragePlan, color_nodes, find_assigns, order_mutations, share_storage};
+    #[pymodule_export]
+    use crate::target::{Target, targets};
     #[pymodule_export]
     use crate::verdict::{SharedVerdict, Verdict};
 

@@ -10,8 +10,9 @@
 //! The memory of a space maps each address to an element of this flat lattice:
 //!
 //! ```text
-//!            unknown                  bytes that nobody wrote
-//!    /          |           //!  (v, i)    (w, j)  …   scratch n    byte i of value v; scratch memory of node n
+//!             unknown              bytes that nobody wrote
+//!    /           |          \
+//! (v, i)      (w, j)    scratch n   byte i of value v; scratch memory of node n
 //! ```
 //!
 //! Two contents never join, since a run has one path: a step replaces the content of an address
@@ -79,6 +80,7 @@ mod replay;
 mod rigid;
 mod shared;
 mod spaces;
+mod target;
 mod unit;
 mod verdict;
 
@@ -114,6 +116,7 @@ impl Plan {
     ///   at an offset where it cannot be.
     /// - [`Error::PlanOverlap`] if bytes are overwritten that are read later.
     /// - [`Error::PlanCorrupt`] if the plan contradicts itself, or a claim is provably false.
+    /// - [`Error::TargetMismatch`] if the plan's own target cannot run it.
     pub fn check(&self, graph: &Graph) -> Result<Verdict> {
         self.examine(graph).map(|found| found.verdict)
     }
@@ -145,6 +148,7 @@ impl Plan {
         self.check_placements(graph, &units, &joined)?;
         let smallest = self.check_workspaces(graph, &units)?;
         self.check_claims(graph)?;
+        self.check_own_target(graph)?;
         self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)?;
         let rigids = self.rigids(graph, &joined, &smallest);

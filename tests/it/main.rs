@@ -32,6 +32,7 @@ mod overlap;
 mod placement;
 mod plan_file;
 mod planner;
+mod planners;
 mod problem;
 mod resize;
 mod shared;

@@ -16,7 +16,7 @@ import flat
 from arenaplan import errors
 from arenaplan.cli import main
 from arenaplan.export.tflm import check_offsets, embed, plan_tflm, read_offsets
-from arenaplan.export.timeline import Timeline, timeline_of
+from arenaplan.importers.tflite.timeline import Timeline, timeline_of
 from arenaplan.importers.tflite import load_tflite
 from arenaplan.importers.tflite.flatbuffer import WORK_PER_BYTE
 from arenaplan.importers.tflite.model import parse

@@ -25,7 +25,7 @@ from arenaplan.export.tflm import (
     plan_tflm,
     read_offsets,
 )
-from arenaplan.export.timeline import Box, timeline_of
+from arenaplan.importers.tflite.timeline import Box, timeline_of
 from arenaplan.importers.tflite.model import parse
 
 ARENA = 4_000_000

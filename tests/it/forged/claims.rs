@@ -1,14 +1,15 @@
 //! Rules of `check/claims.rs`: figures, and what no plan can do.
 
 use arenaplan::{
-    Choice, Effects, Graph, MAX_BYTES, OrderSearch, Plan, Planner, Proof, Technique, Techniques,
-    Workspace, WorkspacePolicy,
+    Choice, Effects, Graph, MAX_BYTES, OrderSearch, Plan, Proof, Technique, Techniques, Workspace,
+    WorkspacePolicy,
 };
 use serde_json::Value as Json;
 
 use super::{accept, raw, refuse, value};
 use crate::check::forge;
 use crate::graphs::Sketch;
+use crate::planners::ideal_planner;
 
 type Case = (Graph, Plan);
 
@@ -23,13 +24,13 @@ fn chain() -> Graph {
 
 fn plan() -> Case {
     let graph = chain();
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
 }
 
 fn limited(capacity: u64) -> Case {
     let graph = chain();
-    let plan = Planner::new().capacity(capacity).plan(&graph).unwrap();
+    let plan = ideal_planner().capacity(capacity).plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -97,7 +98,7 @@ fn aligned() -> Case {
     let x = builder.add_value(x);
     builder.add_output(x);
     let graph = builder.build().unwrap();
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -135,7 +136,7 @@ fn crossing() -> Case {
     let b = sketch.node("b", &[a], 128);
     let y = sketch.node("y", &[b, x], 64);
     let graph = sketch.build(&[y]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     assert_eq!(plan.lower_bound(), 320);
     (graph, plan)
 }
@@ -154,7 +155,7 @@ fn a_verdict_says_what_was_verified() {
     assert_eq!(verdict.floor(), Some(Proof::Claimed));
     // ... unless there can be none.
     let single = Techniques::ALL.without(Technique::Fusion).without(Technique::Streaming);
-    let plan = Planner::new().optimize(single).plan(&graph).unwrap();
+    let plan = ideal_planner().optimize(single).plan(&graph).unwrap();
     assert!(plan.check(&graph).unwrap().is_verified());
 }
 
@@ -178,7 +179,7 @@ fn a_bound_above_what_is_live_is_claimed_if_nothing_contradicts_it() {
     builder.add_node(arenaplan::Node::new("n", "Op").reads([x]).writes([y]));
     builder.add_output(y);
     let graph = builder.build().unwrap();
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     assert_eq!(plan.arena_bytes(), 384);
     let claimed = forge(&plan, |json| {
         claim(384, "optimal")(json);
@@ -205,7 +206,7 @@ fn workspaces_count_with_their_smallest_sizes() {
     let a = sketch.effectful("a", &[x], 64, Effects { workspaces, ..Effects::default() });
     let y = sketch.node("y", &[a], 192);
     let graph = sketch.build(&[y]);
-    let plan = Planner::new().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
+    let plan = ideal_planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
     // The larger one fits below the peak of the step behind it.
     assert_eq!((plan.workspaces()[0].bytes, plan.arena_bytes()), (128, 256));
     assert_eq!(plan.check(&graph).unwrap().lower_bound(), Proof::Verified);
@@ -217,7 +218,7 @@ fn workspaces_count_with_their_smallest_sizes() {
         let y = sketch.effectful("y", &[x], 64, Effects { workspaces, ..Effects::default() });
         sketch.build(&[y])
     };
-    let plan = Planner::new().workspace(WorkspacePolicy::Auto).plan(&small).unwrap();
+    let plan = ideal_planner().workspace(WorkspacePolicy::Auto).plan(&small).unwrap();
     assert_eq!((plan.workspaces()[0].bytes, plan.lower_bound()), (64, 192));
     let larger = (small, plan);
     refuse(vec![raw(

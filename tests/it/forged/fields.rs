@@ -1,18 +1,19 @@
 //! Rules of `check/mod.rs`: identity of the graph, steps, places, alignments, workspaces.
 
 use arenaplan::{
-    Alignment, Choice, DType, Effects, Graph, Node, NodeId, Plan, Planner, Space, Techniques,
-    Value, ValueKind, View, Whole, Workspace, WorkspacePolicy,
+    Alignment, Choice, DType, Effects, Graph, Node, NodeId, Plan, Space, Techniques, Value,
+    ValueKind, View, Whole, Workspace, WorkspacePolicy,
 };
 use serde_json::json;
 
 use super::{accept, put, raw, refuse, row, share, step, value};
 use crate::graphs::{Sketch, in_place, reshape};
+use crate::planners::ideal_planner;
 
 type Case = (Graph, Plan);
 
 fn planned(graph: Graph) -> Case {
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -93,7 +94,7 @@ fn piece_of(offset: u64) -> Case {
     builder.add_node(Node::new("y", "Op").reads([a, f]).writes([y]));
     builder.add_output(y);
     let graph = builder.build().unwrap();
-    let plan = Planner::new().optimize(Techniques::NONE).plan(&graph).unwrap();
+    let plan = ideal_planner().optimize(Techniques::NONE).plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -109,7 +110,7 @@ fn working(policy: WorkspacePolicy, alignment: u64) -> Case {
     let workspaces = vec![workspace(&[128], alignment), workspace(&[64], 1)];
     let y = sketch.effectful("y", &[x], 64, Effects { workspaces, ..Effects::default() });
     let graph = sketch.build(&[y]);
-    let plan = Planner::new().workspace(policy).plan(&graph).unwrap();
+    let plan = ideal_planner().workspace(policy).plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -270,7 +271,7 @@ fn workspaces_are_those_of_the_nodes() {
     let auto = || working(WorkspacePolicy::Auto, 1);
     let outside = || {
         let (graph, _) = auto();
-        let planner = Planner::new().workspace(WorkspacePolicy::Auto);
+        let planner = ideal_planner().workspace(WorkspacePolicy::Auto);
         let plan = planner.outputs(arenaplan::OutputMemory::Caller).plan(&graph).unwrap();
         (graph, plan)
     };
@@ -333,6 +334,6 @@ fn overwriting_in_pieces() -> Case {
     let flow = arenaplan::Flow { output: 0, pieces: 8, follows: vec![0] };
     let b = sketch.effectful("b", &[a], 64, Effects { flows: vec![flow], ..Effects::default() });
     let graph = sketch.build(&[b]);
-    let plan = Planner::new().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
+    let plan = ideal_planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
     (graph, plan)
 }

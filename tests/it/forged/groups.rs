@@ -4,20 +4,20 @@
 //! ranges are those of the group, so that only the rules on groups can refuse.
 
 use arenaplan::{
-    DType, Effects, Flow, Graph, InPlace, Node, Plan, Planner, Techniques, Value, ValueKind, View,
-    Whole,
+    DType, Effects, Flow, Graph, InPlace, Node, Plan, Techniques, Value, ValueKind, View, Whole,
 };
 use serde_json::{Value as Json, json};
 
 use super::{accept, refuse, row, share, step, value};
 use crate::graphs::{Sketch, in_place, reshape};
+use crate::planners::ideal_planner;
 
 type Case = (Graph, Plan);
 
 const KIND: &str = "PlanMismatch";
 
 fn planned(graph: Graph) -> Case {
-    let plan = Planner::new().optimize(Techniques::NONE).alignment(1).plan(&graph).unwrap();
+    let plan = ideal_planner().optimize(Techniques::NONE).alignment(1).plan(&graph).unwrap();
     (graph, plan)
 }
 

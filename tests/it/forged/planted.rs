@@ -1,13 +1,14 @@
 //! Random flaws in random plans: each is refused, or does no harm on real memory and claims nothing
 //! false.
 
-use arenaplan::{Graph, InputMemory, OutputMemory, Plan, Planner, Proof, WorkspacePolicy};
+use arenaplan::{Graph, InputMemory, OutputMemory, Plan, Proof, WorkspacePolicy};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::{settle, total};
 use crate::check::forge;
 use crate::graphs::graphs;
+use crate::planners::ideal_planner;
 
 /// What must become of a plan with a flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +167,7 @@ proptest! {
         workspace in any::<bool>(),
         fine in any::<bool>(),
     ) {
-        let mut planner = Planner::new().alignment(if fine { 1 } else { 64 });
+        let mut planner = ideal_planner().alignment(if fine { 1 } else { 64 });
         if caller {
             planner = planner.inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
         }

@@ -1,19 +1,20 @@
 //! Rules of `check/replay.rs` and `check/races.rs`: what the run finds in memory.
 
 use arenaplan::{
-    Choice, Effects, Flow, Graph, InPlace, Node, Plan, Planner, Technique, Techniques, ValueKind,
-    Workspace, WorkspacePolicy,
+    Choice, Effects, Flow, Graph, InPlace, Node, Plan, Technique, Techniques, ValueKind, Workspace,
+    WorkspacePolicy,
 };
 
 use super::{put, refuse, row, share, step, value};
 use crate::graphs::{Sketch, in_place, reshape};
+use crate::planners::ideal_planner;
 
 type Case = (Graph, Plan);
 
 const KIND: &str = "PlanOverlap";
 
 fn planned(graph: Graph) -> Case {
-    let plan = Planner::new().optimize(Techniques::NONE).plan(&graph).unwrap();
+    let plan = ideal_planner().optimize(Techniques::NONE).plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -39,7 +40,7 @@ fn kept_input() -> Case {
     let a = sketch.node("a", &[r], 64);
     let y = sketch.node("y", &[a], 64);
     let graph = sketch.build(&[y]);
-    let planner = Planner::new().optimize(Techniques::NONE).preserve_inputs(true);
+    let planner = ideal_planner().optimize(Techniques::NONE).preserve_inputs(true);
     let plan = planner.plan(&graph).unwrap();
     (graph, plan)
 }
@@ -114,7 +115,7 @@ fn working() -> Case {
     let x = sketch.input("x", 64);
     let y = sketch.effectful("y", &[x], 64, Effects { workspaces, ..Effects::default() });
     let graph = sketch.build(&[y]);
-    let planner = Planner::new().optimize(Techniques::NONE).workspace(WorkspacePolicy::Auto);
+    let planner = ideal_planner().optimize(Techniques::NONE).workspace(WorkspacePolicy::Auto);
     let plan = planner.plan(&graph).unwrap();
     (graph, plan)
 }

@@ -3,13 +3,14 @@
 
 use arenaplan::{
     Alignment, Choice, DType, Effects, Graph, InputMemory, Memories, Node, OutputMemory, Plan,
-    Planner, Proof, SharedPlan, Space, Together, Value, ValueKind, Workspace, WorkspacePolicy,
+    Proof, SharedPlan, Space, Together, Value, ValueKind, Workspace, WorkspacePolicy,
 };
 use serde_json::{Value as Json, json};
 
 use super::{accept, raw, refuse, row, value};
 use crate::check::forge;
 use crate::graphs::Sketch;
+use crate::planners::ideal_planner;
 
 type Case = (Graph, Plan);
 
@@ -35,7 +36,7 @@ fn spaces() -> [Space; 2] {
 fn fixed() -> Case {
     let [fast, slow] = spaces();
     let graph = two_spaces(&fast, &slow);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -45,7 +46,7 @@ fn chosen() -> Case {
     let graph = two_spaces(&fast, &slow);
     let memories = spaces().map(|space| space.with_cost(1)).to_vec();
     let memories = Memories::new(memories).unwrap();
-    let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+    let plan = ideal_planner().memories(&memories).plan(&graph).unwrap();
     assert_eq!(plan.move_cost().unwrap().cost, 64 + 64 + 64 + 64 + 64);
     (graph, plan)
 }
@@ -115,7 +116,7 @@ fn spaces_are_those_of_the_graph() {
 #[test]
 fn a_plan_for_other_limits_and_alignments_is_refused() {
     let [fast, slow] = spaces();
-    let plan = Planner::new().plan(&two_spaces(&fast, &slow)).unwrap();
+    let plan = ideal_planner().plan(&two_spaces(&fast, &slow)).unwrap();
     let tight = two_spaces(&fast, &Space::new("psram").with_capacity(100));
     let wide = slow.with_alignment(Alignment::new(256).unwrap());
     for (other, says) in [
@@ -132,7 +133,7 @@ fn a_plan_for_other_limits_and_alignments_is_refused() {
 fn a_capacity_of_the_options_is_in_the_plan() {
     let [fast, slow] = spaces();
     let graph = two_spaces(&fast, &slow);
-    let plan = Planner::new().capacity(100).plan(&graph).unwrap();
+    let plan = ideal_planner().capacity(100).plan(&graph).unwrap();
     assert_eq!((plan.options().capacity, plan.spaces()[0].capacity), (Some(100), Some(100)));
     let read = Plan::from_json(plan.to_json().as_bytes()).unwrap();
     assert_eq!(read, plan);
@@ -191,7 +192,7 @@ fn a_plan_without_spaces_is_none() {
     let mut sketch = Sketch::new();
     sketch.value("k", ValueKind::Constant, 64);
     let graph = sketch.build(&[]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     refuse(vec![row("no space", (graph, plan), "PlanCorrupt", "it has no space", |json| {
         json["spaces"] = json!([]);
     })]);
@@ -208,7 +209,7 @@ fn bounds_of_costs_that_only_a_search_proves_are_claimed() {
         Space::new("psram").with_capacity(4096).with_cost(3),
     ];
     let memories = Memories::new(memories).unwrap();
-    let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+    let plan = ideal_planner().memories(&memories).plan(&graph).unwrap();
     assert_eq!(plan.move_cost().map(|moved| moved.lower_bound), Some(1920));
     assert_eq!(plan.check(&graph).unwrap().move_cost(), Some(Proof::Claimed));
 }
@@ -220,7 +221,7 @@ fn outside() -> Case {
     let a = sketch.node("a", &[x], 64);
     let y = sketch.node("y", &[x, a], 64);
     let graph = sketch.build(&[y]);
-    let planner = Planner::new().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
+    let planner = ideal_planner().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
     let plan = planner.plan(&graph).unwrap();
     assert_eq!(plan.spaces().len(), 3);
     (graph, plan)
@@ -235,7 +236,7 @@ fn buffers_of_the_caller_are_what_the_options_ask_for() {
     };
     let inside = || {
         let (graph, _) = outside();
-        let plan = Planner::new().plan(&graph).unwrap();
+        let plan = ideal_planner().plan(&graph).unwrap();
         (graph, plan)
     };
     refuse(vec![
@@ -308,7 +309,7 @@ fn reshared(
 fn plans_in_one_arena_are_apart_and_claim_what_is_true() {
     let (a, b) = (working("a", 64), working("b", 64));
     let both = [&a, &b];
-    let planner = Planner::new().workspace(WorkspacePolicy::Auto);
+    let planner = ideal_planner().workspace(WorkspacePolicy::Auto);
     let shared = planner.plan_together(&both, Together::Concurrent).unwrap();
     let verdict = shared.check(&both).unwrap();
     assert_eq!((shared.arena_bytes(), verdict.max_live()), (640, 640));
@@ -365,7 +366,7 @@ fn scratch_memory_counts_when_models_run_at_the_same_time() {
         sketch.build(&[y])
     };
     let (a, b) = (plain("a"), plain("b"));
-    let planner = Planner::new().workspace(WorkspacePolicy::Auto);
+    let planner = ideal_planner().workspace(WorkspacePolicy::Auto);
     let alone = planner.plan(&a).unwrap();
     // The workspace at the end.
     let last = accept("the workspace at the end", (a.clone(), alone), |json| {
