@@ -64,9 +64,7 @@ class PlanOptions:
         "that is given",
         ("search", "given"),
     )
-    preserve_inputs: bool = _option(
-        False, "keep the bytes of graph inputs until the end of a run"
-    )
+    preserve_inputs: bool = _option(False, "keep the bytes of graph inputs until the end of a run")
     inputs: InputMemory = _option(
         "inside",
         "memory of graph inputs: the arena; a read-only buffer of the caller; or, with reuse, the "
@@ -203,9 +201,7 @@ def _checked_capacity(capacity: int | None) -> int | None:
     return capacity
 
 
-def memory_rows(
-    spaces: Sequence[Space], alignment: int
-) -> list[tuple[str, int | None, int, int]]:
+def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int | None, int, int]]:
     """
     Return memories as the core takes them, with every default filled in.
 
@@ -259,8 +255,13 @@ def targets() -> list[Target]:
 
 def _documented() -> str:
     """Return the docstring of :class:`PlanOptions`, with a row per field."""
-    rows = [f"    {each.name} : {each.type}\n        {each.metadata[_HELP]}." for each in fields(PlanOptions)]
-    return "\n".join([f"{PlanOptions.__doc__}", "", "    Parameters", "    ----------", *rows, "    "])
+    rows = [
+        f"    {each.name} : {each.type}\n        {each.metadata[_HELP]}."
+        for each in fields(PlanOptions)
+    ]
+    return "\n".join(
+        [f"{PlanOptions.__doc__}", "", "    Parameters", "    ----------", *rows, "    "]
+    )
 
 
 PlanOptions.__doc__ = _documented()

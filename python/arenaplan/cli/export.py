@@ -87,7 +87,12 @@ def execute(options: argparse.Namespace) -> None:
     _write(options, text.encode())
     _report(
         options,
-        {"model": plan.model, "target": plan.target.name, "arena_bytes": plan.arena_bytes, "status": plan.status},
+        {
+            "model": plan.model,
+            "target": plan.target.name,
+            "arena_bytes": plan.arena_bytes,
+            "status": plan.status,
+        },
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
         f"{size(plan.arena_bytes)}, {plan.status}",
     )
