@@ -18,8 +18,11 @@ __all__ = [
     "Packing",
     "Plan",
     "SharedPlan",
+    "SharedVerdict",
     "SimpleArena",
     "StoragePlan",
+    "Target",
+    "Verdict",
     "__version__",
     "color_nodes",
     "explain",
@@ -31,6 +34,7 @@ __all__ = [
     "plan_schema",
     "plan_together",
     "share_storage",
+    "targets",
     "techniques",
 ]
 
@@ -481,16 +485,27 @@ class Plan:
 
         They are spaces too, behind the last of ``spaces``.
         """
-    def check(self, /, graph: Any) -> None:
+    def check(self, /, graph: Any) -> Verdict:
         """
-        Raise unless the plan is valid for ``graph``.
+        Raise unless the plan is valid for ``graph``, and return what is known of its claims.
 
         Raises
         ------
         PlanMismatch
             If it was made for another graph.
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-            If it would corrupt bytes, or contradicts itself.
+            If it would corrupt bytes, contradicts itself, or claims what is provably false.
+        """
+    def check_target(self, /, target: Target) -> None:
+        """
+        Raise unless ``target`` can run the plan, which may have been made for another one.
+
+        Call :meth:`check` first: this method believes the sizes in the plan.
+
+        Raises
+        ------
+        TargetMismatch
+            For the first step or option that the target does not honor.
         """
     def commit(self, /, space: str | None = None) -> Arena:
         """
@@ -653,6 +668,11 @@ class Plan:
         """
         Per step the indices of the nodes that it runs as one, in order; nearly always one.
         """
+    @property
+    def target(self, /) -> Target:
+        """
+        The runner that the plan is for.
+        """
     def to_json(self, /) -> str:
         """
         Return the plan as JSON text.
@@ -690,7 +710,7 @@ class SharedPlan:
         """
         Bytes that the arena may have, or None if they are not limited.
         """
-    def check(self, /, graphs: Sequence[Any]) -> None:
+    def check(self, /, graphs: Sequence[Any]) -> SharedVerdict:
         """
         Raise unless the plans are valid for ``graphs``, and together in one arena.
 
@@ -746,6 +766,36 @@ class SharedPlan:
     def together(self, /) -> str:
         """
         When the graphs run: ``"never-together"`` or ``"concurrent"``.
+        """
+
+@final
+class SharedVerdict:
+    """
+    What a check found out about the claims of valid plans that share one arena.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def lower_bound(self, /) -> str:
+        """
+        Whether ``lower_bound`` of the shared plan was ``"verified"`` or only ``"claimed"``.
+        """
+    @property
+    def max_live(self, /) -> int:
+        """
+        The bytes that are live at once, as the checker counts them: no offsets need fewer.
+        """
+    @property
+    def members(self, /) -> list[Verdict]:
+        """
+        What is known of each plan by itself.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether ``status`` of the shared plan was ``"verified"`` or only ``"claimed"``.
         """
 
 @final
@@ -866,6 +916,166 @@ class StoragePlan:
         Return the arena plan that has the blocks one behind the other, checked.
         """
 
+@final
+class Target:
+    """
+    A description of the program that runs a plan.
+
+    ``Target(name, techniques)`` describes a runner of one's own: it runs the techniques of that
+    list. :func:`arenaplan.targets` lists those that are known.
+
+    Parameters
+    ----------
+    name : str
+        A name that is not one of the known targets'.
+    techniques : list of str
+        Names of the techniques that the runner honors.
+    alignment : int, default 64
+        Alignment, in bytes, of offsets that the planner chooses by default.
+    scratch : {"graph", "runner", "nobody"}
+        The origin of the scratch memory of kernels: nodes declare it before planning, the
+        runner adds it by itself, or there is none.
+    caller_memory : bool
+        Whether inputs and outputs may be in memory of the caller.
+    several_spaces : bool
+        Whether values may be in several spaces.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls,
+        /,
+        name: str,
+        techniques: Sequence[str],
+        *,
+        alignment: int = 64,
+        scratch: str = "graph",
+        caller_memory: bool = True,
+        several_spaces: bool = True,
+    ) -> Target: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def alignment(self, /) -> int:
+        """
+        Alignment, in bytes, of offsets that the planner chooses by default.
+        """
+    @property
+    def caller_memory(self, /) -> bool:
+        """
+        Whether inputs and outputs may be in memory of the caller.
+        """
+    @property
+    def fixed(self, /) -> str:
+        """
+        Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` if it has none.
+        """
+    @property
+    def granularity(self, /) -> str:
+        """
+        The unit that the runner executes at a time: ``"node"``, ``"group"`` or ``"tile"``.
+        """
+    @staticmethod
+    def known(name: str) -> Target:
+        """
+        Return the known target of this name.
+
+        Raises
+        ------
+        InvalidOption
+            If there is none; the message lists those that there are.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        Name of the target.
+        """
+    @property
+    def offset_unit(self, /) -> int:
+        """
+        Number of bytes that every alignment must be a multiple of.
+        """
+    @property
+    def scratch(self, /) -> str:
+        """
+        Origin of the scratch memory of kernels: ``"graph"``, ``"runner"`` or ``"nobody"``.
+        """
+    @property
+    def several_spaces(self, /) -> bool:
+        """
+        Whether values may be in several spaces.
+        """
+    @property
+    def summary(self, /) -> str:
+        """
+        One line about the runner; empty for one's own.
+        """
+    @property
+    def techniques(self, /) -> list[str]:
+        """
+        Names of the techniques that the runner honors.
+        """
+
+@final
+class Verdict:
+    """
+    What a check found out about the claims of a valid plan.
+
+    Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about what
+    *no* plan can do is ``"verified"`` if the checker derived it from the graph, and ``"claimed"``
+    if whoever made the plan says so and nothing contradicts it.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def chose_spaces(self, /) -> bool:
+        """
+        Whether capacities, alignments and costs of the spaces are those that the plan names, and
+        not those of the graph.
+        """
+    @property
+    def floor(self, /) -> str | None:
+        """
+        Whether ``floor`` of the plan was ``"verified"`` or only ``"claimed"``; None if the plan
+        claims none.
+        """
+    @property
+    def is_verified(self, /) -> bool:
+        """
+        Whether the checker derived every claim of the plan.
+        """
+    @property
+    def lower_bound(self, /) -> str:
+        """
+        Whether ``lower_bound`` of the plan was ``"verified"`` or only ``"claimed"``.
+        """
+    @property
+    def max_live(self, /) -> list[int]:
+        """
+        Per space the bytes that are live at once at the highest step, as the checker counts them:
+        no offsets need fewer. Workspaces count with their smallest sizes.
+        """
+    @property
+    def move_cost(self, /) -> str | None:
+        """
+        Whether the lower bound of ``move_cost`` was ``"verified"`` or only ``"claimed"``; None if
+        the plan claims none.
+        """
+    @property
+    def order(self, /) -> str | None:
+        """
+        Whether a complete search for an order was ``"verified"`` or only ``"claimed"``; None if
+        the plan claims none.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether ``status`` of the plan was ``"verified"`` or only ``"claimed"``.
+        """
+
 def color_nodes(graph: Graph, num_temp: int) -> list[int]:
     """
     Return the color of every node, at most ``num_temp`` colors.
@@ -966,6 +1176,11 @@ def share_storage(
 ) -> StoragePlan:
     """
     Return which values of ``graph`` can share blocks.
+    """
+
+def targets() -> list[Target]:
+    """
+    Return the targets that are known, those that can do most first.
     """
 
 def techniques() -> list[str]:
