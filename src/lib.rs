@@ -84,6 +84,7 @@ pub use arena::{
 };
 pub use bound::max_load;
 pub use boundary::{InputMemory, OutputMemory};
+pub use check::{Proof, SharedVerdict, SpaceVerdict, Verdict};
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{

@@ -146,6 +146,9 @@ pub struct PlanOptions {
     pub parallel_safe: bool,
     /// How the sizes of workspaces are chosen.
     pub workspace: WorkspacePolicy,
+    /// Bytes of the default space, if they are limited otherwise than the graph says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u64>,
 }
 
 impl Default for PlanOptions {
@@ -159,6 +162,7 @@ impl Default for PlanOptions {
             outputs: OutputMemory::Inside,
             parallel_safe: false,
             workspace: WorkspacePolicy::None,
+            capacity: None,
         }
     }
 }
