@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use super::super::arith::{index, number, real};
-use super::state::{State, Stuck};
+use super::state::{Conflict, State};
+use crate::solve::model::arith::{index, number, real};
+use crate::solve::options::Methods;
+use crate::solve::tuning::ExactTuning;
 
 /// One way to go on at a point just above the skyline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub(crate) enum SectionRule {
 
 /// What makes one candidate better than another, besides the room that it loses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taste {
+pub(super) struct BranchWeights {
     /// Candidates whose consequences are tried before one is chosen.
     pub(super) tried: usize,
     /// How much the place in a fixed order counts.
@@ -41,14 +43,24 @@ pub(super) struct Taste {
     /// How much each step of the skyline counts that it makes or levels.
     pub(super) fit: f64,
     /// How much it counts that an earlier search came far with it at the same offset.
-    pub(super) habit: f64,
+    pub(super) phase: f64,
+}
+
+impl BranchWeights {
+    /// Returns the weights of a search that wants no others.
+    pub(super) const fn standard(tuning: &ExactTuning) -> Self {
+        Self { tried: tuning.candidates, rank: tuning.rank, fit: 0.0, phase: 0.0 }
+    }
 }
 
 /// Chooses, and has scratch space for that.
 #[derive(Debug)]
 pub(super) struct Chooser {
-    pub(super) taste: Taste,
+    pub(super) preferences: BranchWeights,
     tried: Vec<(f64, u32)>,
+    tuning: ExactTuning,
+    /// Whether children are tried before one is chosen.
+    looks_ahead: bool,
 }
 
 /// What is known before a search.
@@ -69,8 +81,9 @@ impl Guide<'_> {
 
 impl Chooser {
     /// Returns a chooser with some taste.
-    pub(super) const fn new(taste: Taste) -> Self {
-        Self { taste, tried: Vec::new() }
+    pub(super) const fn new(tuning: ExactTuning, methods: &Methods) -> Self {
+        let preferences = BranchWeights::standard(&tuning);
+        Self { preferences, tried: Vec::new(), tuning, looks_ahead: methods.look_ahead }
     }
 
     /// Appends the ways to go on in a component to `children`, the best ones first.
@@ -90,18 +103,19 @@ impl Chooser {
         guide: Guide<'_>,
         children: &mut Vec<Child>,
     ) {
-        let section = best_section(state, sections.clone(), rule, weights);
+        let section =
+            best_section(state, sections.clone(), rule, weights, self.tuning.children_offset);
         let floor = state.floor[section];
         self.tried.clear();
         for &kind in state.open_in(section) {
             if state.low[index(kind)] == floor {
-                let habit = if guide.recalls(kind, floor) { self.taste.habit } else { 0.0 };
-                self.tried.push((self.taste.rank * guide.ranks[index(kind)] - habit, kind));
+                let phase = if guide.recalls(kind, floor) { self.preferences.phase } else { 0.0 };
+                self.tried.push((self.preferences.rank * guide.ranks[index(kind)] - phase, kind));
             }
         }
         let give_up = next_floor(state, sections.clone(), section);
         self.tried.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        if self.tried.len() > 1 || give_up.is_some() {
+        if self.looks_ahead && (self.tried.len() > 1 || give_up.is_some()) {
             self.look_ahead(state, sections, weights);
         }
         children.extend(self.tried.iter().map(|&(_, kind)| Child::Cover(kind)));
@@ -112,7 +126,7 @@ impl Chooser {
     /// the room that is given up for them, by how well they fit the skyline, and by what
     /// spoke for them before.
     fn look_ahead(&mut self, state: &mut State, sections: Range<usize>, weights: &mut [f64]) {
-        let Taste { tried, fit, .. } = self.taste;
+        let BranchWeights { tried, fit, .. } = self.preferences;
         let tried = self.tried.len().min(tried);
         let mut kept = 0;
         for position in 0..tried {
@@ -125,7 +139,7 @@ impl Chooser {
                     self.tried[kept] = (loss + fit * f64::from(steps) + bias, kind);
                     kept += 1;
                 }
-                Err(Stuck { section }) => weights[index(section)] += 1.0,
+                Err(Conflict { section }) => weights[index(section)] += self.tuning.failure,
             }
             state.undo(mark);
         }
@@ -140,6 +154,7 @@ fn best_section(
     sections: Range<usize>,
     rule: SectionRule,
     weights: &[f64],
+    children_offset: f64,
 ) -> usize {
     let mut best = (f64::INFINITY, f64::INFINITY, sections.start);
     let mut start = sections.start;
@@ -153,7 +168,7 @@ fn best_section(
         let right_higher = end == sections.end || state.floor[end] > floor;
         if left_higher && right_higher {
             for (section, &weight) in weights.iter().enumerate().take(end).skip(start) {
-                let (first, second) = score(state, section, rule, weight);
+                let (first, second) = score(state, section, rule, weight, children_offset);
                 if first < best.0 || (first <= best.0 && second < best.1) {
                     best = (first, second, section);
                 }
@@ -165,10 +180,16 @@ fn best_section(
 }
 
 /// Returns how attractive a section is, and a second number to break ties.
-fn score(state: &State, section: usize, rule: SectionRule, weight: f64) -> (f64, f64) {
+fn score(
+    state: &State,
+    section: usize,
+    rule: SectionRule,
+    weight: f64,
+    children_offset: f64,
+) -> (f64, f64) {
     let slack = state.slack(section);
     let children = f64::from(state.count[section] + u32::from(slack > 0));
-    let few = children - 0.9;
+    let few = children - children_offset;
     let total = real(state.total[section]);
     match rule {
         SectionRule::FewLoaded => (few / weight / total, 0.0),

@@ -1,0 +1,37 @@
+//! Notices cracks that nothing fills: between the floor and what cannot come down to it.
+
+use crate::error::Result;
+use crate::solve::model::arith::{index, number};
+use crate::solve::model::memory::filled;
+
+/// Sections in which there may be a crack now.
+#[derive(Debug)]
+pub(super) struct SubsetSums {
+    /// Whether to look for any: it prunes much, and costs as much time.
+    pub(super) wanted: bool,
+    pub(super) suspects: Vec<u32>,
+    pub(super) is_suspect: Vec<bool>,
+    pub(super) sums: Vec<u64>,
+}
+
+impl SubsetSums {
+    pub(super) fn new(sections: usize) -> Result<Self> {
+        let is_suspect = filled(false, sections, "sections")?;
+        Ok(Self { wanted: false, suspects: Vec::new(), is_suspect, sums: Vec::new() })
+    }
+
+    /// Notes that fewer items stand on the floor of a section, or that it has risen.
+    pub(super) fn suspect(&mut self, section: usize) {
+        if self.wanted && !self.is_suspect[section] {
+            self.is_suspect[section] = true;
+            self.suspects.push(number(section));
+        }
+    }
+
+    /// Forgets all suspects.
+    pub(super) fn forget(&mut self) {
+        for section in self.suspects.drain(..) {
+            self.is_suspect[index(section)] = false;
+        }
+    }
+}

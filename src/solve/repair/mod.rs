@@ -1,0 +1,5 @@
+//! Repair.
+
+pub(super) mod chains;
+mod edges;
+mod neighbors;
