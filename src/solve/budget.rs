@@ -7,13 +7,12 @@ use std::time::Instant;
 use super::options::SolveOptions;
 use crate::index::SpaceId;
 
-/// How much work a solver may do, and whom it tells about it.
+/// Limits of a search, its options, and the callback for its progress.
 ///
-/// The default has no limits of its own: a solver then stops when it has proven
-/// its answer optimal, or has nothing left to try that is worth its cost.
+/// The default has no limit: a search then ends when its answer is proven optimal, or after a fixed
+/// effort that grows with the problem.
 ///
-/// A search limited by `nodes` is deterministic; one limited by `deadline` depends
-/// on the machine.
+/// A search limited by `nodes` is deterministic; one limited by `deadline` depends on the machine.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Budget<'a> {
@@ -52,7 +51,7 @@ impl fmt::Debug for Budget<'_> {
     }
 }
 
-/// A solver of the portfolio, or what a planner does before it asks one.
+/// A method of the portfolio, or a step of a planner before packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
@@ -68,9 +67,9 @@ pub enum Stage {
     FirstFit,
     /// Best fit in several orders.
     BestFit,
-    /// Filling the lowest place first.
-    Descent,
-    /// Exact search where most is live, first fit elsewhere.
+    /// Skyline heuristic.
+    Skyline,
+    /// Exact search of the items in the sections with the largest loads, first fit for the others.
     Critical,
     /// Exact search.
     Exact,
@@ -78,7 +77,7 @@ pub enum Stage {
     Repair,
     /// Another thread.
     Threads,
-    /// Putting back what was set aside because it always fits.
+    /// Placing the items that kernelization removed.
     PutBack,
 }
 
@@ -92,7 +91,7 @@ impl Stage {
             Self::Sweep => "sweep",
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
-            Self::Descent => "descent",
+            Self::Skyline => "skyline heuristic",
             Self::Critical => "critical part",
             Self::Exact => "exact search",
             Self::Repair => "repair",
@@ -102,7 +101,7 @@ impl Stage {
     }
 }
 
-/// How far a solver has come.
+/// Progress of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Space that is being packed.

@@ -41,14 +41,14 @@ pub use tuning::{
 ///
 /// # Errors
 ///
-/// - [`Error::SizeOverflow`] if what is live at one step exceeds [`MAX_BYTES`], or
+/// - [`Error::SizeOverflow`] if the load of one step exceeds [`MAX_BYTES`], or
 ///   no offsets below it were found.
 /// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
     let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
     let mut members = vec![Vec::new(); problem.spaces().len()];
     for (position, buffer) in problem.buffers().iter().enumerate() {
-        // What has no bytes can be anywhere, unless it is pinned.
+        // A buffer without bytes may be at any offset, unless it is pinned.
         offsets[position] = buffer.pin().unwrap_or(0);
         members[buffer.space().index()].push(BufferId::new(position));
     }
@@ -76,7 +76,7 @@ fn pack(
     if let Some(packing) = stack::stack(problem, members, capacity, offsets) {
         return Ok(packing);
     }
-    // There is to be an answer, whatever the limits.
+    // An answer is returned under all limits.
     let patient = Budget { nodes: Some(0), ..Budget::default() };
     let packing = search(problem, space, members, offsets, &Clock::new(&patient))?;
     packing.ok_or_else(|| Error::SizeOverflow { what: "the arena".into() })
@@ -104,7 +104,7 @@ fn search(
     for (&id, &offset) in model.ids.iter().zip(found) {
         offsets[id.index()] = offset * model.grain;
     }
-    // A pinned buffer without bytes ends somewhere, too.
+    // A pinned buffer without bytes has an end as well, which counts for the peak.
     let ends = members.iter().map(|&id| offsets[id.index()] + problem.buffer(id).bytes());
     let peak = ends.max().unwrap_or(0);
     let lower_bound = best.bound();

@@ -82,7 +82,7 @@ methods! {
     random_ranks,
     /// Short searches with random weights after the first rounds.
     short_searches,
-    /// Phase saving: short searches prefer the offsets of the search that came farthest.
+    /// Phase saving: short searches prefer the offsets of the search that left the least area open.
     phase_saving,
 }
 

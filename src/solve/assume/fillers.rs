@@ -1,14 +1,13 @@
-//! Guesses which room stays empty.
+//! Fillers: empty items in the slack, a guess at the room that a packing leaves empty.
 
 use std::ops::Range;
 
 use crate::solve::model::arith::number;
 
-/// Returns sections and sizes of room that is most likely empty in one piece, given the room that
-/// is left over in each section.
+/// Returns the sections and sizes of empty items, given the slack of each section in grains.
 ///
-/// Where `slack` grows by some number of grains, and later shrinks by just as much, it is most
-/// likely that there is an item missing. The shortest such items are taken first.
+/// Where the slack grows by some number of grains, and later shrinks by the same number, an empty
+/// item of that size is assumed. Shorter ones are taken first.
 pub(crate) fn fillers(mut slack: Vec<u64>) -> Vec<(Range<u32>, u64)> {
     let mut fillers = Vec::new();
     loop {
@@ -18,7 +17,7 @@ pub(crate) fn fillers(mut slack: Vec<u64>) -> Vec<(Range<u32>, u64)> {
         pairs.sort_unstable_by_key(|&(start, end)| (end - start, start));
         let before = fillers.len();
         for (start, end) in pairs {
-            // What was taken since then may be in the way.
+            // An earlier filler of this round may have used the slack.
             let Some(size) = grows(&slack, start) else { continue };
             if end_of(&slack, start, size) == Some(end) {
                 slack[start..end].iter_mut().for_each(|slack| *slack -= size);

@@ -1,4 +1,4 @@
-//! Joins items that have the same offset in every packing, or most likely in the one looked for.
+//! Joins items at tight cuts: they have one offset in every packing, or by assumption.
 
 use super::fillers::fillers;
 use super::tight_cut::{Side, TightCut, parts, whole};
@@ -9,25 +9,25 @@ use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::tuning::AssumeTuning;
 
-/// What to believe of the packing that is looked for.
+/// The assumption of a restricted model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assumption {
     /// Which items take over the room of others.
     pub(crate) cuts: Cuts,
-    /// Whether room that is left over for some time is one piece.
+    /// Whether slack that opens and closes by equal amounts is filled with an empty item.
     pub(crate) fill: bool,
-    /// Whether the search is told what could not be joined.
+    /// Whether tight cuts that could not be joined become chained intervals.
     pub(crate) chain: bool,
 }
 
-/// Which items are believed to take over the room of those that die when they are born.
+/// Cuts that are assumed to be tight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cuts {
-    /// Those for which there is no other room.
+    /// Cuts that are tight in every packing.
     Certain,
-    /// All that are born, wherever they take just as much room as what dies.
+    /// Also cuts at which the items that die and those that are born have equal sums.
     Whole,
-    /// Also some of them, where these take as much room as some of what dies.
+    /// Also cuts of some of the items, of equal sums on both sides.
     Parts,
 }
 
@@ -37,25 +37,23 @@ pub(crate) struct Joined {
     model: Model,
     /// The items that each one stands for, with their offsets inside it.
     members: Vec<Vec<(u32, u64)>>,
-    /// What takes over the room of what, and could not be joined.
+    /// The tight cuts that could not be joined.
     chains: Vec<ChainedInterval>,
 }
 
-/// Joins items that take over each other's room if everything ends at byte `target` or before.
+/// Joins the items at tight cuts of a model in which all items end at byte `target` or before.
 ///
-/// Two sections in a row that are full to the roof have no room but that of their items.
-/// What dies between them therefore leaves exactly the grains that what is born there
-/// takes. If it is one item on either side, both have the same offset, and are one
-/// longer item for whoever looks for a packing. The same holds for items that are born
-/// together and give way to items that die together, if the room is one piece: they fill it,
-/// in any order. That makes longer items, and fewer sections, so it is repeated.
+/// If the loads of two consecutive sections equal the target, both sections are full. The items
+/// that die between them leave exactly the grains that the items born there occupy: a *tight cut*.
+/// One item on either side makes one longer item. Several items make one longer item if those that
+/// die were born together, those that are born die together, and their room is one piece; they fill
+/// it in any order. Joined items are longer, and sections are fewer, so the rule repeats to a fixed
+/// point.
 ///
-/// Where there is more room than that, sizes that add up are a hint: in the packing that is
-/// looked for, one may well have the room of the other. What is not found in a model joined
-/// on hints may be there all the same.
+/// Where there is slack, a cut of equal sums is only assumed to be tight. A packing of the joined
+/// model is still a packing of `model`. Infeasibility of the joined model proves nothing then.
 ///
-/// Returns nothing if there is nothing to join, or if alignments, pins or pads say more
-/// about an item than its size.
+/// Returns nothing if no cut is joined or chained, or if alignments, pins or pads matter.
 pub(crate) fn join(
     model: &Model,
     target: u64,
@@ -89,7 +87,7 @@ pub(crate) fn join(
     blocks.into_joined(model, &chains).map(Some)
 }
 
-/// An item, or several that are one, or none: room that stays empty.
+/// An item, several joined items, or an empty item.
 #[derive(Clone, Debug)]
 struct Block {
     start: u32,
@@ -102,15 +100,15 @@ struct Block {
 
 /// Blocks, and at each moment, the start of a section, those that die and are born there.
 ///
-/// Joining changes neither the load of a section nor who else dies at its end.
+/// Joining changes neither the load of a section nor the other items that die at its end.
 #[derive(Debug)]
 struct Blocks {
     list: Vec<Block>,
     dying: Vec<Vec<usize>>,
     born: Vec<Vec<usize>>,
-    /// Whether these are others than when they were last looked at.
+    /// Whether the lists of a moment have changed since the last look.
     changed: Vec<bool>,
-    /// What is live in each section, and the most that can be, in grains.
+    /// Load of each section, and the capacity of all of them, in grains.
     loads: Vec<u64>,
     roof: u64,
     tuning: AssumeTuning,
@@ -146,7 +144,7 @@ impl Blocks {
         self.list.push(block);
     }
 
-    /// Adds blocks without items for room that most likely stays empty.
+    /// Adds empty items where slack opens and closes by equal amounts.
     fn fill(&mut self) {
         let slack = self.loads.iter().map(|&load| self.roof.saturating_sub(load)).collect();
         for (span, size) in fillers(slack) {
@@ -156,7 +154,7 @@ impl Blocks {
         }
     }
 
-    /// Returns what takes over the room of what at a moment.
+    /// Returns the tight cuts at a moment.
     fn tight_cuts(&self, cuts: Cuts, moment: usize) -> Vec<TightCut> {
         if cuts == Cuts::Certain
             && self.loads[moment - 1..=moment].iter().any(|&load| load != self.roof)
@@ -173,8 +171,7 @@ impl Blocks {
         }
     }
 
-    /// Returns what can be joined at a moment: blocks that were born together, and blocks that
-    /// die together.
+    /// Returns a tight cut whose dying items were born together and whose born items die together.
     fn rectangle(&self, cuts: Cuts, moment: usize) -> Option<TightCut> {
         self.tight_cuts(cuts, moment).into_iter().find(|it| {
             let [first, last] = [&self.list[it.dying[0]], &self.list[it.born[0]]];
@@ -183,13 +180,13 @@ impl Blocks {
         })
     }
 
-    /// Returns what could not be joined.
+    /// Returns the tight cuts that are not joined.
     fn chains(&self, cuts: Cuts) -> Vec<TightCut> {
         let moments = 1..self.loads.len();
         moments.flat_map(|moment| self.tight_cuts(cuts, moment)).collect()
     }
 
-    /// Makes one block of those that die at a moment and those that are born.
+    /// Joins the blocks of a tight cut.
     fn join(&mut self, it: &TightCut, moment: usize) {
         let before = self.stack(&it.dying);
         let after = self.stack(&it.born);
@@ -250,7 +247,7 @@ impl Joined {
         &self.model
     }
 
-    /// Returns what is known of the items that could not be joined.
+    /// Returns the tight cuts that are not joined, as chained intervals.
     pub(crate) fn chains(&self) -> &[ChainedInterval] {
         &self.chains
     }

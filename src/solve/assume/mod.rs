@@ -1,4 +1,5 @@
-//! Assumptions.
+//! Restricted models: tight cuts join items, and the searches of a core take turns in several
+//! models.
 
 mod fillers;
 mod join;

@@ -1,14 +1,14 @@
-//! Guesses whose room is taken over by whom when some items die and others are born.
+//! Tight cuts: sets of dying and born items of equal sums, with no equal-sum subsets.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
 use crate::solve::tuning::AssumeTuning;
 
-/// An item that dies or is born at some moment: its size and its number.
+/// Size and number of an item that dies or is born at the cut.
 pub(crate) type Side = (u64, usize);
 
-/// Items whose room others take over: all of it, and nothing else.
+/// A tight cut: the born items occupy exactly the room of the dying ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TightCut {
     pub(crate) dying: Vec<usize>,
@@ -21,11 +21,10 @@ impl TightCut {
     }
 }
 
-/// Returns the cut of all that dies to all that is born, if they are of one size and there
-/// cannot be two cuts instead: no sum of some on either side is that of others.
+/// Returns the cut of all items, if both sides have equal sums and no proper subsets of them do.
 ///
-/// If what dies leaves no more room than that, it is in one piece. If it were in several, each
-/// would be filled by some that are born, and have the same sum.
+/// If the dying items leave no other room, their room is in one piece. If it were in several
+/// pieces, some of the born items would fill each piece, and there would be equal-sum subsets.
 pub(crate) fn whole(dying: &[Side], born: &[Side], tuning: &AssumeTuning) -> Option<TightCut> {
     let sum = |sides: &[Side]| sides.iter().map(|&(size, _)| size).sum::<u64>();
     if sum(dying) != sum(born) || dying.is_empty() {
@@ -63,11 +62,11 @@ fn all_sums(sides: &[Side]) -> Vec<u64> {
     sums
 }
 
-/// Returns the cuts at a moment that are the only ones their items can be in.
+/// Returns the cuts at a moment that share no item with another candidate.
 ///
-/// One item on one side is as large as a few on the other. Sizes that have nothing to do
-/// with each other hardly ever add up like that, unless very many do, so a sum that meets
-/// just one size is most likely no chance. What is left over in the end may be of one size, too.
+/// A candidate is one item on one side, and a few items of the same sum on the other. Sums of
+/// unrelated sizes are rarely equal, so a unique candidate is most likely tight. The remaining
+/// items may form a cut as well.
 pub(crate) fn parts(
     mut dying: Vec<Side>,
     mut born: Vec<Side>,
@@ -196,11 +195,11 @@ mod tests {
     #[test]
     fn parts_are_those_that_share_no_item() {
         let takes = |dying: &[u64], born: &[u64]| parts(sides(dying, 0), sides(born, 10), &TUNING);
-        // 20 takes the room of 9 and 11, whatever 50 and 60 do.
+        // 20 occupies the room of 9 and 11; 50 and 60 are in no cut.
         assert_eq!(takes(&[9, 11, 50], &[20, 60]), [cut(&[1, 0], &[10])]);
-        // 5 may be 2 and 3, or 5: nobody knows.
+        // 5 equals 2 and 3, and 5: two candidates share it.
         assert_eq!(takes(&[5], &[2, 3, 5]), []);
-        // Once 30 is known to take the room of 30, what is left over is of one size.
+        // Without the cut of 30 and 30, the remaining sides have equal sums.
         let both = [cut(&[1], &[11]), cut(&[2, 0], &[12, 10])];
         assert_eq!(takes(&[5, 30, 7], &[3, 30, 9]), both);
         // Of very many that are alike, each may take the room of each.

@@ -1,12 +1,13 @@
-//! Propagation over chained intervals.
+//! Propagation over chained intervals: bounds of one side follow from bounds of the other.
 
 use super::state::{Change, Conflict, State};
 use crate::error::Result;
 use crate::solve::model::arith::{index, number};
 
 impl State {
-    /// Narrows down where linked kinds can be, after others were; `done` is how much room
-    /// what has happened before gave up, and returned is what this gives up besides.
+    /// Applies the rule to all intervals whose items have moved.
+    ///
+    /// `done` is the room lost by the move so far; returned is the room lost with this propagation.
     pub(crate) fn follow_chains(&mut self, done: Result<f64, Conflict>) -> Result<f64, Conflict> {
         let mut done = done;
         self.uncovered.clear();
@@ -28,10 +29,10 @@ impl State {
         done.and_then(|loss| Ok(loss + self.cover()?))
     }
 
-    /// Restores that each kind of a link can be only where others of it allow that.
+    /// Makes the bounds of all kinds of an interval consistent.
     ///
-    /// With *p* the offset of the room, and *P* its size, each kind, of size *s*, starts
-    /// between *p* and *p* + *P* − *s*; and on either side some kind starts at *p*.
+    /// With *p* the offset of the interval and *P* its size, each kind of size *s* starts between
+    /// *p* and *p* + *P* − *s*, and on both sides some kind starts at *p*.
     fn follow(&mut self, link: usize) -> Result<(), Conflict> {
         let room = &self.chains.list[link];
         let (whole, mut low, mut high) = (room.size, room.low, room.high);

@@ -1,4 +1,4 @@
-//! Items of which one takes the room of others: where they can be follows from each other.
+//! Chained intervals: tight cuts that are not rectangles.
 
 use std::ops::Range;
 
@@ -8,28 +8,30 @@ use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::with_capacity;
 use crate::solve::model::sort::order_by_number;
 
-/// Items of which some take over the room of the others: all of it, and nothing else.
+/// Two sets of items, given by their numbers, that occupy the same interval of offsets one after
+/// the other.
 ///
-/// It is one piece. Those that had it lie directly on top of each other, in any order, and so
-/// do those that take it.
+/// The interval is one piece. The items of either side are directly on top of each other, in any
+/// order.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainedInterval {
-    /// Those that had the room, and those that take it.
+    /// The items before the cut, and those after it.
     pub(crate) sides: [Vec<u32>; 2],
 }
 
-/// The links of all kinds of items, and what is to be looked at.
+/// The chained intervals, and the queue of kinds whose bounds have changed.
 #[derive(Debug)]
 pub(super) struct ChainedIntervals {
     pub(super) list: Vec<Interval>,
-    /// The links of kind *k* are those from place *k* to place *k* + 1.
+    /// The intervals of kind *k* are those from place `first[k]` to place `first[k + 1]` of
+    /// `of_kinds`.
     first: Vec<u32>,
     pub(super) of_kinds: Vec<u32>,
-    /// Kinds that can be at fewer offsets than before.
+    /// Kinds whose bounds have changed.
     pub(super) moved: Vec<u32>,
 }
 
-/// The room of linked kinds, and the lowest and the highest offset that it can have.
+/// Size and bounds of the offset of one interval, and the kinds of both sides.
 #[derive(Debug)]
 pub(super) struct Interval {
     pub(super) size: u64,
@@ -39,9 +41,10 @@ pub(super) struct Interval {
 }
 
 impl ChainedIntervals {
-    /// Returns the links of kinds, given those of items.
+    /// Returns the intervals of kinds, given those of items.
     ///
-    /// Of an item that is one of several copies, nobody knows which one it is.
+    /// Intervals with an item that is one of several copies are left out: copies are
+    /// interchangeable, so the interval does not say which copy it constrains.
     pub(super) fn new(
         chains: &[ChainedInterval],
         kind_of: &[Option<u32>],
@@ -73,30 +76,30 @@ impl ChainedIntervals {
         Ok(Self { list, first, of_kinds, moved: Vec::new() })
     }
 
-    /// Undoes that a room was narrowed down.
+    /// Restores the bounds of an interval.
     pub(super) fn reset(&mut self, link: u32, low: u64, high: u64) {
         let room = &mut self.list[index(link)];
         (room.low, room.high) = (low, high);
     }
 
-    /// Returns where in `of_kinds` the links of a kind are.
+    /// Returns the places in `of_kinds` of the intervals of a kind.
     pub(super) fn of(&self, kind: u32) -> Range<usize> {
         index(self.first[index(kind)])..index(self.first[index(kind) + 1])
     }
 
-    /// Returns whether a kind is in any link.
+    /// Returns whether a kind is in an interval.
     pub(super) fn has(&self, kind: u32) -> bool {
         !self.of(kind).is_empty()
     }
 
-    /// Notes that a kind can be at fewer offsets than before.
+    /// Queues a kind whose bounds have changed.
     pub(super) fn note(&mut self, kind: u32) {
         if self.has(kind) {
             self.moved.push(kind);
         }
     }
 
-    /// Forgets what was noted.
+    /// Empties the queue.
     pub(super) fn forget(&mut self) {
         self.moved.clear();
     }

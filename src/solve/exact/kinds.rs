@@ -7,7 +7,8 @@ use crate::solve::model::Model;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::with_capacity;
 
-/// Interchangeable items: of the same size, alignment, sections and pin.
+/// Identical items: of the same size, alignment, pad and sections. Symmetry breaking: only the
+/// number of placed copies is a decision, and no permutation of copies is searched.
 #[derive(Clone, Debug)]
 pub(super) struct Kind {
     pub(super) left: u32,

@@ -1,4 +1,4 @@
-//! Exact search.
+//! Exact search: packs below a target, or proves that no packing exists.
 
 mod branch;
 mod chain_rule;

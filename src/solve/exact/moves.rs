@@ -22,7 +22,7 @@ impl State {
         self.prune_by_sums(done)
     }
 
-    /// Gives up the room of `section` below `floor`.
+    /// Raises the floor of `section` to `floor`, with the room below left empty.
     pub(super) fn give_up(&mut self, section: u32, floor: u64) -> Result<f64, Conflict> {
         let at = index(section);
         if floor + self.total[at] > self.roof[at] {
@@ -34,8 +34,9 @@ impl State {
         self.prune_by_sums(done)
     }
 
-    /// Places all items of a kind that is live in all of a component's sections
-    /// directly below the roof. Whatever the others do, they can do it below.
+    /// Dominance rule: places all items of a kind that is live in all sections of a component
+    /// directly below the roof. Any packing of the other items fits below: move the packing to the
+    /// roof, and the items above the kind down by its size.
     pub(super) fn lid(&mut self, kind: u32) -> Result<(), Conflict> {
         let it = &self.kinds[index(kind)];
         let (sections, size, low) = (it.sections(), it.size, self.low[index(kind)]);

@@ -1,4 +1,9 @@
-//! Remembers states from which the search has failed.
+//! Nogoods: hashes of components that have no packing.
+//!
+//! # References
+//!
+//! Nogood recording (Stallman and Sussman, Artificial Intelligence 9, 1977), stored as in a
+//! transposition table (Zobrist, "A new hashing method with application for game playing", 1970).
 
 use crate::error::Result;
 use crate::solve::model::arith::low_bits;
@@ -6,7 +11,7 @@ use crate::solve::model::memory::filled;
 
 /// A set of hashes that forgets.
 ///
-/// Each hash has one place, in which it replaces whatever was there.
+/// A direct-mapped table: a hash replaces the hash that was at its place.
 #[derive(Debug)]
 pub(super) struct Nogoods {
     places: Vec<u64>,

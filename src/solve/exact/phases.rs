@@ -1,12 +1,18 @@
-//! Phase saving.
+//! Phase saving: the offsets of the search that left the least area open.
+//!
+//! # References
+//!
+//! Pipatsrisawat and Darwiche, "A lightweight component caching scheme for satisfiability solvers",
+//! SAT 2007. Here, the phases of the search with the least open area are kept, rather than the last
+//! phases.
 
 use super::state::State;
 use crate::error::Result;
 
-/// How far searches for one target came.
+/// The offsets of the search for one target that left the least area open.
 #[derive(Debug, Default)]
 pub(super) struct SavedPhases {
-    /// Whether it is written down.
+    /// Whether phases are saved.
     pub(super) wanted: bool,
     /// Grains × sections that were still open.
     left: u128,
@@ -22,7 +28,7 @@ impl SavedPhases {
         Self { wanted, ..Self::default() }
     }
 
-    /// Writes down a state if nothing is, or less is open than in what is.
+    /// Saves a state if it has less open area than the saved one, or if none is saved.
     pub(super) fn update(&mut self, state: &State) -> Result<()> {
         if self.wanted && (self.offsets.is_empty() || state.left < self.left) {
             state.record(&mut self.offsets)?;

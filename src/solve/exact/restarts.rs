@@ -1,4 +1,11 @@
-//! Many short searches instead of a long one.
+//! Restarts: many short searches with different rules instead of a long one.
+//!
+//! # References
+//!
+//! Gomes, Selman and Kautz, "Boosting combinatorial search through randomization", AAAI 1998; Luby,
+//! Sinclair and Zuckerman, "Optimal speedup of Las Vegas algorithms", Information Processing
+//! Letters 47, 1993. Here the lengths grow geometrically, and later stay short with a growing
+//! search between.
 
 use super::chained::ChainedInterval;
 use super::kinds::Kind;
@@ -16,9 +23,8 @@ use crate::solve::model::random::Random;
 
 /// Searches of one model, one after the other.
 ///
-/// How long a search takes depends on early choices by many orders of magnitude,
-/// so each gets few nodes, the next a little more, with other rules. What they learn
-/// is kept: the states that have failed, and which sections were the cause.
+/// Times of searches vary by orders of magnitude with early choices. So each search gets few nodes,
+/// the next one a few more, with other rules. Nogoods and weights of failures are kept.
 #[derive(Debug)]
 pub(crate) struct Restarts {
     search: Search,

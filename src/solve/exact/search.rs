@@ -1,4 +1,14 @@
-//! Exact search: packs below a target, or proves that nothing can.
+//! Exact search by depth-first branching: finds a packing below a target, or proves that there is
+//! none.
+//!
+//! # References
+//!
+//! Branching on the items of a point of the skyline is the bottom-left principle of strip packing
+//! (Martello, Monaci and Vigo, "An exact approach to the strip-packing problem", INFORMS Journal on
+//! Computing 15, 2003) and of `MiniMalloc` (ASPLOS 2023). Jumping back over independent components is
+//! backjumping (Gaschnig, 1979; Prosser 1993). Weights of failures are those of dom/wdeg
+//! (Boussemart, Hemery, Lecoutre and Sais, ECAI 2004), on sections rather than on constraints. New,
+//! as far as known: the branch at a local minimum, and the proof that it is complete (`DESIGN.md`).
 
 use super::branch::{BranchWeights, Child, Chooser, Guide, SectionRule};
 use super::nogoods::Nogoods;
@@ -36,12 +46,12 @@ struct Decision {
     next_child: usize,
 }
 
-/// How one search goes about it.
+/// Rules, weights and node limit of one search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strategy {
     pub(super) rule: SectionRule,
     pub(super) preferences: BranchWeights,
-    /// Whether it looks for cracks.
+    /// Whether subset-sum pruning is on.
     pub(super) sums: bool,
     /// Decisions after which it ends.
     pub(super) nodes: u64,
@@ -104,7 +114,7 @@ impl Search {
 
     /// Searches for a packing whose items end at byte `target` or before.
     ///
-    /// Writes down how far it came, if that is farther than searches before it.
+    /// Saves its phases if less area is open than in the searches before.
     pub(super) fn run(
         &mut self,
         model: &Model,
@@ -119,8 +129,8 @@ impl Search {
         self.components.clear();
         self.children.clear();
         self.next = NONE;
-        // What fails under a roof fails under each of that height, unless the ends of
-        // items do not only depend on their offsets.
+        // A nogood holds for all targets of equal distance between floor and roof, unless
+        // alignments, pins or pads make absolute heights matter.
         self.salt = if self.state.plain { 0 } else { mix(usize::MAX, target) };
         let ready = self.state.restart(model, target);
         if ready.and_then(|()| self.split(0, model.loads.len(), NONE)).is_err() {
@@ -232,8 +242,8 @@ impl Search {
         }
     }
 
-    /// Divides sections into components, to be packed one after the other, and puts
-    /// lids on them.
+    /// Divides sections into components that are packed one after the other, and applies the
+    /// dominance rule.
     fn split(&mut self, start: usize, end: usize, parent: usize) -> Result<(), Conflict> {
         self.pieces.clear();
         let mut from = start;

@@ -1,4 +1,4 @@
-//! Where the search stands: a skyline of what is decided, and how low the rest can go.
+//! State of the search: the skyline of decided grains, and the bounds of open items.
 
 use std::ops::Range;
 
@@ -29,44 +29,49 @@ pub(super) enum Change {
         kind: u32,
         high: u64,
     },
-    /// The room of a link was narrowed down.
+    /// The offsets of a chained interval were restricted.
     Room {
         link: u32,
         low: u64,
         high: u64,
     },
-    /// An item was placed, from the ceiling down or on the floor.
+    /// An item was placed on the floor, or by the dominance rule at the roof.
     Placed {
         kind: u32,
         at_roof: bool,
     },
 }
 
-/// That no packing below the target exists from here.
+/// Proof that no packing below the target follows from this state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conflict {
     /// A section in which there is not enough room.
     pub(super) section: u32,
 }
 
-/// The skyline of a partial packing.
+/// The skyline of a partial packing, with a trail of changes for backtracking.
 ///
-/// All grains of a section below its *floor* are decided: taken, or given up. Items
-/// that are not placed have a *low*, the lowest offset that they can still have. At
-/// all times
+/// All grains of a section below its *floor* are decided: taken or left empty. An *open* item is
+/// not placed yet. Its *low* is a lower bound of its offset. Invariants:
 ///
 /// - the low of an item is at least the floor of each of its sections;
-/// - a floor is at least the least low of the open items of its section, for what is
-///   below can no longer be used;
+/// - a floor is at least the least low of the open items of its section, since lower grains can no
+///   longer be used;
 /// - `count` is the number of open kinds whose low is the floor;
 /// - floor and total, the sizes of the open items, do not exceed the roof.
+///
+/// # References
+///
+/// Bounds propagation with a trail as in constraint programming (Schulte and Stuckey, "Efficient
+/// constraint propagation engines", TOPLAS 31, 2008).
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) kinds: Vec<Kind>,
     /// Copies of each kind that are not placed yet.
     pub(super) left_over: Vec<u32>,
     pub(super) low: Vec<u64>,
-    /// The highest offset that links leave to each kind, and the only one to one that is placed.
+    /// Upper bound of the offset of each kind from chained intervals; equal to `low` for a placed
+    /// kind.
     pub(super) high: Vec<u64>,
     pub(super) floor: Vec<u64>,
     pub(super) total: Vec<u64>,
@@ -96,7 +101,7 @@ pub(super) struct State {
     standing: Vec<u32>,
     pub(super) sums: SubsetSums,
     pub(super) chains: ChainedIntervals,
-    /// Grains × sections of what is open.
+    /// Area of all open items, grains × sections.
     pub(super) left: u128,
     /// Open items looked at so far.
     pub(super) work: usize,
@@ -267,7 +272,7 @@ impl State {
         steps.map(|(pair, &crossing)| u32::from(crossing > 0 && pair[0] != pair[1])).sum()
     }
 
-    /// Writes down the offset of an item of each kind, and `u64::MAX` for what is open.
+    /// Stores the offset of an item of each kind, and `u64::MAX` for open kinds.
     pub(super) fn record(&self, offsets: &mut Vec<u64>) -> Result<()> {
         *offsets = filled(u64::MAX, self.kinds.len(), "offsets")?;
         for &(kind, offset) in &self.placed {
@@ -362,7 +367,7 @@ impl State {
     pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Conflict> {
         self.uncovered.clear();
         self.raised.clear();
-        // What is live there is live in the first section, or born in a later one.
+        // A kind of these sections is live in the first one, or born in a later one.
         for position in 0..index(self.open[sections.start]) {
             let kind = self.members[self.first_member[sections.start] + position];
             self.stand_on(kind, &sections, floor);
@@ -425,7 +430,7 @@ impl State {
     /// Returns the highest offset of an item.
     pub(super) fn ceiling(&self, kind: &Kind) -> u64 {
         if self.plain {
-            // All its sections have the same roof, which lids have lowered.
+            // All sections of a component have one roof, which the dominance rule lowers.
             self.roof[index(kind.left)].saturating_sub(kind.size)
         } else {
             kind.ceiling
@@ -485,7 +490,7 @@ impl State {
 
     /// Returns the hash of the sections and open items of a component.
     ///
-    /// Of a section it is what lies between floor and roof that matters.
+    /// Only the distance between floor and roof of a section matters.
     pub(super) fn component_hash(&self, sections: Range<usize>) -> u64 {
         let mut hash = 0;
         for section in sections {

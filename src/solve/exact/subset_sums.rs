@@ -1,13 +1,13 @@
-//! Notices cracks that nothing fills: between the floor and what cannot come down to it.
+//! Sections in which subset-sum pruning may apply.
 
 use crate::error::Result;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::filled;
 
-/// Sections in which there may be a crack now.
+/// Queue of sections to prune.
 #[derive(Debug)]
 pub(super) struct SubsetSums {
-    /// Whether to look for any: it prunes much, and costs as much time.
+    /// Whether the rule is on in this search: it prunes many nodes, and takes as much time.
     pub(super) wanted: bool,
     pub(super) suspects: Vec<u32>,
     pub(super) is_suspect: Vec<bool>,
@@ -20,7 +20,7 @@ impl SubsetSums {
         Ok(Self { wanted: false, suspects: Vec::new(), is_suspect, sums: Vec::new() })
     }
 
-    /// Notes that fewer items stand on the floor of a section, or that it has risen.
+    /// Queues a section whose floor has risen, or on whose floor fewer items stand.
     pub(super) fn suspect(&mut self, section: usize) {
         if self.wanted && !self.is_suspect[section] {
             self.is_suspect[section] = true;

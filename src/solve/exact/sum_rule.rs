@@ -1,14 +1,21 @@
-//! Subset-sum pruning.
+//! Subset-sum pruning: the height of an item above a floor is a subset sum of the items that stand
+//! there.
+//!
+//! # References
+//!
+//! Subset sums as reachable heights are the "normal patterns" of Herz (IBM Journal, 1972) and
+//! Christofides and Whitlock, "An algorithm for two-dimensional cutting problems", Operations
+//! Research 25, 1977. New, as far as known: the sums are formed per section, of the items on its
+//! floor, plus its slack.
 
 use super::state::{Change, Conflict, State};
 use crate::error::Result;
 use crate::solve::model::arith::{align_up, index, number};
 
 impl State {
-    /// Raises lows over cracks that nothing fills, wherever there may be some now.
+    /// Applies the rule to all queued sections.
     ///
-    /// `done` is how much room what has happened before gave up; returned is what this
-    /// gives up besides.
+    /// `done` is the room lost by the move so far; returned is the room lost with this propagation.
     pub(super) fn prune_by_sums(&mut self, done: Result<f64, Conflict>) -> Result<f64, Conflict> {
         let mut done = done;
         while let Ok(loss) = done
@@ -22,12 +29,13 @@ impl State {
         done
     }
 
-    /// Raises the lows of what can only be above a crack in a section.
+    /// Raises the lows of the items of a section that cannot start directly above its standing
+    /// items.
     ///
-    /// Some items of the section have their low on its floor. The others can be at `next`
-    /// at the earliest. Below the lowest of the others there are only some of the former
-    /// and no more than the slack of empty room: so its height above the floor is a sum of
-    /// their sizes, and at most the slack more.
+    /// Some items of the section have their low on its floor. The lows of the others are at least
+    /// `next`. Below the lowest of the others there are only standing items, and empty room of at
+    /// most the slack. So its height above the floor is a subset sum of their sizes, plus at most
+    /// the slack.
     fn prune_section(&mut self, section: usize) -> Result<f64, Conflict> {
         let (floor, slack) = (self.floor[section], self.slack(section));
         let (standing, few) = (self.count[section], self.tuning.sum_items);
@@ -50,7 +58,7 @@ impl State {
             }
             for _ in 0..self.left_over[index(kind)] {
                 let sums = &mut self.sums.sums;
-                if sums.len() > 1 << few.min(24) {
+                if sums.len() > 1 << few.min(16) {
                     return Ok(0.0); // copies are too many
                 }
                 sums.extend_from_within(..);

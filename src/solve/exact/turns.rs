@@ -1,4 +1,4 @@
-//! How searches for one target take turns: with what rules, for how long, and led by what.
+//! The restart schedule of one target: rules, lengths and weights of each search.
 
 use super::branch::{BranchWeights, SectionRule};
 use super::phases::SavedPhases;
@@ -19,7 +19,7 @@ pub(crate) enum Rank {
     Load,
 }
 
-/// What the searches take turns with. No rule is best on all problems.
+/// Rules of the searches, in turn. No rule is best on all problems.
 const TURNS: [(SectionRule, Rank); 8] = [
     (SectionRule::FewLoaded, Rank::Length),
     (SectionRule::FewLoaded, Rank::Load),
@@ -49,7 +49,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Returns that there were none by this thread, and `turn` by others: each begins with others.
+    /// Returns a schedule that starts at search number `turn`: each thread begins at another one.
     pub(crate) fn new(model: &Model, turn: usize, clock: &Clock<'_>) -> Self {
         let (methods, exact) = (*clock.methods(), clock.tuning().exact);
         let tuning = clock.tuning().restarts;
@@ -87,7 +87,7 @@ impl Turns {
         self.methods.short_searches && self.turn >= self.rounds * TURNS.len()
     }
 
-    /// Returns whether the next search starts without what failures have taught.
+    /// Returns whether weights of failures are reset before the next search.
     pub(crate) fn forgets_failures(&self) -> bool {
         let searches =
             if self.are_short() { self.tuning.reset_short } else { self.tuning.reset_long };
@@ -97,7 +97,7 @@ impl Turns {
     /// Starts the next search.
     pub(super) fn next(&mut self, random: &mut Random) -> (Strategy, Rank) {
         let (rule, rank) = TURNS[self.turn % TURNS.len()];
-        // Once all rules had a turn, every second search looks for cracks.
+        // Once all rules had a turn, every second search uses subset-sum pruning.
         let sums = self.methods.subset_sums
             && self.all_tried()
             && (self.turn + self.turn / TURNS.len()) % 2 == 1;
@@ -122,7 +122,7 @@ impl Turns {
         (strategy, rank)
     }
 
-    /// Returns the taste of a short search.
+    /// Returns the random weights of a short search.
     fn some_taste(&mut self, random: &mut Random) -> BranchWeights {
         self.phases.age += 1;
         if self.phases.age > self.tuning.stale {
@@ -151,7 +151,7 @@ mod tests {
     use crate::solve::model::clock::Clock;
     use crate::solve::testing::{assert_packed, crowded_buffers, model_of};
 
-    /// Searches until it is decided; checks what is found.
+    /// Searches until the target is decided, and checks a packing that is found.
     fn decided(model: &Model, target: u64, turns: &mut Turns, clock: &Clock<'_>) -> Outcome {
         let mut search = Restarts::new(model, &[], clock).unwrap().unwrap();
         loop {
@@ -176,7 +176,7 @@ mod tests {
             let model = model_of(crowded_buffers(&mut random));
             let target = model.bound + u64::from(random.below(3) == 0);
             let outcome = decided(&model, target, &mut Turns::new(&model, 0, &clock), &clock);
-            // So short that they are led by what earlier ones recorded, many times.
+            // Such short searches follow saved phases many times.
             let first = Turns::new(&model, TURNS.len(), &clock);
             let mut short = Turns { rounds: 1, short: 3.0, nodes: 6.0, ..first };
             assert_eq!(decided(&model, target, &mut short, &clock), outcome);

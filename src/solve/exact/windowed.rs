@@ -1,8 +1,11 @@
 //! Exact search for items with windows and gaps.
 //!
-//! A simpler search than that for solid items, and a slower one. Parts of an item may
-//! hang above room that is still open, so being placed does not end a section's
-//! floor: items are *fixed* in the air, and the floors rise around them.
+//! A part of such an item may be above grains that are still open, so a placed item does not raise
+//! floors. Items are *fixed* at an offset, and floors rise past fixed items when they reach them.
+//! The branching is that of the search for solid items. The search is slower, since each decision
+//! copies the state.
+//!
+//! The rigid groups of parts, and this search, are new, as far as known.
 
 use std::ops::Range;
 
@@ -67,7 +70,7 @@ enum Child {
     GiveUp(usize, u64),
 }
 
-/// That no packing exists from here.
+/// Proof that no packing follows from this state.
 #[derive(Clone, Copy, Debug)]
 struct Conflict;
 
@@ -241,7 +244,7 @@ impl Windowed {
         done
     }
 
-    /// As [`Rigid::propagate`]; what waits after a failure is to be forgotten.
+    /// Propagates until the queues are empty, or a conflict is found.
     fn propagate_waiting(&mut self, model: &Model, state: &mut State) -> Result<(), Conflict> {
         loop {
             if let Some(item) = self.items.take() {
@@ -265,8 +268,8 @@ impl Windowed {
         }
     }
 
-    /// Notes that an item is higher, or fixed: the floors below it may rise, and what
-    /// meets a fixed item, too.
+    /// Records that the low of an item rose or that the item was fixed. Floors of its sections may
+    /// rise, and so may the lows of items that overlap a fixed item.
     fn item_changed(&mut self, item: usize, fixed: bool) {
         for number in self.first_part[item]..self.first_part[item + 1] {
             let part = &self.parts[number];
@@ -280,7 +283,7 @@ impl Windowed {
         self.items.add(item);
     }
 
-    /// Notes that the floor of a section is higher: its items may be, too.
+    /// Records that the floor of a section rose: the lows of its items may rise.
     fn floor_changed(&mut self, section: usize) {
         for &number in &self.members[section] {
             self.items.add(self.parts[number].item);
@@ -320,7 +323,7 @@ impl Windowed {
         }
     }
 
-    /// Returns the floor of a section without the room that nobody can use.
+    /// Returns the floor of a section, raised past grains that no item can use.
     fn covered_floor(&mut self, state: &State, section: usize) -> Result<u64, Conflict> {
         let mut floor = state.floor[section];
         loop {

@@ -8,10 +8,11 @@ use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::tuning::layout::CONTAINED_BUCKET as BUCKET;
 
-/// Items as points, birth by death, in a tree that halves them by the one and the other in turn.
+/// The items as points (birth, death) in a k-d tree (Bentley, "Multidimensional binary search
+/// trees", CACM 18, 1975).
 ///
-/// Items that live within a range are the points of a quadrant, so a query looks at about
-/// √*n* nodes besides those that hold what it finds. Items can be removed.
+/// Items within a range are the points of a quadrant, so a query reads about √*n* nodes besides
+/// those of its result. Items can be removed.
 #[derive(Debug)]
 pub(crate) struct Contained {
     /// Items in the order of the leaves.
@@ -22,15 +23,15 @@ pub(crate) struct Contained {
     deaths: Vec<u32>,
     merits: Vec<f64>,
     is_left: Vec<bool>,
-    /// What is below each node; its children are at 2*k* and 2*k* + 1.
+    /// Summary of each subtree; the children of node *k* are 2*k* and 2*k* + 1.
     nodes: Vec<Node>,
     leaves: usize,
     pending: Vec<usize>,
-    /// Nodes and items looked at since somebody asked.
+    /// Nodes and items read since the last call of [`Contained::take_work`].
     work: usize,
 }
 
-/// What is left below a node.
+/// Summary of the remaining items of a subtree.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     latest_birth: u32,

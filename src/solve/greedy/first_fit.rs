@@ -1,4 +1,12 @@
-//! Greedy passes: every item in turn at the lowest, or tightest, offset that is free.
+//! Greedy passes: each item in turn at the lowest free offset, or in the tightest gap.
+//!
+//! # References
+//!
+//! First fit and best fit for dynamic storage allocation: Robson, "Worst case fragmentation of
+//! first fit and best fit storage allocation strategies", The Computer Journal 20, 1977. The order
+//! by size is that of TensorFlow Lite (Pisarchyk and Lee, "Efficient memory management for deep
+//! neural net inference", 2020). The order by classes of lengths resembles the boxing of Buchsbaum
+//! et al., STOC 2003.
 
 use std::cmp::Reverse;
 
@@ -28,8 +36,8 @@ pub(crate) enum Order {
     Area,
     /// In the order of birth.
     Birth,
-    /// Longest within a factor of two, then in the order of birth: of items that live about as long,
-    /// those side by side die one after the other, and leave room in one piece.
+    /// Longest within a factor of two, then in the order of birth. Items of similar lengths that
+    /// are placed side by side die one after the other, so they leave room in one piece.
     Class,
 }
 

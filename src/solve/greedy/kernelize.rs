@@ -1,4 +1,10 @@
-//! Sets aside what fits wherever the rest lands.
+//! Kernelization: removes items that fit wherever all other items are.
+//!
+//! # References
+//!
+//! Kernelization in the sense of parameterized complexity (Downey and Fellows, "Parameterized
+//! Complexity", 1999): the kernel fits if and only if all items do. The rule itself is new, as far
+//! as known.
 
 use std::ops::Range;
 
@@ -28,19 +34,17 @@ impl Kernel {
     }
 }
 
-/// Sets aside every item that can be put back below byte `target` however its
-/// neighbors are placed, until none is left that can.
+/// Removes every item that fits below byte `target` for all placements of the other items, until
+/// there is none.
 ///
-/// An item of size *b* may start at any of the multiples of its alignment up to its
-/// ceiling. A neighbor of size *s* makes fewer than *s* + *b* starts impossible. If
-/// all neighbors together leave a start, the item can be put back last. What is set
-/// aside no longer stands in the way of others, so this goes on in rounds; putting
-/// back goes in the opposite order. Hence the core fits below `target` if and only
-/// if everything does: nothing is lost.
+/// An item of size *b* may start at the multiples of its alignment up to its ceiling. A neighbor of
+/// size *s* blocks fewer than *s* + *b* starts. If all neighbors together leave a start, the item
+/// can be placed last. A removed item blocks no other item, so the removal repeats in rounds; items
+/// are put back in the opposite order. Hence the kernel fits below `target` if and only if all
+/// items do.
 ///
-/// The neighbors' sizes need no list of pairs: those that meet `l..r` are those born
-/// before `r` less those dead at `l`. A round takes `O(n + sections)`, and where items are few,
-/// there are no more sections than items.
+/// The sum of the neighbors' sizes needs no list of pairs: items that are live in `l..r` are those
+/// born before `r` less those dead at `l`. A round takes `O(n + sections)`.
 ///
 /// Returns nothing if time is up before the end.
 pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result<Option<Kernel>> {
@@ -56,8 +60,8 @@ pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result
         });
     }
     let mut rest = with_capacity(model.items.len(), "buffers")?;
-    // Sizes are counted in units in which all of them together do not wrap around,
-    // rounded up: what then seems to fit does.
+    // Sizes are counted in units, rounded up, such that their sum does not overflow. Rounding up is
+    // safe.
     let all = model.items.iter().fold(0, |sum, item| sum + u128::from(item.size) + 1);
     let shift = (u128::BITS - all.leading_zeros()).saturating_sub(u64::BITS - 1);
     let units = |grains: u64| grains.div_ceil(1 << shift);

@@ -1,4 +1,4 @@
-//! Greedy.
+//! Greedy passes over all items, and kernelization.
 
 mod contained;
 pub(super) mod first_fit;

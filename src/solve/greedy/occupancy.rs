@@ -1,4 +1,4 @@
-//! Which grains are taken when: finds gaps in nearly logarithmic time.
+//! The taken grains of each section; finds free offsets in nearly logarithmic time.
 
 use std::ops::Range;
 
@@ -11,11 +11,10 @@ use crate::solve::tuning::layout::{INTERVALS_PER_ACCESS, OCCUPANCY_FAN as FAN};
 
 /// A tree over sections that knows the taken grains of each node.
 ///
-/// Every node has two unions of intervals: `any`, what is taken in some section of
-/// the node, and `full`, what was put there for all sections of the node at once.
-/// What is taken in some section of a range is then `any` of the nodes that make up
-/// the range, and `full` of their ancestors. Packings are tight, so the unions
-/// collapse to a few intervals, and a search that skips through them is short.
+/// A segment tree. Every node has two unions of intervals: `any` has the grains that are taken in
+/// some section of the node, `full` those of items that cover all sections of the node at once. The
+/// grains that are taken in some section of a range are `any` of the nodes that make up the range,
+/// and `full` of their ancestors. Packings are tight, so the unions collapse to few intervals.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
     /// Where the nodes of each height begin; those of height 0, the leaves, are sections.
@@ -30,7 +29,7 @@ pub(crate) struct Occupancy {
     full: Vec<Spans>,
     pool: Pool,
     cursors: Vec<Cursor>,
-    /// Lists looked at since somebody asked.
+    /// Lists read since the last call of [`Occupancy::take_work`].
     work: usize,
 }
 
@@ -80,7 +79,7 @@ impl Occupancy {
         self.pool.clear();
     }
 
-    /// Returns how many lists were looked at since somebody asked for memory accesses.
+    /// Returns the lists read since the last call of [`Occupancy::take_work`].
     pub(crate) const fn work(&self) -> usize {
         self.work
     }

@@ -1,4 +1,13 @@
-//! Greedy passes that fill the lowest place first, with what leaves least room that nothing fits.
+//! Skyline heuristic: the lowest plateau is filled first, with the item that loses least room.
+//!
+//! # References
+//!
+//! Burke, Kendall and Whitwell, "A new placement heuristic for the orthogonal stock-cutting
+//! problem", Operations Research 52, 2004: the lowest gap first, with the best-fitting item. Wei,
+//! Oon, Zhu and Lim, "A skyline heuristic for the 2D rectangular packing and strip packing
+//! problems", EJOR 215, 2011: scores of candidates. Here, items are fixed in time, so only items
+//! within the plateau are candidates. New: the loss is weighted by the room that a section can
+//! still lose at the bound.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,14 +23,14 @@ use crate::solve::model::{Item, Model};
 use crate::solve::tuning::SkylineTuning;
 use crate::solve::tuning::layout::PLACED_PER_LOOK;
 
-/// What one descent prefers.
+/// Weights of one pass.
 #[derive(Clone, Copy, Debug)]
 struct PassWeights {
     /// Fourths in the exponent of the size in the merit of an item; that of its length is 1.
     size: usize,
     /// How many items are tried.
     tried: usize,
-    /// What the merit of the best item counts more than that of the last one that is tried.
+    /// Weight of the rank of a candidate beside the lost room.
     merit: f64,
     /// By how much merits vary by chance.
     noise: f64,
@@ -55,21 +64,22 @@ impl PassWeights {
     }
 }
 
-/// A series of descents.
+/// A series of passes, each with other weights.
 ///
-/// A descent grows a *skyline* from the ground. Its lowest *plateau* is a range of sections
-/// between higher ones: whatever is to lie there lives within it. Of the best few such items
-/// it takes the one that loses least room: where beside it nothing that is left would cover a section,
-/// the room up to the skyline is lost, and matters the more, the less there is to lose in that
-/// section. A plateau within which nothing lives is lifted to its lower neighbor.
+/// A pass raises a *skyline* from the ground. Its lowest *plateau* is a range of sections between
+/// higher ones. Candidates are the items that live within the plateau, the best few by size and
+/// length. The pass takes the candidate that loses least room. Room of a section beside the
+/// candidate is lost if no remaining item within the rest of the plateau covers the section. The
+/// loss counts more in sections that can lose less at the bound. A plateau without candidates is
+/// raised to its lower neighbor.
 #[derive(Debug)]
 pub(crate) struct SkylineHeuristic {
     tuning: SkylineTuning,
     left: Contained,
     skyline: Skyline,
-    /// What may still be lost in each section, of a packing as low as the bound.
+    /// Room that each section can still lose in a packing at the bound, in grains.
     room: Vec<f64>,
-    /// What counts as room at least, so that what is over is not all that counts.
+    /// Least divisor of a loss, so that full sections do not outweigh all others.
     least_room: f64,
     random: Random,
     passes: usize,
@@ -250,7 +260,7 @@ impl Skyline {
         }
     }
 
-    /// Returns the heights of what is beside a range; there are walls around all of it.
+    /// Returns the heights of the two neighbors of a range; `u64::MAX` at the ends of the skyline.
     fn neighbors(&self, range: &Range<u32>) -> (u64, u64) {
         let left = match range.start {
             0 => u64::MAX,
@@ -260,7 +270,7 @@ impl Skyline {
         (left, if is_last { u64::MAX } else { self.heights[index(range.end)] })
     }
 
-    /// Raises a part of a range to `height`, and joins it with what is as high beside it.
+    /// Raises a part of a range to `height`, and merges it with neighbors of that height.
     fn raise(&mut self, range: &Range<u32>, part: &Range<u32>, height: u64) {
         let floor = self.heights[index(range.start)];
         let (left, right) = self.neighbors(range);

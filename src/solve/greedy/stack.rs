@@ -1,4 +1,4 @@
-//! Every buffer above the one before it: an answer when there is no time for another.
+//! The fallback if the time does not suffice for any pass: every buffer above the one before it.
 
 use crate::index::BufferId;
 use crate::packing::{SpacePacking, Status};

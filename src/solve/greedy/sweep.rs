@@ -1,4 +1,9 @@
-//! Best fit in the order of birth, the cheapest valid answer there is.
+//! Best fit in the order of birth: the cheapest valid packing.
+//!
+//! # References
+//!
+//! Best fit of Knuth, "The Art of Computer Programming", volume 1, section 2.5, with boundary tags
+//! as doubly linked blocks.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -34,11 +39,11 @@ struct Gap {
     below: u32,
 }
 
-/// What is taken at one moment, as a ring of blocks in ascending order, and the gaps between
-/// them by size.
+/// The blocks that are taken at one moment, as a ring in ascending order, and the gaps between them
+/// by size.
 ///
-/// Blocks know their neighbors, so that nothing is searched for when one dies, and places of
-/// dead blocks are used again: there is no more memory to go through than blocks live at once.
+/// A block knows its neighbors, so its end merges gaps without a search. Places of dead blocks are
+/// used again, so memory is proportional to the blocks that are live at once.
 #[derive(Debug)]
 struct Tower {
     blocks: Vec<Block>,

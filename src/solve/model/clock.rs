@@ -52,7 +52,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Sets time aside for what is left to do once time is up.
+    /// Reserves time before the deadline for the work that follows the search.
     pub(crate) fn reserve(&self, time: Duration) {
         self.reserved.set(time);
     }
@@ -159,7 +159,7 @@ impl<'a> Clock<'a> {
         self.turn.set(usize::MAX);
     }
 
-    /// Returns whether the caller wants an answer now, whatever it is.
+    /// Returns whether the deadline has passed, or the caller has cancelled.
     pub(crate) fn is_over(&self) -> bool {
         self.is_late() || self.budget.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }

@@ -5,7 +5,7 @@ use super::arith::index;
 use super::memory::{filled, with_capacity};
 use crate::error::Result;
 
-/// Returns the largest load of a section of each item.
+/// Returns, for each item, the largest load of its sections, in grains.
 pub(crate) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
     // A tree of maxima: node k has that of nodes 2k and 2k + 1, and the sections are the leaves.
     let leaves = model.loads.len();

@@ -1,4 +1,11 @@
-//! One space of a problem as the solvers see it: times in sections, sizes in grains.
+//! The data of a search: one space of a problem, with times in sections and sizes in grains.
+//!
+//! # References
+//!
+//! Moffitt, "`MiniMalloc`: A Lightweight Memory Allocator for Hardware-Accelerated
+//! Machine Learning", ASPLOS 2023 (volume 4), divides time into sections and restricts the search to canonical
+//! solutions, in which each buffer rests on another one or on the ground. Grains and pads are new,
+//! as far as known.
 
 pub(super) mod arith;
 pub(super) mod clock;
@@ -23,8 +30,8 @@ use sort::{order_by_number, sort};
 
 /// A buffer with at least one byte.
 ///
-/// There may be millions of items, and going through them takes as long as they are large: what few
-/// of them have is in a table of the model.
+/// Rare properties of items are in a table of the model, so that the list of items stays small: a
+/// pass over millions of items takes as long as their memory is large.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     /// Sections from the first to the last one in which a part of it is live.
@@ -55,7 +62,7 @@ impl Item {
     }
 }
 
-/// What few items have.
+/// Properties that few items have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Details {
     /// Bytes by which an item's grains exceed the buffer.
@@ -75,7 +82,7 @@ pub(crate) struct Boxed {
     pub(crate) grains: Range<u64>,
 }
 
-/// What is live in one section.
+/// Load of one section: the sizes of all items that are live there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Sum of sizes, in grains.
@@ -84,19 +91,19 @@ pub(crate) struct Load {
     pub(crate) pad: u64,
 }
 
-/// Buffers of one space that remain to be packed, in sections and grains.
+/// The buffers of one space that have bytes, in sections and grains.
 ///
-/// A *grain* divides all that matters: sizes, pins, and those alignments that are
-/// not implied. Pushing buffers down until they rest on each other shows that
-/// offsets at multiples of the grain suffice, so solvers count in grains, and a
-/// problem with all sizes doubled is the same model.
+/// A *grain* is a number of bytes that divides all sizes, all pins, and the alignments that do not
+/// follow from those. In a packing in which every buffer rests on another one or on the ground, all
+/// offsets are multiples of the grain. So solvers count in grains, and a problem with all sizes
+/// doubled is the same model.
 ///
-/// Where all buffers are solid, sizes are first rounded up to the smallest
-/// alignment: only the highest buffer of a section does not need its *pad*.
+/// If all buffers are solid, sizes are first rounded up to the smallest alignment. Only the highest
+/// buffer of a section does without its *pad*.
 ///
-/// Items are in the order of their first sections, and those of one section in an order that
-/// depends on what they are and not on the rows of the input. Whoever goes through time goes
-/// through memory, too.
+/// Items are in the order of their first sections. Items of one section are in an order that
+/// depends on their properties and not on the rows of the input. So a pass in the order of time
+/// reads memory in its order.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) items: Vec<Item>,
@@ -274,7 +281,7 @@ impl Model {
         self.items.push(Item { span, size, details: place, shift, solid });
     }
 
-    /// Adds up what is live in each section, when all items are there.
+    /// Computes the load of each section from the items.
     fn add_up(&mut self) -> Result<()> {
         // All that is born in a section is live at once, and so is all that dies at its start.
         let mut loads = std::mem::take(&mut self.loads);

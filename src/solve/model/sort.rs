@@ -11,9 +11,10 @@ pub(crate) fn sort<T: Ord + Copy>(items: &mut [T], clock: &Clock<'_>) -> bool {
     sort_by_key(items, |&item| item, clock)
 }
 
-/// As [`sort`], by what `key` returns.
+/// Sorts `items` by a key, and returns whether the sort ended before the caller wanted an answer.
 ///
-/// Large slices are halved around their median until what is left is sorted in no time.
+/// Slices above [`SORTED_AT_ONCE`] are halved around their median, and the clock is read between
+/// the halves.
 pub(crate) fn sort_by_key<T, K: Ord>(
     items: &mut [T],
     key: impl Fn(&T) -> K + Copy,

@@ -1,4 +1,5 @@
-//! Searches where most is live, and places the rest greedily around what it finds.
+//! Exact search of the items in the most loaded sections; first fit places all other items around
+//! the result.
 
 use std::cmp::Reverse;
 
@@ -19,13 +20,17 @@ use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::repair::chains::EjectionChains;
 use crate::solve::tuning::CriticalTuning;
 
-/// A series of searches for ever larger parts of a model that is too large to be searched.
+/// A series of exact searches of a growing part of a model that is too large to be searched as a
+/// whole.
 ///
-/// Of many items, few decide the peak: those that are live when most is. If they are
-/// packed well below the target, the others find room around them, for where they are
-/// live there is more of it. So exact search packs the items of the fullest sections, and
-/// first fit the others. Those that end too high are brought down by repair; if there is no room
-/// for them, they are critical, too, and if they are many, so are the items of more sections.
+/// The items of the sections with the largest loads are *critical*. They decide the peak: other
+/// items are live where loads are smaller, so there is room for them around any packing of the
+/// critical ones. Exact search packs the critical items, first fit places the others, and ejection
+/// chains move down the items that still end above the target. Items that remain above the target
+/// become critical if they are few. If they are many, more sections become critical.
+///
+/// New in this form, as far as known. `TelaMalloc` (Maas et al., ASPLOS 2023) also searches the most
+/// contended phases first.
 #[derive(Debug)]
 pub(crate) struct Critical {
     /// Items by the largest load that they meet, descending, and those loads.
@@ -40,7 +45,7 @@ pub(crate) struct Critical {
     /// The critical items, in ascending order, while they are searched.
     kept: Vec<u32>,
     search: Option<(Model, Restarts, Turns)>,
-    /// A packing around what was found, of which some items still end above the target.
+    /// A completed packing of which some items still end above the target.
     draft: Option<Vec<u64>>,
     space: Occupancy,
     completions: usize,
@@ -53,7 +58,7 @@ pub(crate) struct Critical {
     tuning: CriticalTuning,
 }
 
-/// How the other items are ordered: what often does best, and then one of the others.
+/// Orders of the items that are not critical: the first one, and one of the others.
 const FIRST_ORDER: Order = Order::Load;
 const OTHER_ORDERS: [Order; 3] = [Order::Size, Order::SizeRootLength, Order::Length];
 
@@ -124,7 +129,7 @@ impl Critical {
                     self.sections = self.sections.saturating_mul(self.tuning.growth);
                 }
             }
-            // What is impossible for some is impossible for all.
+            // A part of the items that does not fit proves that all items do not fit.
             Outcome::Impossible => {
                 best.raise_bound(model.peak_from(self.target + 1), Stage::Critical);
                 self.search = None;
@@ -178,7 +183,7 @@ impl Critical {
         Ok(self.search.is_some())
     }
 
-    /// Goes for a higher target with fewer items.
+    /// Chooses a higher target and fewer critical sections.
     fn give_up(&mut self) {
         self.search = None;
         self.sections =
@@ -209,7 +214,7 @@ impl Critical {
             order.sort_by_key(|&item| fixed[index(item)].is_none());
             let mut crowded = Vec::new();
             for _ in 0..self.tuning.completions {
-                // What found no room goes first, directly after what is critical.
+                // Items without room in the first pass come directly after the critical ones.
                 crowded.sort_unstable();
                 order[self.kept.len()..].sort_by_key(|item| crowded.binary_search(item).is_err());
                 crowded.clear();

@@ -7,7 +7,7 @@ use crate::solve::model::arith::index;
 use crate::solve::model::clock::Clock;
 use crate::units::MAX_BYTES;
 
-/// The best offsets of one space so far, and what they are to be compared with.
+/// The best packing of one space so far, and its lower bound.
 #[derive(Debug)]
 pub(crate) struct Incumbent<'a> {
     model: &'a Model,
@@ -53,12 +53,12 @@ impl<'a> Incumbent<'a> {
         self.offsets.as_deref()
     }
 
-    /// Returns the peak in bytes; nothing yet counts as more than anything.
+    /// Returns the peak in bytes; `u64::MAX` before the first packing.
     pub(crate) const fn peak(&self) -> u64 {
         self.peak
     }
 
-    /// Returns what no answer can go below, in bytes.
+    /// Returns the lower bound of the peak, in bytes.
     pub(crate) const fn bound(&self) -> u64 {
         self.bound
     }

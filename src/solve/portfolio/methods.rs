@@ -184,7 +184,7 @@ impl Method for SkylinePasses {
     fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
         let Task { core, best, clock, .. } = task;
         let series = made(&mut self.series, || SkylineHeuristic::new(core, clock))?;
-        best.offer(series.run(core, best.limit(), clock)?, Stage::Descent);
+        best.offer(series.run(core, best.limit(), clock)?, Stage::Skyline);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Portfolio.
+//! The portfolio: the order of methods, their turns, threads, and the best packing so far.
 
 mod critical;
 pub(super) mod incumbent;

@@ -1,4 +1,4 @@
-//! Which solver runs when: cheap ones first, until one meets the bound.
+//! The order of methods: cheap ones first, until the peak meets the bound.
 
 use std::time::Instant;
 
@@ -14,10 +14,16 @@ use crate::solve::greedy::{first_fit, sweep};
 use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
 
-/// Packs one space as well as the clock allows, into `best`.
+/// Packs one space into `best`, as well as the clock allows.
 ///
-/// Cheap solvers go for the lower bound; what costs more stops as soon as the peak
-/// is at most `capacity`, if there is one.
+/// The order is: first answer, kernelization, greedy passes over the core, then turns of methods.
+/// Greedy methods aim at the lower bound. Methods that take turns stop at a peak of at most
+/// `capacity`, if there is one.
+///
+/// # References
+///
+/// An algorithm portfolio (Huberman, Lukose and Hogg, "An economics approach to hard computational
+/// problems", Science 275, 1997). Turns by least cost so far are dovetailing.
 pub(crate) fn run(
     model: &Model,
     hints: &[Option<u64>],
@@ -54,8 +60,8 @@ pub(crate) fn run(
         Ok(())
     };
     if model.items.len() >= tuning.early_put_back {
-        // After the deadline, this many may not be put back in time: some answer is safe, and
-        // it is known how long that takes.
+        // Past the deadline, so many items may not be placed in time. This call makes a complete
+        // packing, and measures the time that another call takes.
         complete(&core_best, best)?;
     }
     improve_together(
@@ -72,15 +78,15 @@ pub(crate) fn run(
     if core_best.peak() < best.peak() { complete(&core_best, best) } else { Ok(()) }
 }
 
-/// Returns whether a packing is proven to be the best one, or its peak is at most
-/// `capacity`, or that is proven to be impossible.
+/// Returns whether the search of a space is over: the packing is optimal, its peak is at most
+/// `capacity`, or no packing fits `capacity`.
 fn is_decided(best: &Incumbent<'_>, capacity: Option<u64>) -> bool {
     best.is_proven() || capacity.is_some_and(|bytes| best.peak() <= bytes || best.bound() > bytes)
 }
 
 /// Finds a valid answer as fast as possible.
 ///
-/// What limits the search does not limit this, unless the caller wants an answer now.
+/// Node limits do not apply; a passed deadline or a cancellation does.
 fn first_answer(
     model: &Model,
     hints: &[Option<u64>],
@@ -128,7 +134,7 @@ fn greedy(
 /// Improves the packing of a core until its peak is at most `capacity`, or proven to be
 /// the least one, or until that is proven to be impossible.
 ///
-/// What other threads know is `shared`.
+/// The packings of other threads come through `shared`.
 pub(crate) fn improve(
     core: &Model,
     capacity: Option<u64>,

@@ -1,4 +1,4 @@
-//! Several threads that search the same core, and tell each other what they find.
+//! Several threads search the same core and exchange their best packings.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ struct Found {
     bound: u64,
 }
 
-/// What the threads know together.
+/// The best packing and the largest bound of all threads.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     found: Mutex<Found>,
@@ -26,7 +26,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Gives what this thread knows, and takes what others do.
+    /// Exchanges packing and bound with the other threads.
     pub(crate) fn exchange(&self, best: &mut Incumbent<'_>) {
         // A thread that panicked while it held the lock has ended the search anyway.
         let Ok(mut found) = self.found.lock() else { return };

@@ -1,4 +1,11 @@
-//! Improves a packing by taking out what is too high and making room for it.
+//! Ejection chains: the highest item is moved down, and so are the items that it displaces.
+//!
+//! # References
+//!
+//! Glover, "Ejection chains, reference structures and alternating path methods for traveling
+//! salesman problems", Discrete Applied Mathematics 65, 1996: the chain of displaced items. Weights
+//! that grow with each ejection are those of the breakout method (Morris, "The breakout method",
+//! AAAI 1993). New, as far as known: successful chains are kept when a later chain fails.
 
 use std::cmp::Reverse;
 
@@ -12,29 +19,29 @@ use crate::solve::model::random::Random;
 use crate::solve::model::{Item, Model};
 use crate::solve::tuning::ChainsTuning;
 
-/// Ejection chains: an item is put where the items that it throws out matter least,
-/// which are then put elsewhere in the same way, until nobody is thrown out any more.
+/// A local search by ejection chains.
 ///
-/// Items that were thrown out often matter more, so that the search does not go in
-/// circles. It needs no list of pairs and can improve packings of any size.
+/// An item is placed at the offset at which the displaced items weigh least. These are placed in
+/// turn, until no item is displaced. The weight of an item grows with each ejection, so that the
+/// search does not cycle. No list of pairs is stored, so packings of any size can be improved.
 #[derive(Debug)]
 pub(crate) struct EjectionChains {
     tuning: ChainsTuning,
     neighbors: Neighbors,
-    /// The packing that is repaired, at least as good as the one that was given last.
+    /// The current packing, with a peak at most that of the last packing given.
     offsets: Vec<u64>,
     placed: Vec<bool>,
-    /// What throwing out each item costs; more each time that it happens.
+    /// Weight of each item: the cost of its ejection.
     weight: Vec<f64>,
     waiting: Vec<u32>,
-    /// What the chain has taken out so far, and from where.
+    /// Items that the current chain moved, with their former offsets.
     moved: Vec<(u32, u64)>,
-    /// Offsets that an item would throw somebody out from, and what that would cost.
+    /// Offsets at which the current item overlaps a neighbor.
     blocks: Vec<Block>,
-    /// Where what blocks cost changes.
+    /// The cost of each offset, as a list of changes.
     edges: Edges,
     random: Random,
-    /// Part of the distance to the bound to go for.
+    /// Distance of the next target from the peak, as a part of the gap to the bound.
     ambition: f64,
     /// Steps after which a chain is given up.
     steps: usize,
@@ -82,10 +89,10 @@ impl EjectionChains {
         })
     }
 
-    /// Tries to lower the peak of a packing towards `bound`, and returns a better one.
+    /// Lowers the peak towards `bound`, and returns a better packing if one is found.
     ///
-    /// What has been achieved stays, even if the next item gets stuck: far apart in time, they
-    /// have little to do with each other.
+    /// The result of a successful chain stays when a later chain fails: items that are far apart in
+    /// time hardly affect each other.
     pub(crate) fn improve(
         &mut self,
         model: &Model,
@@ -115,8 +122,8 @@ impl EjectionChains {
         (model.peak(&self.offsets) < peak).then(|| self.offsets.clone())
     }
 
-    /// Brings as much as can be of a packing below `target`, and returns what comes of it, and
-    /// whether it was tried for all items before the turn was over.
+    /// Moves as many items as possible below `target`, with one chain for each. Returns the
+    /// packing, and whether all items had a chain before the turn ended.
     pub(crate) fn press(
         &mut self,
         model: &Model,
@@ -133,8 +140,9 @@ impl EjectionChains {
         (self.offsets.clone(), all)
     }
 
-    /// Brings the items that end above `target` below it, one after the other from the highest one
-    /// on, until some are stuck; returns how many, and whether that was before the turn was over.
+    /// Moves the items that end above `target` below it, from the highest one down, until
+    /// `most_stuck` of them are stuck. Returns the number of stuck items, and whether the turn was
+    /// not over before.
     fn lower(
         &mut self,
         model: &Model,
@@ -171,15 +179,15 @@ impl EjectionChains {
         (stuck, true)
     }
 
-    /// Forgets who was thrown out how often.
+    /// Resets all weights.
     fn forget(&mut self, model: &Model) {
         for (weight, item) in self.weight.iter_mut().zip(&model.items) {
             *weight = base_weight(item);
         }
     }
 
-    /// Takes out one item and places it below `target`, and everything that this throws out in
-    /// turn; or leaves all as it was.
+    /// Runs the chain that moves one item below `target`. The packing is unchanged if the chain
+    /// fails.
     fn chain(&mut self, model: &Model, item: u32, target: u64, clock: &Clock<'_>) -> End {
         self.waiting.clear();
         self.moved.clear();
@@ -202,7 +210,7 @@ impl EjectionChains {
         self.waiting.push(item);
     }
 
-    /// Places what waits below `target`.
+    /// Places all waiting items below `target`.
     fn settle(&mut self, model: &Model, target: u64, clock: &Clock<'_>) -> End {
         let ChainsTuning { effort_per_step, effort_per_neighbor, .. } = self.tuning;
         for _ in 0..self.steps {
@@ -242,7 +250,7 @@ impl EjectionChains {
         (0..count).max_by_key(key)
     }
 
-    /// Finds all offsets at which `item` meets somebody.
+    /// Computes the intervals of offsets at which `item` overlaps a placed neighbor.
     fn find_blocks(&mut self, model: &Model, item: usize) {
         let Self { neighbors, placed, offsets, blocks, .. } = self;
         blocks.clear();
@@ -265,11 +273,10 @@ impl EjectionChains {
         });
     }
 
-    /// Returns the offset up to `ceiling` that throws out what matters least, the lowest
-    /// of those.
+    /// Returns the offset up to `ceiling` with the least cost, the lowest of those.
     ///
-    /// What an offset costs, the weight of the blocks that hold it, changes only where a
-    /// block starts or ends, so these offsets are tried, in ascending order.
+    /// The cost of an offset is the weight of all neighbors that overlap there. It changes only at
+    /// ends of intervals, so only these offsets are compared, in ascending order.
     fn cheapest_offset(&mut self, model: &Model, item: usize, ceiling: u64) -> Option<u64> {
         let mask = model.items[item].mask();
         self.edges.clear();
@@ -314,7 +321,7 @@ impl EjectionChains {
         best.map(|(_, offset)| offset)
     }
 
-    /// Throws out everybody whose blocks hold `offset`.
+    /// Removes all items that overlap the current item at `offset`.
     fn eject(&mut self, model: &Model, offset: u64) {
         for block in 0..self.blocks.len() {
             let block = self.blocks[block];
@@ -327,7 +334,7 @@ impl EjectionChains {
     }
 }
 
-/// Returns what throwing out an item costs the first time.
+/// Returns the initial weight of an item: size × sections.
 fn base_weight(item: &Item) -> f64 {
     real(item.size) * f64::from(item.length())
 }

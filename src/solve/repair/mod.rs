@@ -1,4 +1,4 @@
-//! Repair.
+//! Local search: ejection chains lower the peak of a packing.
 
 pub(super) mod chains;
 mod edges;

@@ -7,12 +7,13 @@ use crate::solve::model::Model;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::filled;
 
-/// What is born when, and what is live at every so many sections.
+/// The items that are born at each section, and the items that are live at every `stride`-th
+/// section.
 ///
-/// Who is live in a range of sections was live at the last such *mark* before it, or was born
-/// since. Marks are as far apart as half of the items that are live at once take to be
-/// born: so a list that is gone through has few items too many, and all lists together are
-/// about twice as long as the list of items.
+/// An item that is live in a range of sections is live at the last *mark* before the range, or is
+/// born after that mark. The distance between marks is half of the items that are live at once: so
+/// a query reads few items in vain, and all lists together are about twice as long as the list of
+/// items.
 #[derive(Debug)]
 pub(crate) struct Neighbors {
     /// How many items are born before each section: a model has them in the order of birth.
