@@ -93,7 +93,7 @@ def measure(name: str, rounds: int, techniques: bool) -> float:
         executor = stack.enter_context(ap.Executor(graph))
         run = partial(executor.run, inputs, borrow=True)
         if compared is None:
-            plain = ap.plan(graph, workspace="auto", optimize="none")
+            plain = ap.plan(graph, workspace="auto", optimize="none", target="numpy")
             other = stack.enter_context(ap.Executor(graph, plain))
             compared = partial(other.run, inputs, borrow=True)
         theirs, ours, ratios = [], [], []

@@ -42,7 +42,7 @@ def main() -> int:
         is_light = name in light_models.NAMES
         model = light_models.path(name) if is_light else Path(name)
         graph = ap.load(model)
-        ours = ap.plan(graph, inputs="caller").arena_bytes
+        ours = ap.plan(graph, inputs="caller", target="ideal").arena_bytes
         feeds = feeds_of(graph)
         theirs, held = min(measure(model, level, feeds) for level in LEVELS)
         larger += ours > theirs

@@ -105,9 +105,9 @@ def measure(path: Path) -> None:
 
     graph = ap.load(path)
     start = time.process_time()
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     seconds = time.process_time() - start
-    caller = ap.plan(graph, inputs="caller", outputs="caller").arena_bytes
+    caller = ap.plan(graph, inputs="caller", outputs="caller", target="ideal").arena_bytes
     rng = np.random.default_rng(0)
     feeds = {}
     for value in (graph.values[index] for index in graph.inputs):

@@ -96,6 +96,9 @@ pub enum Error {
     /// The plan was made for another graph.
     #[error("the plan does not belong to this graph: {reason}")]
     PlanMismatch { reason: String },
+    /// The runner that a plan is for, or is exported to, cannot run it.
+    #[error("target {target} cannot run the plan: {reason}")]
+    TargetMismatch { target: String, reason: String },
     /// Something lies outside its arena.
     #[error("{what} occupies bytes {start}..{end} of an arena of {arena} bytes")]
     PlanOutOfBounds { what: String, start: u64, end: u128, arena: u64 },
@@ -170,6 +173,7 @@ impl Error {
             Self::PlanVersion { .. } => "PlanVersion",
             Self::PlanTooLarge { .. } => "PlanTooLarge",
             Self::PlanMismatch { .. } => "PlanMismatch",
+            Self::TargetMismatch { .. } => "TargetMismatch",
             Self::PlanOutOfBounds { .. } => "PlanOutOfBounds",
             Self::PlanOverlap { .. } => "PlanOverlap",
             Self::PlanMisaligned { .. } => "PlanMisaligned",

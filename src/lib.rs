@@ -71,6 +71,7 @@ mod shared;
 mod sharing;
 mod solve;
 mod storage;
+mod target;
 mod technique;
 mod transform;
 mod units;
@@ -121,6 +122,7 @@ pub use solve::{
 };
 pub use solve::{Budget, Methods, Progress, SolveOptions, Stage, Tuning, TuningValue, solve};
 pub use storage::{StorageEntry, StoragePool, Tensor, load_params, save_params};
+pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};
 pub use transform::{Fusion, fuse};
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};

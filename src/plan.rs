@@ -9,6 +9,7 @@ use crate::boundary::{InputMemory, OutputMemory};
 use crate::error::{Error, Result, quoted};
 use crate::index::{NodeId, ValueId};
 use crate::packing::Status;
+use crate::target::Target;
 use crate::technique::Techniques;
 
 /// How the sizes of workspaces are chosen.
@@ -307,6 +308,7 @@ pub struct Search {
 pub struct Plan {
     pub(crate) model: String,
     pub(crate) digest: String,
+    pub(crate) target: Target,
     pub(crate) options: PlanOptions,
     pub(crate) search: Option<Search>,
     pub(crate) steps: Vec<PlanStep>,
@@ -331,6 +333,12 @@ impl Plan {
     /// Returns the [digest](crate::Graph::digest) of the graph that was planned.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Returns the description of the runner that the plan is for. A plan from a file of before
+    /// there were targets is for [`Target::IDEAL`].
+    pub const fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Returns the options that the plan was made with.

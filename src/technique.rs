@@ -121,6 +121,24 @@ impl Techniques {
         Self(self.0 & !technique.bit())
     }
 
+    /// Returns whether every technique of the set is in `other`, too.
+    #[must_use]
+    pub const fn is_subset_of(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Returns the techniques that are in both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns the techniques of the set that are not in `other`.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
     pub(crate) const fn is_none(&self) -> bool {
         self.0 == 0

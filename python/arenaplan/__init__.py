@@ -23,6 +23,7 @@ from arenaplan._core import (
     SharedPlan,
     SimpleArena,
     StoragePlan,
+    Target,
     __version__,
     plan_schema,
     techniques,
@@ -33,6 +34,7 @@ from arenaplan.executor import Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
+from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
 from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
@@ -60,6 +62,7 @@ __all__ = [
     "Packing",
     "Plan",
     "PlanFamily",
+    "PlanOptions",
     "PlannerError",
     "SharedPlan",
     "SimpleArena",
@@ -68,6 +71,7 @@ __all__ = [
     "StorageEntry",
     "StoragePlan",
     "StoragePool",
+    "Target",
     "Value",
     "View",
     "__version__",
@@ -88,5 +92,6 @@ __all__ = [
     "save_params",
     "share_storage",
     "spilled",
+    "targets",
     "techniques",
 ]

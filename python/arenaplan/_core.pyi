@@ -20,6 +20,7 @@ __all__ = [
     "SharedPlan",
     "SimpleArena",
     "StoragePlan",
+    "Target",
     "__version__",
     "color_nodes",
     "explain",
@@ -31,6 +32,7 @@ __all__ = [
     "plan_schema",
     "plan_together",
     "share_storage",
+    "targets",
     "techniques",
 ]
 
@@ -492,6 +494,17 @@ class Plan:
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             If it would corrupt bytes, or contradicts itself.
         """
+    def check_target(self, /, target: Target) -> None:
+        """
+        Raise unless ``target`` can run the plan, which may have been made for another one.
+
+        Call :meth:`check` first: this method believes the sizes in the plan.
+
+        Raises
+        ------
+        TargetMismatch
+            For the first step or option that the target does not honor.
+        """
     def commit(self, /, space: str | None = None) -> Arena:
         """
         Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
@@ -652,6 +665,11 @@ class Plan:
     def steps(self, /) -> list[list[int]]:
         """
         Per step the indices of the nodes that it runs as one, in order; nearly always one.
+        """
+    @property
+    def target(self, /) -> Target:
+        """
+        The runner that the plan is for.
         """
     def to_json(self, /) -> str:
         """
@@ -866,6 +884,107 @@ class StoragePlan:
         Return the arena plan that has the blocks one behind the other, checked.
         """
 
+@final
+class Target:
+    """
+    A description of the program that runs a plan.
+
+    ``Target(name, techniques)`` describes a runner of one's own: it runs the techniques of that
+    list. :func:`arenaplan.targets` lists those that are known.
+
+    Parameters
+    ----------
+    name : str
+        A name that is not one of the known targets'.
+    techniques : list of str
+        Names of the techniques that the runner honors.
+    alignment : int, default 64
+        Alignment, in bytes, of offsets that the planner chooses by default.
+    scratch : {"graph", "runner", "nobody"}
+        The origin of the scratch memory of kernels: nodes declare it before planning, the
+        runner adds it by itself, or there is none.
+    caller_memory : bool
+        Whether inputs and outputs may be in memory of the caller.
+    several_spaces : bool
+        Whether values may be in several spaces.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls,
+        /,
+        name: str,
+        techniques: Sequence[str],
+        *,
+        alignment: int = 64,
+        scratch: str = "graph",
+        caller_memory: bool = True,
+        several_spaces: bool = True,
+    ) -> Target: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def alignment(self, /) -> int:
+        """
+        Alignment, in bytes, of offsets that the planner chooses by default.
+        """
+    @property
+    def caller_memory(self, /) -> bool:
+        """
+        Whether inputs and outputs may be in memory of the caller.
+        """
+    @property
+    def fixed(self, /) -> str:
+        """
+        Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` if it has none.
+        """
+    @property
+    def granularity(self, /) -> str:
+        """
+        The unit that the runner executes at a time: ``"node"``, ``"group"`` or ``"tile"``.
+        """
+    @staticmethod
+    def known(name: str) -> Target:
+        """
+        Return the known target of this name.
+
+        Raises
+        ------
+        InvalidOption
+            If there is none; the message lists those that there are.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        Name of the target.
+        """
+    @property
+    def offset_unit(self, /) -> int:
+        """
+        Number of bytes that every alignment must be a multiple of.
+        """
+    @property
+    def scratch(self, /) -> str:
+        """
+        Origin of the scratch memory of kernels: ``"graph"``, ``"runner"`` or ``"nobody"``.
+        """
+    @property
+    def several_spaces(self, /) -> bool:
+        """
+        Whether values may be in several spaces.
+        """
+    @property
+    def summary(self, /) -> str:
+        """
+        One line about the runner; empty for one's own.
+        """
+    @property
+    def techniques(self, /) -> list[str]:
+        """
+        Names of the techniques that the runner honors.
+        """
+
 def color_nodes(graph: Graph, num_temp: int) -> list[int]:
     """
     Return the color of every node, at most ``num_temp`` colors.
@@ -966,6 +1085,11 @@ def share_storage(
 ) -> StoragePlan:
     """
     Return which values of ``graph`` can share blocks.
+    """
+
+def targets() -> list[Target]:
+    """
+    Return the targets that are known, those that can do most first.
     """
 
 def techniques() -> list[str]:

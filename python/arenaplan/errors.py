@@ -200,6 +200,10 @@ class PlanMismatch(PlanError):
     """The plan was made for another graph."""
 
 
+class TargetMismatch(PlanError):
+    """The runner that a plan is for, or is exported to, cannot run it."""
+
+
 class PlanOutOfBounds(PlanError):
     """A value lies outside the arena."""
 

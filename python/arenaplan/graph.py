@@ -213,6 +213,10 @@ class Graph:
         """Indices of the values that the caller receives."""
         self.warnings: list[str] = []
         """What an importer had to assume, one sentence each."""
+        self.target = "nodes"
+        """Name of the target that plans are for unless another one is asked for; importers set
+        the one that runs their format."""
+        self._variants: dict[str, Callable[[], Graph]] = {}
         self._constants: dict[int, ConstantData] = {}
         self._core: _core.Graph | None = None
 
@@ -402,6 +406,21 @@ class Graph:
         rows = zip(self.nodes, after, strict=True)
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
+
+    def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
+        """Declare that the runner of this name sees another graph, which ``make`` returns."""
+        self._variants[target] = make
+
+    def for_target(self, target: str) -> Graph:
+        """
+        Return the graph that a runner sees.
+
+        A runtime may have a clock and values of its own: TensorFlow Lite Micro runs through the
+        subgraphs that an operator calls and keeps variables elsewhere. For all others it is this
+        graph.
+        """
+        make = self._variants.get(target)
+        return self if make is None else make()
 
     # -- reading -------------------------------------------------------------
 

@@ -6,7 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from arenaplan import _core
 from arenaplan.graph import Graph
-from arenaplan.planning import WorkspacePolicy, core_graph
+from arenaplan.options import WorkspacePolicy
+from arenaplan.planning import core_graph
 
 IncrementalMode: TypeAlias = Literal["default", "litert", "tflite-2019"]
 

@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 from arenaplan import _core
 from arenaplan._core import Packing
 from arenaplan.errors import InvalidAlignment, InvalidLiveRange, InvalidSize, PinConflict
-from arenaplan.planning import Progress, whole_number
+from arenaplan.options import whole_number
+from arenaplan.planning import Progress
 
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32

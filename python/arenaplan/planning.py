@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
-from arenaplan._core import Plan, SharedPlan
-from arenaplan.errors import CapacityExceeded, InvalidAlignment, InvalidOption, InvalidSize
+from arenaplan._core import Plan, SharedPlan, Target
+from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
-from arenaplan.spaces import Space, homes_of, parse_spaces
+from arenaplan.options import (
+    PlanKeywords,
+    PlanOptions,
+    checked_alignment,
+    core_options,
+    memory_rows,
+    resolve,
+    target_of,
+)
+from arenaplan.spaces import homes_of, parse_spaces
 
-WorkspacePolicy: TypeAlias = Literal["none", "auto"]
-Effort: TypeAlias = Literal["fast", "default", "max"]
 Together: TypeAlias = Literal["never-together", "concurrent"]
-InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
-OutputMemory: TypeAlias = Literal["inside", "caller"]
 Progress: TypeAlias = Callable[[dict[str, Any]], object]
 """Called now and then with how far a search is."""
 
 
 def plan(
     graph: Graph,
+    options: PlanOptions | None = None,
     *,
-    alignment: int = 64,
-    optimize: str | Iterable[str] = "all",
-    effort: Effort = "default",
-    in_place: bool = True,
-    preserve_inputs: bool = False,
-    inputs: InputMemory = "inside",
-    outputs: OutputMemory = "inside",
-    workspace: WorkspacePolicy = "none",
-    capacity: int | None = None,
-    parallel_safe: bool = False,
     steps: Sequence[Sequence[int]] | None = None,
-    spaces: str | Sequence[Space] | None = None,
-    pins: Mapping[str, str] | None = None,
     on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
 ) -> Plan:
     """
     Decide where every value of ``graph`` lives in one arena, or one per memory.
@@ -45,55 +39,23 @@ def plan(
     Parameters
     ----------
     graph : Graph
-        What :func:`load` returns, or built by hand.
-    alignment : int, default 64
-        Power of two, in bytes, that divides every offset.
-    optimize : str or iterable of str, default "all"
-        What may be done to need fewer bytes: ``"all"``, ``"none"``, or some of ``"views"``,
-        ``"in-place"``, ``"elision"``, ``"fusion"``, ``"order"``, ``"streaming"`` and
-        ``"overlap"``.
-    effort : {"fast", "default", "max"}, default "default"
-        How much work to spend on choosing which nodes run as one, and in which order:
-        milliseconds, up to a second or two, or up to a minute or two.
-    in_place : bool, default True
-        ``False`` is short for leaving out ``"in-place"``: whether an output may take over the
-        bytes of an input that nobody reads later.
-    preserve_inputs : bool, default False
-        Whether graph inputs keep their bytes until the end of a run; otherwise they are
-        reused after their last reader.
-    inputs : {"inside", "caller", "reuse"}, default "inside"
-        Whose memory graph inputs are in. Those of the caller take no bytes of the arena and
-        are only read; those to reuse are in it, and nodes may write their results over them.
-    outputs : {"inside", "caller"}, default "inside"
-        Whose memory graph outputs are in. Those of the caller take no bytes of the arena, and
-        neither does what an output takes over, shows, or is joined from.
-    workspace : {"none", "auto"}, default "none"
-        ``"none"`` counts activations only. ``"auto"`` adds the scratch memory of the NumPy
-        kernels, each in the cheapest size that does not raise the peak.
-    capacity : int, optional
-        Bytes that the arena may have at most.
-    parallel_safe : bool, default False
-        Whether the plan must be safe in every order that the graph permits, so that nodes
-        that do not wait for each other may run at the same time.
+        The model: from :func:`load`, or built by hand.
+    options : PlanOptions, optional
+        Options of the plan.
     steps : sequence of sequence of int, optional
-        What to run, in order: per step the indices of the nodes that run as one, usually
-        one. What all but the last of them make passes on piece by piece and needs no place.
-    spaces : str or sequence of Space, optional
-        Memories to place values in, such as ``"sram=64KiB,psram=8MiB"``; see
-        :class:`Space`. Each value goes to the one where the bytes that nodes read and write
-        cost least, as far as there is room: see :func:`spilled` for where they went, and why.
-        Workspaces have their smallest sizes then.
-    pins : mapping of str to str, optional
-        Patterns of names, such as ``"logits*"``, and the space that those values must be in.
+        Steps to run, in order: per step the indices of the nodes that run as one, usually one.
+        Values inside of a step get no memory.
     on_progress : callable, optional
         Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
         packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``.
+    **overrides
+        Single options by name, such as ``target="tflm"``: the fields of :class:`PlanOptions`.
 
     Returns
     -------
     Plan
         The plan, checked. ``arena_bytes`` is its size; ``lower_bound``, ``gap`` and
-        ``status`` say what is proven about that size.
+        ``status`` say what is proven about that size for the plan's target.
 
     Raises
     ------
@@ -102,7 +64,7 @@ def plan(
     SpacesExceeded
         If the values do not fit ``spaces``; the exception says which ones, and at which step.
     InvalidAlignment, InvalidOption, SizeOverflow, GraphError
-        If the options or the graph make no sense.
+        If options contradict each other, the graph or the target.
 
     Examples
     --------
@@ -117,31 +79,18 @@ def plan(
     >>> ap.plan(graph, outputs="caller")  # y is where z is going to be
     Plan('', 4032 bytes, optimal)
     """
-    alignment = _checked_alignment(alignment)
-    rows, homes = (None, []) if spaces is None else _memories(graph, spaces, pins, alignment)
-    if spaces is None and pins:
-        raise InvalidOption("option pins: there are no spaces to pin values to")
-    if rows is not None:
-        alignment = min(row[2] for row in rows)
-    options = _options(
-        alignment=alignment,
-        optimize=optimize,
-        effort=effort,
-        in_place=in_place,
-        preserve_inputs=preserve_inputs,
-        inputs=inputs,
-        outputs=outputs,
-        workspace=workspace,
-        capacity=capacity,
-        parallel_safe=parallel_safe,
-    )
+    options = resolve(options, overrides)
+    target = target_of(options, graph.target)
+    graph = graph.for_target(target.name)
+    arguments = core_options(options, target)
+    memories = _memories(graph, options, target)
+    if memories.rows is not None:
+        arguments["alignment"] = min(row[2] for row in memories.rows)
     wanted = None if steps is None else [list(step) for step in steps]
-    memories = _Memories(rows, homes)
-    if workspace == "auto" and isinstance(graph, Graph):
-        result = _with_workspaces(graph, options, wanted, memories, on_progress)
+    if target.name == "numpy" and options.workspace != "none":
+        result = _with_workspaces(graph, arguments, wanted, memories, on_progress)
     else:
-        core = core_graph(graph, workspace, wanted)
-        result = _core.plan(core, options, wanted, *memories, None, on_progress)
+        result = _core.plan(graph.core, arguments, wanted, *memories, None, on_progress)
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -171,7 +120,8 @@ def _with_workspaces(
     overlaps an input. Streams and overlaps save values and need scratch memory instead; if that
     raises the peak, plans without them are tried, too.
     """
-    names = str(options["optimize"]).split(",")
+    honored = options["optimize"] or ",".join(_core.techniques())
+    names = str(honored).split(",")
 
     def drafted(left_out: str | None) -> Plan:
         rest = ",".join(name for name in names if name != left_out) or "none"
@@ -197,17 +147,8 @@ def _with_workspaces(
 def plan_together(
     graphs: Sequence[Graph],
     together: Together,
-    *,
-    alignment: int = 64,
-    optimize: str | Iterable[str] = "all",
-    effort: Effort = "default",
-    in_place: bool = True,
-    preserve_inputs: bool = False,
-    inputs: InputMemory = "inside",
-    outputs: OutputMemory = "inside",
-    workspace: WorkspacePolicy = "none",
-    capacity: int | None = None,
-    parallel_safe: bool = False,
+    options: PlanOptions | None = None,
+    **overrides: Unpack[PlanKeywords],
 ) -> SharedPlan:
     """
     Plan several graphs for one arena.
@@ -220,10 +161,12 @@ def plan_together(
         Whether the graphs run one after the other, in any order, or at the same time. Of
         graphs that never run together only the states survive the run of another one: take
         the outputs away before, and write the inputs afterwards.
-    alignment, optimize, effort, in_place, preserve_inputs, inputs, outputs, workspace, capacity, \
-    parallel_safe
-        As for :func:`plan`; the capacity is that of the shared arena. With workspaces, every
-        node runs by itself. Nothing is the caller's.
+    options : PlanOptions, optional
+        Options of every plan; the capacity is that of the shared arena. The default target is
+        that of the graphs, or ``"nodes"`` if they differ. With workspaces, every node runs by
+        itself.
+    **overrides
+        Single options by name.
 
     Returns
     -------
@@ -235,7 +178,7 @@ def plan_together(
     CapacityExceeded
         If the arena does not fit ``capacity``.
     InvalidOption
-        If a graph has several spaces, or something is to be the caller's.
+        If there are several spaces, or values of the caller.
 
     Examples
     --------
@@ -251,24 +194,21 @@ def plan_together(
     >>> ap.plan_together([layer(64), layer(640)], "concurrent").bases
     [0, 128]
     """
-    if workspace == "auto":
-        # What nodes need together is known only once it is known which run as one.
-        names = technique_names(optimize)
-        optimize = [name for name in names if name not in ("fusion", "streaming")] or ["none"]
-    options = _options(
-        alignment=alignment,
-        optimize=optimize,
-        effort=effort,
-        in_place=in_place,
-        preserve_inputs=preserve_inputs,
-        inputs=inputs,
-        outputs=outputs,
-        workspace=workspace,
-        capacity=capacity,
-        parallel_safe=parallel_safe,
-    )
-    graphs_of_core = [core_graph(graph, workspace) for graph in graphs]
-    result = _core.plan_together(graphs_of_core, together, options)
+    options = resolve(options, overrides)
+    if options.spaces is not None or options.pins:
+        raise InvalidOption("option spaces: graphs share one arena, not several spaces")
+    defaults = {graph.target for graph in graphs}
+    target = target_of(options, defaults.pop() if len(defaults) == 1 else "nodes")
+    arguments = core_options(options, target)
+    counted = target.name == "numpy" and options.workspace != "none"
+    if counted:
+        # Workspaces of a fused group are known only once it is known which nodes run as one.
+        names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
+        names = [name for name in names if name not in ("fusion", "streaming")]
+        arguments["optimize"] = ",".join(names) or "none"
+    seen = [graph.for_target(target.name) for graph in graphs]
+    cores = [core_graph(graph, "auto" if counted else "none") for graph in seen]
+    result = _core.plan_together(cores, together, arguments)
     result.fits()
     return result
 
@@ -287,22 +227,20 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    graph: Graph,
-    *,
-    alignment: int = 64,
-    optimize: str | Iterable[str] = "all",
-    effort: Effort = "default",
-    preserve_inputs: bool = False,
-    inputs: InputMemory = "inside",
-    outputs: OutputMemory = "inside",
+    graph: Graph, options: PlanOptions | None = None, **overrides: Unpack[PlanKeywords]
 ) -> Explanation:
     """
     Say what each technique is worth for ``graph``.
 
     Parameters
     ----------
-    graph, alignment, optimize, effort, preserve_inputs, inputs, outputs
-        As for :func:`plan`.
+    graph : Graph
+        The model.
+    options : PlanOptions, optional
+        Options of the plans, as for :func:`plan`; scratch memory, spaces and the capacity are
+        left out of the comparison.
+    **overrides
+        Single options by name.
 
     Returns
     -------
@@ -313,7 +251,7 @@ def explain(
     Raises
     ------
     InvalidAlignment, InvalidOption, SizeOverflow, GraphError
-        If the options or the graph make no sense.
+        If options contradict each other, the graph or the target.
 
     Examples
     --------
@@ -327,99 +265,25 @@ def explain(
     >>> explanation.without, explanation.levels["in-place"]
     (768, 512)
     """
-    options = _options(
-        alignment=alignment,
-        optimize=optimize,
-        effort=effort,
-        in_place=True,
-        preserve_inputs=preserve_inputs,
-        inputs=inputs,
-        outputs=outputs,
-        workspace="none",
-        capacity=None,
-        parallel_safe=False,
-    )
-    result, without, levels, switched = _core.explain(core_graph(graph, "none"), options)
+    options = resolve(options, overrides)
+    target = target_of(options, graph.target)
+    graph = graph.for_target(target.name)
+    arguments = {**core_options(options, target), "workspace": "none", "capacity": None}
+    result, without, levels, switched = _core.explain(graph.core, arguments)
     return Explanation(result, without, dict(levels), dict(switched))
 
 
-def _options(
-    *,
-    alignment: int,
-    optimize: str | Iterable[str],
-    effort: str,
-    in_place: bool,
-    preserve_inputs: bool,
-    inputs: str,
-    outputs: str,
-    workspace: str,
-    capacity: int | None,
-    parallel_safe: bool,
-) -> dict[str, object]:
-    """Return options as the core reads them."""
-    names = technique_names(optimize)
-    if not in_place:
-        names = [name for name in names if name != "in-place"]
-    return {
-        "alignment": _checked_alignment(alignment),
-        "optimize": ",".join(names) or "none",
-        "effort": effort,
-        "preserve_inputs": preserve_inputs,
-        "inputs": inputs,
-        "outputs": outputs,
-        "workspace": workspace,
-        "capacity": _checked_capacity(capacity),
-        "parallel_safe": parallel_safe,
-    }
-
-
-def technique_names(optimize: str | Iterable[str]) -> list[str]:
-    """Return the names of techniques that ``optimize`` stands for."""
-    names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
-    return list(_core.techniques()) if names == ["all"] else names
-
-
-def _checked_alignment(alignment: int) -> int:
-    """Refuse what cannot be a power of two of 64 bits."""
-    alignment = whole_number(alignment, "alignment")
-    if alignment <= 0 or alignment >= 1 << 64:
-        raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
-    return alignment
-
-
-def _checked_capacity(capacity: int | None) -> int | None:
-    """Refuse what cannot be a number of bytes."""
-    if capacity is None:
-        return None
-    capacity = whole_number(capacity, "capacity")
-    if not 0 <= capacity < 1 << 64:
-        raise InvalidSize(f"capacity {capacity} is no number of bytes")
-    return capacity
-
-
-def _memories(
-    graph: Graph, spaces: str | Sequence[Space], pins: Mapping[str, str] | None, alignment: int
-) -> tuple[list[tuple[str, int | None, int, int]], list[tuple[int, int]]]:
-    """Return memories and homes as the core takes them, with every default filled in."""
-    spaces = parse_spaces(spaces) if isinstance(spaces, str) else list(spaces)
-    if not spaces:
-        raise InvalidOption("option spaces: there is none")
-    rows = []
-    for position, space in enumerate(spaces):
-        cost = position if space.cost is None else whole_number(space.cost, "cost")
-        divisor = alignment if space.alignment is None else space.alignment
-        divisor = whole_number(divisor, "alignment")
-        capacity = space.capacity
-        if capacity is not None:
-            capacity = whole_number(capacity, "capacity")
-            if not 0 <= capacity < 1 << 63:
-                raise InvalidSize(f"space {space.name!r}: {capacity} is no number of bytes")
-        if not 0 <= cost < 1 << 63:
-            raise InvalidOption(f"option spaces: {cost} is no cost of space {space.name!r}")
-        if not 0 < divisor < 1 << 63:
-            raise InvalidAlignment(f"alignment {divisor} is not a power of two up to 2^62")
-        rows.append((space.name, capacity, divisor, cost))
-    return rows, homes_of(graph, spaces, pins or {})
+def _memories(graph: Graph, options: PlanOptions, target: Target) -> _Memories:
+    """Return memories and homes as the core takes them."""
+    if options.spaces is None:
+        if options.pins:
+            raise InvalidOption("option pins: there are no spaces to pin values to")
+        return _Memories(None, [])
+    given = options.spaces
+    spaces = parse_spaces(given) if isinstance(given, str) else list(given)
+    alignment = target.alignment if options.alignment is None else options.alignment
+    rows = memory_rows(spaces, checked_alignment(alignment))
+    return _Memories(rows, homes_of(graph, spaces, options.pins or {}))
 
 
 def core_graph(
@@ -427,16 +291,20 @@ def core_graph(
     workspace: str,
     steps: Sequence[Sequence[int]] | None = None,
     overlapped: Sequence[int] = (),
+    target: str = "numpy",
 ) -> _core.Graph:
     """
-    Return the Rust graph, with the NumPy kernels' workspaces if ``workspace`` is "auto".
+    Return the Rust graph that a target sees.
+
+    For ``"numpy"`` its nodes have the workspaces of the kernels if ``workspace`` is "auto".
 
     ``steps`` tells which nodes run as one, and ``overlapped`` by their last node of which of
     these steps the output may overlap an input.
     """
     if isinstance(graph, _core.Graph):
         return graph
-    if workspace == "none":
+    graph = graph.for_target(target)
+    if workspace == "none" or target != "numpy":
         return graph.core
     from arenaplan.executor import staging_choices, workspace_choices
 
@@ -446,13 +314,3 @@ def core_graph(
         list(workspace_choices(graph, steps).items()),
         list(staging_choices(graph, staged).items()),
     )
-
-
-def whole_number(number: object, what: str) -> int:
-    """Return ``number`` as an int, refusing booleans and fractions."""
-    if isinstance(number, bool):
-        raise TypeError(f"{what} is {number!r}, not a whole number")
-    try:
-        return operator.index(number)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{what} is {number!r}, not a whole number") from None

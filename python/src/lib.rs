@@ -16,6 +16,7 @@ mod pack;
 mod plan;
 mod shared;
 mod sharing;
+mod target;
 
 /// The Rust core of arenaplan.
 #[pyo3::pymodule]
@@ -36,6 +37,8 @@ mod _core {
     use crate::shared::{SharedPlan, plan_together};
     #[pymodule_export]
     use crate::sharing::{StoragePlan, color_nodes, find_assigns, order_mutations, share_storage};
+    #[pymodule_export]
+    use crate::target::{Target, targets};
 
     /// Version of the Rust core.
     #[pymodule_export]

@@ -17,6 +17,7 @@ use crate::arena::Arena;
 use crate::error::{OrRaise, raise_named, unwritten};
 use crate::graph::Graph;
 use crate::pack::Moment;
+use crate::target::Target;
 
 /// How often a long call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
@@ -50,28 +51,50 @@ pub(crate) struct Plan {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
-    alignment: u64,
-    optimize: String,
+    target: Py<Target>,
+    alignment: Option<u64>,
+    optimize: Option<String>,
+    in_place: bool,
+    order: String,
     effort: String,
     preserve_inputs: bool,
     inputs: String,
     outputs: String,
-    workspace: String,
+    workspace: Option<String>,
     capacity: Option<u64>,
     parallel_safe: bool,
 }
 
 impl Options {
-    pub(crate) fn planner(&self, py: Python<'_>) -> PyResult<Planner<'static>> {
+    /// Returns a planner with these options; those that are None have the target's default.
+    pub(crate) fn planner(&self, py: Python<'_>) -> PyResult<Planner<'_>> {
         let mut planner = Planner::new()
-            .alignment(self.alignment)
-            .optimize(self.optimize.parse().or_raise(py)?)
+            .target(&self.target.get().inner)
             .effort(self.effort.parse().or_raise(py)?)
             .preserve_inputs(self.preserve_inputs)
             .inputs(self.inputs.parse().or_raise(py)?)
             .outputs(self.outputs.parse().or_raise(py)?)
-            .parallel_safe(self.parallel_safe)
-            .workspace(self.workspace.parse().or_raise(py)?);
+            .parallel_safe(self.parallel_safe);
+        if let Some(alignment) = self.alignment {
+            planner = planner.alignment(alignment);
+        }
+        if let Some(optimize) = &self.optimize {
+            planner = planner.optimize(optimize.parse().or_raise(py)?);
+        }
+        if let Some(workspace) = &self.workspace {
+            planner = planner.workspace(workspace.parse().or_raise(py)?);
+        }
+        if !self.in_place {
+            planner = planner.in_place(false);
+        }
+        match self.order.as_str() {
+            "search" => {}
+            "given" => planner = planner.keep_order(true),
+            _ => {
+                let reason = "option order is 'search' or 'given'".into();
+                return Err(raise_named(py, "InvalidOption", reason));
+            }
+        }
         if let Some(capacity) = self.capacity {
             planner = planner.capacity(capacity);
         }
@@ -280,6 +303,12 @@ impl Plan {
     #[getter]
     fn status(&self) -> String {
         self.inner.status().to_string()
+    }
+
+    /// The runner that the plan is for.
+    #[getter]
+    fn target(&self) -> Target {
+        Target { inner: self.inner.target().clone() }
     }
 
     /// What divides every offset, in bytes.
@@ -540,6 +569,18 @@ impl Plan {
         py.detach(|| self.inner.check(&graph.inner)).or_raise(py)
     }
 
+    /// Raise unless ``target`` can run the plan, which may have been made for another one.
+    ///
+    /// Call :meth:`check` first: this method believes the sizes in the plan.
+    ///
+    /// Raises
+    /// ------
+    /// TargetMismatch
+    ///     For the first step or option that the target does not honor.
+    fn check_target(&self, py: Python<'_>, target: &Target) -> PyResult<()> {
+        self.inner.check_target(&target.inner).or_raise(py)
+    }
+
     /// Raise unless every space holds what is planned in it.
     fn fits(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.fits().or_raise(py)
@@ -603,7 +644,8 @@ impl Plan {
     fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         let policy = self.inner.options().workspace.name();
         let planning = graph.py().import("arenaplan.planning")?;
-        let arguments = (graph, policy, self.steps(), self.overlapped());
+        let target = self.inner.target().name();
+        let arguments = (graph, policy, self.steps(), self.overlapped(), target);
         let graph = planning.call_method1("core_graph", arguments)?;
         Ok(graph.cast_into::<Graph>()?)
     }

@@ -96,11 +96,13 @@ impl SharedPlan {
     ///     If they would corrupt bytes, or contradict themselves.
     fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let planning = py.import("arenaplan.planning")?;
-        let policies = self.inner.members().iter().map(|one| one.plan.options().workspace.name());
+        let plans = self.inner.members().iter().map(|one| &one.plan);
+        let seen = plans.map(|plan| (plan.options().workspace.name(), plan.target().name()));
         // Where the numbers differ, the check says so.
-        let policies = policies.chain(std::iter::repeat("none"));
-        let graphs = graphs.into_iter().zip(policies).map(|(graph, policy)| {
-            let graph = planning.call_method1("core_graph", (graph, policy))?;
+        let seen = seen.chain(std::iter::repeat(("none", "ideal")));
+        let graphs = graphs.into_iter().zip(seen).map(|(graph, (policy, target))| {
+            let arguments = (graph, policy, py.None(), Vec::<u32>::new(), target);
+            let graph = planning.call_method1("core_graph", arguments)?;
             Ok(graph.cast_into::<Graph>()?.unbind())
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;

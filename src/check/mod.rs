@@ -14,6 +14,7 @@ mod races;
 mod replay;
 mod shared;
 mod spaces;
+mod target;
 mod unit;
 
 use crate::error::{Error, Result, quoted};
@@ -36,6 +37,7 @@ impl Plan {
     ///   at an offset where it cannot be.
     /// - [`Error::PlanOverlap`] if bytes are overwritten that are read later.
     /// - [`Error::PlanCorrupt`] if the plan contradicts itself.
+    /// - [`Error::TargetMismatch`] if the plan's own target cannot run it.
     pub fn check(&self, graph: &Graph) -> Result<()> {
         let digest = graph.digest();
         if self.digest != digest {
@@ -61,6 +63,7 @@ impl Plan {
         self.check_placements(graph, &units)?;
         self.check_workspaces(graph, &units)?;
         self.check_claims(graph)?;
+        self.check_own_target(graph)?;
         self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)
     }

@@ -20,6 +20,7 @@ use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, WorkspacePlacement,
     index_steps,
 };
+use crate::target::Target;
 
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;
@@ -43,6 +44,8 @@ struct Document {
     version: u32,
     model: String,
     digest: String,
+    #[serde(default = "ideal", skip_serializing_if = "Target::is_ideal")]
+    target: Target,
     options: PlanOptions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     search: Option<Search>,
@@ -64,6 +67,11 @@ struct Document {
     extra: BTreeMap<String, IgnoredAny>,
 }
 
+/// Files of before there were targets held plans that no runner in particular had to honor.
+const fn ideal() -> Target {
+    Target::IDEAL
+}
+
 impl Plan {
     /// Returns the plan as JSON text: the same plan always gives the same bytes.
     #[must_use]
@@ -73,6 +81,7 @@ impl Plan {
             version: PLAN_VERSION,
             model: self.model.clone(),
             digest: self.digest.clone(),
+            target: self.target.clone(),
             options: self.options,
             search: self.search,
             arena_bytes: self.arena_bytes(),
@@ -132,6 +141,7 @@ impl Plan {
         let plan = Self {
             model: document.model,
             digest: document.digest,
+            target: document.target,
             options: document.options,
             search: document.search,
             step_of: index_steps(&document.steps)

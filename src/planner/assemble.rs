@@ -86,6 +86,7 @@ impl Planner<'_> {
         Plan {
             model: graph.name().to_owned(),
             digest: graph.digest(),
+            target: self.target.clone(),
             options: self.options,
             search: None,
             step_of: index_steps(&steps).expect("the order runs every node once"),

@@ -13,7 +13,7 @@ pub struct Explanation {
     pub plan: Plan,
     /// Bytes of the arena without any technique.
     pub without: u64,
-    /// Bytes of the arena with each technique added to those before it.
+    /// Bytes of the arena with each technique that the target honors added to those before it.
     pub levels: Vec<(Technique, u64)>,
     /// For each technique, what the arena would be if it alone were switched the other way:
     /// left out if the options have it, added if they do not.
@@ -47,14 +47,15 @@ impl Planner<'_> {
     /// ```
     pub fn explain(&self, graph: &Graph) -> Result<Explanation> {
         let plan = self.plan(graph)?;
+        let planner = self.resolved()?;
         let bytes = |techniques: Techniques| -> Result<u64> {
-            Ok(self.optimize(techniques).best_plan(graph)?.0.arena_bytes())
+            Ok(planner.optimize(techniques).best_plan(graph)?.0.arena_bytes())
         };
         let mut levels = Vec::new();
         let mut switched = Vec::new();
         let mut techniques = Techniques::NONE;
-        let chosen = self.options.optimize;
-        for technique in Technique::ALL {
+        let chosen = planner.options.optimize;
+        for technique in planner.target.techniques().iter() {
             techniques = techniques.with(technique);
             levels.push((technique, bytes(techniques)?));
             let other = if chosen.contains(technique) {

@@ -21,6 +21,7 @@ use crate::plan::{
     Effort, MoveCost, OrderSearch, Plan, PlanOptions, PlanStep, Search, WorkspacePolicy,
 };
 use crate::solve::Budget;
+use crate::target::{Granularity, Provider, Target};
 use crate::technique::{Technique, Techniques};
 pub use explain::Explanation;
 use schedule::Schedule;
@@ -59,33 +60,74 @@ const MOST_PACKED: usize = 4;
 /// assert_eq!(plan.status(), Status::Optimal);
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Planner<'a> {
+    target: &'a Target,
     options: PlanOptions,
+    /// Which of the options the caller has set; the others are the target's.
+    is_set: IsSet,
+    /// Techniques that the caller has left out, whatever the others are.
+    left_out: Techniques,
     capacity: Option<u64>,
     memories: Option<&'a Memories>,
     budget: Budget<'a>,
 }
 
+/// Options whose defaults are the target's.
+#[derive(Clone, Copy, Debug, Default)]
+struct IsSet {
+    alignment: bool,
+    optimize: bool,
+    workspace: bool,
+}
+
+static DEFAULT_TARGET: Target = Target::NODES;
+
+impl Default for Planner<'_> {
+    fn default() -> Self {
+        Self {
+            target: &DEFAULT_TARGET,
+            options: PlanOptions::default(),
+            is_set: IsSet::default(),
+            left_out: Techniques::NONE,
+            capacity: None,
+            memories: None,
+            budget: Budget::default(),
+        }
+    }
+}
+
 impl<'a> Planner<'a> {
-    /// Returns a planner with the default options: 64-byte alignment, every technique,
-    /// inputs reusable after their last reader, no workspaces.
+    /// Returns a planner for [`Target::NODES`] with the target's defaults: 64-byte alignment,
+    /// every technique that code honors which runs each node by itself, workspaces as nodes
+    /// declare them, inputs reusable after their last reader.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sets the runner that the plan is for.
+    ///
+    /// Alignment, techniques and workspaces are the target's unless they are set.
+    #[must_use]
+    pub fn target(mut self, target: &'a Target) -> Self {
+        self.target = target;
+        self
     }
 
     /// Makes every offset a multiple of `bytes`.
     #[must_use]
     pub fn alignment(mut self, bytes: u64) -> Self {
         self.options.alignment = bytes;
+        self.is_set.alignment = true;
         self
     }
 
-    /// Sets what may be done to need fewer bytes.
+    /// Sets the techniques, all of which the target must honor.
     #[must_use]
     pub fn optimize(mut self, techniques: Techniques) -> Self {
         self.options.optimize = techniques;
+        self.is_set.optimize = true;
         self
     }
 
@@ -99,11 +141,22 @@ impl<'a> Planner<'a> {
     /// Sets whether outputs may take over the bytes of dying inputs.
     #[must_use]
     pub fn in_place(mut self, allowed: bool) -> Self {
-        let techniques = self.options.optimize;
-        self.options.optimize = if allowed {
-            techniques.with(Technique::InPlace)
+        if allowed {
+            self.left_out = self.left_out.without(Technique::InPlace);
+            self.options.optimize = self.options.optimize.with(Technique::InPlace);
         } else {
-            techniques.without(Technique::InPlace)
+            self.left_out = self.left_out.with(Technique::InPlace);
+        }
+        self
+    }
+
+    /// Sets whether nodes keep the graph's order, whatever the other techniques are.
+    #[must_use]
+    pub fn keep_order(mut self, kept: bool) -> Self {
+        self.left_out = if kept {
+            self.left_out.with(Technique::Order)
+        } else {
+            self.left_out.without(Technique::Order)
         };
         self
     }
@@ -144,6 +197,7 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn workspace(mut self, policy: WorkspacePolicy) -> Self {
         self.options.workspace = policy;
+        self.is_set.workspace = true;
         self
     }
 
@@ -172,9 +226,64 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Returns the options.
-    pub const fn options(&self) -> PlanOptions {
-        self.options
+    /// Returns the options, with the target's defaults where none were set.
+    pub fn options(&self) -> PlanOptions {
+        let Self { target, is_set, mut options, .. } = *self;
+        if !is_set.alignment {
+            options.alignment = target.alignment();
+        }
+        if !is_set.optimize {
+            options.optimize = target.techniques();
+        }
+        options.optimize = options.optimize.minus(self.left_out);
+        if !is_set.workspace {
+            options.workspace = match target.scratch() {
+                Provider::Graph => WorkspacePolicy::Auto,
+                Provider::Nobody | Provider::Runner => WorkspacePolicy::None,
+            };
+        }
+        options
+    }
+
+    /// Returns the planner with every option set, which refuses those that the target cannot
+    /// honor.
+    fn resolved(&self) -> Result<Self> {
+        let options = self.options();
+        let target = self.target;
+        let refuse = |option, reason: String| {
+            let reason = format!("target {} {reason}", quoted(target.name()));
+            Err(Error::InvalidOption { option, reason })
+        };
+        let others = options.optimize.minus(target.techniques());
+        if others != Techniques::NONE {
+            let honored = target.techniques();
+            return refuse("optimize", format!("does not honor {others}; it honors {honored}"));
+        }
+        if !options.alignment.is_multiple_of(target.offset_unit()) {
+            let (unit, given) = (target.offset_unit(), options.alignment);
+            return refuse(
+                "alignment",
+                format!("counts in {unit} bytes, which {given} is no multiple of"),
+            );
+        }
+        if options.workspace == WorkspacePolicy::Auto && target.scratch() == Provider::Runner {
+            return refuse("workspace", "places scratch memory by itself".into());
+        }
+        let callers = [
+            ("inputs", options.inputs == InputMemory::Caller),
+            ("outputs", options.outputs == OutputMemory::Caller),
+        ];
+        for (option, _) in
+            callers.into_iter().filter(|&(_, asked)| asked && !target.caller_memory())
+        {
+            return refuse(option, "has them in its arena".into());
+        }
+        let spaces = self.memories.map_or(1, |memories| memories.spaces().len());
+        if spaces > 1 && !target.several_spaces() {
+            return refuse("spaces", "has one arena".into());
+        }
+        let is_set = IsSet { alignment: true, optimize: true, workspace: true };
+        Ok(Self { options, is_set, left_out: Techniques::NONE, ..*self })
     }
 
     /// Returns a plan of `graph`, already checked.
@@ -189,12 +298,13 @@ impl<'a> Planner<'a> {
     /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
     /// - [`SpacesExceeded`](crate::Error::SpacesExceeded) if the [`memories`](Self::memories)
     ///   cannot hold the values: it says which ones, and when.
-    /// - [`InvalidOption`](crate::Error::InvalidOption) if options contradict each other or the
-    ///   graph: inputs cannot be preserved and reused, and what the caller brings has no pin and
-    ///   no other memory.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if options contradict each other, the
+    ///   graph or the target: inputs cannot be preserved and reused, values of the caller have no
+    ///   pin and no other memory, and the target must honor every technique.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
-        let (mut plan, attempts) = self.best_plan(graph)?;
-        let floor = self.floor(&attempts)?;
+        let planner = self.resolved()?;
+        let (mut plan, attempts) = planner.best_plan(graph)?;
+        let floor = planner.floor(&attempts)?;
         plan.search = Some(Search {
             floor: floor.min(plan.lower_bound()),
             ..plan.search.unwrap_or_default()
@@ -261,10 +371,17 @@ impl<'a> Planner<'a> {
     /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
     ///   once, after what it depends on.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
-        self.check_boundary(graph)?;
-        let attempts = self.measured(Schedule::of(graph, steps)?)?;
-        let (attempt, placed) = self.best_of(&attempts)?;
-        let plan = self.assemble(graph, &attempt.schedule, &placed);
+        let planner = self.resolved()?;
+        planner.check_boundary(graph)?;
+        let is_grouped = steps.iter().any(|step| step.len() > 1);
+        if is_grouped && planner.target.granularity() == Granularity::Node {
+            let name = quoted(planner.target.name());
+            let reason = format!("target {name} runs one node at a time");
+            return Err(Error::InvalidOption { option: "steps", reason });
+        }
+        let attempts = planner.measured(Schedule::of(graph, steps)?)?;
+        let (attempt, placed) = planner.best_of(&attempts)?;
+        let plan = planner.assemble(graph, &attempt.schedule, &placed);
         plan.check(graph)?;
         Ok(plan)
     }
@@ -330,6 +447,7 @@ impl<'a> Planner<'a> {
     ///
     /// As [`plan`](Self::plan).
     pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
-        self.pack(graph, graph.order(), true, &[]).map(|(liveness, _)| liveness)
+        let planner = self.resolved()?;
+        planner.pack(graph, graph.order(), true, &[]).map(|(liveness, _)| liveness)
     }
 }

@@ -54,6 +54,10 @@ impl Planner<'_> {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn plan_together(&self, graphs: &[&Graph], together: Together) -> Result<SharedPlan> {
+        self.resolved()?.together(graphs, together)
+    }
+
+    fn together(&self, graphs: &[&Graph], together: Together) -> Result<SharedPlan> {
         if self.memories.is_some() || graphs.iter().any(|graph| graph.spaces().len() > 1) {
             let reason = "graphs share one arena, not several spaces".into();
             return Err(Error::InvalidOption { option: "spaces", reason });

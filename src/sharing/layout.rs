@@ -10,6 +10,8 @@ use crate::plan::{
 };
 use crate::sharing::pool::at;
 use crate::sharing::{StoragePlan, TakenFrom};
+use crate::target::Target;
+use crate::technique::Techniques;
 use crate::units::{Alignment, LiveRange};
 
 impl StoragePlan {
@@ -77,8 +79,10 @@ impl StoragePlan {
             model: graph.name().to_owned(),
             digest: graph.digest(),
             search: None,
+            target: Target::NODES,
             options: PlanOptions {
                 alignment,
+                optimize: Techniques::BASIC,
                 parallel_safe: self.parallel_safe,
                 ..PlanOptions::default()
             },

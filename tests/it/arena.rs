@@ -1,12 +1,12 @@
 //! Lending: what a plan says is what a program finds in memory.
 
 use arenaplan::{
-    Error, Graph, Input, NodeId, Output, Planner, SpaceId, ValueId, ValueKind, Whole,
-    WorkspacePolicy,
+    Error, Graph, Input, NodeId, Output, SpaceId, ValueId, ValueKind, Whole, WorkspacePolicy,
 };
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs, in_place, reshape};
+use crate::planners::ideal_planner;
 
 /// Returns the bytes that `value` must hold in any correct run.
 ///
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn a_run_in_the_arena_is_right(graph in graphs(24)) {
         for in_place in [false, true] {
-            let planner = Planner::new().workspace(WorkspacePolicy::Auto).in_place(in_place);
+            let planner = ideal_planner().workspace(WorkspacePolicy::Auto).in_place(in_place);
             run_and_compare(&graph, &planner.plan(&graph).unwrap());
         }
     }
@@ -113,7 +113,7 @@ fn an_in_place_pair_is_lent_once() {
     let a = sketch.node("a", &[x], 64);
     let b = sketch.effectful("b", &[a], 64, in_place(0));
     let graph = sketch.build(&[b]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
     let memory = arena.node(&plan, NodeId::new(1)).unwrap();
     assert!(matches!(memory.inputs[0], Input::Within { output: 0, offset: 0 }));
@@ -126,7 +126,7 @@ fn a_view_is_read_and_not_written() {
     let x = sketch.input("x", 64);
     let a = sketch.effectful("a", &[x], 64, reshape());
     let graph = sketch.build(&[a]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
     let memory = arena.node(&plan, NodeId::new(0)).unwrap();
     assert!(matches!(memory.inputs[0], Input::Shared(bytes) if bytes.len() == 64));
@@ -140,7 +140,7 @@ fn one_value_can_be_read_at_two_positions() {
     let constant = sketch.value("c", ValueKind::Constant, 64);
     let a = sketch.node("a", &[x, x, constant], 64);
     let graph = sketch.build(&[a]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
     let memory = arena.node(&plan, NodeId::new(0)).unwrap();
     assert!(matches!(
@@ -154,7 +154,7 @@ fn chain() -> (Graph, arenaplan::Plan) {
     let x = sketch.input("x", 64);
     let a = sketch.node("a", &[x], 64);
     let graph = sketch.build(&[a]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -196,7 +196,7 @@ fn a_plan_with_two_spaces_needs_two_buffers() {
     let quick = builder.add_value(value("quick", fast));
     builder.add_output(slow);
     builder.add_output(quick);
-    let plan = Planner::new().alignment(1).plan(&builder.build().unwrap()).unwrap();
+    let plan = ideal_planner().alignment(1).plan(&builder.build().unwrap()).unwrap();
     assert_eq!((plan.arena_bytes(), plan.spaces().len()), (128, 2));
     let mut bytes = [0; 128];
     let (first, second) = bytes.split_at_mut(64);
@@ -210,7 +210,7 @@ fn an_arena_of_another_plan_is_refused() {
     let (_, plan) = chain();
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 1);
-    let small = Planner::new().plan(&sketch.build(&[x])).unwrap();
+    let small = ideal_planner().plan(&sketch.build(&[x])).unwrap();
     let mut arena = small.commit().unwrap();
     assert_eq!(arena.node(&plan, NodeId::new(0)).unwrap_err().kind(), "PlanOutOfBounds");
     assert_eq!(arena.value(&plan, ValueId::new(1)).unwrap_err().kind(), "PlanOutOfBounds");
@@ -221,6 +221,6 @@ fn an_arena_of_another_plan_is_refused() {
 fn f03_an_arena_that_no_machine_has_is_an_error() {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 1 << 62);
-    let plan = Planner::new().plan(&sketch.build(&[x])).unwrap();
+    let plan = ideal_planner().plan(&sketch.build(&[x])).unwrap();
     assert_eq!(plan.commit().unwrap_err(), Error::ArenaCommit { bytes: 1 << 62 });
 }

@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use crate::check::forge;
 use crate::fusion::{each_order, networks};
 use crate::graphs::{Sketch, graphs, in_place, reshape};
+use crate::planners::ideal_planner;
 
 fn outside() -> Planner<'static> {
-    Planner::new().alignment(1).inputs(InputMemory::Caller).outputs(OutputMemory::Caller)
+    ideal_planner().alignment(1).inputs(InputMemory::Caller).outputs(OutputMemory::Caller)
 }
 
 /// Returns the name of the value whose buffer each value is in, `None` for the arena's.
@@ -87,7 +88,7 @@ fn an_output_that_shows_an_input_is_a_copy() {
     let graph = sketch.build(&[y]);
     assert_eq!(owners(&outside().plan(&graph).unwrap()), [("x", Some("x")), ("y", Some("y"))]);
     // In the arena they share their bytes.
-    assert_eq!(Planner::new().alignment(1).plan(&graph).unwrap().arena_bytes(), 40);
+    assert_eq!(ideal_planner().alignment(1).plan(&graph).unwrap().arena_bytes(), 40);
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn an_input_that_is_an_output_is_in_one_buffer() {
             let mut sketch = Sketch::new();
             let x = sketch.input("x", 40);
             let graph = sketch.build(&[x]);
-            let plan = Planner::new().inputs(inputs).outputs(outputs).plan(&graph).unwrap();
+            let plan = ideal_planner().inputs(inputs).outputs(outputs).plan(&graph).unwrap();
             let is_caller = inputs == InputMemory::Caller || outputs == OutputMemory::Caller;
             assert_eq!(plan.caller_buffers().len(), usize::from(is_caller));
             assert_eq!(plan.arena_bytes() == 0, is_caller);
@@ -132,7 +133,7 @@ fn inputs_are_overwritten_only_if_that_is_asked() {
     let y = sketch.node("y", &[a], 10);
     let graph = sketch.build(&[y]);
     let bytes = |inputs| {
-        let planner = Planner::new().alignment(1).inputs(inputs);
+        let planner = ideal_planner().alignment(1).inputs(inputs);
         planner.plan(&graph).unwrap().arena_bytes()
     };
     let [inside, caller, reuse] =
@@ -148,7 +149,7 @@ fn a_reused_input_may_be_a_piece() {
     let both = sketch.effectful("both", &[x, a], 120, concatenation(&[100, 20]));
     let graph = sketch.build(&[both]);
     let bytes = |inputs| {
-        let planner = Planner::new().alignment(1).inputs(inputs);
+        let planner = ideal_planner().alignment(1).inputs(inputs);
         planner.plan(&graph).unwrap().arena_bytes()
     };
     assert_eq!((bytes(InputMemory::Inside), bytes(InputMemory::Reuse)), (220, 120));
@@ -161,7 +162,7 @@ fn contradictory_options_are_refused() {
     let x = sketch.input("x", 10);
     let y = sketch.node("y", &[x], 10);
     let graph = sketch.build(&[y]);
-    let planner = Planner::new().inputs(InputMemory::Reuse).preserve_inputs(true);
+    let planner = ideal_planner().inputs(InputMemory::Reuse).preserve_inputs(true);
     assert!(refused(planner.plan(&graph)));
     assert!(refused(planner.plan_steps(&graph, &[vec![graph.order()[0]]])));
     let memories = arenaplan::Memories::new(vec![arenaplan::Space::new("sram")]).unwrap();
@@ -173,7 +174,7 @@ fn contradictory_options_are_refused() {
     builder.add_value(x.with_pin(64));
     let pinned = builder.build().unwrap();
     assert!(refused(outside().plan(&pinned)));
-    assert!(Planner::new().outputs(OutputMemory::Caller).plan(&pinned).is_ok());
+    assert!(ideal_planner().outputs(OutputMemory::Caller).plan(&pinned).is_ok());
 }
 
 /// x -> a -> y (in place), and b from x, which y reads too.
@@ -200,7 +201,7 @@ fn plans_with_buffers_of_the_caller_survive_their_file() {
         plan.to_json().contains(r#""caller":0"#)
             && plan.to_json().contains(r#""outputs":"caller""#)
     );
-    let inside = Planner::new().plan(&graph).unwrap().to_json();
+    let inside = ideal_planner().plan(&graph).unwrap().to_json();
     assert!(!inside.contains("caller") && !inside.contains(r#""outputs":"inside""#));
 }
 
@@ -244,7 +245,7 @@ proptest! {
             for outputs in [OutputMemory::Inside, OutputMemory::Caller] {
                 for workspace in [WorkspacePolicy::None, WorkspacePolicy::Auto] {
                     for alignment in [1, 64] {
-                        let planner = Planner::new().inputs(inputs).outputs(outputs);
+                        let planner = ideal_planner().inputs(inputs).outputs(outputs);
                         let plan = planner.alignment(alignment).workspace(workspace).plan(&graph)?;
                         crate::arena::run_and_compare(&graph, &plan);
                         let resized = plan.resized(&graph)?;
@@ -258,7 +259,7 @@ proptest! {
     /// In the given order, what the caller brings never costs bytes.
     #[test]
     fn the_callers_memory_saves_bytes(graph in graphs(24)) {
-        let planner = Planner::new().alignment(1).optimize(Techniques::BASIC);
+        let planner = ideal_planner().alignment(1).optimize(Techniques::BASIC);
         let inside = planner.plan(&graph)?.lower_bound();
         let outputs = planner.outputs(OutputMemory::Caller).plan(&graph)?.lower_bound();
         let both = planner.outputs(OutputMemory::Caller).inputs(InputMemory::Caller);

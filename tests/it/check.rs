@@ -1,12 +1,13 @@
 //! The checker rejects every corrupted plan. A plan is corrupted through its JSON, with the
 //! checksum made right again, so that only the checker stands between it and the user.
 
-use arenaplan::{Error, Graph, Plan, Planner, Result, WorkspacePolicy};
+use arenaplan::{Error, Graph, Plan, Result, WorkspacePolicy};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
 use crate::graphs::{Sketch, graphs, in_place, reshape};
+use crate::planners::ideal_planner;
 
 /// Returns the plan with a field changed and the checksum made to fit.
 pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
@@ -84,7 +85,7 @@ fn sample() -> (Graph, Plan) {
     let r = sketch.effectful("r", &[b], 200, reshape());
     let c = sketch.node("c", &[r, d], 60);
     let graph = sketch.build(&[c]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     (graph, plan)
 }
 
@@ -212,7 +213,7 @@ proptest! {
         which in any::<prop::sample::Index>(),
         offset in 0_u64..1200,
     ) {
-        let plan = Planner::new().alignment(1).workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
+        let plan = ideal_planner().alignment(1).workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
         prop_assume!(!plan.placements().is_empty());
         let index = which.index(plan.placements().len());
         let forged = forge(&plan, |json| json["values"][index]["offset"] = offset.into()).unwrap();

@@ -1,13 +1,14 @@
 //! Coloring, and plans that are safe in every order: proven by running all of them.
 
 use arenaplan::{
-    DType, Graph, Node, NodeId, Plan, Planner, SharingOptions, Value, ValueId, ValueKind, Whole,
+    DType, Graph, Node, NodeId, Plan, SharingOptions, Value, ValueId, ValueKind, Whole,
     color_nodes, share_storage,
 };
 use proptest::prelude::*;
 
 use crate::check::forge;
 use crate::graphs::graphs;
+use crate::planners::ideal_planner;
 
 /// Builds a graph of single bytes from `(node, what it reads)`.
 fn net(nodes: &[(&str, &[&str])]) -> Graph {
@@ -209,7 +210,7 @@ proptest! {
     fn row_19_parallel_safe_plans_are_right_in_every_order(
         graph in graphs(7), in_place in any::<bool>(), match_range in 0_u64..20,
     ) {
-        let planner = Planner::new().alignment(1).parallel_safe(true).in_place(in_place);
+        let planner = ideal_planner().alignment(1).parallel_safe(true).in_place(in_place);
         let plan = planner.plan(&graph).unwrap();
         check_all_orders(&graph, &plan);
         let options = SharingOptions {
@@ -222,7 +223,7 @@ proptest! {
     /// The checker finds races: what it accepts as safe in every order is.
     #[test]
     fn row_49_the_checker_accepts_no_plan_that_is_wrong_in_some_order(graph in graphs(7)) {
-        let plan = Planner::new().alignment(1).plan(&graph).unwrap();
+        let plan = ideal_planner().alignment(1).plan(&graph).unwrap();
         let claim = |json: &mut serde_json::Value| json["options"]["parallel_safe"] = true.into();
         let claimed = forge(&plan, claim).unwrap();
         prop_assert!(claimed.options().parallel_safe);
@@ -236,8 +237,8 @@ proptest! {
 fn a_plan_for_one_order_is_refused_as_safe_in_every_order() {
     let graph =
         net(&[("a", &["x"]), ("b", &["a"]), ("c", &["x"]), ("d", &["c"]), ("e", &["b", "d"])]);
-    let given = Planner::new().alignment(1).plan(&graph).unwrap();
-    let safe = Planner::new().alignment(1).parallel_safe(true).plan(&graph).unwrap();
+    let given = ideal_planner().alignment(1).plan(&graph).unwrap();
+    let safe = ideal_planner().alignment(1).parallel_safe(true).plan(&graph).unwrap();
     assert!(given.arena_bytes() < safe.arena_bytes());
     check_all_orders(&graph, &safe);
     let claim = |json: &mut serde_json::Value| json["options"]["parallel_safe"] = true.into();

@@ -1,13 +1,14 @@
 //! Nodes that run as one, and orders: what is found is legal, checked and as good as claimed.
 
 use arenaplan::{
-    Effects, Fusion, Graph, InPlace, Liveness, LivenessOptions, Node, NodeId, OrderLimits, Planner,
-    SpaceId, Technique, Techniques, ValueKind, View, Whole, find_order, fuse, max_load,
+    Effects, Fusion, Graph, InPlace, Liveness, LivenessOptions, Node, NodeId, OrderLimits, SpaceId,
+    Technique, Techniques, ValueKind, View, Whole, find_order, fuse, max_load,
 };
 use proptest::prelude::*;
 
 use crate::check::forge;
 use crate::graphs::Sketch;
+use crate::planners::ideal_planner;
 
 /// Elementwise over all inputs, which have the output's size.
 fn elementwise(count: usize, bytes: u64) -> Effects {
@@ -170,7 +171,7 @@ proptest! {
                 None => steps.push(vec![id]),
             }
         }
-        let plan = Planner::new().alignment(1).plan_steps(&graph, &steps).unwrap();
+        let plan = ideal_planner().alignment(1).plan_steps(&graph, &steps).unwrap();
         prop_assert_eq!(plan.steps().len(), steps.len());
     }
 
@@ -190,11 +191,11 @@ proptest! {
             (0..graph.nodes().len()).map(NodeId::new).filter(|id| !group.contains(id)).map(|id| vec![id]).collect();
         let at = steps.iter().take_while(|step| step[0] < NodeId::new(last)).count();
         steps.insert(at, group.clone());
-        if let Ok(plan) = Planner::new().alignment(1).plan_steps(&graph, &steps) {
+        if let Ok(plan) = ideal_planner().alignment(1).plan_steps(&graph, &steps) {
             prop_assert!(group.len() == 1 || !plan.step_of(NodeId::new(last)).unwrap().fused.is_empty());
         } else {
             // The same steps in a plan of single nodes must not pass either.
-            let plan = Planner::new().optimize(Techniques::NONE).alignment(1).plan(&graph).unwrap();
+            let plan = ideal_planner().optimize(Techniques::NONE).alignment(1).plan(&graph).unwrap();
             let ids: Vec<u32> = group.iter().map(|&id| u32::from(id)).collect();
             let forged = forge(&plan, |json| {
                 let rows = json["steps"].as_array_mut().unwrap();
@@ -214,7 +215,7 @@ proptest! {
     #[test]
     fn techniques_never_cost_bytes(graph in networks(12)) {
         let bytes = |techniques: Techniques| {
-            let plan = Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap();
+            let plan = ideal_planner().alignment(1).optimize(techniques).plan(&graph).unwrap();
             assert!(plan.search().unwrap().floor <= plan.lower_bound());
             plan.arena_bytes()
         };
@@ -256,7 +257,7 @@ fn an_addend_that_the_anchor_reads_too_is_not_overwritten() {
     let sum = sketch.effectful("sum", &[b, a], 64, elementwise(2, 64));
     let graph = sketch.build(&[sum]);
     let steps = [vec![NodeId::new(0)], vec![NodeId::new(1), NodeId::new(2)]];
-    let plan = Planner::new().plan_steps(&graph, &steps).unwrap();
+    let plan = ideal_planner().plan_steps(&graph, &steps).unwrap();
     assert_eq!(plan.arena_bytes(), 128); // a and the sum; in place it would be 64
 }
 
@@ -299,7 +300,7 @@ fn by_channels_an_anchor_passes_on_what_never_exists_as_a_whole() {
     assert_eq!(fuse(&graph, channels), [[0, 1, 2].map(NodeId::new)]);
     let bytes = |techniques: &str| {
         let techniques = techniques.parse().unwrap();
-        Planner::new().alignment(1).optimize(techniques).plan(&graph).unwrap().arena_bytes()
+        ideal_planner().alignment(1).optimize(techniques).plan(&graph).unwrap().arena_bytes()
     };
     assert_eq!((bytes("views,in-place,fusion"), bytes("all")), (64 + 256, 64 + 32));
 }
@@ -340,7 +341,7 @@ fn groups_that_stream_without_need_are_taken_apart() {
     let graph = sketch.build(&[out]);
     let fusion = Fusion { elementwise: true, anchors: true, channels: true, ..Fusion::default() };
     assert_eq!(fuse(&graph, fusion).len(), 2);
-    let plan = Planner::new().alignment(1).plan(&graph).unwrap();
+    let plan = ideal_planner().alignment(1).plan(&graph).unwrap();
     let fused: Vec<usize> = plan.steps().iter().map(|step| step.fused.len()).collect();
     assert_eq!((fused, plan.arena_bytes()), (vec![2, 0, 1, 0], 96));
 }
@@ -353,7 +354,8 @@ fn steps_that_cannot_be_are_refused() {
     let b = sketch.effectful("b", &[a], 64, elementwise(1, 64));
     let graph = sketch.build(&[a, b]);
     let [first, second] = [0, 1].map(NodeId::new);
-    let kind = |steps: &[Vec<NodeId>]| Planner::new().plan_steps(&graph, steps).unwrap_err().kind();
+    let kind =
+        |steps: &[Vec<NodeId>]| ideal_planner().plan_steps(&graph, steps).unwrap_err().kind();
     assert_eq!(kind(&[vec![first, second]]), "InvalidGroup"); // a leaves
     assert_eq!(kind(&[vec![first]]), "InvalidOption");
     assert_eq!(kind(&[vec![second], vec![first]]), "InvalidOption");
@@ -377,7 +379,7 @@ fn pieces_wait_in_their_window() {
     let out = sketch.node("out", &[both], 64);
     let graph = sketch.build(&[out]);
     let bytes = |techniques: &str| {
-        Planner::new().optimize(techniques.parse().unwrap()).plan(&graph).unwrap().arena_bytes()
+        ideal_planner().optimize(techniques.parse().unwrap()).plan(&graph).unwrap().arena_bytes()
     };
     assert_eq!((bytes("views,in-place"), bytes("views,in-place,elision")), (256, 192));
 }
@@ -394,7 +396,7 @@ fn what_somebody_asks_the_shape_of_stays_outside_of_groups() {
     let fusion = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
     assert!(fuse(&graph, fusion).is_empty());
     assert!(graph.grouped(&[[0, 1].map(NodeId::new).to_vec()]).is_err());
-    Planner::new().plan(&graph).unwrap();
+    ideal_planner().plan(&graph).unwrap();
 }
 
 #[test]
@@ -409,12 +411,12 @@ fn a_state_is_read_before_and_after_it_is_written_as_in_the_given_order() {
     let done = sketch.effectful("write", &[state, narrow], 8, mutate);
     let out = sketch.node("out", &[old, done], 8);
     let graph = sketch.build(&[out]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     let order: Vec<NodeId> = plan.order().collect();
     let at = |node: usize| order.iter().position(|&id| id == NodeId::new(node)).unwrap();
     assert!(at(0) < at(3) && at(1) < at(3));
     assert!(at(1) < at(0), "reading it later is better, as long as it is early enough");
     let late = [1, 2, 3, 0, 4].map(|node| vec![NodeId::new(node)]);
-    let error = Planner::new().plan_steps(&graph, &late).unwrap_err();
+    let error = ideal_planner().plan_steps(&graph, &late).unwrap_err();
     assert_eq!(error.kind(), "PlanMismatch");
 }

@@ -4,12 +4,13 @@
 use arenaplan::{
     Alignment, AllocationType, Choice, DType, Effects, Graph, InPlace, IncrementalGraph,
     IncrementalMode, IncrementalNode, IncrementalOptions, IncrementalPlanner, IncrementalValue,
-    Node, Planner, SharePair, Space, Value, ValueId, ValueKind, Workspace, WorkspacePolicy,
+    Node, SharePair, Space, Value, ValueId, ValueKind, Workspace, WorkspacePolicy,
 };
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
 use crate::incremental::{random_graphs, replay};
+use crate::planners::ideal_planner;
 use crate::shared::shared_json;
 
 /// Reads indices, of which -1 is none.
@@ -158,7 +159,7 @@ fn assert_never_worse(graph: &IncrementalGraph, options: IncrementalOptions) -> 
     let ours = as_graph(graph, options);
     let mut valid = 0;
     for preserve_inputs in [true, false] {
-        let planner = Planner::new().alignment(1).workspace(WorkspacePolicy::Auto);
+        let planner = ideal_planner().alignment(1).workspace(WorkspacePolicy::Auto);
         let plan = planner.preserve_inputs(preserve_inputs).plan(&ours).unwrap();
         plan.check(&ours).unwrap();
         assert!(plan.lower_bound() <= plan.arena_bytes());

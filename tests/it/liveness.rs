@@ -1,11 +1,11 @@
 //! Live ranges and alias classes, on graphs small enough to check by hand.
 
 use arenaplan::{
-    Effects, Graph, InPlace, Liveness, LivenessOptions, Node, NodeId, Planner, ShareRule, ValueId,
-    ValueKind,
+    Effects, Graph, InPlace, Liveness, LivenessOptions, Node, NodeId, ShareRule, ValueId, ValueKind,
 };
 
 use crate::graphs::{Sketch, in_place, reshape};
+use crate::planners::ideal_planner;
 
 fn liveness(graph: &Graph) -> Liveness {
     Liveness::new(graph, graph.order(), LivenessOptions::default(), &[], Vec::new()).unwrap()
@@ -154,7 +154,7 @@ fn b18_one_output_takes_over_an_input_and_the_same_one_always() {
     let out = sketch.node("out", &[first, second], 64);
     let graph = sketch.build(&[out]);
     assert_eq!(classes(&graph), [vec![0], vec![1, 2], vec![3], vec![4]]);
-    Planner::new().plan(&graph).unwrap();
+    ideal_planner().plan(&graph).unwrap();
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_view_of_bytes_that_the_same_node_overwrites_is_a_copy() {
     let graph = sketch.build(&[out]);
     // Either may have the bytes, and a view costs no time.
     assert_eq!(classes(&graph), [vec![0], vec![1, 3], vec![2], vec![4]]);
-    Planner::new().plan(&graph).unwrap();
+    ideal_planner().plan(&graph).unwrap();
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn b19_a_chain_of_views_is_one_buffer() {
     }
     let graph = sketch.build(&[last]);
     assert_eq!(classes(&graph).len(), 2);
-    assert_eq!(Planner::new().plan(&graph).unwrap().arena_bytes(), 128);
+    assert_eq!(ideal_planner().plan(&graph).unwrap().arena_bytes(), 128);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn states_live_through_the_run_and_are_not_viewed() {
     let out = sketch.node("out", &[shown, written], 64);
     let graph = sketch.build(&[out]);
     assert_eq!(classes(&graph), [vec![0], vec![1], vec![2], vec![3], vec![4]]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     assert_eq!(plan.placement(ValueId::new(1)).unwrap().live, [0, 3]);
 }
 
@@ -228,7 +228,7 @@ fn an_output_may_be_smaller_than_what_it_takes_over() {
     let narrow = sketch.effectful("narrow", &[wide], 64, in_place(0));
     let graph = sketch.build(&[narrow]);
     assert_eq!(classes(&graph), [vec![0], vec![1, 2]]);
-    let plan = Planner::new().plan(&graph).unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
     let offset = |index| plan.placement(ValueId::new(index)).unwrap().offset;
     assert_eq!(offset(1), offset(2));
     assert_eq!(plan.steps()[1].node, u32::from(NodeId::new(1)));

@@ -7,6 +7,7 @@ use arenaplan::{
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs, in_place, reshape};
+use crate::planners::ideal_planner;
 
 fn memories(rows: &[(&str, u64, u64)]) -> Memories {
     let space = |&(name, capacity, cost): &(&str, u64, u64)| {
@@ -34,7 +35,7 @@ proptest! {
     ) {
         let policy = if workspace { WorkspacePolicy::Auto } else { WorkspacePolicy::None };
         let memories = memories(&[("a", first, 0), ("b", second, 2), ("c", 1 << 40, 5)]);
-        let planner = Planner::new().alignment(8).in_place(in_place).workspace(policy);
+        let planner = ideal_planner().alignment(8).in_place(in_place).workspace(policy);
         let planner = planner.memories(&memories);
         let plan = planner.plan(&graph).unwrap();
         prop_assert_eq!(plan.check(&graph), Ok(()));
@@ -54,8 +55,8 @@ proptest! {
     #[test]
     fn one_memory_that_is_large_enough_costs_nothing(graph in graphs(16)) {
         let memories = memories(&[("arena", 1 << 40, 0), ("other", 1 << 40, 1)]);
-        let alone = Planner::new().plan(&graph).unwrap();
-        let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+        let alone = ideal_planner().plan(&graph).unwrap();
+        let plan = ideal_planner().memories(&memories).plan(&graph).unwrap();
         prop_assert!(plan.arena_bytes() <= alone.arena_bytes());
         prop_assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(0));
     }
@@ -69,10 +70,10 @@ fn a_pinned_value_goes_home_and_shares_no_bytes_with_others() {
     let z = sketch.effectful("z", &[y], 100, reshape());
     let graph = sketch.build(&[z]);
     let memories = memories(&[("sram", 1000, 0), ("psram", 1000, 1)]);
-    let free = Planner::new().memories(&memories).plan(&graph).unwrap();
+    let free = ideal_planner().memories(&memories).plan(&graph).unwrap();
     assert_eq!(free.spaces()[1].arena_bytes, 0);
     let pinned = memories.clone().pin(z, SpaceId::new(1));
-    let plan = Planner::new().memories(&pinned).plan(&graph).unwrap();
+    let plan = ideal_planner().memories(&pinned).plan(&graph).unwrap();
     assert_eq!(space_of(&plan, &graph, "y"), "sram");
     assert_eq!(space_of(&plan, &graph, "z"), "psram");
     // The node that reshapes has to write its output: 100 bytes at cost 1.
@@ -89,10 +90,10 @@ fn a_value_stays_in_the_memory_that_the_graph_names() {
     sketch.builder.add_node(arenaplan::Node::new("n", "Op").reads([x]).writes([y]));
     let graph = sketch.build(&[y]);
     let known = memories(&[("sram", 1000, 0), ("psram", 1000, 1)]);
-    let plan = Planner::new().memories(&known).plan(&graph).unwrap();
+    let plan = ideal_planner().memories(&known).plan(&graph).unwrap();
     assert_eq!(space_of(&plan, &graph, "y"), "psram");
     let unknown = memories(&[("sram", 1000, 0)]);
-    let error = Planner::new().memories(&unknown).plan(&graph).unwrap_err();
+    let error = ideal_planner().memories(&unknown).plan(&graph).unwrap_err();
     assert_eq!(error.to_string(), "option spaces: there is no space 'psram', only 'sram'");
 }
 
@@ -108,7 +109,7 @@ fn values_that_share_bytes_in_a_slow_memory_are_taken_apart_where_that_is_cheape
     let last = sketch.node("last", &[late, late, late], 64);
     let graph = sketch.build(&[last]);
     let memories = memories(&[("fast", 192, 0), ("slow", 1000, 1)]);
-    let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+    let plan = ideal_planner().memories(&memories).plan(&graph).unwrap();
     assert_eq!(space_of(&plan, &graph, "late"), "fast");
     assert_eq!(space_of(&plan, &graph, "long"), "slow");
     assert_eq!(plan.move_cost().map(|moved| moved.cost), Some(64));
@@ -122,7 +123,7 @@ fn a_budget_that_is_too_small_names_the_step_the_node_and_the_values() {
     let z = sketch.node("z", &[y, x], 192);
     let graph = sketch.build(&[z]);
     let tight = memories(&[("sram", 256, 0), ("psram", 256, 1)]);
-    let error = Planner::new().memories(&tight).plan(&graph).unwrap_err();
+    let error = ideal_planner().memories(&tight).plan(&graph).unwrap_err();
     let Error::SpacesExceeded { step, node, values, proven, reason } = error else {
         panic!("576 bytes do not fit 512")
     };
@@ -136,7 +137,7 @@ fn a_budget_that_is_too_small_names_the_step_the_node_and_the_values() {
     );
 
     let tiny = memories(&[("sram", 200, 0), ("psram", 200, 1)]);
-    let error = Planner::new().memories(&tiny).plan(&graph).unwrap_err();
+    let error = ideal_planner().memories(&tiny).plan(&graph).unwrap_err();
     assert_eq!(
         error.to_string(),
         "'y' (256 bytes) fits none of the spaces that it may be in; it is needed at step 0, \
@@ -157,11 +158,11 @@ fn memories_have_names_of_their_own_and_capacities_of_their_own() {
     let graph = sketch.build(&[x]);
     let refused = |planner: Planner<'_>| planner.plan(&graph).unwrap_err().kind();
     let none = Memories::new(Vec::new()).unwrap();
-    assert_eq!(refused(Planner::new().memories(&none)), "InvalidOption");
+    assert_eq!(refused(ideal_planner().memories(&none)), "InvalidOption");
     let one = Memories::new(vec![space("a")]).unwrap();
-    assert_eq!(refused(Planner::new().memories(&one).capacity(5)), "InvalidOption");
+    assert_eq!(refused(ideal_planner().memories(&one).capacity(5)), "InvalidOption");
     let stray = one.pin(ValueId::new(7), SpaceId::new(0));
-    assert_eq!(refused(Planner::new().memories(&stray)), "InvalidOption");
+    assert_eq!(refused(ideal_planner().memories(&stray)), "InvalidOption");
 }
 
 /// Changes one thing in a valid plan's file, with a checksum that fits.
@@ -184,7 +185,7 @@ fn the_checker_believes_no_cost_and_no_space() {
     let y = sketch.node("y", &[x], 1280);
     let graph = sketch.build(&[y]);
     let memories = memories(&[("sram", 1300, 0), ("psram", 4096, 3)]);
-    let plan = Planner::new().memories(&memories).plan(&graph).unwrap();
+    let plan = ideal_planner().memories(&memories).plan(&graph).unwrap();
     assert_eq!(plan.status(), Status::Optimal);
     let text = plan.to_json();
     assert!(text.contains("\"move_cost\":{\"cost\":1920,\"lower_bound\":1920}"), "{text}");

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use arenaplan::{
-    DType, Effects, Graph, InPlace, Node, Planner, SharingOptions, Space, SpaceId, Storage, Value,
-    ValueId, ValueKind, color_nodes, share_storage,
+    DType, Effects, Graph, InPlace, Node, SharingOptions, Space, SpaceId, Storage, Value, ValueId,
+    ValueKind, color_nodes, share_storage,
 };
 use serde_json::Value as Json;
 
+use crate::planners::ideal_planner;
 use crate::shared::shared_json;
 
 fn positions(json: &Json) -> Vec<usize> {
@@ -127,7 +128,7 @@ fn row_50_the_default_planner_is_never_worse_on_golden_graphs() {
     let Some(golden) = shared_json("golden/nnvm_plan_memory.json") else { return };
     for (index, json) in golden["cases"].as_array().unwrap().iter().enumerate() {
         let case = build(json);
-        let plan = Planner::new().alignment(1).plan(&case.graph).unwrap();
+        let plan = ideal_planner().alignment(1).plan(&case.graph).unwrap();
         plan.check(&case.graph).unwrap();
         assert!(plan.lower_bound() <= plan.arena_bytes());
         let mut least = u64::MAX;

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use crate::check::forge;
 use crate::graphs::Sketch;
+use crate::planners::ideal_planner;
 
 /// Made in pieces, each from the same piece of input 0 and all of the others.
 fn pieces(pieces: u64) -> Effects {
@@ -24,7 +25,7 @@ fn in_order(distance: u64) -> Effects {
 }
 
 fn planner() -> Planner<'static> {
-    Planner::new().alignment(1)
+    ideal_planner().alignment(1)
 }
 
 fn without() -> Planner<'static> {

@@ -2,16 +2,17 @@
 
 use std::fs;
 
-use arenaplan::{Plan, Planner};
+use arenaplan::Plan;
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
+use crate::planners::ideal_planner;
 
 fn sample() -> Plan {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 100);
     let a = sketch.node("a", &[x], 200);
-    Planner::new().plan(&sketch.build(&[a])).unwrap()
+    ideal_planner().plan(&sketch.build(&[a])).unwrap()
 }
 
 fn kind(text: &[u8]) -> &'static str {
@@ -22,7 +23,7 @@ proptest! {
     /// A plan survives being written and read.
     #[test]
     fn reading_undoes_writing(graph in graphs(16)) {
-        let plan = Planner::new().plan(&graph).unwrap();
+        let plan = ideal_planner().plan(&graph).unwrap();
         prop_assert_eq!(Plan::from_json(plan.to_json().as_bytes()), Ok(plan));
     }
 }

@@ -6,6 +6,7 @@ use arenaplan::{
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
+use crate::planners::ideal_planner;
 
 fn planners() -> Vec<Planner<'static>> {
     let mut all = Vec::new();
@@ -14,7 +15,7 @@ fn planners() -> Vec<Planner<'static>> {
             for workspace in [WorkspacePolicy::None, WorkspacePolicy::Auto] {
                 for alignment in [1, 64] {
                     all.push(
-                        Planner::new()
+                        ideal_planner()
                             .in_place(in_place)
                             .preserve_inputs(preserve)
                             .workspace(workspace)
@@ -30,7 +31,7 @@ fn planners() -> Vec<Planner<'static>> {
 /// Returns the bytes of the best plan of a chain, found without a solver: what is live at
 /// each step when every value is on its own.
 fn bytes_live_at_once(graph: &Graph) -> u64 {
-    let plan = Planner::new().optimize(Techniques::NONE).alignment(1).plan(graph).unwrap();
+    let plan = ideal_planner().optimize(Techniques::NONE).alignment(1).plan(graph).unwrap();
     let steps = u32::try_from(graph.order().len().max(1)).unwrap();
     (0..steps)
         .map(|step| {
@@ -63,7 +64,7 @@ proptest! {
     #[test]
     fn sharing_bytes_never_needs_more(graph in graphs(24)) {
         let bytes = |techniques| {
-            Planner::new().optimize(techniques).alignment(1).plan(&graph).unwrap().arena_bytes()
+            ideal_planner().optimize(techniques).alignment(1).plan(&graph).unwrap().arena_bytes()
         };
         let views = Techniques::NONE.with(Technique::Views);
         prop_assert!(bytes(Techniques::ALL) <= bytes(Techniques::BASIC));
@@ -86,7 +87,7 @@ proptest! {
         let smallest = graph.with_workspaces(smallest).unwrap();
         // Other techniques may choose other steps for other workspaces.
         let planner =
-            Planner::new().optimize(Techniques::BASIC).workspace(WorkspacePolicy::Auto);
+            ideal_planner().optimize(Techniques::BASIC).workspace(WorkspacePolicy::Auto);
         let (free, least) = (planner.plan(&graph).unwrap(), planner.plan(&smallest).unwrap());
         prop_assert!(free.arena_bytes() <= least.arena_bytes());
         prop_assert_eq!(free.lower_bound(), least.lower_bound());
@@ -95,8 +96,8 @@ proptest! {
     /// A capacity that is large enough changes nothing but the capacity itself.
     #[test]
     fn a_generous_capacity_is_no_excuse(graph in graphs(24), spare in 0_u64..1000) {
-        let free = Planner::new().plan(&graph).unwrap();
-        let limited = Planner::new().capacity(free.arena_bytes() + spare).plan(&graph).unwrap();
+        let free = ideal_planner().plan(&graph).unwrap();
+        let limited = ideal_planner().capacity(free.arena_bytes() + spare).plan(&graph).unwrap();
         prop_assert_eq!(limited.arena_bytes(), free.arena_bytes());
         prop_assert_eq!(limited.status(), free.status());
         prop_assert_eq!(limited.fits(), Ok(()));
@@ -105,7 +106,7 @@ proptest! {
     /// Equal graphs and options give equal plans, to the byte.
     #[test]
     fn plans_are_deterministic(graph in graphs(24)) {
-        let text = || Planner::new().plan(&graph).unwrap().to_json();
+        let text = || ideal_planner().plan(&graph).unwrap().to_json();
         prop_assert_eq!(text(), text());
     }
 }
@@ -116,12 +117,12 @@ fn e01_e02_a_capacity_that_is_too_small_is_told_with_the_best_plan() {
     let x = sketch.input("x", 64);
     let y = sketch.node("y", &[x], 64);
     let graph = sketch.build(&[y]);
-    let plan = Planner::new().capacity(127).plan(&graph).unwrap();
+    let plan = ideal_planner().capacity(127).plan(&graph).unwrap();
     assert_eq!((plan.arena_bytes(), plan.status()), (128, Status::Infeasible));
     let error = plan.fits().unwrap_err();
     assert_eq!(error.kind(), "CapacityExceeded");
     assert!(error.to_string().contains("128"), "{error}");
-    assert_eq!(Planner::new().capacity(128).plan(&graph).unwrap().fits(), Ok(()));
+    assert_eq!(ideal_planner().capacity(128).plan(&graph).unwrap().fits(), Ok(()));
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn a06_a_naive_total_past_any_machine_is_no_obstacle() {
     for index in 0..20 {
         last = sketch.node(&format!("v{index}"), &[last], 1 << 60);
     }
-    let plan = Planner::new().plan(&sketch.build(&[last])).unwrap();
+    let plan = ideal_planner().plan(&sketch.build(&[last])).unwrap();
     assert_eq!((plan.naive_bytes(), plan.arena_bytes()), (None, 1 << 61));
 }
 
@@ -142,7 +143,7 @@ fn a_value_that_nobody_makes_or_uses_has_no_place() {
     let orphan = sketch.value("orphan", ValueKind::Activation, 100);
     let y = sketch.node("y", &[x], 8);
     let graph = sketch.build(&[y]);
-    let plan = Planner::new().alignment(1).plan(&graph).unwrap();
+    let plan = ideal_planner().alignment(1).plan(&graph).unwrap();
     assert_eq!((plan.placement(orphan), plan.arena_bytes()), (None, 16));
 }
 
@@ -150,7 +151,7 @@ fn a_value_that_nobody_makes_or_uses_has_no_place() {
 fn a05_a_size_that_overflows_when_it_is_rounded_up_is_refused() {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", arenaplan::MAX_BYTES - 1);
-    let refused = Planner::new().plan(&sketch.build(&[x]));
+    let refused = ideal_planner().plan(&sketch.build(&[x]));
     assert_eq!(refused.unwrap_err().kind(), "SizeOverflow");
 }
 

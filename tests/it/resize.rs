@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use crate::check::forge;
 use crate::graphs::{Sketch, graphs, in_place};
+use crate::planners::ideal_planner;
 
 /// Returns `graph` with every size multiplied.
 fn enlarged(graph: &Graph, factor: u64) -> Graph {
@@ -38,7 +39,7 @@ fn enlarged(graph: &Graph, factor: u64) -> Graph {
 }
 
 fn planner() -> Planner<'static> {
-    Planner::new().alignment(1)
+    ideal_planner().alignment(1)
 }
 
 /// Plans x -> y -> z with the given sizes.

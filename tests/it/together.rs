@@ -1,12 +1,13 @@
 //! Several graphs in one arena.
 
 use arenaplan::{
-    Effects, Error, Graph, Memories, Plan, Planner, SharedPlan, Space, Status, Together, ValueKind,
+    Effects, Error, Graph, Memories, Plan, SharedPlan, Space, Status, Together, ValueKind,
     WorkspacePolicy,
 };
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
+use crate::planners::ideal_planner;
 
 /// Returns a graph that keeps `state` bytes between runs.
 fn stateful(name: &str, input: u64, state: u64, output: u64) -> Graph {
@@ -37,7 +38,7 @@ proptest! {
         a in graphs(12), b in graphs(12), c in graphs(12), workspace in any::<bool>(),
     ) {
         let policy = if workspace { WorkspacePolicy::Auto } else { WorkspacePolicy::None };
-        let planner = Planner::new().alignment(16).workspace(policy);
+        let planner = ideal_planner().alignment(16).workspace(policy);
         let all = [&a, &b, &c];
         let alone: Vec<_> = all.iter().map(|graph| planner.plan(graph).unwrap()).collect();
 
@@ -64,7 +65,7 @@ proptest! {
 #[test]
 fn states_survive_the_runs_of_other_graphs() {
     let (a, b) = (stateful("a", 64, 128, 64), stateful("b", 256, 64, 64));
-    let shared = Planner::new().plan_together(&[&a, &b], Together::Never).unwrap();
+    let shared = ideal_planner().plan_together(&[&a, &b], Together::Never).unwrap();
     // b needs 384 bytes, of which 64 are its state; 128 more are the state of a.
     assert_eq!((shared.arena_bytes(), shared.lower_bound()), (512, 512));
     assert_eq!(shared.status(), Status::Optimal);
@@ -85,7 +86,7 @@ fn plans_that_share_what_they_must_not_are_refused() {
         assert!(text.contains(from), "{from} is in {text}");
         SharedPlan::from_json(text.replacen(from, to, 1).as_bytes())
     };
-    let concurrent = Planner::new().plan_together(&both, Together::Concurrent).unwrap();
+    let concurrent = ideal_planner().plan_together(&both, Together::Concurrent).unwrap();
     let (second, end) = (concurrent.members()[1].base, concurrent.arena_bytes());
     assert_eq!((second, end), (256, 640));
     // The second one begins inside of the first.
@@ -95,7 +96,7 @@ fn plans_that_share_what_they_must_not_are_refused() {
     let moved = SharedPlan::from_json(text.as_bytes()).unwrap();
     assert!(matches!(moved.check(&both), Err(Error::PlanOverlap { byte: 192, .. })));
     // Each by itself is valid, but b runs over the state of a.
-    let alone: Vec<_> = both.iter().map(|graph| Planner::new().plan(graph).unwrap()).collect();
+    let alone: Vec<_> = both.iter().map(|graph| ideal_planner().plan(graph).unwrap()).collect();
     assert!(alone.iter().all(|plan| plan.spaces().len() == 1));
     let together = concurrent.to_json().replace("\"base\":256", "\"base\":0");
     let together =
@@ -130,7 +131,7 @@ fn plans_that_share_what_they_must_not_are_refused() {
 #[test]
 fn a_capacity_is_one_of_the_shared_arena() {
     let (a, b) = (stateful("a", 64, 128, 64), stateful("b", 256, 64, 64));
-    let planner = Planner::new().capacity(600);
+    let planner = ideal_planner().capacity(600);
     let at_once = planner.plan_together(&[&a, &b], Together::Concurrent).unwrap();
     assert_eq!(at_once.status(), Status::Infeasible);
     assert!(matches!(
@@ -145,14 +146,14 @@ fn a_capacity_is_one_of_the_shared_arena() {
 fn an_arena_may_be_shared_by_one_graph_or_none_but_not_over_several_spaces() {
     let graph = stateful("a", 64, 128, 64);
     for together in [Together::Never, Together::Concurrent] {
-        let one = Planner::new().plan_together(&[&graph], together).unwrap();
-        assert_eq!(one.arena_bytes(), Planner::new().plan(&graph).unwrap().arena_bytes());
-        let none = Planner::new().plan_together(&[], together).unwrap();
+        let one = ideal_planner().plan_together(&[&graph], together).unwrap();
+        assert_eq!(one.arena_bytes(), ideal_planner().plan(&graph).unwrap().arena_bytes());
+        let none = ideal_planner().plan_together(&[], together).unwrap();
         assert_eq!((none.arena_bytes(), none.alignment()), (0, 1));
         assert_eq!(together.name().parse(), Ok(together));
     }
     let memories = Memories::new(vec![Space::new("a")]).unwrap();
-    let refused = Planner::new().memories(&memories).plan_together(&[&graph], Together::Never);
+    let refused = ideal_planner().memories(&memories).plan_together(&[&graph], Together::Never);
     assert!(matches!(refused, Err(Error::InvalidOption { .. })));
     assert!("both".parse::<Together>().is_err());
 }

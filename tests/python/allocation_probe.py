@@ -178,7 +178,9 @@ def measured(reset: Callable[[], None], largest: Callable[[], int]) -> Iterator[
     plain = ((name, graph, None) for source in (single_nodes(), models()) for name, graph in source)
     for source in (plain, large_groups()):
         for name, graph, steps in source:
-            executor = ap.Executor(graph, ap.plan(graph, steps=steps, workspace="auto"))
+            executor = ap.Executor(
+                graph, ap.plan(graph, steps=steps, workspace="auto", target="numpy")
+            )
             inputs = {
                 graph.values[index].name: np.ones(
                     graph.values[index].shape, graph.values[index].dtype

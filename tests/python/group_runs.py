@@ -30,14 +30,14 @@ def inputs_of(graph: ap.Graph, seed: int = 7) -> dict[str, np.ndarray]:
 def check(graph: ap.Graph, steps: Steps, *, tolerance: float = 2e-5) -> ap.Plan:
     """Run steps with every size of scratch memory; results are those of nodes run alone."""
     feed = inputs_of(graph)
-    with ap.Executor(graph, ap.plan(graph, in_place=False)) as executor:
+    with ap.Executor(graph, ap.plan(graph, in_place=False, target="ideal")) as executor:
         alone = executor.run(feed)
-    plan = ap.plan(graph, steps=steps, workspace="auto")
+    plan = ap.plan(graph, steps=steps, workspace="auto", target="numpy")
     with ap.Executor(graph, plan) as executor:
         assert executor.scratch_bytes == 0
         assert len(executor._setup.program.nodes) <= len(steps)  # type: ignore[union-attr]
         planned = executor.run(feed, verify=True)
-    plain = ap.plan(graph, steps=steps)
+    plain = ap.plan(graph, steps=steps, target="ideal")
     with ap.Executor(graph, plain) as executor:
         unplanned = executor.run(feed, verify=True)
     results = [planned, unplanned]

@@ -52,7 +52,7 @@ def greedy(graph: ap.Graph, wanted: Wanted = one_anchor) -> list[list[int]]:
             continue
         attempt = {**group, **dict.fromkeys(joined, joined)}
         try:
-            ap.plan(graph, steps=steps(attempt))
+            ap.plan(graph, steps=steps(attempt), target="ideal")
         except PlannerError:
             continue
         group = attempt

@@ -18,7 +18,7 @@ from test_graph import chain
 
 @pytest.fixture
 def arena() -> ap.Arena:
-    return ap.plan(chain(100, 300, 50), alignment=256).commit()
+    return ap.plan(chain(100, 300, 50), alignment=256, target="ideal").commit()
 
 
 def test_the_arena_is_zeroed_aligned_and_as_large_as_planned(arena: ap.Arena) -> None:

@@ -157,7 +157,7 @@ def test_d03_files_that_are_not_what_they_seem(
     else:
         (folder / "w.bin").mkdir()
     path = stored_in(folder, external([2], location=location), where)
-    assert ap.plan(ap.load(path)).arena_bytes == 128
+    assert ap.plan(ap.load(path), target="ideal").arena_bytes == 128
     with pytest.raises(errors.ExternalDataPath, match=r"'w'|w\.value|/w|\.value"):
         load_weight(path)
 
@@ -451,7 +451,7 @@ def test_d15_operator_sets_that_are_imported_twice() -> None:
 def test_d16_operators_that_nobody_knows() -> None:
     custom = node("Own", "x", "y", domain="own", name="it")
     declared = model([custom], {"x": [2]}, {"y": [3]}, domains={"own": 1})
-    assert ap.plan(load_onnx(declared)).arena_bytes == 128
+    assert ap.plan(load_onnx(declared), target="ideal").arena_bytes == 128
     undeclared = model([custom], {"x": [2]}, domains={"own": 1})
     refused(errors.UnknownShape, undeclared, "'it'", "'y'")
     misspelled = model([node("Rellu", "x", "y", name="it")], {"x": [2]})

@@ -65,7 +65,7 @@ def test_a01_sizes_that_overflow_in_between() -> None:
 @pytest.mark.parametrize("dims", [[0, HUGE, HUGE], [HUGE, HUGE, 0]])
 def test_a04_a_zero_dimension_makes_the_others_harmless(dims: list[int]) -> None:
     imported = load_one("Relu", "x", given={"x": dims})
-    assert ap.plan(imported).arena_bytes == 0
+    assert ap.plan(imported, target="ideal").arena_bytes == 0
 
 
 @pytest.mark.parametrize("dim", [-1, -4, -(1 << 63)])
@@ -112,11 +112,11 @@ def test_a10_zero_dimensions() -> None:
 def test_a11_scalars() -> None:
     imported = load_one("Add", "a b", given={"a": [], "b": []})
     assert shapes(imported) == {"y": ()}
-    assert ap.plan(imported, alignment=1).naive_bytes == 12
+    assert ap.plan(imported, alignment=1, target="ideal").naive_bytes == 12
 
 
 def test_a12_more_dimensions_than_an_array_has() -> None:
-    assert ap.plan(load_one("Relu", "x", given={"x": [1] * 65})).arena_bytes
+    assert ap.plan(load_one("Relu", "x", given={"x": [1] * 65}), target="ideal").arena_bytes
     refused(errors.RankTooLarge, model([node("Relu", "x", "y")], {"x": [1] * 2000}), "2000")
 
 
@@ -242,14 +242,14 @@ def test_b09_outputs_that_are_never_produced() -> None:
 def test_b10_outputs_that_are_inputs_or_constants() -> None:
     imported = load_onnx(model([], {"x": [2]}, "x w", {"w": np.ones(3, "f")}))
     assert shapes(imported) == {"x": (2,), "w": (3,)}
-    assert ap.plan(imported).arena_bytes == 64
+    assert ap.plan(imported, target="ideal").arena_bytes == 64
     np.testing.assert_array_equal(imported.data(imported.outputs[1]), np.ones(3))
 
 
 def test_b11_values_that_nobody_reads() -> None:
     imported = load_onnx(model([node("Neg", "x", "lost"), node("Abs", "x", "y")], {"x": [2]}))
     assert imported.warnings == ["nothing reads 'lost'"]
-    assert ap.plan(imported).arena_bytes
+    assert ap.plan(imported, target="ideal").arena_bytes
 
 
 def test_b12_empty_names() -> None:
@@ -407,7 +407,7 @@ def test_b25_a_long_chain_needs_no_stack() -> None:
     finally:
         sys.setrecursionlimit(limit)
     assert len(imported.nodes) == steps
-    assert ap.plan(imported).arena_bytes == 128
+    assert ap.plan(imported, target="ideal").arena_bytes == 128
 
 
 def test_b25_a_long_chain_in_reverse_order_is_sorted() -> None:
@@ -467,7 +467,7 @@ BIND = ({}, {"x": (1, 2, 6, 6)})
 def survives(data: bytes, bind: dict[str, Any]) -> str:
     """Import and plan damaged data; return the error's class, or nothing."""
     try:
-        ap.plan(load_onnx(data, bind=bind))
+        ap.plan(load_onnx(data, bind=bind), target="ideal")
     except errors.InternalError:
         raise
     except errors.PlannerError as error:

@@ -41,7 +41,7 @@ def test_whoever_brings_the_memory_results_are_the_same(
     for graph in (small_network(), with_views()):
         given = {graph.values[i].name: noise(*graph.values[i].shape) for i in graph.inputs}
         expected = ap.Executor(graph).run(given)
-        plan = ap.plan(graph, inputs=inputs, outputs=outputs, workspace=workspace)
+        plan = ap.plan(graph, inputs=inputs, outputs=outputs, workspace=workspace, target="ideal")
         with ap.Executor(graph, plan) as executor:
             for verify in (True, False, True):
                 found = executor.run(given, verify=verify)
@@ -53,8 +53,8 @@ def test_a_model_runs_in_memory_of_the_caller() -> None:
     graph = ap.load(light_models.path("squeezenet"))
     given = {graph.values[i].name: noise(*graph.values[i].shape) for i in graph.inputs}
     expected = ap.Executor(graph).run(given)
-    plan = ap.plan(graph, inputs="caller", outputs="caller", workspace="auto")
-    assert plan.arena_bytes <= ap.plan(graph, workspace="auto").arena_bytes
+    plan = ap.plan(graph, inputs="caller", outputs="caller", workspace="auto", target="numpy")
+    assert plan.arena_bytes <= ap.plan(graph, workspace="auto", target="numpy").arena_bytes
     results = {graph.values[i].name: np.empty(graph.values[i].shape, F32) for i in graph.outputs}
     with ap.Executor(graph, plan, buffers={**given, **results}) as executor:
         found = executor.run({}, verify=True)
@@ -65,7 +65,7 @@ def test_a_model_runs_in_memory_of_the_caller() -> None:
 
 def test_outputs_of_the_caller_are_written_where_they_are_wanted() -> None:
     graph = with_views()
-    plan = ap.plan(graph, inputs="caller", outputs="caller")
+    plan = ap.plan(graph, inputs="caller", outputs="caller", target="ideal")
     x, c, d = noise(4, 6), np.empty(24, np.float32), np.empty(24, np.float32)
     x.flags.writeable = False  # Nobody writes inputs of the caller.
     with ap.Executor(graph, plan, buffers={"x": x, "c": c, "d": d}) as executor:
@@ -79,7 +79,7 @@ def test_outputs_of_the_caller_are_written_where_they_are_wanted() -> None:
 def test_an_input_that_has_a_buffer_is_read_again_in_every_run() -> None:
     graph = with_views()
     x = noise(4, 6)
-    plan = ap.plan(graph, inputs="caller")
+    plan = ap.plan(graph, inputs="caller", target="ideal")
     with ap.Executor(graph, plan, buffers={"x": x}) as executor:
         executor.run({})
         x[...] = 9
@@ -89,7 +89,7 @@ def test_an_input_that_has_a_buffer_is_read_again_in_every_run() -> None:
 
 def test_buffers_that_cannot_hold_their_value_are_refused() -> None:
     graph = with_views()
-    plan = ap.plan(graph, inputs="caller", outputs="caller")
+    plan = ap.plan(graph, inputs="caller", outputs="caller", target="ideal")
     good = np.empty(24, np.float32)
     frozen = np.empty(24, np.float32)
     frozen.flags.writeable = False
@@ -108,12 +108,12 @@ def test_buffers_that_cannot_hold_their_value_are_refused() -> None:
         with pytest.raises(InvalidBuffer):
             ap.Executor(graph, plan, buffers=buffers)
     with pytest.raises(InvalidBuffer, match="leaves no value"):
-        ap.Executor(graph, ap.plan(graph), buffers={"c": good})
+        ap.Executor(graph, ap.plan(graph, target="ideal"), buffers={"c": good})
 
 
 def test_plan_files_say_which_buffers_are_the_callers(tmp_path: Path) -> None:
     graph = with_views()
-    plan = ap.plan(graph, inputs="caller", outputs="caller")
+    plan = ap.plan(graph, inputs="caller", outputs="caller", target="ideal")
     names = {name: bytes_ for _, name, bytes_ in plan.caller_buffers}
     assert names == {"x": 96, "c": 96, "d": 96}
     assert [plan.space_name(i) for i in range(4)] == ["arena", "caller:x", "caller:c", "caller:d"]
@@ -134,7 +134,9 @@ def test_a_family_of_plans_leaves_outputs_to_the_caller() -> None:
         graph.output(z)
         return graph
 
-    family = ap.plan_family(model, bind={"n": range(1, 40)}, outputs="caller", alignment=1)
+    family = ap.plan_family(
+        model, bind={"n": range(1, 40)}, outputs="caller", alignment=1, target="ideal"
+    )
     assert family.arena_bytes == 4 * 39  # The largest input; what is behind it is outside.
     assert family.at(n=7).caller_buffers == [(2, "z", 28)]
     with ap.DynamicExecutor(family) as executor:
@@ -144,15 +146,15 @@ def test_a_family_of_plans_leaves_outputs_to_the_caller() -> None:
 def test_what_knows_no_memory_of_the_caller_refuses_it(tmp_path: Path) -> None:
     graph = with_views()
     with pytest.raises(InvalidOption):
-        ap.plan(graph, inputs="reuse", preserve_inputs=True)
+        ap.plan(graph, inputs="reuse", preserve_inputs=True, target="ideal")
     with pytest.raises(InvalidOption):
-        ap.plan(graph, outputs="caller", spaces="sram=1KiB,psram=1MiB")
+        ap.plan(graph, outputs="caller", spaces="sram=1KiB,psram=1MiB", target="ideal")
     with pytest.raises(InvalidOption):
-        ap.plan_together([graph], "concurrent", outputs="caller")
+        ap.plan_together([graph], "concurrent", outputs="caller", target="ideal")
     from arenaplan.export.c import header_of
 
     with pytest.raises(InvalidOption):
-        header_of(graph, ap.plan(graph, outputs="caller"))
+        header_of(graph, ap.plan(graph, outputs="caller", target="ideal"))
     model = str(light_models.path("squeezenet"))
     for arguments in (
         ["plan", model, "--strategy", "nnvm", "--outputs", "caller"],

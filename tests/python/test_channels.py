@@ -257,8 +257,11 @@ class Model:
         (wanted,) = light_models.onnx_runtime(model).run(None, feed)
         loaded = ap.load(path)
         rest = [name for name in ap.techniques() if name not in ("streaming", "overlap")]
-        plain, plan = ap.plan(loaded, optimize=rest), ap.plan(loaded)
-        for tried in (plan, ap.plan(loaded, workspace="auto")):
+        plain, plan = (
+            ap.plan(loaded, optimize=rest, target="ideal"),
+            ap.plan(loaded, target="ideal"),
+        )
+        for tried in (plan, ap.plan(loaded, workspace="auto", target="numpy")):
             with ap.Executor(loaded, tried) as executor:
                 found = executor.run(feed, verify=True)
             np.testing.assert_allclose(found[self.last], wanted, rtol=1e-4, atol=1e-4)
@@ -344,7 +347,7 @@ def test_weights_are_prepared_once_for_all_bands(monkeypatch: pytest.MonkeyPatch
     made_of: list[Any] = []
     plain = np.concatenate
     monkeypatch.setattr(np, "concatenate", lambda *a, **k: made_of.append(a) or plain(*a, **k))
-    with ap.Executor(b.graph, ap.plan(b.graph, steps=steps, workspace="auto")):
+    with ap.Executor(b.graph, ap.plan(b.graph, steps=steps, workspace="auto", target="numpy")):
         assert len(made_of) == 1
 
 

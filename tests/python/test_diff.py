@@ -18,7 +18,7 @@ def plan(*sizes: int, extra: bool = False, model: str = "m") -> ap.Plan:
     if extra:
         (value,) = graph.node("Op", [value], [("extra", (8,), "uint8")])
     graph.output(value)
-    return ap.plan(graph)
+    return ap.plan(graph, target="ideal")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_value_that_lives_longer_is_rescheduled() -> None:
         (z,) = graph.node("Op", [y], [("z", (8,), "uint8")])
         (w,) = graph.node("Op", [z, x] if late else [z], [("w", (8,), "uint8")])
         graph.output(w)
-        return ap.plan(graph)
+        return ap.plan(graph, target="ideal")
 
     early, late = graph(late=False), graph(late=True)
     kinds = {change.name: change.kind for change in diff(early, late).changes}

@@ -154,7 +154,7 @@ def test_the_shape_run_longest_ago_is_forgotten_first() -> None:
 
 def test_shapes_share_the_weights_of_the_model(tmp_path: Path) -> None:
     onnx.save(convolutions(), tmp_path / "model.onnx")
-    family = ap.plan_family(tmp_path / "model.onnx", {"batch": [1, 2]})
+    family = ap.plan_family(tmp_path / "model.onnx", {"batch": [1, 2]}, target="ideal")
     first, second = family.graph(batch=1), family.graph(batch=2)
     weights = [value.index for value in first.values if value.name in "abc"]
     assert len(weights) == 3
@@ -164,7 +164,7 @@ def test_shapes_share_the_weights_of_the_model(tmp_path: Path) -> None:
 
 def test_a_family_and_an_arena_can_be_given() -> None:
     proto, bind, dims = CASES["attention"]
-    family = ap.plan_family(open_onnx(proto), bind, workspace="auto")
+    family = ap.plan_family(open_onnx(proto), bind, workspace="auto", target="numpy")
     with family.commit() as arena:
         assert arena.nbytes == family.arena_bytes
         with ap.DynamicExecutor(family, arena=arena) as executor:

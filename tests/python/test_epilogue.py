@@ -13,7 +13,7 @@ from networks import F32, noise, small_network
 
 def steps(graph: ap.Graph, **options: Any) -> list[str]:
     """Return the operators that a planned run has steps for."""
-    executor = ap.Executor(graph, ap.plan(graph, workspace="auto", **options))
+    executor = ap.Executor(graph, ap.plan(graph, workspace="auto", **options, target="numpy"))
     return [node.op for node in executor._setup.program.nodes]
 
 
@@ -122,7 +122,7 @@ def test_an_epilogue_computes_what_its_nodes_would(op: str, computed_weights: bo
     assert steps(graph) == [op]
     with ap.Executor(graph) as executor:
         (together,) = executor.run(inputs, verify=True).values()
-    with ap.Executor(graph, ap.plan(graph, in_place=False)) as executor:
+    with ap.Executor(graph, ap.plan(graph, in_place=False, target="ideal")) as executor:
         assert len(executor._setup.program.nodes) == len(graph.nodes)
         (apart,) = executor.run(inputs, verify=True).values()
     assert np.unique(apart).size > 100

@@ -116,7 +116,7 @@ def test_numbers_and_lists_take_the_type_of_their_input() -> None:
 def test_every_plan_gives_the_same_numbers(workspace: Any, in_place: bool) -> None:
     graph = small_network()
     x = noise(1, 8, 12, 12)
-    plan = ap.plan(graph, workspace=workspace, in_place=in_place)
+    plan = ap.plan(graph, workspace=workspace, in_place=in_place, target="ideal")
     with ap.Executor(graph, plan) as executor:
         result = executor.run({"x": x}, verify=True)["y"]
         assert (executor.scratch_bytes > 0) == (workspace == "none")
@@ -149,7 +149,7 @@ def test_nan_and_infinity_everywhere_give_the_same_bits_planned_or_not() -> None
 )
 def test_a_wrong_input_is_refused_before_any_write(inputs: Any, message: str) -> None:
     graph = chain()
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     arena = plan.commit()
     executor = ap.Executor(graph, plan, arena=arena)
     executor.run({"x": np.ones((4, 5), np.float32)})
@@ -164,7 +164,7 @@ def test_an_input_inside_the_arena_is_copied_first() -> None:
     a, b = graph.input("a", (64,)), graph.input("b", (64,))
     (c,) = graph.node("Sub", [a, b], [("c", (64,), F32)], version=14)
     graph.output(c)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     arena = plan.commit()
     executor = ap.Executor(graph, plan, arena=arena)
     memory = np.frombuffer(arena, np.float32)
@@ -181,7 +181,7 @@ def test_an_input_inside_the_arena_is_copied_first() -> None:
 
 def test_a_shape_of_more_dimensions_than_an_array_has_is_refused() -> None:
     graph = chain(1, (1,) * 65)
-    ap.plan(graph)
+    ap.plan(graph, target="ideal")
     with pytest.raises(RankTooLarge, match="'x'"):
         ap.Executor(graph)
 
@@ -191,7 +191,7 @@ def test_an_element_type_that_numpy_lacks_is_refused() -> None:
     x = graph.input("x", (4,), "bfloat16")
     (y,) = graph.node("Neg", [x], [("y", (4,), "bfloat16")])
     graph.output(y)
-    ap.plan(graph, workspace="auto")
+    ap.plan(graph, workspace="auto", target="numpy")
     with pytest.raises(UnsupportedDtype, match="bfloat16"):
         ap.Executor(graph)
 
@@ -201,7 +201,7 @@ def test_an_unknown_operator_is_named() -> None:
     x = graph.input("x", (4,))
     (y,) = graph.node("Frobnicate", [x], [("y", (4,), F32)], name="here", version=17)
     graph.output(y)
-    ap.plan(graph, workspace="auto")
+    ap.plan(graph, workspace="auto", target="numpy")
     with pytest.raises(UnsupportedOp, match=r"'here'.*Frobnicate"):
         ap.Executor(graph)
 
@@ -212,7 +212,7 @@ def test_values_that_a_graph_has_in_several_spaces_run() -> None:
     y = graph.value("y", (4,), space="slow")
     graph.node("Neg", [x], [y])
     graph.output(y)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     assert len([space for space in plan.spaces if space[1]]) == 2
     given = np.array([1, -2, 3, 4], np.float32)
     found = ap.Executor(graph, plan).run({"x": given}, verify=True)
@@ -221,18 +221,21 @@ def test_values_that_a_graph_has_in_several_spaces_run() -> None:
 
 def test_the_plan_of_another_graph_is_refused() -> None:
     with pytest.raises(PlanMismatch):
-        ap.Executor(chain(3), ap.plan(chain(4)))
+        ap.Executor(chain(3), ap.plan(chain(4), target="ideal"))
 
 
 def test_an_arena_that_is_too_small_is_refused() -> None:
-    small, large = ap.plan(chain(1, (4,))), ap.plan(chain(1, (4000,)))
+    small, large = (
+        ap.plan(chain(1, (4,)), target="ideal"),
+        ap.plan(chain(1, (4000,)), target="ideal"),
+    )
     with pytest.raises(CapacityExceeded):
         ap.Executor(chain(1, (4000,)), large, arena=small.commit())
 
 
 def test_a_closed_executor_does_not_run_and_lets_go_of_the_arena() -> None:
     graph = chain()
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     arena = plan.commit()
     executor = ap.Executor(graph, plan, arena=arena)
     with pytest.raises(ArenaInUse):
@@ -370,7 +373,7 @@ def test_a_kernel_cannot_run_the_arena_it_runs_in(custom: Any) -> None:
 
 def test_two_arenas_of_one_plan_run_side_by_side() -> None:
     graph = small_network()
-    plan = ap.plan(graph, workspace="auto")
+    plan = ap.plan(graph, workspace="auto", target="numpy")
     inputs = [noise(1, 8, 12, 12, seed=k) for k in range(2)]
     wanted = [ap.Executor(graph, plan).run({"x": x})["y"] for x in inputs]
     failures: list[int] = []

@@ -84,7 +84,7 @@ def test_headers_of_any_plan_compile_and_say_what_the_plan_says(
     seed: int, compiler: str, tmp_path: Path
 ) -> None:
     graph = random_graph(seed)
-    plan = ap.plan(graph, alignment=2 ** (4 + seed))
+    plan = ap.plan(graph, alignment=2 ** (4 + seed), target="ideal")
     text = header_of(graph, plan)
     prefix = f"RANDOM_{seed}"
     found = compile_and_run(compiler, text, body_for(text, prefix), tmp_path)
@@ -109,7 +109,7 @@ def test_headers_of_plans_with_several_spaces_compile_and_say_where_values_are(
     names = [name or "empty" for name in STRANGE_SPACES]
     spaces = [ap.Space(name, 128, alignment=4 << (i % 4)) for i, name in enumerate(names)]
     spaces.append(ap.Space("large", alignment=32))
-    plan = ap.plan(graph, spaces=spaces)
+    plan = ap.plan(graph, spaces=spaces, target="ideal")
     assert sum(space[1] > 0 for space in plan.spaces) > 1
     text = header_of(graph, plan, sections={"large": ".large", "arena": ".data.arena"})
     prefix = f"RANDOM_{seed}"
@@ -135,7 +135,7 @@ def test_headers_of_plans_with_several_spaces_compile_and_say_where_values_are(
 
 def test_numbers_that_no_enumeration_holds_are_macros(tmp_path: Path) -> None:
     graph = chain(2**33, 2**33, 16)
-    text = header_of(graph, ap.plan(graph, in_place=False))
+    text = header_of(graph, ap.plan(graph, in_place=False, target="ideal"))
     body = 'printf("%llu\\n", (unsigned long long)SMALL_BYTES_V0);'
     assert compile_and_run("gcc", text, body, tmp_path) == [2**33]
     assert "enum small_bytes" not in text
@@ -143,7 +143,7 @@ def test_numbers_that_no_enumeration_holds_are_macros(tmp_path: Path) -> None:
 
 def test_a_section_can_be_chosen_and_overridden(tmp_path: Path) -> None:
     graph = chain(64, 64)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     text = header_of(graph, plan, sections={"arena": ".sram"})
     assert '__attribute__((section(".sram")))' in text
     assert compile_and_run("gcc", text, body_for(text, "SMALL"), tmp_path)[0] == plan.arena_bytes
@@ -154,7 +154,7 @@ def test_a_section_can_be_chosen_and_overridden(tmp_path: Path) -> None:
 
 def test_an_edited_header_does_not_compile(tmp_path: Path) -> None:
     graph = chain(64, 64, 64)
-    text = header_of(graph, ap.plan(graph, in_place=False))
+    text = header_of(graph, ap.plan(graph, in_place=False, target="ideal"))
     edited = re.sub(r"(SMALL_OFFSET_V1 = )\d+", r"\g<1>100", text)
     assert edited != text
     with pytest.raises(AssertionError, match="inside the arena"):
@@ -163,7 +163,7 @@ def test_an_edited_header_does_not_compile(tmp_path: Path) -> None:
 
 def test_an_empty_graph_has_a_header(tmp_path: Path) -> None:
     graph = ap.Graph("9 lives")
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     text = header_of(graph, plan)
     assert compile_and_run("gcc", text, body_for(text, "MODEL_9_LIVES"), tmp_path)[0] == 0
 
@@ -189,7 +189,7 @@ def test_the_table_for_the_shim_has_the_layout_of_a_buffer_plan(tmp_path: Path) 
 
 def test_csv_has_the_offsets_and_live_ranges_of_the_plan() -> None:
     graph = chain(100, 60, 100)
-    plan = ap.plan(graph, in_place=False)
+    plan = ap.plan(graph, in_place=False, target="ideal")
     rows = list(csv.DictReader(csv_of(graph, plan).splitlines()))
     assert [row["id"] for row in rows] == ["v0", "v1", "v2"]
     assert [(int(r["lower"]), int(r["upper"]), int(r["size"])) for r in rows] == [
@@ -206,7 +206,7 @@ def test_values_that_share_bytes_are_one_line_with_gaps() -> None:
     (small,) = graph.node("Cast", [y], [("small", (64,), "uint8")], in_place=[(0, 0)])
     (z,) = graph.node("Op", [small], [("z", (192,), "uint8")])
     graph.output(z)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     assert plan.shares
     rows = {row["id"]: row for row in csv.DictReader(csv_of(graph, plan).splitlines())}
     assert list(rows) == ["x", "y", "z"]
@@ -217,7 +217,7 @@ def test_values_that_share_bytes_are_one_line_with_gaps() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_no_two_lines_of_a_csv_overlap(seed: int) -> None:
     graph = random_graph(seed)
-    rows = list(csv.DictReader(csv_of(graph, ap.plan(graph)).splitlines()))
+    rows = list(csv.DictReader(csv_of(graph, ap.plan(graph, target="ideal")).splitlines()))
 
     def cells(row: dict[str, str]) -> set[tuple[int, int]]:
         """Return (step, byte) pairs that a line claims."""

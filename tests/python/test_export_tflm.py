@@ -25,8 +25,8 @@ from arenaplan.export.tflm import (
     plan_tflm,
     read_offsets,
 )
-from arenaplan.export.timeline import Box, timeline_of
 from arenaplan.importers.tflite.model import parse
+from arenaplan.importers.tflite.timeline import Box, timeline_of
 
 ARENA = 4_000_000
 RUNS = 20
@@ -297,17 +297,17 @@ def test_a_given_plan_is_obeyed_or_refused(
     export = ["export", str(source), "--to", "tflm", "--plan", str(plan), "-o", str(out)]
 
     graph = ap.load(source)
-    ap.plan(graph, optimize="views", alignment=16).save(plan)
+    ap.plan(graph, optimize="views", alignment=16, target="ideal").save(plan)
     assert main(export) == 0
     assert main(["check", str(out)]) == 0
     good = out.read_bytes()
 
-    ap.plan(graph, optimize="views,in-place", alignment=16).save(
+    ap.plan(graph, optimize="views,in-place", alignment=16, target="ideal").save(
         plan
     )  # NEG in place: the kernel must not.
     assert main(export) == 1
     assert "PlanOverlap" in capsys.readouterr().err
-    ap.plan(graph, optimize="views", alignment=8).save(plan)
+    ap.plan(graph, optimize="views", alignment=8, target="ideal").save(plan)
     stale = flat.fragmented()
     stale[2][0][0][4][0] = flat.Vector("i", (35,))
     stale[4][3] = {0: flat.Data(struct.pack("<i", 35))}

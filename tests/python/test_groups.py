@@ -245,7 +245,7 @@ def test_a_quantized_convolution_is_one_step(kernel: int) -> None:
     feed = {"x": np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)}
     results = []
     for steps in ([[0, 1, 2, 3]], [[0], [1], [2], [3]]):
-        plan = ap.plan(b.graph, steps=steps, workspace="auto")
+        plan = ap.plan(b.graph, steps=steps, workspace="auto", target="numpy")
         with ap.Executor(b.graph, plan) as executor:
             results += executor.run(feed, verify=True).values()
     assert np.unique(results[0]).size > 10
@@ -268,9 +268,9 @@ def test_half_precision_runs_in_groups() -> None:
         b.elementwise("Add", b.elementwise("Relu", c, dtype="float16"), x, dtype="float16")
     )
     feed = {"x": noise(1, 4, 9, 8).astype(np.float16)}
-    with ap.Executor(b.graph, ap.plan(b.graph, in_place=False)) as executor:
+    with ap.Executor(b.graph, ap.plan(b.graph, in_place=False, target="ideal")) as executor:
         alone = executor.run(feed)
-    plan = ap.plan(b.graph, steps=[[0, 1, 2], [3, 4, 5]], workspace="auto")
+    plan = ap.plan(b.graph, steps=[[0, 1, 2], [3, 4, 5]], workspace="auto", target="numpy")
     with ap.Executor(b.graph, plan) as executor:
         together = executor.run(feed, verify=True)
     for name, wanted in alone.items():
@@ -388,7 +388,7 @@ def test_a_group_with_an_unknown_operator_is_refused_when_it_is_prepared() -> No
     b = Builder()
     a = b.elementwise("Nonesuch", b.input("x", 40))
     b.graph.output(b.elementwise("Exp", a))
-    plan = ap.plan(b.graph, steps=[[0, 1]], workspace="auto")
+    plan = ap.plan(b.graph, steps=[[0, 1]], workspace="auto", target="numpy")
     with pytest.raises(UnsupportedOp, match="Nonesuch"):
         ap.Executor(b.graph, plan)
 
@@ -417,14 +417,14 @@ def test_a_value_whose_shape_is_asked_for_is_not_inside_of_a_group() -> None:
     (shape,) = b.graph.node("Shape", [inner], [("shape", (2,), "int64")], version=13, ignores=[0])
     b.graph.output(shape)
     with pytest.raises(InvalidGroup, match="outside"):
-        ap.plan(b.graph, steps=[[0, 1], [2]])
+        ap.plan(b.graph, steps=[[0, 1], [2]], target="ideal")
     with ap.Executor(b.graph) as executor:
         assert executor.run(inputs_of(b.graph), verify=True)["shape"].tolist() == [3, 20]
 
 
 def test_too_little_scratch_memory_is_an_error() -> None:
     graph = attention()
-    plan = ap.plan(graph, steps=[[0, 1, 2, 3, 4]], workspace="auto")
+    plan = ap.plan(graph, steps=[[0, 1, 2, 3, 4]], workspace="auto", target="numpy")
     from arenaplan.executor.streaming import group_run
 
     (unit,) = find_units(graph, plan)
@@ -438,9 +438,9 @@ def test_steps_that_are_no_groups_are_refused_with_workspaces_too() -> None:
     graph = attention()
     for steps in ([[0, 2], [1], [3], [4]], [[0], [1], [2], [3, 4, 9]], [[1, 0], [2], [3], [4]]):
         with pytest.raises(ap.PlannerError):
-            ap.plan(graph, steps=steps, workspace="auto")
+            ap.plan(graph, steps=steps, workspace="auto", target="numpy")
     with pytest.raises(InvalidGroup):
-        ap.plan(graph, steps=[[0, 2], [1], [3], [4]], workspace="auto")
+        ap.plan(graph, steps=[[0, 2], [1], [3], [4]], workspace="auto", target="numpy")
 
 
 # -- any graph ----------------------------------------------------------------------------
@@ -501,10 +501,10 @@ def test_any_groups_compute_what_their_nodes_would(data: Any) -> None:
 
     steps = greedy(graph, wanted)
     feed = inputs_of(graph)
-    with ap.Executor(graph, ap.plan(graph, in_place=False)) as executor:
+    with ap.Executor(graph, ap.plan(graph, in_place=False, target="ideal")) as executor:
         alone = executor.run(feed)
     for options in ({"workspace": "auto"}, {}):
-        plan = ap.plan(graph, steps=steps, **options)
+        plan = ap.plan(graph, steps=steps, **options, target="ideal")
         with ap.Executor(graph, plan) as executor:
             together = executor.run(feed, verify=True)
         smallest = run_with_choice(graph, plan, feed, 0)

@@ -33,14 +33,14 @@ def test_a_chain_is_read_in_order_and_runs_in_place() -> None:
     graph = read(lambda x: jnp.tanh(-jnp.sin(x)), X)
     assert ops(graph) == ["sin", "neg", "tanh"]
     assert [graph.values[i].name for i in graph.inputs] == ["x"]
-    assert ap.plan(graph).arena_bytes == 512
+    assert ap.plan(graph, target="ideal").arena_bytes == 512
 
 
 def test_what_a_function_closes_over_is_constant() -> None:
     weights = jnp.ones((16, 16))
     graph = read(lambda x: x @ (weights.T * 2), X)
     assert ops(graph) == ["dot_general"]
-    assert ap.plan(graph).arena_bytes == 512
+    assert ap.plan(graph, target="ideal").arena_bytes == 512
 
 
 def test_parameters_can_be_declared_constant() -> None:
@@ -51,7 +51,8 @@ def test_parameters_can_be_declared_constant() -> None:
     with_weights, without = ap.from_jaxpr(jaxpr), ap.from_jaxpr(jaxpr, constants=[0])
     assert without.find("w").kind == "constant"
     bytes_with, bytes_without = (
-        ap.plan(graph, preserve_inputs=True).arena_bytes for graph in (with_weights, without)
+        ap.plan(graph, preserve_inputs=True, target="ideal").arena_bytes
+        for graph in (with_weights, without)
     )
     assert bytes_with == bytes_without + 1024
     for position in (2, -1):
@@ -141,7 +142,7 @@ def test_branches_need_the_bytes_of_the_largest() -> None:
 
     graph = read(lambda x: lax.cond(x[0, 0] > 0, large, jnp.sin, x[0] * 2), X)
     assert inner(graph) == {"cond": 3 * 1024}
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     assert plan.arena_bytes >= 3 * 1024
     assert graph.nodes[plan.order[plan.peak_step]].op == "cond"
 
@@ -169,7 +170,7 @@ def test_what_a_loop_reads_again_is_not_overwritten() -> None:
     graph = read(function, X)
     (scan,) = (node for node in graph.nodes if node.op == "scan")
     assert scan.inputs[0] == scan.inputs[1]
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     # Input and sine, then sine, result and body.
     assert plan.arena_bytes >= 3 * 256
 
@@ -199,7 +200,7 @@ def test_operations_made_of_small_functions_are_ordinary_nodes() -> None:
 
 def test_linear_systems_are_planned() -> None:
     graph = read(lambda x: jnp.linalg.solve(x @ x.T + jnp.eye(4), x[:, 0]), X)
-    assert ap.plan(graph).status == "optimal"
+    assert ap.plan(graph, target="ideal").status == "optimal"
 
 
 # -- what primitives do ----------------------------------------------------------------
@@ -265,7 +266,7 @@ def test_pieces_of_a_split_are_views() -> None:
 
 def test_an_updated_array_stays_where_it_is() -> None:
     graph = read(lambda x: lax.dynamic_update_slice(x * 2, jnp.ones((1, 16)), (1, 0)), X)
-    assert ap.plan(graph).arena_bytes == 512
+    assert ap.plan(graph, target="ideal").arena_bytes == 512
 
 
 def test_narrow_types_are_not_written_over_by_wide_ones() -> None:
@@ -347,7 +348,7 @@ class InArena:
         monkeypatch.setattr(walk.Walk, "_append", note)
         self.jaxpr = jax.make_jaxpr(function)(*args)
         self.graph = ap.from_jaxpr(self.jaxpr)
-        self.plan = ap.plan(self.graph, optimize="views,in-place,elision")
+        self.plan = ap.plan(self.graph, optimize="views,in-place,elision", target="ideal")
         self.arena = np.full(self.plan.arena_bytes, 0xA5, np.uint8)
         self.elsewhere: dict[int, Any] = {}
         for index, array in zip(self.graph.inputs, args, strict=True):

@@ -409,7 +409,7 @@ def test_local_functions_are_walked_in_the_place_of_their_calls() -> None:
     assert ops(imported) == ["Add", "Mul", "Add", "Mul"]
     assert len({value.name for value in imported.values}) == len(imported.values)
     assert shapes(imported) == {"y": (3,)}
-    assert ap.plan(imported).arena_bytes == 128
+    assert ap.plan(imported, target="ideal").arena_bytes == 128
 
 
 def test_attributes_of_a_call_reach_into_the_function() -> None:
@@ -488,7 +488,7 @@ def test_b21_a_branch_may_read_what_is_around_it() -> None:
     imported = load_onnx(proto)
     assert ops(imported) == ["Mul", "Add"]
     assert sum(value.name == "w" for value in imported.values) == 1
-    assert ap.plan(imported).arena_bytes == 128
+    assert ap.plan(imported, target="ideal").arena_bytes == 128
 
 
 def test_b22_a_branch_may_give_an_outer_name_another_meaning() -> None:
@@ -556,7 +556,7 @@ def test_planning_opens_no_file_but_the_model(tmp_path: Path) -> None:
     path.write_bytes(proto.SerializeToString())
     imported = ap.load(path)
     assert ops(imported) == ["MatMul"]
-    assert ap.plan(imported).arena_bytes > 0
+    assert ap.plan(imported, target="ideal").arena_bytes > 0
     with pytest.raises(errors.ExternalDataMissing, match="absent"):
         imported.data(imported.find("t").index)
 

@@ -99,7 +99,7 @@ def test_a_chain_is_read_in_order_and_runs_in_place() -> None:
     graph = load(chain("relu.default", "neg.default", "tanh.default"))
     assert [n.op for n in graph.nodes] == ["relu.default", "neg.default", "tanh.default"]
     assert all(n.effects.in_place == ((0, 0, False),) for n in graph.nodes)
-    assert ap.plan(graph).arena_bytes == 512
+    assert ap.plan(graph, target="ideal").arena_bytes == 512
 
 
 def test_what_depends_on_parameters_only_is_constant() -> None:
@@ -111,7 +111,7 @@ def test_what_depends_on_parameters_only_is_constant() -> None:
     graph = load(program(tensors, nodes, ["y"], parameters=["w"]))
     assert graph.find("wt").kind == "constant"
     assert [n.op for n in graph.nodes] == ["matmul.default"]
-    assert ap.plan(graph).arena_bytes == 256 + 128
+    assert ap.plan(graph, target="ideal").arena_bytes == 256 + 128
 
 
 def test_random_numbers_are_not_constant() -> None:
@@ -194,7 +194,9 @@ def test_symbols_need_numbers() -> None:
 def test_symbols_can_have_a_range_of_numbers() -> None:
     tensors = {"x": ("s0", 16), "y": ("2*s0 - 1", 16)}
     document = program(tensors, [node("repeat.default", "y", self="x")], ["y"])
-    family = ap.plan_family(open_pt2(archive(document)), {"s0": range(1, 9)}, alignment=1)
+    family = ap.plan_family(
+        open_pt2(archive(document)), {"s0": range(1, 9)}, alignment=1, target="ideal"
+    )
     assert [family.required_bytes(s0=n) for n in range(1, 9)] == [
         64 * (3 * n - 1) for n in range(1, 9)
     ]
@@ -286,7 +288,10 @@ def test_graphs_that_are_only_wrapped_are_read_as_if_they_were_not() -> None:
     graphs = [load(document) for document in (flat, wrapped)]
     assert [n.op for n in graphs[1].nodes] == [n.op for n in graphs[0].nodes]
     assert [n.inputs for n in graphs[1].nodes] == [n.inputs for n in graphs[0].nodes]
-    assert ap.plan(graphs[1]).arena_bytes == ap.plan(graphs[0]).arena_bytes
+    assert (
+        ap.plan(graphs[1], target="ideal").arena_bytes
+        == ap.plan(graphs[0], target="ideal").arena_bytes
+    )
 
 
 def conditional(target: str = "cond", large: int = 1000) -> dict:
@@ -312,7 +317,7 @@ def test_branches_need_the_bytes_of_the_largest_while_their_node_runs() -> None:
     graph = load(conditional(large=1000))
     (branch,) = graph.nodes
     assert graph.values[branch.outputs[1] or 0].shape == (2 * 4032,)
-    assert ap.plan(graph).arena_bytes == 64 + 64 + 2 * 4032
+    assert ap.plan(graph, target="ideal").arena_bytes == 64 + 64 + 2 * 4032
 
 
 def test_other_graphs_are_refused_by_name() -> None:
@@ -379,7 +384,7 @@ def test_no_replaced_part_crashes(target: str, junk: object) -> None:
     bind = {"s0": 4} if target == "plain" else None
     if target == "wrap":
         del document["graph_module"]["graph"]["nodes"][0]["inputs"][:2]
-    ap.plan(load(document, bind=bind))
+    ap.plan(load(document, bind=bind), target="ideal")
     for path in parts(document):
         broken = json.loads(json.dumps(document))
         parent = broken
@@ -387,7 +392,7 @@ def test_no_replaced_part_crashes(target: str, junk: object) -> None:
             parent = parent[key]
         parent[path[-1]] = junk
         try:
-            ap.plan(load(broken, bind=bind))
+            ap.plan(load(broken, bind=bind), target="ideal")
         except errors.InternalError:
             raise
         except errors.PlannerError:
@@ -413,7 +418,9 @@ def test_programs_plan_to_the_bytes_of_their_onnx_export(
 ) -> None:
     program = ap.load(shared / "models" / "pt2" / f"{name}.pt2")
     exported = ap.load(shared / "models" / "onnx" / f"{name}.onnx")
-    ours, theirs = (ap.plan(graph, in_place=in_place) for graph in (program, exported))
+    ours, theirs = (
+        ap.plan(graph, in_place=in_place, target="ideal") for graph in (program, exported)
+    )
     assert (ours.arena_bytes, ours.status) == (theirs.arena_bytes, theirs.status)
 
 
@@ -444,10 +451,12 @@ def test_padding_that_onnx_folds_into_convolutions_is_a_node(shared: Path) -> No
     """MobileNetV2 pads on one side only; the exporter to ONNX makes that an attribute."""
     path = shared / "models" / "pt2" / "mobilenet_v2.pt2"
     graph = ap.load(path)
-    plan = ap.plan(graph, optimize="views,in-place")
+    plan = ap.plan(graph, optimize="views,in-place", target="ideal")
     assert graph.nodes[plan.order[plan.peak_step]].op == "pad.default"
     assert (plan.arena_bytes, plan.status) == (903_360, "optimal")
-    assert ap.plan(graph).arena_bytes == 260_416  # What is padded never exists as a whole.
+    assert (
+        ap.plan(graph, target="ideal").arena_bytes == 260_416
+    )  # What is padded never exists as a whole.
     # Nothing else differs: without the padding, the bytes are those of the other export.
     exported = ap.load(shared / "models" / "onnx" / "mobilenet_v2.onnx")
     program = read_program(read_graph(path)[0])
@@ -467,5 +476,5 @@ def test_padding_that_onnx_folds_into_convolutions_is_a_node(shared: Path) -> No
     ]
     folded = graph_of(program._replace(calls=tuple(calls)), "mobilenet_v2")
     for in_place in (False, True):
-        ours, theirs = (ap.plan(g, in_place=in_place) for g in (folded, exported))
+        ours, theirs = (ap.plan(g, in_place=in_place, target="ideal") for g in (folded, exported))
         assert (ours.arena_bytes, ours.status) == (theirs.arena_bytes, theirs.status)

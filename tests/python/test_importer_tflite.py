@@ -47,8 +47,8 @@ def test_a_chain_is_read_in_order_and_runs_in_place() -> None:
     assert [value.kind for value in graph.values] == ["input", *["activation"] * 3]
     assert [graph.values[i].name for i in (*graph.inputs, *graph.outputs)] == ["t0", "t3"]
     assert all(node.effects.in_place == ((0, 0, False),) for node in graph.nodes)
-    assert ap.plan(graph).arena_bytes == 512
-    assert ap.plan(graph, in_place=False).arena_bytes == 512
+    assert ap.plan(graph, target="ideal").arena_bytes == 512
+    assert ap.plan(graph, in_place=False, target="ideal").arena_bytes == 512
 
 
 def test_the_suffix_selects_the_importer_and_names_the_model(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_reshape_shows_the_bytes_of_its_input() -> None:
         data=(ints(16),),
     )
     assert graph.nodes[0].effects.views == (ap.View(0, 0),)
-    assert ap.plan(graph).arena_bytes == 64
+    assert ap.plan(graph, target="ideal").arena_bytes == 64
 
 
 def test_a_broadcast_operand_is_not_taken_over() -> None:
@@ -199,7 +199,7 @@ def test_a_variable_is_a_state_that_its_readers_write() -> None:
     )
     assert graph.find("memory").kind == "state"
     assert graph.nodes[0].effects.mutates == (1,)
-    assert ap.plan(graph).arena_bytes == 64 + 192 + 64
+    assert ap.plan(graph, target="ideal").arena_bytes == 64 + 192 + 64
 
 
 def test_a_custom_operator_has_the_declared_shapes_and_no_effects() -> None:
@@ -220,7 +220,7 @@ def test_an_operator_newer_than_us_is_planned_without_effects() -> None:
 def test_elements_smaller_than_a_byte_are_packed() -> None:
     graph = load(flat.chain("NEG", shape=(7,), type_=flat.INT4))
     assert graph.values[0].dtype == "int4"
-    assert ap.plan(graph).placements[0] == (0, 0, 4)
+    assert ap.plan(graph, target="ideal").placements[0] == (0, 0, 4)
 
 
 def test_names_are_made_unique() -> None:
@@ -228,7 +228,7 @@ def test_names_are_made_unique() -> None:
     operators = [flat.operator(0, [i], [i + 1]) for i in range(3)]
     graph = load(flat.model([flat.code("NEG")], [flat.subgraph(tensors, operators, [0], [3])]))
     assert [value.name for value in graph.values] == ["x", "x#1", "tensor#2", "tensor#3"]
-    assert ap.plan(graph).arena_bytes == 128
+    assert ap.plan(graph, target="ideal").arena_bytes == 128
 
 
 def test_constants_are_not_in_the_arena_and_have_their_data() -> None:
@@ -241,7 +241,7 @@ def test_constants_are_not_in_the_arena_and_have_their_data() -> None:
     constant = graph.find("c")
     assert constant.kind == "constant"
     assert graph.data(constant.index).tolist() == [1, 2, 3]
-    assert ap.plan(graph).placements[constant.index] is None
+    assert ap.plan(graph, target="ideal").placements[constant.index] is None
     assert graph.nodes[0].effects.in_place == ((0, 0, False),)
 
 
@@ -280,7 +280,7 @@ def test_a_model_is_opened_once_for_several_graphs() -> None:
     graph_with = open_tflite(flat.write(root))
     assert graph_with(None).digest == graph_with(None).digest == load(root).digest
     with pytest.raises(errors.UnknownDim, match="with batch=3: "):
-        ap.plan_family(graph_with, {"batch": range(1, 4)})
+        ap.plan_family(graph_with, {"batch": range(1, 4)}, target="ideal")
 
 
 def test_d22_an_open_dimension_without_a_number_must_be_bound() -> None:
@@ -361,12 +361,15 @@ def test_real_models_plan_to_the_bytes_of_the_study(
 ) -> None:
     graph = ap.load(shared / "models" / "tflite" / f"{name}.tflite")
     for names in ("views", "views,in-place"):
-        wide = ap.plan(graph, optimize=names)
-        tight = ap.plan(graph, optimize=names, alignment=16)
+        wide = ap.plan(graph, optimize=names, target="ideal")
+        tight = ap.plan(graph, optimize=names, alignment=16, target="ideal")
         assert (wide.arena_bytes, wide.status) == (rounded_to_64, "optimal")
         assert (tight.arena_bytes, tight.status) == (rounded_to_16, "optimal")
 
 
 def test_a_residual_network_adds_in_place_where_nodes_run_as_one(shared: Path) -> None:
     graph = ap.load(shared / "models" / "tflite" / "pretrainedResnet_quant.tflite")
-    assert (ap.plan(graph).arena_bytes, ap.plan(graph).status) == (32_768, "optimal")
+    assert (ap.plan(graph, target="ideal").arena_bytes, ap.plan(graph, target="ideal").status) == (
+        32_768,
+        "optimal",
+    )

@@ -55,10 +55,10 @@ def test_light_models_with_random_weights_agree_with_onnx_runtime(
 @pytest.mark.parametrize("name", light_models.NAMES)
 def test_scratch_memory_costs_little_beside_what_streams_save(name: str) -> None:
     graph = ap.load(light_models.path(name))
-    with_scratch = ap.plan(graph, workspace="auto").arena_bytes
+    with_scratch = ap.plan(graph, workspace="auto", target="numpy").arena_bytes
     rest = [technique for technique in ap.techniques() if technique != "streaming"]
-    assert with_scratch <= 1.05 * ap.plan(graph, optimize=rest).arena_bytes
-    assert with_scratch <= 1.25 * ap.plan(graph).arena_bytes
+    assert with_scratch <= 1.05 * ap.plan(graph, optimize=rest, target="ideal").arena_bytes
+    assert with_scratch <= 1.25 * ap.plan(graph, target="ideal").arena_bytes
 
 
 PROLOGUES = [(name, grouping.one_anchor) for name in ("densenet121", "shufflenet")]
@@ -79,8 +79,8 @@ def test_light_models_in_groups_agree_with_onnx_runtime(
     graph = ap.load(path)
     steps = grouping.greedy(graph, wanted)
     assert len(steps) < len(graph.nodes)
-    plan = ap.plan(graph, steps=steps, workspace="auto")
-    apart = ap.plan(graph, optimize="views,in-place")
+    plan = ap.plan(graph, steps=steps, workspace="auto", target="numpy")
+    apart = ap.plan(graph, optimize="views,in-place", target="ideal")
     assert plan.arena_bytes <= 1.05 * apart.arena_bytes
     with ap.Executor(graph, plan) as executor:
         assert executor.scratch_bytes == 0
@@ -102,7 +102,9 @@ def test_exported_models_in_groups_give_the_stored_output(
     steps = grouping.greedy(graph, wanted)
     assert len(steps) < len(graph.nodes)
     inputs = {graph.values[index].name: stored[f"in{k}"] for k, index in enumerate(graph.inputs)}
-    with ap.Executor(graph, ap.plan(graph, steps=steps, workspace="auto")) as executor:
+    with ap.Executor(
+        graph, ap.plan(graph, steps=steps, workspace="auto", target="numpy")
+    ) as executor:
         (result,) = executor.run(inputs, verify=True).values()
     assert np.abs(result - stored["out0"]).max() <= 1e-5 * np.abs(stored["out0"]).max()
 

@@ -30,7 +30,7 @@ WITHOUT = "views,in-place,elision,fusion,order,streaming"
 def check(graph: ap.Graph, plan: ap.Plan, *, tolerance: float = 1e-5) -> None:
     """Run a plan with all checks; results are those of nodes run alone."""
     feed = inputs_of(graph)
-    with ap.Executor(graph, ap.plan(graph, optimize="none")) as executor:
+    with ap.Executor(graph, ap.plan(graph, optimize="none", target="ideal")) as executor:
         wanted = executor.run(feed)
     with ap.Executor(graph, plan) as executor:
         found = executor.run(feed, verify=True)
@@ -43,7 +43,7 @@ def check(graph: ap.Graph, plan: ap.Plan, *, tolerance: float = 1e-5) -> None:
 
 def alone(graph: ap.Graph, **options: str) -> ap.Plan:
     """Plan with nothing but overlaps."""
-    return ap.plan(graph, optimize="overlap", **options)  # type: ignore[arg-type]
+    return ap.plan(graph, optimize="overlap", **options, target="ideal")  # type: ignore[arg-type]
 
 
 def rows(*shape: int, width: int = 48) -> ap.Graph:
@@ -78,7 +78,7 @@ def test_scratch_memory_of_a_piece_counts_and_is_in_the_arena() -> None:
     graph = rows(512)
     plan, without = (
         alone(graph, workspace="auto"),
-        ap.plan(graph, optimize="none", workspace="auto"),
+        ap.plan(graph, optimize="none", workspace="auto", target="numpy"),
     )
     assert plan.overlapped == [2]
     assert plan.arena_bytes < without.arena_bytes
@@ -108,7 +108,10 @@ def test_channels_of_a_pool_overlap_those_of_the_image(op: str) -> None:
     b.graph.output(b.pool(op, image, 3, 1, pads=[1, 1, 1, 1]))
     plan = alone(b.graph, workspace="auto")
     assert plan.overlapped == [1]
-    assert plan.arena_bytes < ap.plan(b.graph, optimize="none", workspace="auto").arena_bytes
+    assert (
+        plan.arena_bytes
+        < ap.plan(b.graph, optimize="none", workspace="auto", target="numpy").arena_bytes
+    )
     check(b.graph, plan)
 
 
@@ -118,10 +121,10 @@ def test_a_group_that_runs_by_channels_overlaps_its_image() -> None:
     made = b.elementwise("Relu", b.conv(image, 48, group=24))
     b.graph.output(made)
     steps = [[0], [1, 2]]
-    plan = ap.plan(b.graph, optimize="overlap", steps=steps, workspace="auto")
+    plan = ap.plan(b.graph, optimize="overlap", steps=steps, workspace="auto", target="numpy")
     assert plan.overlapped == [2]
     check(b.graph, plan)
-    check(b.graph, ap.plan(b.graph, optimize="overlap", steps=steps))
+    check(b.graph, ap.plan(b.graph, optimize="overlap", steps=steps, target="ideal"))
 
 
 def test_what_cannot_be_cut_waits_as_a_whole_or_is_not_overlapped() -> None:
@@ -170,8 +173,8 @@ def test_light_models_overlap_where_that_lowers_the_peak(name: str, tmp_path: Pa
     onnx.save(model, tmp_path / "model.onnx")
     graph = ap.load(tmp_path / "model.onnx")
     for workspace in ("none", "auto"):
-        plan = ap.plan(graph, workspace=workspace)  # type: ignore[arg-type]
-        without = ap.plan(graph, workspace=workspace, optimize=WITHOUT)  # type: ignore[arg-type]
+        plan = ap.plan(graph, workspace=workspace, target="ideal")  # type: ignore[arg-type]
+        without = ap.plan(graph, workspace=workspace, optimize=WITHOUT, target="ideal")  # type: ignore[arg-type]
         assert plan.overlapped
         assert plan.arena_bytes < without.arena_bytes
         with ap.Executor(graph, plan) as executor:
@@ -265,4 +268,4 @@ def test_the_distance_of_windows_is_that_of_their_worst_row(
 )
 def test_images_stored_by_rows_are_overlapped_by_rows(name: str, most: int, shared: Path) -> None:
     graph = ap.load(shared / "models" / "tflite" / f"{name}.tflite")
-    assert ap.plan(graph).arena_bytes <= most
+    assert ap.plan(graph, target="ideal").arena_bytes <= most

@@ -20,7 +20,7 @@ from test_graph import chain
 
 @pytest.fixture
 def plan() -> ap.Plan:
-    return ap.plan(chain(100, 300, 50))
+    return ap.plan(chain(100, 300, 50), target="ideal")
 
 
 def test_a_saved_plan_is_the_same_plan(plan: ap.Plan, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_c10_other_weights_make_the_same_plan() -> None:
         graph.output(y)
         return graph
 
-    ap.plan(graph(1)).check(graph(2))
+    ap.plan(graph(1), target="ideal").check(graph(2))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_g05_c21_a_plan_can_be_pickled_and_is_read_like_a_file(plan: ap.Plan) ->
 
 def test_e01_the_best_plan_is_kept_when_the_capacity_is_too_small() -> None:
     with pytest.raises(errors.CapacityExceeded, match="383") as caught:
-        ap.plan(chain(100, 300, 50), capacity=383)
+        ap.plan(chain(100, 300, 50), capacity=383, target="ideal")
     assert caught.value.plan is not None
     assert caught.value.plan.arena_bytes > 383
 
@@ -98,21 +98,21 @@ def test_e01_the_best_plan_is_kept_when_the_capacity_is_too_small() -> None:
 @pytest.mark.parametrize("capacity", [-1, 1 << 64])
 def test_a14_capacities_are_numbers_of_bytes(capacity: int) -> None:
     with pytest.raises(errors.InvalidSize):
-        ap.plan(chain(1, 1), capacity=capacity)
+        ap.plan(chain(1, 1), capacity=capacity, target="ideal")
 
 
 def test_an_unknown_workspace_policy_is_refused() -> None:
     with pytest.raises(errors.PlannerError, match="some"):
-        ap.plan(chain(1, 1), workspace="some")  # type: ignore[arg-type]
+        ap.plan(chain(1, 1), workspace="some", target="ideal")  # type: ignore[arg-type]
 
 
 def test_e07_threads_plan_as_one_does() -> None:
     graphs = [chain(*range(size, size + 40)) for size in range(1, 9)]
-    expected = [ap.plan(graph).to_json() for graph in graphs]
+    expected = [ap.plan(graph, target="ideal").to_json() for graph in graphs]
     found: list[str | None] = [None] * len(graphs)
 
     def work(index: int) -> None:
-        found[index] = ap.plan(graphs[index]).to_json()
+        found[index] = ap.plan(graphs[index], target="ideal").to_json()
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(len(graphs))]
     for thread in threads:
@@ -126,14 +126,14 @@ def test_e07_threads_plan_as_one_does() -> None:
 def test_h05_plans_do_not_depend_on_the_environment(seed: str, tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from test_graph import chain;"
-        "import arenaplan as ap; print(ap.plan(chain(*range(1, 60))).to_json())"
+        "import arenaplan as ap; print(ap.plan(chain(*range(1, 60)), target='ideal').to_json())"
     )
     environment = dict(os.environ, PYTHONHASHSEED=seed, LC_ALL="tr_TR.UTF-8", TZ="Asia/Tokyo")
     result = subprocess.run(
         [sys.executable, "-c", code, str(Path(__file__).parent)],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert result.stdout.strip() == ap.plan(chain(*range(1, 60))).to_json().strip()
+    assert result.stdout.strip() == ap.plan(chain(*range(1, 60)), target="ideal").to_json().strip()
 
 
 def test_e04_ctrl_c_ends_planning_soon_and_leaves_everything_usable() -> None:
@@ -141,21 +141,21 @@ def test_e04_ctrl_c_ends_planning_soon_and_leaves_everything_usable() -> None:
     wide = [graph.input(f"x{index}", (index % 977 + 1,), "uint8") for index in range(60_000)]
     (y,) = graph.node("Op", wide, [("y", (1,), "uint8")])
     graph.output(y)
-    expected = ap.plan(graph).arena_bytes
+    expected = ap.plan(graph, target="ideal").arena_bytes
     main = threading.get_ident()
     timer = threading.Timer(0.01, lambda: signal.pthread_kill(main, signal.SIGINT))
     timer.start()
     start = time.monotonic()
     try:
         while time.monotonic() < start + 30:
-            ap.plan(graph)
+            ap.plan(graph, target="ideal")
     except KeyboardInterrupt:
         pass
     else:
         pytest.fail("Ctrl-C was lost")
     finally:
         timer.join()
-    assert ap.plan(graph).arena_bytes == expected
+    assert ap.plan(graph, target="ideal").arena_bytes == expected
 
 
 def test_h03_deep_graphs_do_not_need_a_deep_stack() -> None:
@@ -164,7 +164,9 @@ def test_h03_deep_graphs_do_not_need_a_deep_stack() -> None:
     graph = chain(*([8] * 20_000))
     sizes: list[int] = []
     try:
-        thread = threading.Thread(target=lambda: sizes.append(ap.plan(graph).arena_bytes))
+        thread = threading.Thread(
+            target=lambda: sizes.append(ap.plan(graph, target="ideal").arena_bytes)
+        )
         thread.start()
         thread.join()
     finally:

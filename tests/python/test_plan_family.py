@@ -48,64 +48,74 @@ def combinations(bind: Mapping) -> list[dict[str, int]]:
 @pytest.mark.parametrize("workspace", ["none", "auto"])
 def test_the_arena_holds_a_plan_of_every_shape(case: tuple, workspace: str) -> None:
     proto, bind = case
-    family = ap.plan_family(open_onnx(proto), bind, workspace=workspace)
+    family = ap.plan_family(open_onnx(proto), bind, workspace=workspace, target="ideal")
     assert len(family) == len(combinations(bind)) == len(list(family))
     for sizes in combinations(bind):
         graph = load_onnx(proto, bind=sizes)
         for plan in (family.at(**sizes), family.fitted(**sizes)[1]):
             plan.check(graph)
             assert plan.arena_bytes <= family.arena_bytes
-        assert family.required_bytes(**sizes) <= ap.plan(graph, workspace=workspace).arena_bytes
+        assert (
+            family.required_bytes(**sizes)
+            <= ap.plan(graph, workspace=workspace, target="ideal").arena_bytes
+        )
 
 
 def test_the_arena_is_what_the_hungriest_shape_needs(case: tuple) -> None:
     proto, bind = case
-    family = ap.plan_family(open_onnx(proto), bind)
-    needs = [ap.plan(load_onnx(proto, bind=sizes)) for sizes in combinations(bind)]
+    family = ap.plan_family(open_onnx(proto), bind, target="ideal")
+    needs = [ap.plan(load_onnx(proto, bind=sizes), target="ideal") for sizes in combinations(bind)]
     assert family.arena_bytes == max(plan.arena_bytes for plan in needs)
     assert family.lower_bound == max(plan.lower_bound for plan in needs)
     assert (family.status, family.gap) == ("optimal", 0.0)
 
 
 def test_the_largest_shape_need_not_need_most() -> None:
-    family = ap.plan_family(open_onnx(shrinking()), BATCHES)
+    family = ap.plan_family(open_onnx(shrinking()), BATCHES, target="ideal")
     assert family.required_bytes(batch=1) > 2 * family.required_bytes(batch=12)
     assert family.arena_bytes == family.required_bytes(batch=1)
 
 
 def test_shapes_with_other_nodes_get_plans_of_their_own() -> None:
-    family = ap.plan_family(open_onnx(branching()), {"seq": range(1, 25)})
+    family = ap.plan_family(open_onnx(branching()), {"seq": range(1, 25)}, target="ideal")
     assert [sizes for sizes, _ in family.planned] == [{"seq": 24}, {"seq": 10}]
     assert [node.op for node in family.graph(seq=10).nodes] == ["Neg"]
     assert [node.op for node in family.graph(seq=11).nodes] == ["MatMul", "Relu"]
 
 
 def test_one_search_serves_all_shapes_that_differ_in_sizes_alone() -> None:
-    family = ap.plan_family(open_onnx(attention()), {"batch": range(1, 9), "seq": range(1, 33)})
+    family = ap.plan_family(
+        open_onnx(attention()), {"batch": range(1, 9), "seq": range(1, 33)}, target="ideal"
+    )
     assert [sizes for sizes, _ in family.planned] == [{"batch": 8, "seq": 32}]
 
 
 def test_equal_calls_give_equal_families(case: tuple) -> None:
     proto, bind = case
-    first, second = (ap.plan_family(open_onnx(proto), bind) for _ in range(2))
+    first, second = (ap.plan_family(open_onnx(proto), bind, target="ideal") for _ in range(2))
     assert [(s, p.to_json()) for s, p in first.planned] == [
         (s, p.to_json()) for s, p in second.planned
     ]
     reverse = {name: list(reversed(sizes)) for name, sizes in bind.items()}
-    assert ap.plan_family(open_onnx(proto), reverse).arena_bytes == first.arena_bytes
+    assert (
+        ap.plan_family(open_onnx(proto), reverse, target="ideal").arena_bytes == first.arena_bytes
+    )
 
 
 def test_options_are_those_of_plan() -> None:
     proto = convolutions()
-    family = ap.plan_family(open_onnx(proto), BATCHES, alignment=256, in_place=False)
+    family = ap.plan_family(
+        open_onnx(proto), BATCHES, alignment=256, in_place=False, target="ideal"
+    )
     assert family.alignment == 256
     assert family.options["in_place"] is False
     graph = load_onnx(proto, bind={"batch": 3})
     assert (
-        family.required_bytes(batch=3) == ap.plan(graph, alignment=256, in_place=False).arena_bytes
+        family.required_bytes(batch=3)
+        == ap.plan(graph, alignment=256, in_place=False, target="ideal").arena_bytes
     )
     with pytest.raises(TypeError, match="unknown"):
-        ap.plan_family(open_onnx(proto), BATCHES, unknown=1)
+        ap.plan_family(open_onnx(proto), BATCHES, unknown=1, target="ideal")
 
 
 def test_memory_spaces_are_bounded_one_by_one() -> None:
@@ -118,7 +128,7 @@ def test_memory_spaces_are_bounded_one_by_one() -> None:
         graph.output(y)
         return graph
 
-    family = ap.plan_family(graph, {"n": range(1, 5)})
+    family = ap.plan_family(graph, {"n": range(1, 5)}, target="ideal")
     # Each shape has 5 * 64 bytes in all, but not in the same spaces.
     assert {family.required_bytes(n=n) for n in range(1, 5)} == {320}
     assert family.arena_bytes == 2 * 256
@@ -158,8 +168,11 @@ def test_the_bound_holds_for_random_graphs_and_is_some_shapes_own(
         graph.output(values[-1])
         return graph
 
-    family = ap.plan_family(build, {"n": range(1, largest + 1)}, alignment=1)
-    alone = [ap.plan(build({"n": n}), alignment=1).arena_bytes for n in range(1, largest + 1)]
+    family = ap.plan_family(build, {"n": range(1, largest + 1)}, alignment=1, target="ideal")
+    alone = [
+        ap.plan(build({"n": n}), alignment=1, target="ideal").arena_bytes
+        for n in range(1, largest + 1)
+    ]
     needs = [family.required_bytes(n=n) for n in range(1, largest + 1)]
     assert all(need <= own for need, own in zip(needs, alone, strict=True))
     assert family.arena_bytes == max(needs)
@@ -173,18 +186,20 @@ def test_the_bound_holds_for_random_graphs_and_is_some_shapes_own(
 
 
 def test_numbers_lists_and_whole_shapes_can_be_bound() -> None:
-    family = ap.plan_family(open_onnx(attention()), {"batch": 2, "seq": {8, 16}})
+    family = ap.plan_family(open_onnx(attention()), {"batch": 2, "seq": {8, 16}}, target="ideal")
     assert family.bind == {"batch": [2], "seq": [8, 16]}
     assert family.required_bytes(seq=8) == family.required_bytes(batch=2, seq=8)
-    shapes = ap.plan_family(open_onnx(unnamed()), {"x": [(4, 16), (8, 16), (4, 16)]})
+    shapes = ap.plan_family(
+        open_onnx(unnamed()), {"x": [(4, 16), (8, 16), (4, 16)]}, target="ideal"
+    )
     assert list(shapes) == [{"x": (8, 16)}, {"x": (4, 16)}]
     assert shapes.required_bytes(x=(4, 16)) == 2 * 4 * 16 * 4
-    one = ap.plan_family(open_onnx(unnamed()), {"x": (8, 16)})
+    one = ap.plan_family(open_onnx(unnamed()), {"x": (8, 16)}, target="ideal")
     assert (len(one), one.required_bytes()) == (1, one.arena_bytes)
 
 
 def test_a_shape_that_was_not_planned_is_refused() -> None:
-    family = ap.plan_family(open_onnx(attention()), TWO)
+    family = ap.plan_family(open_onnx(attention()), TWO, target="ideal")
     with pytest.raises(errors.ShapeNotPlanned, match=r"batch=5 .*1\.\.4"):
         family.at(batch=5, seq=8)
     with pytest.raises(errors.ShapeNotPlanned, match="1,3,8,20"):
@@ -200,55 +215,62 @@ def test_a_shape_that_was_not_planned_is_refused() -> None:
 @pytest.mark.parametrize("sizes", [[], range(3, 3), set()])
 def test_no_sizes_are_an_error(sizes: object) -> None:
     with pytest.raises(errors.InvalidOption, match="'batch'"):
-        ap.plan_family(open_onnx(convolutions()), {"batch": sizes})
+        ap.plan_family(open_onnx(convolutions()), {"batch": sizes}, target="ideal")
 
 
 @pytest.mark.parametrize("sizes", [[1.5], [True], ["1"], "1..4"])
 def test_what_is_no_size_is_a_type_error(sizes: object) -> None:
     with pytest.raises(TypeError, match="whole number"):
-        ap.plan_family(open_onnx(convolutions()), {"batch": sizes})
+        ap.plan_family(open_onnx(convolutions()), {"batch": sizes}, target="ideal")
 
 
 def test_an_error_names_the_shape_that_it_happened_at() -> None:
     proto = branching()
     proto.graph.initializer[-1].CopyFrom(onnx.numpy_helper.from_array(np.ones((9, 9)), "w"))
     with pytest.raises(errors.PlannerError, match=r"^with seq=12: the MatMul node"):
-        ap.plan_family(open_onnx(proto), {"seq": range(1, 13)})
+        ap.plan_family(open_onnx(proto), {"seq": range(1, 13)}, target="ideal")
     with pytest.raises(errors.UnboundDim, match="'seq'"):
-        ap.plan_family(open_onnx(attention()), BATCHES)
+        ap.plan_family(open_onnx(attention()), BATCHES, target="ideal")
 
 
 def test_too_many_shapes_are_refused_at_once() -> None:
     started = time.process_time()
     with pytest.raises(errors.TooManyShapes, match=r"batch \(64\) seq \(512\) are 32,768 shapes"):
-        ap.plan_family(open_onnx(attention()), {"batch": range(1, 65), "seq": range(1, 513)})
+        ap.plan_family(
+            open_onnx(attention()), {"batch": range(1, 65), "seq": range(1, 513)}, target="ideal"
+        )
     for sizes in (range(10**30), range(0, 10**9, 3)):
         with pytest.raises(errors.TooManyShapes):
-            ap.plan_family(open_onnx(convolutions()), {"other": [], "batch": sizes})
+            ap.plan_family(open_onnx(convolutions()), {"other": [], "batch": sizes}, target="ideal")
     with pytest.raises(errors.TooManyShapes, match="at most 11 "):
-        ap.plan_family(open_onnx(convolutions()), BATCHES, max_shapes=11)
-    assert ap.plan_family(open_onnx(convolutions()), BATCHES, max_shapes=12)
+        ap.plan_family(open_onnx(convolutions()), BATCHES, max_shapes=11, target="ideal")
+    assert ap.plan_family(open_onnx(convolutions()), BATCHES, max_shapes=12, target="ideal")
     assert time.process_time() - started < 5
 
 
 def test_progress_is_told_and_can_stop_it() -> None:
     told: list[tuple[int, int]] = []
-    ap.plan_family(open_onnx(convolutions()), BATCHES, on_progress=lambda *p: told.append(p))
+    ap.plan_family(
+        open_onnx(convolutions()), BATCHES, on_progress=lambda *p: told.append(p), target="ideal"
+    )
     assert told == [(done, 12) for done in range(1, 13)]
 
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ap.plan_family(open_onnx(convolutions()), BATCHES, on_progress=stop)
+        ap.plan_family(open_onnx(convolutions()), BATCHES, on_progress=stop, target="ideal")
 
 
 def test_a_capacity_that_some_shape_exceeds_is_an_error_with_the_plans() -> None:
     proto = convolutions()
-    enough = ap.plan_family(open_onnx(proto), BATCHES).arena_bytes
-    assert ap.plan_family(open_onnx(proto), BATCHES, capacity=enough).arena_bytes == enough
+    enough = ap.plan_family(open_onnx(proto), BATCHES, target="ideal").arena_bytes
+    assert (
+        ap.plan_family(open_onnx(proto), BATCHES, capacity=enough, target="ideal").arena_bytes
+        == enough
+    )
     with pytest.raises(errors.CapacityExceeded, match="with batch=12: ") as caught:
-        ap.plan_family(open_onnx(proto), BATCHES, capacity=enough - 1)
+        ap.plan_family(open_onnx(proto), BATCHES, capacity=enough - 1, target="ideal")
     family = caught.value.family
     assert family is not None
     assert (family.arena_bytes, family.status) == (enough, "infeasible")
@@ -273,7 +295,7 @@ def test_the_command_plans_ranges_and_buckets(
     printed = capsys.readouterr()
     assert printed.err == ""
     document = json.loads(printed.out)
-    family = ap.plan_family(file, {"batch": range(1, 5), "seq": [16, 32]})
+    family = ap.plan_family(file, {"batch": range(1, 5), "seq": [16, 32]}, target="ideal")
     assert document["bind"] == {"batch": [1, 2, 3, 4], "seq": [16, 32]}
     assert document["shapes"] == len(document["required"]) == 8
     assert document["arena_bytes"] == document["lower_bound"] == family.arena_bytes
@@ -360,7 +382,7 @@ def test_interrupting_the_command_ends_it(file: Path) -> None:
 
 
 def test_shapes_without_a_name_in_any_input_can_be_planned() -> None:
-    family = ap.plan_family(open_onnx(hidden()), {"n": 40, "m": [1, 2, 3]})
+    family = ap.plan_family(open_onnx(hidden()), {"n": 40, "m": [1, 2, 3]}, target="ideal")
     assert family.required_bytes(m=3) > family.required_bytes(m=1)
     with pytest.raises(errors.InvalidOption, match="n=40 m=3 and with n=40 m=2"):
         family.check_inputs()

@@ -13,7 +13,7 @@ import light_models
 
 def test_a_plan_tells_which_phase_it_is_in() -> None:
     told: list[dict[str, Any]] = []
-    plan = ap.plan(ap.load(light_models.path("resnet50")), on_progress=told.append)
+    plan = ap.plan(ap.load(light_models.path("resnet50")), on_progress=told.append, target="ideal")
     stages = [progress["stage"] for progress in told]
     assert stages.index("fusion") < stages.index("order")
     assert stages[-1] not in ("fusion", "order")
@@ -26,4 +26,4 @@ def test_what_a_callback_raises_ends_the_search() -> None:
         raise RuntimeError(progress["stage"])
 
     with pytest.raises(RuntimeError, match="fusion"):
-        ap.plan(ap.load(light_models.path("densenet121")), on_progress=stop)
+        ap.plan(ap.load(light_models.path("densenet121")), on_progress=stop, target="ideal")

@@ -43,7 +43,7 @@ def models(tmp_path: Path) -> list[str]:
 
 def test_models_that_never_run_together_need_as_much_as_the_largest() -> None:
     graphs = [chain("a", 64, 64), chain("b", 640, 64), chain("c", 128, 256)]
-    shared = ap.plan_together(graphs, "never-together")
+    shared = ap.plan_together(graphs, "never-together", target="ideal")
     assert shared.bases == [0, 0, 0]
     assert shared.arena_bytes == shared.lower_bound == 704
     assert shared.status == "optimal"
@@ -54,7 +54,7 @@ def test_models_that_never_run_together_need_as_much_as_the_largest() -> None:
 
 def test_models_that_run_at_the_same_time_touch_different_bytes() -> None:
     graphs = [chain("a", 64, 64), chain("b", 640, 64), chain("c", 128, 256)]
-    shared = ap.plan_together(graphs, "concurrent", alignment=32)
+    shared = ap.plan_together(graphs, "concurrent", alignment=32, target="ideal")
     assert shared.arena_bytes == shared.lower_bound == 128 + 704 + 384
     ends = [max(end for _, end in spans(shared, index)) for index in range(3)]
     starts = [min(start for start, _ in spans(shared, index)) for index in range(3)]
@@ -65,7 +65,7 @@ def test_models_that_run_at_the_same_time_touch_different_bytes() -> None:
 
 def test_states_of_models_that_never_run_together_are_apart_from_everything() -> None:
     graphs = [chain("a", 64, 64, state=100), chain("b", 640, 64, state=200)]
-    shared = ap.plan_together(graphs, "never-together")
+    shared = ap.plan_together(graphs, "never-together", target="ideal")
     # The larger one needs 704 + 256 bytes, and the other one's state 128.
     assert shared.arena_bytes == shared.lower_bound == 704 + 256 + 128
     for own, other in ((0, 1), (1, 0)):
@@ -83,7 +83,7 @@ def test_models_run_in_turn_in_one_arena() -> None:
         graph.output(z)
         graphs.append(graph)
         inputs.append(np.linspace(-1, 1, size, dtype=np.float32))
-    shared = ap.plan_together(graphs, "never-together", workspace="auto")
+    shared = ap.plan_together(graphs, "never-together", workspace="auto", target="numpy")
     with shared.commit() as arena:
         pairs = zip(graphs, shared.plans, strict=True)
         executors = [ap.Executor(graph, plan, arena=arena) for graph, plan in pairs]
@@ -101,8 +101,10 @@ def test_models_run_in_turn_in_one_arena() -> None:
 def test_a_capacity_that_is_too_small_is_refused() -> None:
     graphs = [chain("a", 64, 64), chain("b", 640, 64)]
     with pytest.raises(errors.CapacityExceeded, match="needs 832"):
-        ap.plan_together(graphs, "concurrent", capacity=704)
-    assert ap.plan_together(graphs, "never-together", capacity=704).status == "optimal"
+        ap.plan_together(graphs, "concurrent", capacity=704, target="ideal")
+    assert (
+        ap.plan_together(graphs, "never-together", capacity=704, target="ideal").status == "optimal"
+    )
 
 
 def test_what_cannot_be_shared_is_refused() -> None:
@@ -110,10 +112,10 @@ def test_what_cannot_be_shared_is_refused() -> None:
     x = graph.input("x", (4,), space="fast")
     graph.output(x)
     with pytest.raises(errors.InvalidOption, match="one arena"):
-        ap.plan_together([graph], "concurrent")
+        ap.plan_together([graph], "concurrent", target="ideal")
     with pytest.raises(errors.InvalidName, match="sometimes"):
-        ap.plan_together([chain("a", 1)], "sometimes")  # type: ignore[arg-type]
-    shared = ap.plan_together([chain("a", 1), chain("b", 2)], "concurrent")
+        ap.plan_together([chain("a", 1)], "sometimes", target="ideal")  # type: ignore[arg-type]
+    shared = ap.plan_together([chain("a", 1), chain("b", 2)], "concurrent", target="ideal")
     for graphs in ([chain("a", 1)], [chain("b", 2), chain("a", 1)], []):
         with pytest.raises(errors.PlanMismatch):
             shared.check(graphs)
@@ -135,7 +137,7 @@ def test_the_command_line_plans_and_checks_shared_arenas(
         assert main(["check", *models[::-1], file]) == 1
         assert main(["check", models[0], file]) == 1
         capsys.readouterr()
-    alone = [ap.plan(ap.load(model)).arena_bytes for model in models]
+    alone = [ap.plan(ap.load(model), target="ideal").arena_bytes for model in models]
     assert sizes == {"never-together": max(alone), "concurrent": sum(alone)}
 
     assert main(["plan", *models, "--share", "concurrent"]) == 0

@@ -99,7 +99,7 @@ def test_a_budget_that_is_too_small_names_the_floor(
 def test_the_exception_carries_the_floor() -> None:
     graph = chain(100, 200, 300)
     with pytest.raises(errors.SpacesExceeded, match=r"'v2' \(300 bytes\) fits none") as caught:
-        ap.plan(graph, spaces="a=250,b=250", alignment=1)
+        ap.plan(graph, spaces="a=250,b=250", alignment=1, target="ideal")
     error = caught.value
     assert isinstance(error, errors.CapacityExceeded)
     assert (error.step, error.node, error.proven) == (1, "n2", True)
@@ -109,7 +109,7 @@ def test_the_exception_carries_the_floor() -> None:
 def test_pins_go_by_pattern_and_a_pattern_that_fits_nothing_is_refused() -> None:
     graph = chain(64, 64, 64, 64)
     spaces = [Space("fast"), Space("slow")]
-    plan = ap.plan(graph, spaces=spaces, pins={"v[12]": "slow", "v2": "fast"})
+    plan = ap.plan(graph, spaces=spaces, pins={"v[12]": "slow", "v2": "fast"}, target="ideal")
     assert places(graph, plan) == {"v0": "fast", "v1": "slow", "v2": "fast", "v3": "fast"}
     assert plan.move_cost == (128, 128)
     (value,) = ap.spilled(graph, plan)
@@ -122,18 +122,18 @@ def test_pins_go_by_pattern_and_a_pattern_that_fits_nothing_is_refused() -> None
     )
     assert value.reason == "it is pinned, or 'fast' has no 64 bytes in one piece"
     with pytest.raises(errors.InvalidOption, match="no value that has a place is called 'w"):
-        ap.plan(graph, spaces=spaces, pins={"w*": "slow"})
+        ap.plan(graph, spaces=spaces, pins={"w*": "slow"}, target="ideal")
     with pytest.raises(errors.InvalidOption, match="no space 'tcm', only 'fast', 'slow'"):
-        ap.plan(graph, spaces=spaces, pins={"v1": "tcm"})
+        ap.plan(graph, spaces=spaces, pins={"v1": "tcm"}, target="ideal")
     with pytest.raises(errors.InvalidOption, match="no spaces to pin"):
-        ap.plan(graph, pins={"v1": "slow"})
+        ap.plan(graph, pins={"v1": "slow"}, target="ideal")
 
 
 def test_a_name_with_brackets_pins_by_itself() -> None:
     graph = ap.Graph()
     x = graph.input("add[0]:0", (8,), "uint8")
     graph.output(x)
-    plan = ap.plan(graph, spaces="a=1K,b=1K", pins={"add[0]:0": "b"})
+    plan = ap.plan(graph, spaces="a=1K,b=1K", pins={"add[0]:0": "b"}, target="ideal")
     assert places(graph, plan) == {"add[0]:0": "b"}
 
 
@@ -147,7 +147,7 @@ def test_the_dearest_bytes_stay_and_costs_decide_between_slow_memories() -> None
     (b,) = graph.node("Op", [busy, a], [("b", (64,), "uint8")])
     graph.output(b)
     for spaces, slow in (("f=128,s=1M@3,t=1M@2", "t"), ("f=128,s=1M@2,t=1M@3", "s")):
-        plan = ap.plan(graph, spaces=spaces)
+        plan = ap.plan(graph, spaces=spaces, target="ideal")
         found = places(graph, plan)
         assert found["busy"] == "f"
         assert slow in found.values()
@@ -161,13 +161,14 @@ def test_each_memory_has_an_alignment_of_its_own() -> None:
         graph,
         spaces=[Space("a", 32, alignment=16), Space("b", 1000, alignment=64)],
         pins={"v1": "b", "v2": "b"},
+        target="ideal",
     )
     assert [space[4] for space in plan.spaces] == [16, 64]
     offsets = [place for place in plan.placements if place is not None]
     assert all(offset % (16, 64)[space] == 0 for space, offset, _ in offsets)
     plan.check(graph)
     with pytest.raises(errors.InvalidAlignment):
-        ap.plan(graph, spaces=[Space("a", alignment=24)])
+        ap.plan(graph, spaces=[Space("a", alignment=24)], target="ideal")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_what_is_no_budget_is_refused(text: str) -> None:
 )
 def test_impossible_spaces_are_refused(spaces: list[Space]) -> None:
     with pytest.raises(errors.PlannerError):
-        ap.plan(chain(8, 8), spaces=spaces)
+        ap.plan(chain(8, 8), spaces=spaces, target="ideal")
 
 
 def test_command_line_options_that_make_no_sense_are_usage_errors(
@@ -272,7 +273,7 @@ def test_files_of_plans_with_several_memories_are_checked_compared_and_exported(
     no_space = ["--to", "csv", "-o", str(tmp_path / "x.csv")]
     assert main(["export", model, "--plan", str(new), *no_space]) == 2
     tflm = ["--to", "tflm", "-o", str(tmp_path / "out.tflite")]
-    assert main(["export", model, "--plan", str(new), *tflm]) == 3
+    assert main(["export", model, "--plan", str(new), *tflm]) == 1
     assert not (tmp_path / "out.tflite").exists()
 
 
@@ -287,13 +288,13 @@ def test_an_altered_file_is_refused(mobilenet: Path, tmp_path: Path) -> None:
 def test_the_executor_runs_plans_with_several_memories() -> None:
     graph = small_network()
     inputs = {"x": noise(1, 8, 12, 12)}
-    whole = ap.plan(graph, workspace="auto")
+    whole = ap.plan(graph, workspace="auto", target="numpy")
     expected = ap.Executor(graph, whole).run(inputs)["y"]
     for spaces in (
         "fast=6000,slow=1M",
         [Space("a", 10_000, alignment=16), Space("b", 10_000, alignment=256), Space("c")],
     ):
-        plan = ap.plan(graph, spaces=spaces, workspace="auto")
+        plan = ap.plan(graph, spaces=spaces, workspace="auto", target="numpy")
         assert sum(space[1] > 0 for space in plan.spaces) > 1
         with ap.Executor(graph, plan) as executor:
             assert executor.scratch_bytes == 0
@@ -303,7 +304,7 @@ def test_the_executor_runs_plans_with_several_memories() -> None:
 
 def test_memories_are_committed_alone_or_side_by_side() -> None:
     graph = chain(100, 200, 300)
-    plan = ap.plan(graph, spaces="a=320,b=1K", alignment=32)
+    plan = ap.plan(graph, spaces="a=320,b=1K", alignment=32, target="ideal")
     (_, first, *_), (_, second, *_) = plan.spaces
     assert plan.bases == [0, first]
     with plan.commit("b") as arena:
@@ -316,7 +317,7 @@ def test_memories_are_committed_alone_or_side_by_side() -> None:
 
 def test_the_executor_refuses_memory_that_is_too_small_for_all_spaces() -> None:
     graph = small_network()
-    plan = ap.plan(graph, spaces="fast=6000,slow=1M")
+    plan = ap.plan(graph, spaces="fast=6000,slow=1M", target="ideal")
     with pytest.raises(errors.CapacityExceeded):
         ap.Executor(graph, plan, arena=plan.commit("fast"))
 

@@ -127,7 +127,7 @@ def test_verification_finds_a_value_whose_memory_is_given_away_too_early() -> No
     (b,) = graph.node("Sqrt", [a], [("b", (32,), F32)])
     (c,) = graph.node("Add", [a, b], [("c", (32,), F32)], version=14)
     graph.output(c)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     executor = ap.Executor(graph, TamperedPlan(plan, {b: plan.placements[a]}))  # type: ignore[arg-type]
     executor.run({"x": -np.ones(32, np.float32)})
     with pytest.raises(VerificationError, match=r"'c' differs after node .*Add"):
@@ -141,7 +141,7 @@ def test_verification_finds_an_output_that_is_overwritten_after_its_step() -> No
     (b,) = graph.node("Exp", [x], [("b", (32,), F32)])
     graph.output(a)
     graph.output(b)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
     executor = ap.Executor(graph, TamperedPlan(plan, {b: plan.placements[a]}))  # type: ignore[arg-type]
     with pytest.raises(VerificationError, match="'a' differs at the end of the run"):
         executor.run({"x": noise(32)}, verify=True)

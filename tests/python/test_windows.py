@@ -32,7 +32,7 @@ class PlacedPlan:
     def commit(self) -> Any:
         graph = ap.Graph()
         graph.output(graph.input("memory", (self.arena_bytes,), "uint8"))
-        return ap.plan(graph).commit()
+        return ap.plan(graph, target="ideal").commit()
 
 
 def run_at(
@@ -41,7 +41,7 @@ def run_at(
     """Return the outputs with the given placements, verified, and those of an ordinary plan."""
     values = [graph.values[index] for index in graph.inputs]
     feed = {value.name: noise(*value.shape, seed=k) for k, value in enumerate(values)}
-    placed = PlacedPlan(ap.plan(graph), offsets, arena_bytes)
+    placed = PlacedPlan(ap.plan(graph, target="ideal"), offsets, arena_bytes)
     with ap.Executor(graph, placed) as executor:  # type: ignore[arg-type]
         found = executor.run(feed, verify=True)
     with ap.Executor(graph) as executor:

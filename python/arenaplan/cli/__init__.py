@@ -1,5 +1,5 @@
 """
-The command line: ``arenaplan plan | run | check | inspect | explain | export | diff | pack``.
+The command line: one module per command.
 
 Results go to stdout, and with ``--json`` nothing but JSON does; everything said to
 people besides goes to stderr. Exit codes: 0 ok, 1 a check failed, 2 usage or input
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 
 from arenaplan import __version__
-from arenaplan.cli import check, diff, explain, export, inspect, pack, plan, run
+from arenaplan.cli import check, diff, explain, export, inspect, pack, plan, run, targets
 from arenaplan.errors import (
     CapacityExceeded,
     InternalError,
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (plan, run, check, inspect, explain, export, diff, pack):
+    for command in (plan, run, check, inspect, explain, export, diff, pack, targets):
         command.add_to(commands)
     options = parser.parse_args(arguments)
     try:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, size
+from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import PlanMismatch
 from arenaplan.export.greedy import head_bytes
 from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
-from arenaplan.export.timeline import timeline_of
 from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.importers.tflite.timeline import timeline_of
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -49,6 +49,7 @@ def execute(options: argparse.Namespace) -> None:
         print_json(
             {
                 "model": plan.model,
+                "target": plan.target.name,
                 "valid": True,
                 "arena_bytes": plan.arena_bytes,
                 "status": plan.status,
@@ -56,7 +57,8 @@ def execute(options: argparse.Namespace) -> None:
             }
         )
     else:
-        print(f"valid: {size(plan.arena_bytes)}, {plan.status}")
+        target = plan.target.name
+        print(f"valid for {shown(target)}: {size(plan.arena_bytes)}, {plan.status}")
 
 
 def _check_shared(options: argparse.Namespace, models: list[Path], file: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
-from arenaplan.cli.options import add_plan_options, plan_options
+from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import reasons, step_label, summarize
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
@@ -27,15 +27,11 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    graph = load_model(options)
-    arguments = plan_options(options)
-    if not arguments.pop("in_place"):
-        arguments["optimize"] = [name for name in arguments["optimize"] if name != "in-place"]
-    if arguments.pop("spaces") is not None:
+    chosen = plan_options(options)
+    if chosen.spaces is not None:
         raise InvalidOption("explain compares plans for one arena, and --budget names memories")
-    for name in ("workspace", "pins"):
-        arguments.pop(name)
-    explanation = arenaplan.explain(graph, **arguments)
+    graph = seen_by(load_model(options), chosen)
+    explanation = arenaplan.explain(graph, chosen)
     if options.json:
         print_json(_document(graph, explanation))
     else:
@@ -61,7 +57,8 @@ def _print(graph: Graph, explanation: Explanation) -> None:
     """Print everything as tables."""
     plan = explanation.plan
     used = set(plan.options["optimize"])
-    print(f"{shown(plan.model) or 'model'}: {size(plan.arena_bytes)}, {plan.status}")
+    target = shown(plan.target.name)
+    print(f"{shown(plan.model) or 'model'} for {target}: {size(plan.arena_bytes)}, {plan.status}")
     if plan.steps:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"peak at {where}, {step_label(graph, plan, plan.peak_step)}, held by")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan import Target
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, say, shown, size
-from arenaplan.cli.options import Alignments, add_plan_options, plan_options
-from arenaplan.errors import InvalidOption, NotAModel
+from arenaplan.cli.options import Alignments, add_plan_options, plan_options, seen_by
+from arenaplan.errors import InvalidOption, NotAModel, TargetMismatch
 from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.files import replace_file
 from arenaplan.export.table import csv_of
@@ -47,7 +49,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
     )
-    add_plan_options(parser, optimize="views,in-place")
+    add_plan_options(parser)
     parser.add_argument(
         "--always",
         action="store_true",
@@ -72,10 +74,12 @@ def execute(options: argparse.Namespace) -> None:
     if options.to in ("tflm", "tflm-shim"):
         _export_tflm(options)
         return
-    graph = load_model(options)
-    plan = _plan(graph, options)
+    graph, plan = _planned(options)
     if options.to == "c":
-        text = header_of(graph, plan, sections=dict(options.section))
+        try:
+            text = header_of(graph, plan, sections=dict(options.section))
+        except TargetMismatch as error:
+            raise _with_command(error, options, "c") from None
     elif options.to == "csv":
         text = csv_of(graph, plan, space=options.space)
     else:
@@ -83,18 +87,44 @@ def execute(options: argparse.Namespace) -> None:
     _write(options, text.encode())
     _report(
         options,
-        {"model": plan.model, "arena_bytes": plan.arena_bytes, "status": plan.status},
-        f"{shown(plan.model) or 'model'}: {size(plan.arena_bytes)}, {plan.status}",
+        {
+            "model": plan.model,
+            "target": plan.target.name,
+            "arena_bytes": plan.arena_bytes,
+            "status": plan.status,
+        },
+        f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
+        f"{size(plan.arena_bytes)}, {plan.status}",
     )
 
 
-def _plan(graph: Graph, options: argparse.Namespace) -> Plan:
-    """Return the plan that was given, checked, or a new one."""
-    if options.plan is not None:
+_READERS = {"c": "c"}
+"""The runner that reads a form, where the form is for one."""
+
+
+def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
+    """Return a plan that the reader can honor, checked, and the graph that it is of."""
+    graph = load_model(options)
+    reader = _READERS.get(options.to)
+    if options.plan is None:
+        chosen = plan_options(options)
+        if reader is not None and chosen.target is None:
+            chosen = replace(chosen, target=reader)
+        graph = seen_by(graph, chosen)
+        plan = arenaplan.plan(graph, chosen)
+    else:
         plan = arenaplan.Plan.load(options.plan)
+        graph = graph.for_target(plan.target.name)
         plan.check(graph)
-        return plan
-    return arenaplan.plan(graph, **plan_options(options))
+    return graph, plan
+
+
+def _with_command(
+    error: TargetMismatch, options: argparse.Namespace, target: str
+) -> TargetMismatch:
+    """Return the error with the command that makes a plan for the reader."""
+    command = f"arenaplan plan {options.model} --target {target} -o {options.plan}"
+    return TargetMismatch(f"{error}; make a plan for this reader with: {command}")
 
 
 def _export_tflm(options: argparse.Namespace) -> None:
@@ -140,6 +170,10 @@ def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:
         return plan_tflm(model, always=options.always)
     plan = arenaplan.Plan.load(options.plan)
     plan.check(load_model(options))
+    try:
+        plan.check_target(Target.known("tflm"))
+    except TargetMismatch as error:
+        raise _with_command(error, options, "tflm") from None
     return obey(model, plan)
 
 

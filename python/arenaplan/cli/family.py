@@ -11,6 +11,7 @@ import arenaplan
 from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.dynamic.shapes import Size, sizes_text
 from arenaplan.errors import CapacityExceeded, InvalidOption
+from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
     from arenaplan import PlanFamily
@@ -25,8 +26,8 @@ _SHOWN = 16
 """Most rows of a table for people."""
 
 
-def plan_shapes(options: argparse.Namespace, arguments: dict[str, Any]) -> None:
-    """Plan and report every shape that ``--bind`` describes, with arguments of ``plan``."""
+def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
+    """Plan and report every shape that ``--bind`` describes."""
     if options.output is not None:
         raise InvalidOption("option output: a file holds the plan of one shape")
     if options.strategy != "arena":
@@ -38,9 +39,7 @@ def plan_shapes(options: argparse.Namespace, arguments: dict[str, Any]) -> None:
             dict(options.bind),
             max_shapes=options.max_shapes,
             on_progress=watch,
-            capacity=options.capacity,
-            parallel_safe=options.parallel_safe,
-            **arguments,
+            options=chosen,
         )
     except CapacityExceeded as error:
         if error.family is not None:
@@ -65,7 +64,8 @@ def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
         print_json(summary)
         return
     sizes = " ".join(f"{shown(name)}={sizes_text(each)}" for name, each in family.bind.items())
-    print(f"{shown(family.model) or 'model'}: {len(family):,} shapes, {sizes}")
+    target = shown(family.target.name)
+    print(f"{shown(family.model) or 'model'} for {target}: {len(family):,} shapes, {sizes}")
     proof = (
         "proven minimal for this order"
         if family.status == "optimal"
@@ -94,6 +94,7 @@ def summarize(family: PlanFamily, watch: _Watch | None = None) -> dict[str, Any]
             watch(len(required), len(listed), "planned by themselves")
     return {
         "model": family.model,
+        "target": family.target.name,
         "bind": family.bind,
         "shapes": len(family),
         "arena_bytes": family.arena_bytes,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
-from arenaplan.cli.options import add_plan_options, plan_options
+from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import reasons, step_label
 from arenaplan.graph import Graph
 
@@ -28,8 +28,9 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    graph = load_model(options)
-    plan = arenaplan.plan(graph, **plan_options(options))
+    chosen = plan_options(options)
+    graph = seen_by(load_model(options), chosen)
+    plan = arenaplan.plan(graph, chosen)
     if options.json:
         print_json(_document(graph, plan))
     else:
@@ -68,6 +69,7 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     ]
     return {
         "model": plan.model,
+        "target": plan.target.name,
         "arena_bytes": plan.arena_bytes,
         "peak_step": plan.peak_step,
         "peak_values": [graph.values[index].name for index in plan.live_at(plan.peak_step)],
@@ -80,7 +82,8 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
 def _print(graph: Graph, plan: Plan) -> None:
     """Print everything as tables."""
     placements, live = plan.placements, plan.live
-    print(f"values in the arena of {shown(plan.model) or 'the model'}")
+    target = shown(plan.target.name)
+    print(f"values in the arena of {shown(plan.model) or 'the model'} for {target}")
     several = len(plan.spaces) > 1 or bool(plan.caller_buffers)
     header = f"{'space':<12}  " if several else ""
     print(f"  {header}{'bytes':>14}  {'offset':>14}  {'steps':>13}  {'kind':<10}  name")

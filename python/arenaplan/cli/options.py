@@ -4,39 +4,50 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
-from typing import Any
 
 from arenaplan.errors import InvalidOption, InvalidSize
-from arenaplan.planning import technique_names
+from arenaplan.graph import Graph
+from arenaplan.options import (
+    PlanOptions,
+    option_choices,
+    option_help,
+    target_of,
+    targets,
+)
 from arenaplan.spaces import Space, aligned, parse_spaces
-
-_DEFAULT_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Alignments:
     """What divides offsets: in every space, and in those that are named."""
 
-    everywhere: int = _DEFAULT_ALIGNMENT
+    everywhere: int | None = None
     spaces: dict[str, int] = field(default_factory=dict)
 
 
 def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
-    """Add the options of :func:`arenaplan.plan`; ``optimize`` is what is done by default."""
+    """Add the options of :func:`arenaplan.plan`; ``optimize`` are the techniques by default."""
+    known = [target.name for target in targets()]
+    parser.add_argument(
+        "--target",
+        choices=known,
+        metavar="NAME",
+        help=f"{option_help('target')}; one of {', '.join(known)} (see 'arenaplan targets')",
+    )
     parser.add_argument(
         "--align",
         type=_alignments,
         default=Alignments(),
         metavar="BYTES",
-        help="divides every offset (default: 64); SPACE=BYTES for one space, such as sram=16",
+        help=f"{option_help('alignment')}; SPACE=BYTES for one space, such as sram=16",
     )
     parser.add_argument(
         "--budget",
         type=_spaces,
         default=None,
         metavar="SPACES",
-        help="memories, fastest first, such as sram=64KiB,psram=8MiB; "
-        "NAME=SIZE@COST says what it costs to move a byte (default: the position, from 0)",
+        help=f"{option_help('spaces')}; NAME=SIZE@COST says what it costs to move a byte "
+        "(default: the position, from 0)",
     )
     parser.add_argument(
         "--pin",
@@ -44,80 +55,63 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         action="append",
         default=[],
         metavar="SPACE=PATTERN",
-        help="memory for values by name, such as 'psram=logits*'; can be repeated",
+        help=f"{option_help('pins')}: 'psram=logits*'; can be repeated",
     )
     parser.add_argument(
         "--optimize",
         default=optimize,
         metavar="all|none|NAME,NAME",
-        help="what may be done to need fewer bytes: views, in-place, elision, fusion, order, "
-        f"streaming, overlap (default: {optimize})",
+        help=f"{option_help('optimize')} (default: {optimize})",
     )
     parser.add_argument(
-        "--order",
-        choices=("given", "search"),
-        default="search",
-        help="keep the model's order of operators, or look for a better one (default: search)",
+        "--no-in-place", action="store_true", help="leave out in-place, whatever else is done"
     )
     parser.add_argument(
-        "--effort",
-        choices=("fast", "default", "max"),
-        default="default",
-        help="how long to look for a better choice",
+        "--preserve-inputs", action="store_true", help=option_help("preserve_inputs")
     )
-    parser.add_argument(
-        "--no-in-place", action="store_true", help="never let an output take over an input's bytes"
-    )
-    parser.add_argument(
-        "--preserve-inputs", action="store_true", help="keep the inputs' bytes until the end"
-    )
-    parser.add_argument(
-        "--inputs",
-        choices=("inside", "caller", "reuse"),
-        default="inside",
-        help="whose memory inputs are in: the arena's, or the caller's, which is only read; "
-        "with reuse, results may overwrite them in the arena (default: inside)",
-    )
-    parser.add_argument(
-        "--outputs",
-        choices=("inside", "caller"),
-        default="inside",
-        help="whose memory outputs are in: the arena's, or the caller's (default: inside)",
-    )
-    parser.add_argument(
-        "--workspace",
-        choices=("none", "auto"),
-        default="none",
-        help="count activations only, or add what the NumPy kernels need (default: none)",
-    )
+    for name in ("order", "effort", "inputs", "outputs", "workspace"):
+        default = getattr(PlanOptions(), name)
+        parser.add_argument(
+            f"--{name}",
+            choices=option_choices(name),
+            default=default,
+            help=option_help(name) + ("" if default is None else f" (default: {default})"),
+        )
 
 
-def plan_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the keyword arguments of :func:`arenaplan.plan` that the options stand for."""
+def plan_options(options: argparse.Namespace) -> PlanOptions:
+    """Return the options of :func:`arenaplan.plan` that the command line stands for."""
     align: Alignments = options.align
     spaces: list[Space] | None = options.budget
     if spaces is None and (align.spaces or options.pin):
         raise InvalidOption("--align SPACE=BYTES and --pin need a --budget that names the spaces")
-    techniques = technique_names(options.optimize)
-    if options.order == "given":
-        techniques = [name for name in techniques if name != "order"]
-    return {
-        "alignment": align.everywhere,
-        "optimize": techniques or ["none"],
-        "effort": options.effort,
-        "in_place": not options.no_in_place,
-        "preserve_inputs": options.preserve_inputs,
-        "inputs": options.inputs,
-        "outputs": options.outputs,
-        "workspace": options.workspace,
-        "spaces": None if spaces is None else aligned(spaces, align.spaces),
-        "pins": {pattern: space for space, pattern in options.pin} or None,
-    }
+    return PlanOptions(
+        target=options.target,
+        alignment=align.everywhere,
+        optimize=options.optimize,
+        order=options.order,
+        effort=options.effort,
+        in_place=not options.no_in_place,
+        preserve_inputs=options.preserve_inputs,
+        inputs=options.inputs,
+        outputs=options.outputs,
+        workspace=options.workspace,
+        capacity=getattr(options, "capacity", None),
+        parallel_safe=getattr(options, "parallel_safe", False),
+        spaces=None if spaces is None else aligned(spaces, align.spaces),
+        pins={pattern: space for space, pattern in options.pin} or None,
+    )
+
+
+def seen_by(graph: Graph, options: PlanOptions) -> Graph:
+    """Return the graph that the target sees, whose values and nodes a report names."""
+    return graph.for_target(target_of(options, graph.target).name)
 
 
 def _alignments(text: str) -> Alignments:
     """Read ``64``, ``sram=16`` or ``64,sram=16``."""
-    everywhere, spaces = _DEFAULT_ALIGNMENT, {}
+    everywhere: int | None = None
+    spaces: dict[str, int] = {}
     for part in text.split(","):
         name, separator, number = part.strip().rpartition("=")
         if not (number.isascii() and number.isdigit()) or bool(separator) != bool(name):

@@ -19,7 +19,7 @@ from arenaplan.cli.common import (
     size,
 )
 from arenaplan.cli.family import plan_shapes
-from arenaplan.cli.options import add_plan_options, plan_options
+from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.share import add_share, share
 from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES
@@ -112,15 +112,10 @@ def execute(options: argparse.Namespace) -> None:
     if options.strategy != "arena":
         execute_classic(graph, options)
         return
+    graph = seen_by(graph, plan_options(options))
     try:
         with watching(options) as watch:
-            plan = arenaplan.plan(
-                graph,
-                capacity=options.capacity,
-                parallel_safe=options.parallel_safe,
-                on_progress=watch,
-                **plan_options(options),
-            )
+            plan = arenaplan.plan(graph, plan_options(options), on_progress=watch)
     except SpacesExceeded as error:
         if options.json:
             print_json(_no_room(graph, error))
@@ -152,9 +147,9 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
             graph,
             strategy=strategy,
             mode=_INCREMENTAL[strategy],
-            alignment=options.align.everywhere,
+            alignment=options.align.everywhere or 64,
             preserve_inputs=options.preserve_inputs,
-            workspace=options.workspace,
+            workspace=options.workspace or "none",
         )
     else:
         mode, size_rule = _SHARING[strategy]
@@ -188,9 +183,12 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
         print_json(summary)
         return
     print(
-        f"{shown(plan.model) or 'model'}: {summary['values']:,} values, {summary['nodes']:,} nodes"
+        f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
+        f"{summary['values']:,} values, {summary['nodes']:,} nodes"
     )
     print(f"  arena        {size(plan.arena_bytes)}, {_proof(plan)}")
+    for note in notes_of(plan):
+        print(f"  note         {note}")
     print(f"  lower bound  {size(plan.lower_bound)}")
     if plan.naive_bytes is not None:
         times = plan.naive_bytes / plan.arena_bytes if plan.arena_bytes else 0
@@ -219,6 +217,21 @@ def report(graph: Graph, plan: Plan, *, as_json: bool) -> None:
             print(f"    {value['bytes']:>14,}  {where}  {shown(value['name'])}")
     if plan.move_cost is not None:
         _report_spaces(summary)
+
+
+def notes_of(plan: Plan) -> list[str]:
+    """Return what the target needs or lacks beside the arena's bytes, one sentence each."""
+    target = plan.target
+    if target.name == "ideal":
+        return ["no runtime honors every technique at once: a plan for one needs --target"]
+    notes = []
+    if target.scratch == "runner":
+        notes.append("scratch memory of the runtime's kernels is not in these bytes")
+    elif target.name == "numpy" and plan.options["workspace"] == "none":
+        notes.append("scratch memory of the kernels is left out (--workspace none)")
+    if target.fixed == "runner":
+        notes.append("the runtime's own structures are not in these bytes")
+    return notes
 
 
 def step_label(graph: Graph, plan: Plan, step: int) -> str:
@@ -267,6 +280,7 @@ def summarize(graph: Graph, plan: Plan) -> dict[str, Any]:
             )
     return {
         "model": plan.model,
+        "target": plan.target.name,
         "values": sum(place is not None for place in placements),
         "nodes": len(graph.nodes),
         "naive_bytes": plan.naive_bytes,

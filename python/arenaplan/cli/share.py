@@ -31,18 +31,11 @@ def share(options: argparse.Namespace) -> None:
     """Plan and report models that share an arena."""
     if options.strategy != "arena":
         raise InvalidOption("option share: storage sharing has blocks, no arena to share")
-    keywords = plan_options(options)
-    if keywords.pop("spaces") is not None:
+    chosen = plan_options(options)
+    if chosen.spaces is not None:
         raise InvalidOption("option share: models share one arena, and --budget names several")
-    keywords.pop("pins")
     graphs = [load_model(options, path) for path in (options.model, *options.others)]
-    shared = arenaplan.plan_together(
-        graphs,
-        options.share,
-        capacity=options.capacity,
-        parallel_safe=options.parallel_safe,
-        **keywords,
-    )
+    shared = arenaplan.plan_together(graphs, options.share, chosen)
     if options.output is not None:
         shared.save(options.output)
         say(f"wrote {options.output}")
@@ -64,6 +57,7 @@ def describe_shared(shared: SharedPlan) -> dict[str, Any]:
         "models": [
             {
                 "model": plan.model,
+                "target": plan.target.name,
                 "base": base,
                 "arena_bytes": plan.arena_bytes,
                 "lower_bound": plan.lower_bound,
@@ -84,7 +78,8 @@ def is_shared(path: Path) -> bool:
 def _report(shared: SharedPlan) -> None:
     """Print what plans that share an arena say."""
     proof = "proven minimal for these orders" if shared.status == "optimal" else shared.status
-    print(f"{len(shared.plans)} models, {shared.together}")
+    targets = ", ".join(sorted({shown(plan.target.name) for plan in shared.plans}))
+    print(f"{len(shared.plans)} models for {targets}, {shared.together}")
     print(f"  arena        {size(shared.arena_bytes)}, {proof}")
     print(f"  lower bound  {size(shared.lower_bound)}")
     for base, plan in zip(shared.bases, shared.plans, strict=True):

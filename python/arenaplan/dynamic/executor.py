@@ -20,7 +20,7 @@ from arenaplan.errors import (
 from arenaplan.executor import PLAN_OPTIONS, Executor
 from arenaplan.executor.tenant import Tenant
 from arenaplan.importers.common import quoted
-from arenaplan.planning import whole_number
+from arenaplan.options import whole_number
 
 if TYPE_CHECKING:
     from arenaplan import Arena
@@ -89,7 +89,7 @@ class DynamicExecutor(Tenant):
         if keep is not None and whole_number(keep, "keep") < 1:
             raise InvalidOption(f"option keep: at least one shape stays prepared, not {keep}")
         if not isinstance(model, PlanFamily):
-            model = plan_family(model, bind or {}, **PLAN_OPTIONS)
+            model = plan_family(model, bind or {}, PLAN_OPTIONS)
         elif bind is not None:
             raise InvalidOption("option bind: a family of plans has its sizes already")
         model.check_inputs()

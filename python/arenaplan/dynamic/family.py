@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 from arenaplan.dynamic.shapes import MAX_SHAPES, RangeBind, Shape, Shapes, Size
 from arenaplan.errors import (
@@ -25,11 +25,11 @@ from arenaplan.errors import (
 from arenaplan.graph import Graph
 from arenaplan.importers import open_model
 from arenaplan.importers.common import listed
+from arenaplan.options import PlanKeywords, PlanOptions, resolve, whole_number
 from arenaplan.planning import plan as plan_graph
-from arenaplan.planning import whole_number
 
 if TYPE_CHECKING:
-    from arenaplan import Arena, Plan
+    from arenaplan import Arena, Plan, Target
 
 Model: TypeAlias = "str | os.PathLike[str] | Callable[[Mapping[str, Size]], Graph]"
 """A model file, or a function that makes the graph for given sizes."""
@@ -57,7 +57,7 @@ class PlanFamily:
     Made by :func:`plan_family`.
     """
 
-    def __init__(self, model: Model, shapes: Shapes, options: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, shapes: Shapes, options: PlanOptions) -> None:
         self._graph_with = model if callable(model) else open_model(model)
         self._shapes = shapes
         self._options = options
@@ -127,6 +127,11 @@ class PlanFamily:
         return [(self._shapes.bound(planned.shape), planned.plan) for planned in self._planned]
 
     @property
+    def target(self) -> Target:
+        """The runner that the plans are for."""
+        return self._largest.plan.target
+
+    @property
     def alignment(self) -> int:
         """What divides every offset, in bytes."""
         return self._largest.plan.alignment
@@ -165,7 +170,7 @@ class PlanFamily:
             with self._naming(shape):
                 graph = self._graph(shape)
                 served = self._planned[self._server[shape]].plan.resized(graph)
-                plan = plan_graph(graph, **self._options)
+                plan = plan_graph(graph, self._options)
             if served.arena_bytes < plan.arena_bytes or not _within(plan, self._spaces):
                 plan = served
             self._exact[shape] = plan
@@ -253,7 +258,7 @@ class PlanFamily:
                 error.args = (f"with {self._shapes.text(shape)}: {error}",)
             raise
 
-    def _cover(self, capacity: int | None, on_progress: OnProgress | None) -> None:
+    def _cover(self, on_progress: OnProgress | None) -> None:
         """Find plans that serve all shapes."""
         candidates: dict[int, list[int]] = {}
         warnings: dict[str, None] = {}
@@ -265,7 +270,7 @@ class PlanFamily:
                 known = candidates.setdefault(_names(graph), [])
                 server = next((i for i in known if _serves(self._planned[i].plan, graph)), None)
                 if server is None:
-                    server = self._add(shape, _planned(graph, capacity, self._options))
+                    server = self._add(shape, _planned(graph, self._options))
                     if len(known) < _TRIES:
                         known.append(server)
                 self._server[shape] = server
@@ -305,11 +310,11 @@ class PlanFamily:
 def plan_family(
     model: Model,
     bind: RangeBind,
+    options: PlanOptions | None = None,
     *,
-    capacity: int | None = None,
     max_shapes: int = MAX_SHAPES,
     on_progress: OnProgress | None = None,
-    **options: Any,
+    **overrides: Unpack[PlanKeywords],
 ) -> PlanFamily:
     """
     Plan one arena for every shape that a model may be run with.
@@ -325,15 +330,15 @@ def plan_family(
     bind : mapping
         Sizes by name: one number, a ``range``, or a list or set of buckets. For an input
         with dimensions that have no names, a whole shape as a tuple, or a list of those.
-    capacity : int, optional
-        Bytes that the arena may have at most.
+    options : PlanOptions, optional
+        Options of every plan, as for :func:`plan`.
     max_shapes : int, default 4096
         Most combinations of sizes. Each is imported and checked, which takes some
         milliseconds.
     on_progress : callable, optional
         Called with the number of shapes done and of all, after each of them.
-    **options
-        As for :func:`plan`.
+    **overrides
+        Single options by name.
 
     Returns
     -------
@@ -366,15 +371,15 @@ def plan_family(
     Plan('layer', 2560 bytes, optimal)
     """
     limit = whole_number(max_shapes, "max_shapes")
-    family = PlanFamily(model, Shapes(bind, limit), options)
-    family._cover(capacity, on_progress)
+    family = PlanFamily(model, Shapes(bind, limit), resolve(options, overrides))
+    family._cover(on_progress)
     return family
 
 
-def _planned(graph: Graph, capacity: int | None, options: Mapping[str, Any]) -> Plan:
-    """Return the best plan of a graph, whether it fits ``capacity`` or not."""
+def _planned(graph: Graph, options: PlanOptions) -> Plan:
+    """Return the best plan of a graph, whether it fits the capacity or not."""
     try:
-        return plan_graph(graph, capacity=capacity, **options)
+        return plan_graph(graph, options)
     except CapacityExceeded as error:
         if error.plan is None:
             raise

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +34,7 @@ from arenaplan.executor.tenant import Tenant
 from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
+from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
@@ -43,7 +43,7 @@ _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
 # shorter than half of that; with 1024 such an addition takes a third of the time.
 
-PLAN_OPTIONS: Mapping[str, Any] = MappingProxyType({"workspace": "auto"})
+PLAN_OPTIONS: Final = PlanOptions(target="numpy")
 """Options of the plans that executors make for themselves."""
 
 
@@ -60,7 +60,7 @@ class Executor(Tenant):
     graph : Graph
         What to run. All its constants need data.
     plan : Plan, optional
-        Where every value goes; made with ``workspace="auto"`` if left out.
+        Where every value goes; made for the target ``"numpy"`` if left out.
     arena : Arena, optional
         Memory that ``plan`` was committed to; committed here if left out. Several spaces
         lie side by side in it, at ``plan.bases``.
@@ -102,7 +102,7 @@ class Executor(Tenant):
         if plan is None:
             from arenaplan import plan as make_plan
 
-            plan = make_plan(graph, **PLAN_OPTIONS)
+            plan = make_plan(graph, PLAN_OPTIONS)
         else:
             plan.check(graph)
         self.graph = graph

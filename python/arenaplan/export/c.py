@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from arenaplan import _core
-from arenaplan._core import Plan
-from arenaplan.errors import InvalidName, InvalidOption
+from arenaplan._core import Plan, Target
+from arenaplan.errors import InvalidName
 from arenaplan.export.placed import Row, identifiers, rows_of
 from arenaplan.export.tflm import TflmPlan
 from arenaplan.graph import Graph
@@ -44,11 +44,11 @@ def header_of(
     InvalidName
         If ``sections`` names a space that the plan does not have, or a section that no linker
         would take.
-    InvalidOption
-        If the plan leaves inputs or outputs to the caller, who is no part of a header.
+    TargetMismatch
+        If code that calls one kernel per node cannot run the plan: nodes run as one, outputs
+        overlap inputs at a distance, or values are the caller's.
     """
-    if plan.caller_buffers:
-        raise InvalidOption("C headers describe arenas, and the plan leaves values to the caller")
+    plan.check_target(Target.known("c"))
     sections = _checked(sections or {}, plan)
     prefix = next(identifiers([name or plan.model or "model"]))
     if prefix[0].isdigit():

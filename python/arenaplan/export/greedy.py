@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 
-from arenaplan.export.timeline import Box
+from arenaplan.importers.tflite.timeline import Box
 
 
 def greedy_offsets(boxes: Sequence[Box]) -> list[int]:

@@ -11,11 +11,12 @@ import struct
 from collections.abc import Sequence
 
 from arenaplan.errors import InternalError, PlannerError
-from arenaplan.export.timeline import ALIGNMENT
 from arenaplan.importers.tflite import load_tflite
 from arenaplan.importers.tflite.model import Model, parse
 from arenaplan.importers.tflite.schema import ModelField, SubgraphField
-from arenaplan.planning import Effort, plan
+from arenaplan.importers.tflite.timeline import ALIGNMENT
+from arenaplan.options import Effort, PlanOptions
+from arenaplan.planning import plan
 
 
 def better_order(model: Model, effort: Effort = "default") -> list[int] | None:
@@ -34,8 +35,9 @@ def better_order(model: Model, effort: Effort = "default") -> list[int] | None:
     if len(graph.nodes) != len(model.subgraphs[0].operators):
         return None
     # The runtime shares bytes for reshapes and nothing else.
-    given = plan(graph, alignment=ALIGNMENT, optimize="views")
-    found = plan(graph, alignment=ALIGNMENT, optimize="views,order", effort=effort)
+    options = PlanOptions(target="nodes", alignment=ALIGNMENT, workspace="none", effort=effort)
+    given = plan(graph, options, optimize="views")
+    found = plan(graph, options, optimize="views,order")
     return found.order if found.arena_bytes < given.arena_bytes else None
 
 

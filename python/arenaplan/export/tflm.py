@@ -3,7 +3,7 @@ Plans inside TFLite models, for TensorFlow Lite Micro.
 
 The runtime takes offsets from a metadata entry and checks none of them, so everything is
 checked here: that no two tensors that are needed together overlap, by the runtime's own
-clock (:mod:`~arenaplan.export.timeline`), and that the written file still says everything
+clock (:mod:`~arenaplan.importers.tflite.timeline`), and that the written file still says everything
 that the old one did.
 """
 
@@ -31,11 +31,10 @@ from arenaplan.export.files import replace_file
 from arenaplan.export.greedy import greedy_offsets, head_bytes
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
-from arenaplan.export.timeline import ALIGNMENT, Timeline, timeline_of
-from arenaplan.graph import Graph
 from arenaplan.importers.common import quoted
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.tensors import unique_names
+from arenaplan.importers.tflite.timeline import ALIGNMENT, Timeline, graph_of_timeline, timeline_of
 from arenaplan.planning import plan
 
 METADATA_NAME: Final = "OfflineMemoryAllocation"
@@ -92,7 +91,7 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
     timeline = timeline_of(model)
     greedy = greedy_offsets(timeline.boxes)
     before = head_bytes(timeline.boxes, greedy)
-    best = plan(_as_graph(timeline), alignment=ALIGNMENT, optimize="views")
+    best = plan(graph_of_timeline(timeline), target="tflm")
     after, offsets = best.arena_bytes, _box_offsets(best, timeline)
     pinned = always or after < before
     if after > before:
@@ -164,7 +163,7 @@ def obey(model: Model, given: Plan) -> TflmPlan:
     before = head_bytes(timeline.boxes, greedy_offsets(timeline.boxes))
     boxes = tuple(every[box.tensor] for box in timeline.boxes)
     after = head_bytes(timeline.boxes, boxes)
-    bound = plan(_as_graph(timeline), alignment=ALIGNMENT, optimize="views").lower_bound
+    bound = plan(graph_of_timeline(timeline), target="tflm").lower_bound
     status = "optimal" if after == bound else "feasible"
     return TflmPlan(tuple(every), before, after, bound, status, True, boxes)
 
@@ -321,33 +320,8 @@ def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
             )
 
 
-def _as_graph(timeline: Timeline) -> Graph:
-    """Return a graph whose values live exactly when the runtime needs the boxes."""
-    graph = Graph("tflm")
-    values = [
-        graph.value(f"{position} {box.name}", (box.size,), "uint8")
-        for position, box in enumerate(timeline.boxes)
-    ]
-    reads: list[list[int]] = [[] for _ in range(timeline.steps)]
-    writes: list[list[int]] = [[] for _ in range(timeline.steps)]
-    for value, box in zip(values, timeline.boxes, strict=True):
-        writes[box.start].append(value)
-        if box.end - 1 > box.start:
-            reads[box.end - 1].append(value)
-    views: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
-    for step, source, result in timeline.same:
-        if timeline.boxes[result].start != step or timeline.boxes[source].start >= step:
-            continue
-        if values[source] not in reads[step]:
-            reads[step].append(values[source])
-        views[step].append((reads[step].index(values[source]), writes[step].index(values[result])))
-    for step in range(timeline.steps):
-        graph.node("Step", reads[step], writes[step], views=views[step])
-    return graph
-
-
 def _box_offsets(best: Plan, timeline: Timeline) -> list[int]:
-    """Return the offset of every box in a plan of :func:`_as_graph`'s graph."""
+    """Return the offset of every box in a plan of :func:`graph_of_timeline`'s graph."""
     offsets = []
     for position, place in enumerate(best.placements[: len(timeline.boxes)]):
         if place is None:

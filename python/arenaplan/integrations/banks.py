@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
+from arenaplan.options import whole_number
 from arenaplan.packing import pack
-from arenaplan.planning import plan, whole_number
+from arenaplan.planning import plan
 from arenaplan.spaces import Space
 
 

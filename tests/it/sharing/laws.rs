@@ -1,12 +1,13 @@
 //! What holds for every graph.
 
 use arenaplan::{
-    DType, Effects, InPlace, Node, Planner, SharingOptions, SizeRule, Storage, ValueId, ValueKind,
+    DType, Effects, InPlace, Node, SharingOptions, SizeRule, Storage, ValueId, ValueKind,
     share_storage,
 };
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
+use crate::planners::ideal_planner;
 use crate::sharing::{Net, P, nnvm};
 
 #[test]
@@ -62,7 +63,7 @@ proptest! {
     fn row_50_the_default_planner_is_never_worse_than_blocks(
         graph in graphs(24), match_range in 0_u64..40, num_temp in 1_u32..4,
     ) {
-        let plan = Planner::new().alignment(1).plan(&graph).unwrap();
+        let plan = ideal_planner().alignment(1).plan(&graph).unwrap();
         prop_assert!(plan.lower_bound() <= plan.arena_bytes());
         for options in [SharingOptions::default(), SharingOptions::nnvm()] {
             let options = SharingOptions { match_range, num_temp, ..options };

@@ -102,6 +102,7 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
             if is_text(model):
                 raise
             raise NotAModel(f"a name in the model is not UTF-8: {error}") from error
+        graph.target = "numpy"
         return graph
 
     return graph_with

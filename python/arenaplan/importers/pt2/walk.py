@@ -43,7 +43,9 @@ def graph_of(program: Program, name: str, bind: Bind | None = None) -> Graph:
         Numbers for symbols by name, and whole shapes by input.
     """
     program = flatten(program)
-    return _Walk(program, name, Dims(bind, _declared_inputs(program))).run()
+    graph = _Walk(program, name, Dims(bind, _declared_inputs(program))).run()
+    graph.target = "executorch"
+    return graph
 
 
 def _declared_inputs(program: Program) -> dict[str, tuple[Size, ...]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from arenaplan.importers.common import Bind
 from arenaplan.importers.tflite.model import Source, parse, read_bytes
+from arenaplan.importers.tflite.timeline import graph_of_timeline, timeline_of
 from arenaplan.importers.tflite.walk import Walk
 
 if TYPE_CHECKING:
@@ -63,4 +64,11 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
     """
     data, path = read_bytes(source)
     model, name = parse(data), "" if path is None else path.stem
-    return lambda bind: Walk(model, name, bind).run()
+
+    def graph_with(bind: Bind | None) -> Graph:
+        graph = Walk(model, name, bind).run()
+        graph.target = "tflm"
+        graph.add_variant("tflm", lambda: graph_of_timeline(timeline_of(model), name))
+        return graph
+
+    return graph_with

@@ -18,6 +18,7 @@ from arenaplan.errors import (
     UnsupportedOp,
     UnsupportedSubgraph,
 )
+from arenaplan.graph import Graph
 from arenaplan.importers.common import BITS, checked_bytes, quoted
 from arenaplan.importers.tflite.effects import CALLS
 from arenaplan.importers.tflite.model import Model, Operator, checked_index
@@ -28,6 +29,10 @@ ALIGNMENT: Final = 16
 
 _COPY_FREE: Final = frozenset({"RESHAPE"})
 """Operators whose kernel copies nothing if input and output are at the same address."""
+
+_HANDLES: Final = "VAR_HANDLE"
+"""Operator whose kernel points its output at memory of its own when it is prepared, so that the
+runtime's planner never hears of it."""
 
 _CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
 """Slots, among an operator's options, of the subgraphs that the runtime can call."""
@@ -64,6 +69,8 @@ class Timeline:
     same: list[Same] = field(default_factory=list)
     """Pairs of positions in :attr:`boxes`."""
     steps: int = 0
+    labels: list[str] = field(default_factory=list)
+    """Per step the operator that runs, or ``"Inputs"``."""
     tensors: int = 0
     variables: list[tuple[int, int]] = field(default_factory=list)
     """Subgraph, and position in it, of each variable."""
@@ -88,6 +95,45 @@ def timeline_of(model: Model) -> Timeline:
     return clock.timeline()
 
 
+def graph_of_timeline(timeline: Timeline, name: str = "") -> Graph:
+    """
+    Return a graph whose values live exactly when the runtime needs the boxes.
+
+    Its values are the boxes, in their order; its nodes are the steps, which run one after the
+    other. A tensor whose name another subgraph has, too, is called by its position as well.
+    """
+    graph = Graph(name)
+    graph.target = "tflm"
+    seen: set[str] = set()
+    values = []
+    for position, box in enumerate(timeline.boxes):
+        unique = f"{box.name}#{position}" if box.name in seen else box.name
+        seen.add(unique)
+        values.append(graph.value(unique, (box.size,), "uint8"))
+    reads: list[list[int]] = [[] for _ in range(timeline.steps)]
+    writes: list[list[int]] = [[] for _ in range(timeline.steps)]
+    for value, box in zip(values, timeline.boxes, strict=True):
+        writes[box.start].append(value)
+        if box.end - 1 > box.start:
+            reads[box.end - 1].append(value)
+    views: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
+    for step, source, result in timeline.same:
+        if timeline.boxes[result].start != step or timeline.boxes[source].start >= step:
+            continue
+        if values[source] not in reads[step]:
+            reads[step].append(values[source])
+        views[step].append((reads[step].index(values[source]), writes[step].index(values[result])))
+    for step in range(timeline.steps):
+        graph.node(
+            timeline.labels[step] if step < len(timeline.labels) else "Step",
+            reads[step],
+            writes[step],
+            views=views[step],
+            after=[step - 1] if step else (),
+        )
+    return graph
+
+
 @dataclass(slots=True)
 class _Frame:
     """A subgraph that is being run."""
@@ -104,11 +150,21 @@ class _Clock:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        self._handles = [
+            {
+                output
+                for operator in subgraph.operators
+                if not operator.is_custom and operator.name == _HANDLES
+                for output in operator.outputs
+            }
+            for subgraph in model.subgraphs
+        ]
         self._first: list[list[int | None]] = [[None] * len(s.tensors) for s in model.subgraphs]
         self._last: list[list[int]] = [[0] * len(s.tensors) for s in model.subgraphs]
         self._same: list[tuple[int, int, int, int]] = []
         self._unwritten: list[tuple[int, int]] = []
         self._step = 0
+        self._labels = ["Inputs"]
         self._budget = len(model.data)
 
     def run(self) -> None:
@@ -121,14 +177,14 @@ class _Clock:
                 callee = frame.callees.pop(0)
                 if any(caller.subgraph == callee for caller in stack):
                     raise UnsupportedSubgraph(f"subgraph {callee} calls itself")
-                self._tick()
+                self._tick("Call")
                 stack.append(self._enter(callee))
             elif frame.callees is not None:
                 self._finish(frame.subgraph, subgraph.operators[frame.position])
                 frame.callees = None
                 frame.position += 1
             elif frame.position < len(subgraph.operators):
-                self._tick()
+                self._tick(subgraph.operators[frame.position].name)
                 frame.callees = self._begin(frame.subgraph, frame.position)
             else:
                 for tensor in subgraph.outputs:
@@ -150,9 +206,10 @@ class _Clock:
                     "written"
                 )
 
-    def _tick(self) -> None:
+    def _tick(self, label: str) -> None:
         """Go on to the next step."""
         self._step += 1
+        self._labels.append(label)
         self._spend()
 
     def _spend(self) -> None:
@@ -225,11 +282,12 @@ class _Clock:
     def _in_arena(self, subgraph: int, index: int) -> bool:
         """Whether the runtime's planner gives a tensor memory."""
         tensor = self._model.subgraphs[subgraph].tensors[index]
-        return not (tensor.is_variable or self._model.is_constant(tensor))
+        is_elsewhere = tensor.is_variable or self._model.is_constant(tensor)
+        return not is_elsewhere and index not in self._handles[subgraph]
 
     def timeline(self) -> Timeline:
         """Return what the run has shown."""
-        result = Timeline(steps=self._step + 1)
+        result = Timeline(steps=self._step + 1, labels=self._labels)
         position: dict[tuple[int, int], int] = {}
         for number, subgraph in enumerate(self._model.subgraphs):
             names = unique_names(subgraph)

@@ -1,0 +1,82 @@
+"""``arenaplan targets``: the runners that plans can be made for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from arenaplan import Target, targets
+from arenaplan.cli.common import add_json, print_json
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
+
+_DEFAULTS = {
+    "numpy": ".onnx",
+    "tflm": ".tflite",
+    "executorch": ".pt2",
+    "nodes": "graphs built by hand",
+}
+"""The models whose plans are for a target unless another one is asked for."""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    summary = "list the runners that plans can be made for, and what each can do"
+    parser = commands.add_parser("targets", help=summary, description=summary)
+    parser.set_defaults(execute=execute)
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    rows = [_row(target) for target in targets()]
+    if options.json:
+        print_json({"targets": rows})
+        return
+    for row in rows:
+        default = f" (default for {row['default_for']})" if row["default_for"] else ""
+        print(f"{row['name']}: {row['summary']}{default}")
+        print(f"  techniques   {', '.join(row['techniques'])}")
+        print(f"  runs         one {row['granularity']} at a time")
+        print(f"  alignment    {row['alignment']} bytes{_unit(row['offset_unit'])}")
+        print(f"  spaces       {'several' if row['several_spaces'] else 'one'}")
+        whose = "the arena or the caller" if row["caller_memory"] else "the arena"
+        print(f"  in and out   {whose}")
+        print(f"  scratch      {_PROVIDERS[row['scratch']]}")
+        print(f"  structures   {_FIXED[row['fixed']]}")
+
+
+_PROVIDERS = {
+    "graph": "declared by the kernels before planning, and placed",
+    "runner": "placed by the runtime, in no figure",
+    "nobody": "left out",
+}
+
+_FIXED = {
+    "graph": "declared before planning, and placed",
+    "runner": "kept by the runtime, in no figure",
+    "nobody": "none",
+}
+
+
+def _row(target: Target) -> dict[str, Any]:
+    """Return everything about a target."""
+    return {
+        "name": target.name,
+        "summary": target.summary,
+        "default_for": _DEFAULTS.get(target.name),
+        "techniques": target.techniques,
+        "granularity": target.granularity,
+        "alignment": target.alignment,
+        "offset_unit": target.offset_unit,
+        "several_spaces": target.several_spaces,
+        "caller_memory": target.caller_memory,
+        "scratch": target.scratch,
+        "fixed": target.fixed,
+    }
+
+
+def _unit(unit: int) -> str:
+    """Say what alignments must be multiples of."""
+    return f", or a multiple of {unit}" if unit > 1 else ""

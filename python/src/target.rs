@@ -1,0 +1,145 @@
+//! Targets: descriptions of the programs that run plans.
+
+use arenaplan::{Provider, Technique, Techniques};
+use pyo3::prelude::*;
+
+use crate::error::{OrRaise, raise_named};
+
+/// A description of the program that runs a plan.
+///
+/// ``Target(name, techniques)`` describes a runner of one's own: it runs the techniques of that
+/// list. :func:`arenaplan.targets` lists those that are known.
+///
+/// Parameters
+/// ----------
+/// name : str
+///     A name that is not one of the known targets'.
+/// techniques : list of str
+///     Names of the techniques that the runner honors.
+/// alignment : int, default 64
+///     Alignment, in bytes, of offsets that the planner chooses by default.
+/// scratch : {"graph", "runner", "nobody"}
+///     The origin of the scratch memory of kernels: nodes declare it before planning, the
+///     runner adds it by itself, or there is none.
+/// caller_memory : bool
+///     Whether inputs and outputs may be in memory of the caller.
+/// several_spaces : bool
+///     Whether values may be in several spaces.
+#[pyclass(frozen, eq, hash, skip_from_py_object, module = "arenaplan._core")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Target {
+    pub(crate) inner: arenaplan::Target,
+}
+
+#[pymethods]
+impl Target {
+    #[new]
+    #[pyo3(signature = (name, techniques, *, alignment=64, scratch="graph", caller_memory=true, several_spaces=true))]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        techniques: Vec<String>,
+        alignment: u64,
+        scratch: &str,
+        caller_memory: bool,
+        several_spaces: bool,
+    ) -> PyResult<Self> {
+        let known = [Provider::Graph, Provider::Runner, Provider::Nobody];
+        let Some(scratch) = known.into_iter().find(|provider| provider.name() == scratch) else {
+            let reason = "scratch is one of 'graph', 'runner' and 'nobody'".into();
+            return Err(raise_named(py, "InvalidOption", reason));
+        };
+        let techniques: arenaplan::Result<Techniques> =
+            techniques.iter().map(|name| name.parse::<Technique>()).collect();
+        let target = techniques
+            .and_then(|techniques| arenaplan::Target::custom(name, techniques))
+            .and_then(|target| target.with_alignment(alignment))
+            .or_raise(py)?;
+        let inner = target
+            .with_scratch(scratch)
+            .with_caller_memory(caller_memory)
+            .with_several_spaces(several_spaces);
+        Ok(Self { inner })
+    }
+
+    /// Return the known target of this name.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidOption
+    ///     If there is none; the message lists those that there are.
+    #[staticmethod]
+    fn known(py: Python<'_>, name: &str) -> PyResult<Self> {
+        Ok(Self { inner: name.parse().or_raise(py)? })
+    }
+
+    /// Name of the target.
+    #[getter]
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// One line about the runner; empty for one's own.
+    #[getter]
+    fn summary(&self) -> &'static str {
+        self.inner.summary()
+    }
+
+    /// Names of the techniques that the runner honors.
+    #[getter]
+    fn techniques(&self) -> Vec<&'static str> {
+        self.inner.techniques().iter().map(Technique::name).collect()
+    }
+
+    /// The unit that the runner executes at a time: ``"node"``, ``"group"`` or ``"tile"``.
+    #[getter]
+    fn granularity(&self) -> &'static str {
+        self.inner.granularity().name()
+    }
+
+    /// Alignment, in bytes, of offsets that the planner chooses by default.
+    #[getter]
+    fn alignment(&self) -> u64 {
+        self.inner.alignment()
+    }
+
+    /// Number of bytes that every alignment must be a multiple of.
+    #[getter]
+    fn offset_unit(&self) -> u64 {
+        self.inner.offset_unit()
+    }
+
+    /// Whether inputs and outputs may be in memory of the caller.
+    #[getter]
+    fn caller_memory(&self) -> bool {
+        self.inner.caller_memory()
+    }
+
+    /// Whether values may be in several spaces.
+    #[getter]
+    fn several_spaces(&self) -> bool {
+        self.inner.several_spaces()
+    }
+
+    /// Origin of the scratch memory of kernels: ``"graph"``, ``"runner"`` or ``"nobody"``.
+    #[getter]
+    fn scratch(&self) -> &'static str {
+        self.inner.scratch().name()
+    }
+
+    /// Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` if it has none.
+    #[getter]
+    fn fixed(&self) -> &'static str {
+        self.inner.fixed().name()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Target({})", arenaplan::quoted(self.inner.name()))
+    }
+}
+
+/// Return the targets that are known, those that can do most first.
+#[pyfunction]
+pub(crate) fn targets() -> Vec<Target> {
+    arenaplan::Target::KNOWN.into_iter().map(|inner| Target { inner }).collect()
+}

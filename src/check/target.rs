@@ -1,0 +1,127 @@
+//! Rules of the target: a plan assumes nothing that its runner does not do.
+
+use crate::boundary::{InputMemory, OutputMemory};
+use crate::error::{Error, Result, quoted};
+use crate::graph::Graph;
+use crate::index::{NodeId, ValueId};
+use crate::plan::{Plan, PlanStep, Share, ShareRule, WorkspacePolicy};
+use crate::target::{Granularity, Provider, Target};
+use crate::technique::Technique;
+
+impl Plan {
+    /// Returns whether `target` can run the plan, which may have been made for another one.
+    ///
+    /// Exporters ask this before they write a plan for a reader. Call [`check`](Self::check)
+    /// first: this method believes the sizes in the plan.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TargetMismatch`] for the first step or option that the target does not honor.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Planner, Target, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("chain");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [64])?);
+    /// let z = builder.add_value(Value::new("z", ValueKind::Activation, DType::UINT8, [64])?);
+    /// builder.add_node(Node::new("conv", "Conv").reads([x]).writes([y]));
+    /// builder.add_node(Node::new("relu", "Relu").reads([y]).writes([z]).in_place(0, 0));
+    /// builder.add_output(z);
+    ///
+    /// let plan = Planner::new().plan(&builder.build()?)?;
+    /// assert!(plan.check_target(&Target::C).is_ok());
+    /// let error = plan.check_target(&Target::TFLM).unwrap_err().to_string();
+    /// assert!(error.contains("'tflm'") && error.contains("in place"), "{error}");
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn check_target(&self, target: &Target) -> Result<()> {
+        let refuse =
+            |reason: String| Err(Error::TargetMismatch { target: quoted(target.name()), reason });
+        let honors = |technique| target.techniques().contains(technique);
+        for step in &self.steps {
+            let name = quoted(&step.name);
+            if !step.fused.is_empty() && target.granularity() == Granularity::Node {
+                return refuse(format!("step {name} runs several nodes as one"));
+            }
+            for share in &step.shares {
+                let (technique, what) = match share.rule {
+                    ShareRule::InPlace => (Technique::InPlace, "in place of"),
+                    ShareRule::Overlap => (Technique::Overlap, "at a distance over"),
+                    ShareRule::View if self.is_whole(step, *share) => {
+                        (Technique::Views, "in the bytes of")
+                    }
+                    ShareRule::View => (Technique::Elision, "as a piece of, or around,"),
+                };
+                if !honors(technique) {
+                    let (input, output) = (share.input, share.output);
+                    return refuse(format!(
+                        "step {name} has output {output} {what} input {input} ({technique})"
+                    ));
+                }
+            }
+        }
+        let unit = target.offset_unit();
+        for space in &self.spaces {
+            if !space.alignment.is_multiple_of(unit) {
+                let (space, alignment) = (quoted(&space.name), space.alignment);
+                return refuse(format!(
+                    "space {space} is aligned to {alignment}, not to {unit} bytes"
+                ));
+            }
+        }
+        if !self.options.alignment.is_multiple_of(unit) {
+            let alignment = self.options.alignment;
+            return refuse(format!("offsets are aligned to {alignment}, not to {unit} bytes"));
+        }
+        if self.arenas().len() > 1 && !target.several_spaces() {
+            return refuse(format!("values are in {} spaces, not in one", self.arenas().len()));
+        }
+        let brings = self.options.inputs == InputMemory::Caller
+            || self.options.outputs == OutputMemory::Caller
+            || !self.caller_buffers().is_empty();
+        if brings && !target.caller_memory() {
+            return refuse("inputs or outputs are in memory of the caller".into());
+        }
+        if self.options.workspace == WorkspacePolicy::Auto && target.scratch() == Provider::Runner {
+            return refuse("workspaces are placed, and the target places its own".into());
+        }
+        Ok(())
+    }
+
+    /// Checks that the plan names its target truly and that the target can run the plan.
+    pub(super) fn check_own_target(&self, graph: &Graph) -> Result<()> {
+        let target = &self.target;
+        let refuse = |reason: &str| {
+            Err(Error::TargetMismatch { target: quoted(target.name()), reason: reason.to_owned() })
+        };
+        if Target::known(target.name()).is_some_and(|known| known != *target) {
+            return refuse("the plan describes the target of this name in another way");
+        }
+        if !self.options.optimize.is_subset_of(target.techniques()) {
+            return refuse(
+                "the options of the plan have techniques that the target does not honor",
+            );
+        }
+        let runs_in_order =
+            |order: &mut dyn Iterator<Item = NodeId>| order.eq(graph.order().iter().copied());
+        // A caller of the planner may choose the steps; a search may not.
+        if !target.techniques().contains(Technique::Order)
+            && self.search.is_some()
+            && !runs_in_order(&mut self.order())
+        {
+            return refuse("nodes run in another order than the graph's");
+        }
+        self.check_target(target)
+    }
+
+    /// Returns whether the two values of a share have the same size.
+    fn is_whole(&self, step: &PlanStep, share: Share) -> bool {
+        let bytes = |operands: &[Option<u32>], position: u32| {
+            let value = operands.get(usize::try_from(position).ok()?).copied().flatten()?;
+            self.placement(ValueId::from(value)).map(|placement| placement.bytes)
+        };
+        let sizes = [bytes(&step.inputs, share.input), bytes(&step.outputs, share.output)];
+        sizes[0].is_some() && sizes[0] == sizes[1]
+    }
+}
