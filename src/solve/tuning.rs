@@ -4,8 +4,9 @@
 //! answer: every packing is valid, and a proof of optimality or infeasibility holds for any values.
 //! `cargo bench --bench ablation` halves and doubles each value; `benches/README.md` has the table.
 //!
-//! The basis of a value is "ablation" where the ablation bench showed a loss for half or double the
-//! value, a text that names the measurement where there is another one, and "not measured" else.
+//! The basis of a value names the measurement that the value rests on. "Not measured" means that the
+//! value was chosen together with all others, on the instances of `benches/README.md`, and that no
+//! record of its effect alone is known.
 
 /// A value that the ablation bench can scale.
 trait Scale: Copy {
