@@ -1,4 +1,4 @@
-//! Lower bounds: bytes that no packing can do without.
+//! Lower bounds of the peak of every packing.
 
 use crate::error::{Error, Result};
 use crate::index::SpaceId;
@@ -8,8 +8,8 @@ use crate::units::{MAX_BYTES, Step};
 /// Returns the largest *load* of a space, the most bytes live at any one step,
 /// and the first step that has it.
 ///
-/// No packing needs fewer bytes. Runs in `O(n log n)` for `n` buffers, whatever
-/// the number of steps.
+/// No packing needs fewer bytes. Runs in `O(n log n)` for `n` buffers; the number of steps does
+/// not matter.
 ///
 /// # Errors
 ///

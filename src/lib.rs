@@ -84,6 +84,7 @@ pub use arena::{
 };
 pub use bound::max_load;
 pub use boundary::{InputMemory, OutputMemory};
+pub use check::{Proof, SharedVerdict, SpaceVerdict, Verdict};
 pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
 pub use error::{Error, Result, quoted};
 pub use format::{
@@ -123,7 +124,12 @@ pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
     TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
 };
-pub use solve::{Budget, Progress, Stage, solve};
+#[doc(no_inline)]
+pub use solve::{
+    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
+    PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
+};
+pub use solve::{Budget, Methods, Progress, SolveOptions, Stage, Tuning, TuningValue, solve};
 pub use storage::{StorageEntry, StoragePool, Tensor, load_params, save_params};
 pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};

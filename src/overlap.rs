@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::units::{LiveRange, Step};
 
-/// Bytes that somebody holds during some steps.
+/// A rectangle: bytes that one owner holds during some steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     /// First byte.
@@ -13,16 +13,16 @@ pub(crate) struct Held {
     pub(crate) end: u64,
     /// When the bytes are held.
     pub(crate) live: LiveRange,
-    /// Who holds them.
+    /// Number of the owner.
     pub(crate) owner: usize,
 }
 
 /// Two owners of one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
-    /// Who came first.
+    /// The owner that holds the byte first.
     pub(crate) first: usize,
-    /// Who came second; the same as `first` if an owner holds a byte twice.
+    /// The owner that holds the byte second; equal to `first` if an owner holds a byte twice.
     pub(crate) second: usize,
     /// A step at which both hold the byte.
     pub(crate) step: Step,
@@ -33,7 +33,7 @@ pub(crate) struct Overlap {
 /// Returns the earliest meeting of two of the rectangles, if any meet.
 ///
 /// Sweeps over time with the bytes held at the current step in a search tree:
-/// `O(n log n)` for `n` rectangles, whatever their sizes.
+/// `O(n log n)` for `n` rectangles of any size.
 pub(crate) fn first_overlap(rectangles: impl Iterator<Item = Held>) -> Option<Overlap> {
     let mut held: Vec<Held> = rectangles.filter(|held| held.start < held.end).collect();
     held.sort_unstable_by_key(|held| (held.live.start(), held.owner));

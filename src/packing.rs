@@ -1,10 +1,10 @@
-//! A solver's answer: an offset for every buffer, and what is proven about the peak.
+//! The answer of a solver: an offset for every buffer, and proofs about the peak.
 
 use std::fmt;
 
 use crate::index::{BufferId, SpaceId};
 
-/// What is known about an answer.
+/// Quality of an answer, as far as proven.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -33,7 +33,7 @@ impl Status {
         }
     }
 
-    /// Returns the weaker of two statuses: what is known of both spaces together.
+    /// Returns the weaker of two statuses: the status of both spaces together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let rank = |status| match status {
@@ -57,14 +57,14 @@ impl fmt::Display for Status {
     }
 }
 
-/// What was found for one space.
+/// Peak, bound and status of one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpacePacking {
     /// Bytes that the arena of the space must have.
     pub peak: u64,
     /// Bytes that it must have in any packing: proven.
     pub lower_bound: u64,
-    /// What is known about the peak.
+    /// Quality of the peak.
     pub status: Status,
 }
 
@@ -86,12 +86,12 @@ impl Packing {
         self.offsets[buffer.index()]
     }
 
-    /// Returns what was found for each space, by [`SpaceId`].
+    /// Returns peak, bound and status of each space, by [`SpaceId`].
     pub fn spaces(&self) -> &[SpacePacking] {
         &self.spaces
     }
 
-    /// Returns what was found for `space`.
+    /// Returns peak, bound and status of `space`.
     pub fn space(&self, space: SpaceId) -> SpacePacking {
         self.spaces[space.index()]
     }
@@ -106,7 +106,7 @@ impl Packing {
         self.spaces.iter().fold(0, |sum, space| sum.saturating_add(space.lower_bound))
     }
 
-    /// Returns what is known of all spaces together.
+    /// Returns the status of all spaces together.
     pub fn status(&self) -> Status {
         self.spaces.iter().fold(Status::Optimal, |status, space| status.and(space.status))
     }

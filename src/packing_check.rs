@@ -1,4 +1,4 @@
-//! What a valid packing is, decided without any solver.
+//! The checker of packings. It shares no code with the solver.
 
 use crate::error::{Error, Result, quoted};
 use crate::index::{BufferId, SpaceId};

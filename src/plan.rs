@@ -150,6 +150,9 @@ pub struct PlanOptions {
     /// was tried; `None` if time was not weighed against bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_slowdown: Option<u64>,
+    /// Bytes of the default space, if they are limited otherwise than the graph says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u64>,
 }
 
 impl Default for PlanOptions {
@@ -164,6 +167,7 @@ impl Default for PlanOptions {
             parallel_safe: false,
             workspace: WorkspacePolicy::None,
             max_slowdown: None,
+            capacity: None,
         }
     }
 }

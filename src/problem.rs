@@ -1,4 +1,4 @@
-//! What a solver sees: buffers with sizes and live ranges, in spaces with capacities.
+//! The input of a solver: buffers with sizes and live ranges, in spaces with capacities.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ impl Space {
         self
     }
 
-    /// Says what it costs to read or write one byte, in any unit that all spaces share.
+    /// Sets the cost of reading or writing one byte, in any unit that all spaces share.
     #[must_use]
     pub fn with_cost(mut self, cost: u64) -> Self {
         self.cost = cost;
@@ -49,7 +49,7 @@ impl Space {
         &self.name
     }
 
-    /// Returns what it costs to read or write one byte.
+    /// Returns the cost of reading or writing one byte.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
@@ -59,7 +59,7 @@ impl Space {
         self.capacity
     }
 
-    /// Returns what divides every offset in the space.
+    /// Returns the alignment of every offset in the space.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }
@@ -80,7 +80,7 @@ pub struct Part {
     pub live: Vec<LiveRange>,
 }
 
-/// What few buffers have; the others need no memory for it.
+/// Rare properties of a buffer; other buffers need no memory for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Details {
     pin: Option<u64>,
@@ -195,7 +195,7 @@ impl Buffer {
         self.bytes
     }
 
-    /// Returns what divides the buffer's offset.
+    /// Returns the alignment of the buffer's offset.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }

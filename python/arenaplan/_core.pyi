@@ -18,9 +18,11 @@ __all__ = [
     "Packing",
     "Plan",
     "SharedPlan",
+    "SharedVerdict",
     "SimpleArena",
     "StoragePlan",
     "Target",
+    "Verdict",
     "__version__",
     "color_nodes",
     "explain",
@@ -489,16 +491,27 @@ class Plan:
 
         They are spaces too, behind the last of ``spaces``.
         """
-    def check(self, /, graph: Any) -> None:
+    def check(self, /, graph: Any) -> Verdict:
         """
-        Raise unless the plan is valid for ``graph``.
+        Raise unless the plan is valid for ``graph``, and return what is known of its claims.
 
         Raises
         ------
         PlanMismatch
             If it was made for another graph.
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-            If it would corrupt bytes, or contradicts itself.
+            If it would corrupt bytes, contradicts itself, or claims what is provably false.
+        """
+    def check_target(self, /, target: Target) -> None:
+        """
+        Raise unless ``target`` can run the plan, which may have been made for another one.
+
+        Call :meth:`check` first: this method believes the sizes in the plan.
+
+        Raises
+        ------
+        TargetMismatch
+            For the first step or option that the target does not honor.
         """
     def check_target(self, /, target: Target) -> None:
         """
@@ -726,7 +739,7 @@ class SharedPlan:
         """
         Bytes that the arena may have, or None if they are not limited.
         """
-    def check(self, /, graphs: Sequence[Any]) -> None:
+    def check(self, /, graphs: Sequence[Any]) -> SharedVerdict:
         """
         Raise unless the plans are valid for ``graphs``, and together in one arena.
 
@@ -783,6 +796,36 @@ class SharedPlan:
     def together(self, /) -> str:
         """
         When the graphs run: ``"never-together"`` or ``"concurrent"``.
+        """
+
+@final
+class SharedVerdict:
+    """
+    What a check found out about the claims of valid plans that share one arena.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def lower_bound(self, /) -> str:
+        """
+        Whether ``lower_bound`` of the shared plan was ``"verified"`` or only ``"claimed"``.
+        """
+    @property
+    def max_live(self, /) -> int:
+        """
+        The bytes that are live at once, as the checker counts them: no offsets need fewer.
+        """
+    @property
+    def members(self, /) -> list[Verdict]:
+        """
+        What is known of each plan by itself.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether ``status`` of the shared plan was ``"verified"`` or only ``"claimed"``.
         """
 
 @final
@@ -1002,6 +1045,65 @@ class Target:
     def techniques(self, /) -> list[str]:
         """
         Names of the techniques that the runner honors.
+        """
+
+@final
+class Verdict:
+    """
+    What a check found out about the claims of a valid plan.
+
+    Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about what
+    *no* plan can do is ``"verified"`` if the checker derived it from the graph, and ``"claimed"``
+    if whoever made the plan says so and nothing contradicts it.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def chose_spaces(self, /) -> bool:
+        """
+        Whether capacities, alignments and costs of the spaces are those that the plan names, and
+        not those of the graph.
+        """
+    @property
+    def floor(self, /) -> str | None:
+        """
+        Whether ``floor`` of the plan was ``"verified"`` or only ``"claimed"``; None if the plan
+        claims none.
+        """
+    @property
+    def is_verified(self, /) -> bool:
+        """
+        Whether the checker derived every claim of the plan.
+        """
+    @property
+    def lower_bound(self, /) -> str:
+        """
+        Whether ``lower_bound`` of the plan was ``"verified"`` or only ``"claimed"``.
+        """
+    @property
+    def max_live(self, /) -> list[int]:
+        """
+        Per space the bytes that are live at once at the highest step, as the checker counts them:
+        no offsets need fewer. Workspaces count with their smallest sizes.
+        """
+    @property
+    def move_cost(self, /) -> str | None:
+        """
+        Whether the lower bound of ``move_cost`` was ``"verified"`` or only ``"claimed"``; None if
+        the plan claims none.
+        """
+    @property
+    def order(self, /) -> str | None:
+        """
+        Whether a complete search for an order was ``"verified"`` or only ``"claimed"``; None if
+        the plan claims none.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether ``status`` of the plan was ``"verified"`` or only ``"claimed"``.
         """
 
 def color_nodes(graph: Graph, num_temp: int) -> list[int]:

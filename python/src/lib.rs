@@ -20,6 +20,7 @@ mod plan;
 mod shared;
 mod sharing;
 mod target;
+mod verdict;
 
 /// The Rust core of arenaplan.
 #[pyo3::pymodule]
@@ -44,6 +45,8 @@ mod _core {
     use crate::sharing::{StoragePlan, color_nodes, find_assigns, order_mutations, share_storage};
     #[pymodule_export]
     use crate::target::{Target, targets};
+    #[pymodule_export]
+    use crate::verdict::{SharedVerdict, Verdict};
 
     /// Version of the Rust core.
     #[pymodule_export]

@@ -19,6 +19,7 @@ use crate::files::write_all;
 use crate::graph::Graph;
 use crate::pack::Moment;
 use crate::target::Target;
+use crate::verdict::Verdict;
 
 /// Bytes of a plan file per value or node, at least.
 const BYTES_PER_ITEM: usize = 64;
@@ -290,6 +291,7 @@ impl Plan {
             workspace,
             parallel_safe,
             max_slowdown,
+            capacity,
             ..
         } = self.inner.options();
         let techniques: Vec<_> = optimize.iter().map(Technique::name).collect();
@@ -305,6 +307,7 @@ impl Plan {
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
             ("max_slowdown", max_slowdown.map(ratio).into_pyobject(py)?.into_any()),
+            ("capacity", capacity.into_pyobject(py)?),
         ]))
     }
 
@@ -534,20 +537,21 @@ impl Plan {
         Ok(call::run(py, items, move |_, _| plan.resized(&graph))?.or_raise(py)?.into())
     }
 
-    /// Raise unless the plan is valid for ``graph``.
+    /// Raise unless the plan is valid for ``graph``, and return what is known of its claims.
     ///
     /// Raises
     /// ------
     /// PlanMismatch
     ///     If it was made for another graph.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-    ///     If it would corrupt bytes, or contradicts itself.
-    fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<()> {
+    ///     If it would corrupt bytes, contradicts itself, or claims what is provably false.
+    fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
         let (plan, items) = (Arc::clone(&self.inner), graph.items());
         let graph = Arc::clone(&graph.inner);
-        call::run(py, items, move |_, _| plan.check(&graph))?.or_raise(py)
+        let inner = call::run(py, items, move |_, _| plan.check(&graph))?.or_raise(py)?;
+        Ok(Verdict { inner })
     }
 
     /// Raise unless ``target`` can run the plan, which may have been made for another one.

@@ -12,6 +12,7 @@ use crate::error::OrRaise;
 use crate::files::write_all;
 use crate::graph::Graph;
 use crate::plan::{Options, Plan};
+use crate::verdict::SharedVerdict;
 
 /// Plans of several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -98,7 +99,7 @@ impl SharedPlan {
     ///     If they were made for other graphs.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If they would corrupt bytes, or contradict themselves.
-    fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<SharedVerdict> {
         let mut members = self.inner.members().iter();
         let graphs = graphs.into_iter().map(|graph| {
             // Where the numbers of graphs and plans differ, the check says so.
@@ -115,7 +116,8 @@ impl SharedPlan {
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
         let graphs: Vec<_> = graphs.iter().map(|graph| graph.get().inner.as_ref()).collect();
-        py.detach(|| self.inner.check(&graphs)).or_raise(py)
+        let inner = py.detach(|| self.inner.check(&graphs)).or_raise(py)?;
+        Ok(SharedVerdict { inner })
     }
 
     /// Raise unless the arena fits its capacity.

@@ -1,33 +1,112 @@
 //! What a valid plan is.
 //!
-//! This module is the definition of correct, and shares no code with what it checks.
-//! It believes nothing that a plan says about itself: it derives live ranges from the
-//! graph, and then *replays* the run on symbolic memory, which remembers for every byte
-//! whose bytes it holds. A plan is valid if each read finds its own value, whatever the
-//! reason for which two values share bytes.
+//! This module is the definition of correct, and shares no code with what it checks. The checker
+//! believes nothing that a plan says about itself. It derives the steps, live ranges and operands
+//! of a plan from the graph, compares every field with them, and then *replays* the run on
+//! symbolic memory.
 //!
-//! Runs in `O(n log n)` for `n` operands.
+//! # Symbolic memory
+//!
+//! The memory of a space maps each address to an element of this flat lattice:
+//!
+//! ```text
+//!             unknown              bytes that nobody wrote
+//!    /           |          \
+//! (v, i)      (w, j)    scratch n   byte i of value v; scratch memory of node n
+//! ```
+//!
+//! Two contents never join, since a run has one path: a step replaces the content of an address
+//! or keeps it. Beside the memory, a map *H* says for each value *v* which contents its bytes have:
+//! *H(v)(i) = (v, i)* if *v* was computed, and *(u, j)* if byte *i* of *v* shows byte *j* of *u*.
+//! Let *at(v)* be the address of the first byte of *v* in the plan. The plan *holds v* at a step
+//! if for each byte *i* of *v* memory maps *at(v) + i* to *H(v)(i)*.
+//!
+//! # Transfer rules
+//!
+//! Before the first step, each input and each state *v* is written: memory maps *at(v) + i* to
+//! *(v, i)*. A step with the operands *R* (read), *W* (written), *M* (states that it mutates) and
+//! the workspaces *S* then does the following, in this order:
+//!
+//! 1. *Read.* The plan must hold each value of *R*.
+//! 2. *Show.* For each output *o* of *W* and each view of *o* that the plan shares, that the effects
+//!    of the step declare, and whose two values have the declared distance in memory: *H(o)* takes
+//!    the contents of the bytes that it shows. Nothing is written there. Each other byte *i* of *o*
+//!    is to be written as *(o, i)*, and so is each byte of a state of *M*. An assignment whose
+//!    result is where the state is writes the result only, and *H(state)* becomes *H(result)*.
+//! 3. *Write.* The bytes to be written and the workspaces of *S* must be disjoint. A byte of an
+//!    operand in *R* may only be written if the step permits it, by one of these rules:
+//!    - *in place*: the output begins where the input begins and is no larger, the effects declare
+//!      the pair, and the plan shares it;
+//!    - *overlap*: the whole output is written, the plan shares the pair, and the input begins at
+//!      least the distance behind the output that the effects imply;
+//!    - *mutation*: the operand is the state that is mutated.
+//! 4. *Commit.* Memory takes the contents of step 3; workspaces become *scratch*.
+//!
+//! Nodes that run as one are one step. Its operands are the values that cross its border, and its
+//! permissions are derived forwards, from what one piece of the result needs of each operand
+//! (`unit.rs`).
+//!
+//! # Validity
+//!
+//! A plan is *valid* for a graph if
+//!
+//! - its steps run each node once, after what the node depends on, and states are read and written
+//!   in the graph's order;
+//! - names, sizes, operands, live ranges, spaces and options are those of the graph (`spaces.rs`,
+//!   `callers.rs`);
+//! - each placement respects its pin, its alignment and the end of its arena;
+//! - the replay refuses no step, and holds all outputs, states and kept inputs after the last one;
+//! - where nodes may run in any order, no two of them use a byte that one of them writes, unless
+//!   the graph orders the two (`races.rs`);
+//! - its figures are true, and no claim is provably false (`claims.rs`).
+//!
+//! The replay runs in `O(n log n)` for `n` operands; each operand counts as often as it has pieces.
+//!
+//! # Claims
+//!
+//! A plan also claims what *no* plan can do: a lower bound, an optimal size, a complete search.
+//! The checker derives the bytes that are live at once by a count of its own (`bound.rs`); a lower
+//! bound up to that is [`Verified`](Proof::Verified). A bound above the size that a compaction
+//! reaches is false, and the plan is refused. A search may have proved a bound in between, which is
+//! reported as [`Claimed`](Proof::Claimed).
 
+mod bound;
 mod callers;
+mod claims;
 mod memory;
+mod needs;
 mod races;
 mod replay;
+mod rigid;
 mod shared;
 mod spaces;
 mod target;
 mod unit;
+mod verdict;
 
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind};
 use crate::index::{NodeId, ValueId};
-use crate::packing::Status;
 use crate::plan::{Plan, ShareRule, WorkspacePolicy};
-use crate::units::Alignment;
 use replay::Replay;
+use rigid::{Rigid, Scratch};
 use unit::Unit;
+pub use verdict::{Proof, SharedVerdict, SpaceVerdict, Verdict};
+
+/// What is known of a valid plan.
+struct Examined {
+    verdict: Verdict,
+    /// What its arenas consist of.
+    rigids: Vec<Rigid>,
+    /// Number of steps.
+    horizon: u32,
+}
 
 impl Plan {
-    /// Returns whether the plan is valid for `graph`.
+    /// Returns what is known of the claims of the plan, if it is valid for `graph`.
+    ///
+    /// Every offset, size and live range of a valid plan is right. What the plan claims that *no*
+    /// plan can do is verified or only claimed: the [`Verdict`] tells.
     ///
     /// # Errors
     ///
@@ -36,9 +115,14 @@ impl Plan {
     /// - [`Error::PlanMisaligned`], [`Error::PlanOutOfBounds`] if a value or workspace is
     ///   at an offset where it cannot be.
     /// - [`Error::PlanOverlap`] if bytes are overwritten that are read later.
-    /// - [`Error::PlanCorrupt`] if the plan contradicts itself.
+    /// - [`Error::PlanCorrupt`] if the plan contradicts itself, or a claim is provably false.
     /// - [`Error::TargetMismatch`] if the plan's own target cannot run it.
-    pub fn check(&self, graph: &Graph) -> Result<()> {
+    pub fn check(&self, graph: &Graph) -> Result<Verdict> {
+        self.examine(graph).map(|found| found.verdict)
+    }
+
+    /// Checks the plan, and returns what is known of it.
+    fn examine(&self, graph: &Graph) -> Result<Examined> {
         let digest = graph.digest();
         if self.digest != digest {
             return mismatch(format!(
@@ -60,12 +144,17 @@ impl Plan {
         check_state_order(graph, &order)?;
         self.check_steps(&units)?;
         self.check_spaces(graph)?;
-        self.check_placements(graph, &units)?;
-        self.check_workspaces(graph, &units)?;
+        let joined = Joined::new(self, graph, &units);
+        self.check_placements(graph, &units, &joined)?;
+        let smallest = self.check_workspaces(graph, &units)?;
         self.check_claims(graph)?;
         self.check_own_target(graph)?;
         self.check_move_cost(graph, &units)?;
-        Replay::new(self, graph).run(&units)
+        Replay::new(self, graph).run(&units)?;
+        let rigids = self.rigids(graph, &joined, &smallest);
+        let verdict = self.judge(graph, &units, &rigids)?;
+        let horizon = u32::try_from(units.len()).unwrap_or(u32::MAX);
+        Ok(Examined { verdict, rigids, horizon })
     }
 
     /// Checks that the plan's steps have the graph's operands, and that the bytes they are
@@ -107,9 +196,8 @@ impl Plan {
     }
 
     /// Checks that exactly the values in the arena are placed, each where it can be.
-    fn check_placements(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
+    fn check_placements(&self, graph: &Graph, units: &[Unit<'_>], joined: &Joined) -> Result<()> {
         let live = live_ranges(graph, units, self.keeps_inputs());
-        let joined = Joined::new(self, graph, units);
         let mut inner = vec![false; graph.values().len()];
         for &node in units.iter().flat_map(|unit| &unit.nodes[..unit.nodes.len() - 1]) {
             for (_, value) in graph.node(node).produces() {
@@ -136,7 +224,7 @@ impl Plan {
                 return mismatch(format!("{} has {bytes} bytes, planned were {planned}", name()));
             }
             let in_arena = self.may_be_in(graph, value.space(), placement.space);
-            if !self.may_be_at(graph, ValueId::new(index), placement, &joined, in_arena) {
+            if !self.may_be_at(graph, ValueId::new(index), placement, joined, in_arena) {
                 return mismatch(format!("{} is in another space", name()));
             }
             if placement.live != live[index] {
@@ -162,8 +250,10 @@ impl Plan {
         }
     }
 
-    /// Checks that every workspace of every node is placed, in one of its sizes.
-    fn check_workspaces(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
+    /// Checks that every workspace of every node is placed, in one of its sizes, and returns the
+    /// smallest size of each.
+    fn check_workspaces(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<Vec<Scratch>> {
+        let mut smallest = Vec::with_capacity(self.workspaces.len());
         let mut placed = self.workspaces.iter();
         if self.options.workspace == WorkspacePolicy::Auto {
             let mut staged = vec![None; graph.nodes().len()];
@@ -195,11 +285,13 @@ impl Plan {
                     }
                     let alignment = workspace.alignment.bytes().max(self.options.alignment);
                     self.check_span(what, found.space, found.offset, found.bytes, alignment)?;
+                    let least = workspace.choices.iter().map(|choice| choice.bytes).min();
+                    smallest.push(Scratch { bytes: least.unwrap_or(0), alignment });
                 }
             }
         }
         match placed.next() {
-            None => Ok(()),
+            None => Ok(smallest),
             Some(extra) => mismatch(format!("node {} has no such workspace", extra.node)),
         }
     }
@@ -230,59 +322,6 @@ impl Plan {
         if end > u128::from(space.arena_bytes) {
             let arena = space.arena_bytes;
             return Err(Error::PlanOutOfBounds { what: what(), start: offset, end, arena });
-        }
-        Ok(())
-    }
-
-    /// Checks what the plan says of its sizes and of their proof.
-    fn check_claims(&self, graph: &Graph) -> Result<()> {
-        let corrupt = |reason: String| Err(Error::PlanCorrupt { reason });
-        let Ok(alignment) = Alignment::new(self.options.alignment) else {
-            return corrupt(format!("the alignment {} is no power of two", self.options.alignment));
-        };
-        let padded = |bytes: u64| u128::from(bytes).next_multiple_of(u128::from(alignment.bytes()));
-        let mut extents = vec![0_u128; self.spaces.len()];
-        let values = self.placements.iter().map(|value| (value.space, value.offset, value.bytes));
-        let scratch = self.workspaces.iter().map(|work| (work.space, work.offset, work.bytes));
-        for (space, offset, bytes) in values.chain(scratch) {
-            if bytes > 0 {
-                let extent = usize::try_from(space).ok().and_then(|space| extents.get_mut(space));
-                let extent = extent.expect("every span was checked to be in a space");
-                let end = u128::from(offset) + u128::from(bytes);
-                let is_arena = usize::try_from(space).is_ok_and(|it| it < self.arenas().len());
-                let grain = if is_arena { alignment.bytes() } else { 1 };
-                *extent = (*extent).max(end.next_multiple_of(grain.into()));
-            }
-        }
-        for (space, extent) in self.spaces.iter().zip(extents) {
-            let name = quoted(&space.name);
-            if u128::from(space.arena_bytes) != extent {
-                let bytes = space.arena_bytes;
-                return corrupt(format!(
-                    "space {name} has {bytes} bytes, and values end at {extent}"
-                ));
-            }
-            let fits = space.capacity.is_none_or(|capacity| space.arena_bytes <= capacity);
-            let proven = match space.status {
-                Status::Optimal => fits && space.lower_bound == space.arena_bytes,
-                Status::Feasible => fits && space.lower_bound < space.arena_bytes,
-                Status::Unknown | Status::Infeasible => !fits,
-            };
-            if !proven || space.lower_bound > space.arena_bytes {
-                let (status, bound) = (space.status, space.lower_bound);
-                return corrupt(format!(
-                    "space {name} is not {status} with the lower bound {bound}"
-                ));
-            }
-        }
-        let naive = graph
-            .values()
-            .iter()
-            .filter(|value| value.is_planned())
-            .map(|value| padded(value.bytes()))
-            .sum::<u128>();
-        if self.naive_bytes != u64::try_from(naive).ok() {
-            return corrupt(format!("all values together have {naive} bytes"));
         }
         Ok(())
     }

@@ -2,15 +2,21 @@
 
 use std::ops::Range;
 
-use crate::check::mismatch;
+use crate::check::bound::{compacted, max_live};
+use crate::check::claims::refute;
+use crate::check::rigid::Rigid;
+use crate::check::{Examined, Proof, SharedVerdict, mismatch};
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind};
 use crate::index::ValueId;
+use crate::packing::Status;
+use crate::plan::Plan;
 use crate::shared::{SharedMember, SharedPlan, Together};
 use crate::units::MAX_BYTES;
 
 impl SharedPlan {
-    /// Returns whether the plans are valid for `graphs`, and together in one arena.
+    /// Returns what is known of the claims of the plans, if they are valid for `graphs`, and
+    /// together in one arena.
     ///
     /// # Errors
     ///
@@ -21,16 +27,17 @@ impl SharedPlan {
     ///   cannot.
     /// - [`Error::PlanOverlap`] if graphs that run together touch the same bytes, or one
     ///   touches the states of another.
-    /// - [`Error::PlanCorrupt`] if the bound is above the arena.
-    pub fn check(&self, graphs: &[&Graph]) -> Result<()> {
+    /// - [`Error::PlanCorrupt`] if the bound is above the arena, or provably false.
+    pub fn check(&self, graphs: &[&Graph]) -> Result<SharedVerdict> {
         if graphs.len() != self.members.len() {
             let (plans, graphs) = (self.members.len(), graphs.len());
             return mismatch(format!("there are {plans} plans, and {graphs} graphs"));
         }
         let mut everything = Vec::with_capacity(graphs.len());
         let mut states = Vec::with_capacity(graphs.len());
+        let mut found = Vec::with_capacity(graphs.len());
         for (member, graph) in self.members.iter().zip(graphs) {
-            member.plan.check(graph)?;
+            found.push(member.plan.examine(graph)?);
             check_base(member)?;
             let values = member.plan.placements().iter();
             let is_state =
@@ -62,7 +69,74 @@ impl SharedPlan {
             let reason = format!("the shared arena has {bytes} bytes, below its bound {bound}");
             return Err(Error::PlanCorrupt { reason });
         }
-        Ok(())
+        self.judge(found)
+    }
+
+    /// Returns what is known of the claims of plans that are valid together.
+    fn judge(&self, found: Vec<Examined>) -> Result<SharedVerdict> {
+        let (max_live, reached) = match self.together {
+            Together::Concurrent => self.side_by_side(&found),
+            Together::Never => self.in_turn(&found),
+        };
+        let derived = self.lower_bound <= max_live;
+        if !derived {
+            refute(&quoted("shared"), self.lower_bound, reached)?;
+        }
+        let lower_bound = Proof::of(derived);
+        let status = match self.status() {
+            Status::Optimal => lower_bound,
+            Status::Feasible | Status::Unknown => Proof::Verified,
+            Status::Infeasible => Proof::of(self.capacity.is_some_and(|most| max_live > most)),
+        };
+        let members = found.into_iter().map(|one| one.verdict).collect();
+        Ok(SharedVerdict { members, max_live, lower_bound, status })
+    }
+
+    /// Returns the bytes that are live at once if all members may be at any step, and a size
+    /// that suffices.
+    fn side_by_side(&self, found: &[Examined]) -> (u64, u64) {
+        let (mut max_live, mut reached) = (0_u64, 0_u64);
+        for (member, one) in self.members.iter().zip(found) {
+            let rigids: Vec<&Rigid> = one.rigids.iter().collect();
+            let Plan { options, .. } = &member.plan;
+            let (bytes, safe) = (member.plan.arena_bytes(), options.parallel_safe);
+            let alignment = rigids.iter().map(|rigid| rigid.alignment).max().unwrap_or(1);
+            let start = reached.next_multiple_of(alignment);
+            reached = start.saturating_add(compacted(&rigids, one.horizon, bytes, safe));
+            max_live = max_live.saturating_add(one.verdict.spaces[0].max_live);
+        }
+        (max_live, reached.min(self.arena_bytes()))
+    }
+
+    /// Returns the bytes that are live at once if the members run one after the other and states
+    /// stay where they are, and a size that suffices.
+    fn in_turn(&self, found: &[Examined]) -> (u64, u64) {
+        let ends = found.iter().scan(0_u32, |end, one| {
+            *end = end.saturating_add(one.horizon.max(1));
+            Some(*end)
+        });
+        let ends: Vec<u32> = ends.collect();
+        let horizon = ends.last().copied().unwrap_or(0);
+        let mut all = Vec::new();
+        for ((member, one), end) in self.members.iter().zip(found).zip(ends) {
+            let start = end - one.horizon.max(1);
+            for rigid in &one.rigids {
+                let mut moved = rigid.clone();
+                moved.base += member.base;
+                for span in &mut moved.spans {
+                    span.live = if moved.has_state {
+                        [0, horizon]
+                    } else {
+                        span.live.map(|step| step.saturating_add(start))
+                    };
+                }
+                all.push(moved);
+            }
+        }
+        let bytes = self.arena_bytes();
+        let safe = self.members.iter().any(|member| member.plan.options.parallel_safe);
+        let rigids: Vec<&Rigid> = all.iter().collect();
+        (max_live(all.iter(), horizon), compacted(&rigids, horizon, bytes, safe))
     }
 }
 

@@ -1,11 +1,11 @@
 //! What a plan says of its spaces, and of what it costs to move bytes in them.
 
 use crate::check::unit::Unit;
-use crate::check::{is_at, mismatch};
+use crate::check::{Proof, is_at, mismatch};
 use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::index::{SpaceId, ValueId};
-use crate::plan::{Plan, ShareRule};
+use crate::plan::{Plan, ShareRule, SpacePlan};
 use crate::problem::Space;
 use crate::units::Alignment;
 
@@ -25,6 +25,8 @@ impl Plan {
             }
         } else if !planned.iter().copied().eq(graph.spaces().iter().map(Space::name)) {
             return mismatch("its spaces are not those of the graph".into());
+        } else {
+            self.check_graph_spaces(graph)?;
         }
         for space in &self.spaces {
             Alignment::new(space.alignment).map_err(|_| Error::PlanCorrupt {
@@ -32,6 +34,35 @@ impl Plan {
             })?;
         }
         self.check_caller_buffers(graph)
+    }
+
+    /// Checks that capacities, alignments and costs are those of the graph's spaces.
+    ///
+    /// The options may limit the default space, and align every offset.
+    fn check_graph_spaces(&self, graph: &Graph) -> Result<()> {
+        for (index, (space, declared)) in self.arenas().iter().zip(graph.spaces()).enumerate() {
+            let name = quoted(&space.name);
+            let limit = self.options.capacity.filter(|_| index == 0).or(declared.capacity());
+            if space.capacity != limit {
+                let shown = |capacity: Option<u64>| {
+                    capacity.map_or("no limit".into(), |bytes| format!("{bytes} bytes"))
+                };
+                let (said, limit) = (shown(space.capacity), shown(limit));
+                return mismatch(format!("the capacity of space {name} is {limit}, not {said}"));
+            }
+            let alignment = declared.alignment().bytes().max(self.options.alignment);
+            if space.alignment != alignment {
+                let said = space.alignment;
+                return mismatch(format!(
+                    "the alignment of space {name} is {alignment}, not {said}"
+                ));
+            }
+            if space.cost != declared.cost() {
+                let (cost, said) = (declared.cost(), space.cost);
+                return mismatch(format!("the cost of space {name} is {cost}, not {said}"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether a value that the graph has in `declared` may be in `chosen`.
@@ -47,22 +78,16 @@ impl Plan {
         found.is_some() && (declared.index() == 0 || named(graph.space(declared).name()))
     }
 
-    /// Checks what the plan says of the cost of moving bytes.
-    pub(super) fn check_move_cost(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
-        let Some(said) = self.move_cost else { return Ok(()) };
-        let space_cost = |space: u32| u128::from(self.spaces[SpaceId::from(space).index()].cost);
-        let mut cost_of = vec![0_u128; graph.values().len()];
-        for placement in &self.placements {
-            cost_of[ValueId::from(placement.value).index()] = space_cost(placement.space);
-        }
+    /// Returns how many bytes of each value the steps read and write.
+    fn traffic(graph: &Graph, units: &[Unit<'_>], plan: &Self) -> Vec<u128> {
+        let mut moved = vec![0_u128; graph.values().len()];
         let bytes = |value: ValueId| u128::from(graph.value(value).bytes());
-        let mut total = 0_u128;
-        for (unit, step) in units.iter().zip(&self.steps) {
+        for (unit, step) in units.iter().zip(&plan.steps) {
             let views: Vec<_> =
                 step.shares.iter().filter(|share| share.rule == ShareRule::View).collect();
             for (position, value) in unit.reads() {
                 if !views.iter().any(|share| is_at(share.input, position)) {
-                    total += bytes(value) * cost_of[value.index()];
+                    moved[value.index()] += bytes(value);
                 }
             }
             for (position, value) in unit.writes() {
@@ -72,12 +97,26 @@ impl Plan {
                     let shown = shown.and_then(|input| unit.reads.get(input).copied().flatten());
                     written = written.saturating_sub(shown.map_or(0, bytes));
                 }
-                total += written * cost_of[value.index()];
+                moved[value.index()] += written;
             }
         }
+        moved
+    }
+
+    /// Checks what the plan says of the cost of moving bytes.
+    pub(super) fn check_move_cost(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
+        let Some(said) = self.move_cost else { return Ok(()) };
+        let space_cost = |space: u32| u128::from(self.spaces[SpaceId::from(space).index()].cost);
+        let moved = Self::traffic(graph, units, self);
+        let placed = self.placements.iter();
+        let costs = placed.map(|place| {
+            moved[ValueId::from(place.value).index()].saturating_mul(space_cost(place.space))
+        });
+        let mut total = costs.fold(0, u128::saturating_add);
         // Scratch is written once and read once, as far as a plan can know.
         for work in &self.workspaces {
-            total += 2 * u128::from(work.bytes) * space_cost(work.space);
+            let cost = (2 * u128::from(work.bytes)).saturating_mul(space_cost(work.space));
+            total = total.saturating_add(cost);
         }
         if u128::from(said.cost) != total {
             let reason = format!("moving its bytes costs {total}, not {}", said.cost);
@@ -88,5 +127,32 @@ impl Plan {
             return Err(Error::PlanCorrupt { reason });
         }
         Ok(())
+    }
+
+    /// Returns what is known of the lower bound of the cost of moving bytes.
+    ///
+    /// No assignment costs less than one that has each value in the cheapest space that it may be
+    /// in and that could hold it alone.
+    pub(super) fn judge_move_cost(&self, graph: &Graph, units: &[Unit<'_>]) -> Option<Proof> {
+        let said = self.move_cost?;
+        let cheapest = |bytes: u64, may_be: &dyn Fn(u32) -> bool| {
+            let arenas = (0_u32..).zip(self.arenas());
+            let holds = |space: &SpacePlan| space.capacity.is_none_or(|most| bytes <= most);
+            let able = arenas.filter(|&(index, space)| holds(space) && may_be(index));
+            able.map(|(_, space)| u128::from(space.cost)).min().unwrap_or(0)
+        };
+        let moved = Self::traffic(graph, units, self);
+        let values = self.placements.iter().map(|place| {
+            let value = ValueId::from(place.value);
+            let declared = graph.value(value).space();
+            let may_be = |space: u32| self.may_be_in(graph, declared, space);
+            moved[value.index()].saturating_mul(cheapest(place.bytes, &may_be))
+        });
+        let scratch = self.workspaces.iter();
+        let scratch = scratch.map(|work| {
+            (2 * u128::from(work.bytes)).saturating_mul(cheapest(work.bytes, &|_| true))
+        });
+        let least = values.chain(scratch).fold(0, u128::saturating_add);
+        Some(Proof::of(u128::from(said.lower_bound) <= least))
     }
 }

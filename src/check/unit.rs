@@ -28,6 +28,8 @@ pub(super) struct Unit<'a> {
     pub(super) mutates: Vec<ValueId>,
     /// Which inputs its output may overlap, if the plan says that it overlaps any.
     pub(super) overlaps: Vec<Overlap>,
+    /// Positions of the inputs whose bytes an output may be in under some plan.
+    pub(super) takes: Vec<usize>,
 }
 
 impl<'a> Unit<'a> {
@@ -56,6 +58,7 @@ impl<'a> Unit<'a> {
             effects: Cow::Borrowed(node.effects()),
             mutates: node.effects().mutates.iter().filter_map(state).collect(),
             overlaps: if overlaps { overlaps_of(graph, node) } else { Vec::new() },
+            takes: takes_of(node),
         })
     }
 
@@ -151,6 +154,9 @@ impl<'a> Group<'a, '_> {
         };
         let overlaps = outside.iter().enumerate().filter(|_| overlaps).filter_map(in_pieces);
         let overlaps = overlaps.collect();
+        let is_piece = |value| result.needs.get(value) == Some(&Need::Piece);
+        let pieces = outside.iter().enumerate().filter(|(_, value)| is_piece(value));
+        let takes = pieces.map(|(position, _)| position).collect();
         Ok(Unit {
             nodes: nodes.to_vec(),
             name: node.name(),
@@ -159,6 +165,7 @@ impl<'a> Group<'a, '_> {
             effects: Cow::Owned(effects),
             mutates: Vec::new(),
             overlaps,
+            takes,
         })
     }
 
@@ -218,6 +225,20 @@ impl<'a> Group<'a, '_> {
         let (node, last) = (quoted(node.name()), quoted(last));
         mismatch(format!("node {node} cannot run as one with {last}: {reason}"))
     }
+}
+
+/// Returns the positions of the inputs whose bytes an output of a node may be in: in place, as a
+/// view, or at a distance.
+fn takes_of(node: &Node) -> Vec<usize> {
+    let effects = node.effects();
+    let in_place = effects.in_place.iter().map(|pair| pair.input);
+    let views = effects.views.iter().map(|view| view.input);
+    let overlaps = effects.overlaps.iter().map(|overlap| overlap.input);
+    let flows = effects.flows.iter().flat_map(|flow| flow.follows.iter().copied());
+    let mut takes: Vec<usize> = in_place.chain(views).chain(overlaps).chain(flows).collect();
+    takes.sort_unstable();
+    takes.dedup();
+    takes
 }
 
 /// Returns the inputs that a node's output may overlap, and how far it may be behind them.

@@ -90,7 +90,7 @@ impl Planner<'_> {
         attempts: &'t [Attempt<'g>],
         memories: &Memories,
     ) -> Result<(&'t Attempt<'g>, Placed)> {
-        if self.capacity.is_some() {
+        if self.options.capacity.is_some() {
             let reason = "each memory has a capacity of its own".into();
             return Err(Error::InvalidOption { option: "capacity", reason });
         }

@@ -70,7 +70,6 @@ pub struct Planner<'a> {
     is_set: IsSet,
     /// Techniques that the caller has left out, whatever the others are.
     left_out: Techniques,
-    capacity: Option<u64>,
     memories: Option<&'a Memories>,
     budget: Budget<'a>,
     room: u64,
@@ -94,7 +93,6 @@ impl Default for Planner<'_> {
             options: PlanOptions::default(),
             is_set: IsSet::default(),
             left_out: Techniques::NONE,
-            capacity: None,
             memories: None,
             budget: Budget::default(),
             room: 0,
@@ -210,7 +208,7 @@ impl<'a> Planner<'a> {
     /// Limits the default space to `bytes`.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
-        self.capacity = Some(bytes);
+        self.options.capacity = Some(bytes);
         self
     }
 

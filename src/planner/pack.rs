@@ -56,7 +56,7 @@ impl Planner<'_> {
             outputs: self.options.outputs,
             parallel_safe: self.options.parallel_safe,
             preserve_inputs: self.options.preserve_inputs,
-            capacity: self.capacity,
+            capacity: self.options.capacity,
         })
     }
 

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Liveness;
-use crate::plan::{Effort, OrderSearch, Search, Share, ShareRule};
+use crate::plan::{Effort, OrderSearch, PlanOptions, Search, Share, ShareRule};
 use crate::schedule::{OrderLimits, Orders};
 use crate::solve::{Progress, Stage};
 use crate::technique::{Technique, Techniques};
@@ -64,7 +64,8 @@ impl Planner<'_> {
         if graph.nodes().len() > MOST_NODES_TO_SHARE_LESS {
             return Ok(attempts);
         }
-        let alone = Planner { memories: None, capacity: None, ..*self };
+        let options = PlanOptions { capacity: None, ..self.options };
+        let alone = Planner { memories: None, options, ..*self };
         if alone.least(&attempts)?.2.peak() <= self.floor(&attempts)? {
             return Ok(attempts);
         }

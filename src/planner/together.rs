@@ -9,7 +9,7 @@ use crate::graph::{Graph, ValueKind};
 use crate::index::SpaceId;
 use crate::liveness::{Liveness, Member};
 use crate::packing::{Packing, SpacePacking, Status};
-use crate::plan::{Plan, Search};
+use crate::plan::{Plan, PlanOptions, Search};
 use crate::problem::{Buffer, Part, Problem};
 use crate::shared::{SharedMember, SharedPlan, Together};
 use crate::units::{Alignment, LiveRange};
@@ -67,7 +67,8 @@ impl Planner<'_> {
             let reason = "graphs that share an arena have their inputs and outputs in it".into();
             return Err(Error::InvalidOption { option: "outputs", reason });
         }
-        let unlimited = Planner { capacity: None, ..*self };
+        let capacity = options.capacity;
+        let unlimited = Planner { options: PlanOptions { capacity: None, ..*options }, ..*self };
         let packed = graphs.iter().map(|graph| unlimited.packed(graph));
         let mut packed = packed.collect::<Result<Vec<_>>>()?;
         let has_states = graphs
@@ -86,7 +87,7 @@ impl Planner<'_> {
         let mut members: Vec<SharedMember> = Vec::with_capacity(packed.len());
         for Packed { graph, schedule, liveness, packing, search } in packed {
             let placed = Placed { liveness, packing, move_cost: None };
-            let mut plan = self.assemble(graph, &schedule, &placed);
+            let mut plan = unlimited.assemble(graph, &schedule, &placed);
             plan.search = Some(search);
             let base = match (together, members.last()) {
                 (Together::Concurrent, Some(last)) => after(last, &plan)?,
@@ -94,7 +95,7 @@ impl Planner<'_> {
             };
             members.push(SharedMember { base, plan });
         }
-        let shared = SharedPlan { together, members, lower_bound, capacity: self.capacity };
+        let shared = SharedPlan { together, members, lower_bound, capacity };
         shared.check(graphs)?;
         Ok(shared)
     }
@@ -166,7 +167,8 @@ impl Planner<'_> {
             let ends = buffers.filter(|(buffer, _)| buffer.bytes() > 0);
             let peak = ends.map(|(buffer, &offset)| offset + buffer.bytes()).max().unwrap_or(0);
             let SpacePacking { lower_bound, .. } = one.packing.spaces[0];
-            let status = Status::of(peak, lower_bound, None);
+            let capacity = one.liveness.problem.spaces()[0].capacity();
+            let status = Status::of(peak, lower_bound, capacity);
             one.packing.spaces[0] = SpacePacking { peak, lower_bound, status };
         }
         Ok(packing.lower_bound())

@@ -195,7 +195,7 @@ fn plans_with_buffers_of_the_caller_survive_their_file() {
     assert_eq!(owners(&plan)[1..], [("a", Some("y")), ("b", None), ("y", Some("y"))]);
     let read = Plan::from_json(plan.to_json().as_bytes()).unwrap();
     assert_eq!(read, plan);
-    assert_eq!(read.check(&graph), Ok(()));
+    assert!(read.check(&graph).is_ok());
     // A reader that does not know of them finds fields that it refuses.
     assert!(
         plan.to_json().contains(r#""caller":0"#)
@@ -211,7 +211,7 @@ fn the_checker_refuses_forged_buffers_of_the_caller() {
     let refusal = |change: &dyn Fn(&mut serde_json::Value)| match forge(&plan, change)
         .and_then(|forged| forged.check(&graph))
     {
-        Ok(()) => "accepted",
+        Ok(_) => "accepted",
         Err(error) => error.kind(),
     };
     assert_eq!(refusal(&|_| {}), "accepted");

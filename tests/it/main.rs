@@ -19,6 +19,7 @@ mod coloring;
 mod csv;
 mod files;
 mod floors;
+mod forged;
 mod fusion;
 mod graph;
 mod graphs;

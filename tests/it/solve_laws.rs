@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arenaplan::{
-    Alignment, Budget, Buffer, LiveRange, MAX_BYTES, Packing, Part, Problem, Progress, Space,
-    Stage, Status, solve,
+    Alignment, Budget, Buffer, LiveRange, MAX_BYTES, Methods, Packing, Part, Problem, Progress,
+    SolveOptions, Space, Stage, Status, Tuning, solve,
 };
 
 use crate::oracle::Random;
@@ -378,4 +378,65 @@ fn problems_with_windows_are_repaired_while_they_are_searched() {
         repaired += u32::from(found.into_inner());
     }
     assert!(repaired >= 3, "{repaired} of 5");
+}
+
+/// Small problems of each kind: plain, aligned, and with windows.
+fn some_problems() -> Vec<Problem> {
+    let mut random = Random(23);
+    let plain = buffers(&random_rows(&mut random, 25), 1);
+    let align =
+        |it: &Buffer| it.clone().with_alignment(Alignment::new(1 << random.below(4)).unwrap());
+    let aligned = plain.iter().map(align).collect();
+    let split = |it: &Buffer| {
+        let (start, end) = (it.live().start().get(), it.live().end().get());
+        if end - start < 2 || it.bytes() < 2 {
+            return it.clone();
+        }
+        let low = Part { bytes: 0..1, live: vec![live(start, start + 1)] };
+        let high = Part { bytes: 1..it.bytes(), live: vec![live(start + 1, end)] };
+        Buffer::with_parts(it.bytes(), vec![low, high]).unwrap()
+    };
+    let windowed = plain.iter().map(split).collect();
+    vec![one_space(plain), one_space(aligned), one_space(windowed)]
+}
+
+#[test]
+fn answers_without_any_method_are_valid_and_proofs_agree() {
+    for problem in some_problems() {
+        let all = checked(&problem, &nodes(3_000));
+        let mut none = SolveOptions::default();
+        let mut choices = vec![];
+        for name in Methods::NAMES {
+            let mut options = SolveOptions::default();
+            options.methods = Methods::ALL.without(name).unwrap();
+            none.methods = none.methods.without(name).unwrap();
+            choices.push(options);
+        }
+        choices.push(none);
+        for options in choices {
+            let mut budget = nodes(3_000);
+            budget.options = Some(&options);
+            let packing = checked(&problem, &budget);
+            assert!(packing.lower_bound() <= all.peak(), "{:?}", options.methods);
+            assert!(all.lower_bound() <= packing.peak(), "{:?}", options.methods);
+        }
+    }
+}
+
+#[test]
+fn answers_with_any_tuning_are_valid_and_proofs_agree() {
+    for problem in some_problems() {
+        let base = checked(&problem, &nodes(500));
+        for value in Tuning::table() {
+            for factor in [0.0, 0.5, 100.0] {
+                let mut options = SolveOptions::default();
+                options.tuning = Tuning::DEFAULT.scaled(value.topic, value.name, factor).unwrap();
+                let mut budget = nodes(500);
+                budget.options = Some(&options);
+                let packing = checked(&problem, &budget);
+                assert!(packing.lower_bound() <= base.peak(), "{value:?} times {factor}");
+                assert!(base.lower_bound() <= packing.peak(), "{value:?} times {factor}");
+            }
+        }
+    }
 }

@@ -69,7 +69,7 @@ def test_a_plan_can_be_written_checked_and_obeyed(
     assert main(["check", str(small), str(plan)]) == 0
     assert main(["run", str(small), "--plan", str(plan), "--verify", "--json"]) == 0
     out = capsys.readouterr().out
-    assert "valid for numpy: 128 bytes, optimal" in out
+    assert "valid for numpy: 128 bytes, optimal (verified)" in out
 
 
 @pytest.mark.parametrize("option", ["--no-in-place", "--preserve-inputs"])

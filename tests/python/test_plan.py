@@ -1,5 +1,6 @@
 """Plans as Python sees them: files, pickles, digests, and what is refused."""
 
+import hashlib
 import json
 import os
 import pickle
@@ -8,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -173,3 +176,50 @@ def test_h03_deep_graphs_do_not_need_a_deep_stack() -> None:
         threading.stack_size(size)
         sys.setrecursionlimit(limit)
     assert sizes == [128]
+
+
+def forged(plan: ap.Plan, change: Callable[[dict[str, Any]], None]) -> ap.Plan:
+    """Change a plan's file, with a checksum that fits."""
+    document = json.loads(plan.to_json())
+    del document["checksum"]
+    change(document)
+    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    document["checksum"] = hashlib.sha256(body.encode()).hexdigest()
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return ap.Plan.from_json(text.encode())
+
+
+def test_a_check_says_what_it_verified() -> None:
+    graph = chain(100, 300, 50)
+    verdict = ap.plan(graph).check(graph)
+    assert (verdict.lower_bound, verdict.status) == ("verified", "verified")
+    assert verdict.max_live == [ap.plan(graph).lower_bound]
+    assert verdict.move_cost is None
+    assert not verdict.chose_spaces
+
+
+def test_a_forged_proof_is_refused() -> None:
+    graph = chain(100, 300, 50)
+    plan = ap.plan(graph)
+
+    def shift(document: dict[str, Any]) -> None:
+        (space,) = document["spaces"]
+        for row in document["values"] + document["workspaces"]:
+            row["offset"] += 1 << 20
+        for place in (document, space):
+            place["arena_bytes"] += 1 << 20
+            place["lower_bound"] = place["arena_bytes"]
+
+    assert forged(plan, lambda _: None).to_json() == plan.to_json()
+    with pytest.raises(errors.PlanCorrupt, match="fewer than its lower bound"):
+        forged(plan, shift).check(graph)
+
+
+def test_a_floor_that_is_no_floor_is_refused() -> None:
+    graph = chain(100, 300, 50)
+
+    def raise_floor(document: dict[str, Any]) -> None:
+        document["search"]["floor"] = 2**64 - 1
+
+    with pytest.raises(errors.PlanCorrupt, match="its floor of 18446744073709551615 bytes"):
+        forged(ap.plan(graph), raise_floor).check(graph)

@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace) -> None:
         return
     graph = load_model(options)
     plan = arenaplan.Plan.from_json(text)
-    plan.check(graph)
+    verdict = plan.check(graph)
     if options.json:
         print_json(
             {
@@ -65,22 +65,39 @@ def execute(options: argparse.Namespace) -> None:
                 "arena_bytes": plan.arena_bytes,
                 "status": plan.status,
                 "digest": plan.digest,
+                "proofs": {
+                    "lower_bound": verdict.lower_bound,
+                    "status": verdict.status,
+                    "order": verdict.order,
+                    "floor": verdict.floor,
+                    "move_cost": verdict.move_cost,
+                },
+                "chose_spaces": verdict.chose_spaces,
             }
         )
     else:
-        target = plan.target.name
-        print(f"valid for {shown(target)}: {size(plan.arena_bytes)}, {plan.status}")
+        judged = _judged(plan.status, verdict.status)
+        print(f"valid for {shown(plan.target.name)}: {size(plan.arena_bytes)}, {judged}")
 
 
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
     """Check the plans of several models that share an arena."""
     graphs = [load_model(options), *(load_model(options, path) for path in others)]
     shared = arenaplan.SharedPlan.from_json(text)
-    shared.check(graphs)
+    verdict = shared.check(graphs)
     if options.json:
-        print_json({"valid": True, **describe_shared(shared)})
+        proofs = {"lower_bound": verdict.lower_bound, "status": verdict.status}
+        print_json({"valid": True, **describe_shared(shared), "proofs": proofs})
     else:
-        print(f"valid: {size(shared.arena_bytes)}, {shared.status}")
+        print(f"valid: {size(shared.arena_bytes)}, {_judged(shared.status, verdict.status)}")
+
+
+def _judged(status: str, proof: str) -> str:
+    """Say what the checker knows of a status.
+
+    That a smaller arena is not excluded needs no proof.
+    """
+    return f"{status} ({proof})" if status in ("optimal", "infeasible") else status
 
 
 def _check_inside(options: argparse.Namespace) -> None:

@@ -1,22 +1,30 @@
-//! Many short searches instead of a long one.
+//! Restarts: many short searches with different rules instead of a long one.
+//!
+//! # References
+//!
+//! Gomes, Selman and Kautz, "Boosting combinatorial search through randomization", AAAI 1998; Luby,
+//! Sinclair and Zuckerman, "Optimal speedup of Las Vegas algorithms", Information Processing
+//! Letters 47, 1993. Here the lengths grow geometrically, and later stay short with a growing
+//! search between.
 
-use super::super::arith::{fraction, index, share};
-use super::super::clock::Clock;
-use super::super::first_fit::most_loaded;
-use super::super::memory::{filled, with_capacity};
-use super::super::model::Model;
-use super::super::random::Random;
-use super::links::Link;
-use super::state::{Kind, State};
+use super::chained::ChainedInterval;
+use super::kinds::Kind;
+use super::outcome::Outcome;
+use super::search::Search;
+use super::state::State;
 use super::turns::{Rank, Turns};
-use super::{Outcome, Search};
 use crate::error::Result;
+use crate::solve::model::Model;
+use crate::solve::model::arith::{fraction, index, share};
+use crate::solve::model::clock::Clock;
+use crate::solve::model::loads::most_loaded;
+use crate::solve::model::memory::{filled, with_capacity};
+use crate::solve::model::random::Random;
 
 /// Searches of one model, one after the other.
 ///
-/// How long a search takes depends on early choices by many orders of magnitude,
-/// so each gets few nodes, the next a little more, with other rules. What they learn
-/// is kept: the states that have failed, and which sections were the cause.
+/// Times of searches vary by orders of magnitude with early choices. So each search gets few nodes,
+/// the next one a few more, with other rules. Nogoods and weights of failures are kept.
 #[derive(Debug)]
 pub(crate) struct Restarts {
     search: Search,
@@ -26,15 +34,14 @@ pub(crate) struct Restarts {
     area: u128,
 }
 
-/// How much chance there is in the ranks of later searches.
-const NOISE: f64 = 0.05;
-/// Entries of a state's tables at most: about 300 MB.
-const LARGEST: usize = 20_000_000;
-
 impl Restarts {
     /// Returns searches of `model`, or nothing if it is too large to be searched.
-    pub(crate) fn new(model: &Model, links: &[Link], seed: u64) -> Result<Option<Self>> {
-        let Some(state) = State::new(model, links, LARGEST)? else { return Ok(None) };
+    pub(crate) fn new(
+        model: &Model,
+        chains: &[ChainedInterval],
+        clock: &Clock<'_>,
+    ) -> Result<Option<Self>> {
+        let Some(state) = State::new(model, chains, clock)? else { return Ok(None) };
         let loads = most_loaded(model)?;
         let first = |kind: &Kind| index(kind.copies[0]);
         let ranks = [
@@ -47,8 +54,8 @@ impl Restarts {
         ];
         let weights = filled(1.0, model.loads.len(), "sections")?;
         let area = state.left;
-        let search = Search::new(state, ranks[0].clone(), weights)?;
-        let random = Random::new(seed);
+        let search = Search::new(state, ranks[0].clone(), weights, clock)?;
+        let random = Random::new(clock.seed());
         Ok(Some(Self { search, ranks, random, area }))
     }
 
@@ -63,15 +70,16 @@ impl Restarts {
         if turns.forgets_failures() {
             self.search.weights.fill(1.0);
         }
-        let noisy = turns.all_tried();
-        let (manner, rank) = turns.next(&mut self.random);
+        let is_random = turns.all_tried() && clock.methods().random_ranks;
+        let noise = clock.tuning().exact.rank_noise;
+        let (strategy, rank) = turns.next(&mut self.random);
         self.search.ranks.clone_from(&self.ranks[usize::from(rank == Rank::Load)]);
-        if noisy {
+        if is_random {
             for rank in &mut self.search.ranks {
-                *rank += NOISE * self.random.unit();
+                *rank += noise * self.random.unit();
             }
         }
-        self.search.run(model, target, manner, &mut turns.farthest, clock)
+        self.search.run(model, target, strategy, &mut turns.phases, clock)
     }
 
     /// Returns the least share of all grains × sections that any search has left open.

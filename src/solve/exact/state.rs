@@ -1,58 +1,17 @@
-//! Where the search stands: a skyline of what is decided, and how low the rest can go.
+//! State of the search: the skyline of decided grains, and the bounds of open items.
 
 use std::ops::Range;
 
-use super::super::arith::{align_up, index, number, real};
-use super::super::memory::{filled, with_capacity};
-use super::super::model::Model;
-use super::super::random::mix;
-use super::cracks::Cracks;
-use super::links::{Link, Links};
+use super::chained::{ChainedInterval, ChainedIntervals};
+use super::kinds::{Kind, kinds};
+use super::subset_sums::SubsetSums;
 use crate::error::Result;
-
-/// Interchangeable items: of the same size, alignment, sections and pin.
-#[derive(Clone, Debug)]
-pub(super) struct Kind {
-    pub(super) left: u32,
-    pub(super) right: u32,
-    pub(super) size: u64,
-    pub(super) mask: u64,
-    /// The highest offset, and for pinned items the lowest one, too.
-    ceiling: u64,
-    pinned: bool,
-    pad: u64,
-    /// The items.
-    pub(super) copies: Vec<u32>,
-    /// Where its positions start in [`State::positions`].
-    first_position: usize,
-}
-
-impl Kind {
-    /// Returns the sections, as positions.
-    pub(super) fn sections(&self) -> Range<usize> {
-        index(self.left)..index(self.right)
-    }
-
-    /// Returns the number of sections.
-    pub(super) const fn length(&self) -> u32 {
-        self.right - self.left
-    }
-
-    /// Returns grains × sections.
-    pub(super) fn area(&self) -> u128 {
-        u128::from(self.size) * u128::from(self.length())
-    }
-
-    /// Returns grains × sections of all its items.
-    fn whole_area(&self) -> u128 {
-        self.area() * u128::from(number(self.copies.len()))
-    }
-
-    /// Returns whether its items are live in a section.
-    pub(super) const fn is_live(&self, section: u32) -> bool {
-        self.left <= section && section < self.right
-    }
-}
+use crate::solve::model::Model;
+use crate::solve::model::arith::{align_up, index, number, real};
+use crate::solve::model::clock::Clock;
+use crate::solve::model::memory::{filled, with_capacity};
+use crate::solve::model::random::mix;
+use crate::solve::tuning::ExactTuning;
 
 /// A change to undo.
 #[derive(Clone, Copy, Debug)]
@@ -70,44 +29,49 @@ pub(super) enum Change {
         kind: u32,
         high: u64,
     },
-    /// The room of a link was narrowed down.
+    /// The offsets of a chained interval were restricted.
     Room {
         link: u32,
         low: u64,
         high: u64,
     },
-    /// An item was placed, from the ceiling down or on the floor.
+    /// An item was placed on the floor, or by the dominance rule at the roof.
     Placed {
         kind: u32,
-        lidded: bool,
+        at_roof: bool,
     },
 }
 
-/// That no packing below the target exists from here.
+/// Proof that no packing below the target follows from this state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stuck {
+pub(super) struct Conflict {
     /// A section in which there is not enough room.
     pub(super) section: u32,
 }
 
-/// The skyline of a partial packing.
+/// The skyline of a partial packing, with a trail of changes for backtracking.
 ///
-/// All grains of a section below its *floor* are decided: taken, or given up. Items
-/// that are not placed have a *low*, the lowest offset that they can still have. At
-/// all times
+/// All grains of a section below its *floor* are decided: taken or left empty. An *open* item is
+/// not placed yet. Its *low* is a lower bound of its offset. Invariants:
 ///
 /// - the low of an item is at least the floor of each of its sections;
-/// - a floor is at least the least low of the open items of its section, for what is
-///   below can no longer be used;
+/// - a floor is at least the least low of the open items of its section, since lower grains can no
+///   longer be used;
 /// - `count` is the number of open kinds whose low is the floor;
 /// - floor and total, the sizes of the open items, do not exceed the roof.
+///
+/// # References
+///
+/// Bounds propagation with a trail as in constraint programming (Schulte and Stuckey, "Efficient
+/// constraint propagation engines", TOPLAS 31, 2008).
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) kinds: Vec<Kind>,
     /// Copies of each kind that are not placed yet.
     pub(super) left_over: Vec<u32>,
     pub(super) low: Vec<u64>,
-    /// The highest offset that links leave to each kind, and the only one to one that is placed.
+    /// Upper bound of the offset of each kind from chained intervals; equal to `low` for a placed
+    /// kind.
     pub(super) high: Vec<u64>,
     pub(super) floor: Vec<u64>,
     pub(super) total: Vec<u64>,
@@ -135,27 +99,33 @@ pub(super) struct State {
     /// For [`State::settle`]: by how many more or less kinds stand on the floor of each section
     /// than on that of the one before.
     standing: Vec<u32>,
-    pub(super) cracks: Cracks,
-    pub(super) links: Links,
-    /// Grains × sections of what is open.
+    pub(super) sums: SubsetSums,
+    pub(super) chains: ChainedIntervals,
+    /// Area of all open items, grains × sections.
     pub(super) left: u128,
     /// Open items looked at so far.
     pub(super) work: usize,
     /// Whether sizes alone matter: no alignments, pins or pads.
     pub(super) plain: bool,
+    pub(super) tuning: ExactTuning,
 }
 
 impl State {
     /// Returns the state in which nothing is placed, or nothing if it would have more
     /// than `largest` entries.
-    pub(super) fn new(model: &Model, links: &[Link], largest: usize) -> Result<Option<Self>> {
+    pub(super) fn new(
+        model: &Model,
+        chains: &[ChainedInterval],
+        clock: &Clock<'_>,
+    ) -> Result<Option<Self>> {
         let sections = model.loads.len();
-        let mut kinds = kinds(model)?;
+        let tuning = clock.tuning().exact;
+        let mut kinds = kinds(model, clock.methods().identical_items)?;
         let mut entries = 0;
         for kind in &mut kinds {
             kind.first_position = entries;
             entries += kind.sections().len();
-            if entries > largest {
+            if entries > tuning.largest {
                 return Ok(None);
             }
         }
@@ -211,8 +181,8 @@ impl State {
             raised: Vec::new(),
             standing: filled(0, sections + 1, "sections")?,
             first_born,
-            cracks: Cracks::new(sections)?,
-            links: Links::new(links, &kind_of, &kinds)?,
+            sums: SubsetSums::new(sections)?,
+            chains: ChainedIntervals::new(chains, &kind_of, &kinds)?,
             high: filled(u64::MAX, kinds.len(), "open items")?,
             left: kinds.iter().map(Kind::whole_area).sum(),
             work: 0,
@@ -224,20 +194,21 @@ impl State {
             open,
             positions,
             plain,
+            tuning,
         };
         Ok(Some(state))
     }
 
     /// Starts over, with all items to end at byte `target` or before.
-    pub(super) fn restart(&mut self, model: &Model, target: u64) -> Result<(), Stuck> {
+    pub(super) fn restart(&mut self, model: &Model, target: u64) -> Result<(), Conflict> {
         self.undo(Mark { trail: 0, placed: 0 });
         for kind in 0..self.kinds.len() {
             let item = index(self.kinds[kind].copies[0]);
             let section = self.kinds[kind].left;
-            let ceiling = model.ceiling(item, target).ok_or(Stuck { section })?;
+            let ceiling = model.ceiling(item, target).ok_or(Conflict { section })?;
             let pin = model.pin(&model.items[item]);
             if pin.is_some_and(|pin| pin > ceiling) {
-                return Err(Stuck { section });
+                return Err(Conflict { section });
             }
             self.kinds[kind].ceiling = pin.unwrap_or(ceiling);
             self.low[kind] = pin.unwrap_or(0);
@@ -246,12 +217,12 @@ impl State {
             self.floor[section] = 0;
             self.roof[section] = (target + model.loads[section].pad) / model.grain;
             if self.total[section] > self.roof[section] {
-                return Err(Stuck { section: number(section) });
+                return Err(Conflict { section: number(section) });
             }
             self.count_again(section)?;
         }
-        self.cracks.forget();
-        self.links.forget();
+        self.sums.forget();
+        self.chains.forget();
         Ok(())
     }
 
@@ -271,58 +242,6 @@ impl State {
         self.roof[section] - self.floor[section] - self.total[section]
     }
 
-    /// Places an item of `kind` at its low, which must be the floor of all its sections.
-    ///
-    /// Returns how much room was given up: for each section, the part of its slack.
-    pub(super) fn place(&mut self, kind: u32) -> Result<f64, Stuck> {
-        let it = &self.kinds[index(kind)];
-        let (sections, size) = (it.sections(), it.size);
-        let end = self.low[index(kind)] + size;
-        self.close(kind, false);
-        for section in sections.clone() {
-            self.total[section] -= size;
-            self.set_floor(section, end);
-        }
-        let done = self.settle(sections, end);
-        let done = self.follow_links(done);
-        self.close_cracks(done)
-    }
-
-    /// Gives up the room of `section` below `floor`.
-    pub(super) fn give_up(&mut self, section: u32, floor: u64) -> Result<f64, Stuck> {
-        let at = index(section);
-        if floor + self.total[at] > self.roof[at] {
-            return Err(Stuck { section });
-        }
-        self.set_floor(at, floor);
-        let done = self.settle(at..at + 1, floor);
-        let done = self.follow_links(done);
-        self.close_cracks(done)
-    }
-
-    /// Places all items of a kind that is live in all of a component's sections
-    /// directly below the roof. Whatever the others do, they can do it below.
-    pub(super) fn lid(&mut self, kind: u32) -> Result<(), Stuck> {
-        let it = &self.kinds[index(kind)];
-        let (sections, size, low) = (it.sections(), it.size, self.low[index(kind)]);
-        while self.left_over[index(kind)] > 0 {
-            self.close(kind, true);
-            for section in sections.clone() {
-                self.total[section] -= size;
-                self.roof[section] -= size;
-            }
-        }
-        self.uncovered.clear();
-        for section in sections {
-            if self.floor[section] == low {
-                self.drop_count(section);
-            }
-        }
-        let done = self.cover();
-        let done = self.follow_links(done);
-        self.close_cracks(done).map(|_| ())
-    }
-
     /// Returns where the search stands, to come back to it.
     pub(super) fn mark(&self) -> Mark {
         Mark { trail: self.trail.len(), placed: self.placed.len() }
@@ -337,9 +256,9 @@ impl State {
                     self.floor[index(section)] = floor;
                 }
                 Change::Low { kind, low } => self.low[index(kind)] = low,
-                Change::Room { link, low, high } => self.links.reset(link, low, high),
+                Change::Room { link, low, high } => self.chains.reset(link, low, high),
                 Change::High { kind, high } => self.high[index(kind)] = high,
-                Change::Placed { kind, lidded } => self.reopen(kind, lidded),
+                Change::Placed { kind, at_roof } => self.reopen(kind, at_roof),
             }
         }
         self.placed.truncate(mark.placed);
@@ -353,7 +272,7 @@ impl State {
         steps.map(|(pair, &crossing)| u32::from(crossing > 0 && pair[0] != pair[1])).sum()
     }
 
-    /// Writes down the offset of an item of each kind, and `u64::MAX` for what is open.
+    /// Stores the offset of an item of each kind, and `u64::MAX` for open kinds.
     pub(super) fn record(&self, offsets: &mut Vec<u64>) -> Result<()> {
         *offsets = filled(u64::MAX, self.kinds.len(), "offsets")?;
         for &(kind, offset) in &self.placed {
@@ -375,12 +294,12 @@ impl State {
     }
 
     /// Takes one copy of a kind out of those left.
-    fn close(&mut self, kind: u32, lidded: bool) {
+    pub(super) fn close(&mut self, kind: u32, at_roof: bool) {
         let at = index(kind);
         let it = &self.kinds[at];
-        let offset = if lidded { self.roof[index(it.left)] - it.size } else { self.low[at] };
+        let offset = if at_roof { self.roof[index(it.left)] - it.size } else { self.low[at] };
         self.placed.push((kind, offset));
-        self.trail.push(Change::Placed { kind, lidded });
+        self.trail.push(Change::Placed { kind, at_roof });
         self.left -= it.area();
         let copies = self.left_over[at];
         self.born_hash[index(it.left)] ^= copy_hash(kind, copies);
@@ -388,11 +307,11 @@ impl State {
         if copies > 1 {
             return;
         }
-        if self.links.has(kind) {
+        if self.chains.has(kind) {
             self.trail.push(Change::High { kind, high: self.high[at] });
             self.trail.push(Change::Low { kind, low: self.low[at] });
             (self.low[at], self.high[at]) = (offset, offset);
-            self.links.note(kind);
+            self.chains.note(kind);
         }
         for (step, section) in it.sections().enumerate() {
             // Swap it with the last open one: undoing just counts it in again.
@@ -412,13 +331,13 @@ impl State {
     }
 
     /// Undoes [`State::close`].
-    fn reopen(&mut self, kind: u32, lidded: bool) {
+    fn reopen(&mut self, kind: u32, at_roof: bool) {
         let at = index(kind);
         let it = &self.kinds[at];
         self.left += it.area();
         for section in it.sections() {
             self.total[section] += it.size;
-            if lidded {
+            if at_roof {
                 self.roof[section] += it.size;
             }
         }
@@ -435,7 +354,7 @@ impl State {
     }
 
     /// Changes a floor, for [`State::settle`] to follow.
-    fn set_floor(&mut self, section: usize, floor: u64) {
+    pub(super) fn set_floor(&mut self, section: usize, floor: u64) {
         self.trail.push(Change::Section {
             section: number(section),
             count: self.count[section],
@@ -445,10 +364,10 @@ impl State {
     }
 
     /// Restores the invariants after the floors of `sections` were raised to `floor`.
-    fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Stuck> {
+    pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Conflict> {
         self.uncovered.clear();
         self.raised.clear();
-        // What is live there is live in the first section, or born in a later one.
+        // A kind of these sections is live in the first one, or born in a later one.
         for position in 0..index(self.open[sections.start]) {
             let kind = self.members[self.first_member[sections.start] + position];
             self.stand_on(kind, &sections, floor);
@@ -464,7 +383,7 @@ impl State {
         for section in sections.clone() {
             count = count.wrapping_add(std::mem::take(&mut self.standing[section]));
             self.count[section] = count;
-            self.cracks.suspect(section);
+            self.sums.suspect(section);
             if count == 0 && self.is_open(section) {
                 self.uncovered.push(number(section));
             }
@@ -476,7 +395,7 @@ impl State {
             let it = &self.kinds[index(kind)];
             let own = it.sections();
             if self.low[index(kind)] > self.ceiling(it).min(self.high[index(kind)]) {
-                return Err(Stuck { section: number(own.start.max(sections.start)) });
+                return Err(Conflict { section: number(own.start.max(sections.start)) });
             }
             for section in (own.start..sections.start).chain(sections.end..own.end) {
                 if self.floor[section] == low {
@@ -496,7 +415,7 @@ impl State {
         if low < floor {
             self.trail.push(Change::Low { kind, low });
             self.raised.push((kind, low));
-            self.links.note(kind);
+            self.chains.note(kind);
             self.low[index(kind)] = align_up(floor, it.mask);
         }
         if self.low[index(kind)] == floor {
@@ -511,7 +430,7 @@ impl State {
     /// Returns the highest offset of an item.
     pub(super) fn ceiling(&self, kind: &Kind) -> u64 {
         if self.plain {
-            // All its sections have the same roof, which lids have lowered.
+            // All sections of a component have one roof, which the dominance rule lowers.
             self.roof[index(kind.left)].saturating_sub(kind.size)
         } else {
             kind.ceiling
@@ -526,14 +445,14 @@ impl State {
         }
         self.trail.push(Change::Section { section: number(section), count, floor });
         self.count[section] = count - 1;
-        self.cracks.suspect(section);
+        self.sums.suspect(section);
         if count == 1 {
             self.uncovered.push(number(section));
         }
     }
 
     /// Lifts the floors on which no open item can stand.
-    pub(super) fn cover(&mut self) -> Result<f64, Stuck> {
+    pub(super) fn cover(&mut self) -> Result<f64, Conflict> {
         let mut loss = 0.0;
         for position in 0..self.uncovered.len() {
             let section = index(self.uncovered[position]);
@@ -548,7 +467,7 @@ impl State {
     }
 
     /// Lifts the floor of a section to the least low, and counts the kinds that have it.
-    fn count_again(&mut self, section: usize) -> Result<(), Stuck> {
+    fn count_again(&mut self, section: usize) -> Result<(), Conflict> {
         let (mut least, mut count) = (u64::MAX, 0);
         for &kind in self.open_in(section) {
             let low = self.low[index(kind)];
@@ -561,17 +480,17 @@ impl State {
             return Ok(());
         }
         if least > self.roof[section] || least + self.total[section] > self.roof[section] {
-            return Err(Stuck { section: number(section) });
+            return Err(Conflict { section: number(section) });
         }
         self.set_floor(section, least);
         self.count[section] = count;
-        self.cracks.suspect(section);
+        self.sums.suspect(section);
         Ok(())
     }
 
     /// Returns the hash of the sections and open items of a component.
     ///
-    /// Of a section it is what lies between floor and roof that matters.
+    /// Only the distance between floor and roof of a section matters.
     pub(super) fn component_hash(&self, sections: Range<usize>) -> u64 {
         let mut hash = 0;
         for section in sections {
@@ -592,35 +511,4 @@ fn copy_hash(kind: u32, copy: u32) -> u64 {
 pub(super) struct Mark {
     trail: usize,
     placed: usize,
-}
-
-/// Returns the kinds of the items of a model.
-fn kinds(model: &Model) -> Result<Vec<Kind>> {
-    let mut kinds: Vec<Kind> = with_capacity(model.items.len(), "open items")?;
-    for (item, it) in model.items.iter().enumerate() {
-        kinds.push(Kind {
-            left: it.span.start,
-            right: it.span.end,
-            size: it.size,
-            mask: it.mask(),
-            ceiling: model.pin(it).unwrap_or(u64::MAX),
-            pinned: model.pin(it).is_some(),
-            pad: model.pad(it),
-            copies: vec![number(item)],
-            first_position: 0,
-        });
-    }
-    kinds.sort_by_key(|kind| {
-        (kind.left, kind.right, kind.size, kind.mask, kind.pad, kind.pinned, kind.copies[0])
-    });
-    kinds.dedup_by(|kind, other| {
-        let same = (kind.left, kind.right, kind.size, kind.mask, kind.pad)
-            == (other.left, other.right, other.size, other.mask, other.pad);
-        let twins = same && !kind.pinned && !other.pinned;
-        if twins {
-            other.copies.append(&mut kind.copies);
-        }
-        twins
-    });
-    Ok(kinds)
 }

@@ -1,0 +1,281 @@
+//! Two bounds on the bytes that a plan needs: those that are live at once, which no offsets
+//! avoid, and those that a compaction reaches, which no true lower bound exceeds.
+
+use crate::check::rigid::{Rigid, Span};
+
+/// Returns how many bytes of the bodies are live at each step.
+///
+/// Bytes that several values of a body share count once. Runs in `O(n log n)` for `n` values.
+pub(super) fn live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) -> Vec<u64> {
+    let steps = index(horizon).max(1);
+    let mut change = vec![0_i128; steps + 1];
+    for rigid in rigids {
+        if let [span] = rigid.spans[..] {
+            let bytes = i128::from(span.end - span.start);
+            change[index(span.live[0]).min(steps)] += bytes;
+            change[index(span.live[1]).min(steps)] -= bytes;
+            continue;
+        }
+        let mut covered = Covered::new(&rigid.spans);
+        let mut events: Vec<(u32, bool, Span)> = Vec::with_capacity(2 * rigid.spans.len());
+        for &span in &rigid.spans {
+            events.push((span.live[0], true, span));
+            events.push((span.live[1], false, span));
+        }
+        events.sort_unstable_by_key(|&(step, is_birth, _)| (step, is_birth));
+        for (step, is_birth, span) in events {
+            let before = covered.bytes();
+            covered.cover(span.start, span.end, is_birth);
+            change[index(step).min(steps)] += i128::from(covered.bytes()) - i128::from(before);
+        }
+    }
+    let mut now = 0;
+    let steps = change.into_iter().take(steps);
+    let live = steps.map(|change| {
+        now += change;
+        u64::try_from(now).unwrap_or(u64::MAX)
+    });
+    live.collect()
+}
+
+/// Returns the bytes that are live at once at the highest step.
+pub(super) fn max_live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) -> u64 {
+    live(rigids, horizon).into_iter().max().unwrap_or(0)
+}
+
+/// Returns an arena size that suffices for the bodies, at most `arena_bytes`, which are those of
+/// a valid plan.
+///
+/// The bodies fall one after the other, the lowest first, onto those that are held at one of
+/// their steps. Runs in `O(n log n)` for `n` values. If nodes may run `in_every_order`, the live
+/// ranges of one order do not permit that, and the bodies only move all together.
+pub(super) fn compacted(
+    rigids: &[&Rigid],
+    horizon: u32,
+    arena_bytes: u64,
+    in_every_order: bool,
+) -> u64 {
+    if rigids.iter().any(|rigid| rigid.is_pinned) {
+        return fallen(rigids, horizon, in_every_order).unwrap_or(arena_bytes).min(arena_bytes);
+    }
+    let grain = rigids.iter().map(|rigid| rigid.alignment).max().unwrap_or(1);
+    let lowest = rigids.iter().map(|rigid| rigid.base).min().unwrap_or(0);
+    let shifted = arena_bytes - (lowest - lowest % grain).min(arena_bytes);
+    fallen(rigids, horizon, in_every_order).unwrap_or(shifted).min(shifted)
+}
+
+/// Returns where the highest body ends if all fall; `None` if they cannot.
+fn fallen(rigids: &[&Rigid], horizon: u32, in_every_order: bool) -> Option<u64> {
+    if in_every_order {
+        return None;
+    }
+    let mut order: Vec<&Rigid> = rigids.to_vec();
+    order.sort_by_key(|rigid| rigid.base);
+    let mut skyline = Skyline::new(index(horizon).max(1));
+    let mut top = 0;
+    for rigid in order {
+        let floor = rigid.spans.iter().map(|span| skyline.highest(span).saturating_sub(span.start));
+        let floor = floor.max().unwrap_or(0);
+        let base = if rigid.is_pinned {
+            (floor <= rigid.base).then_some(rigid.base)?
+        } else {
+            // What is left of its base by whole alignments is aligned as it was.
+            let rest = rigid.base % rigid.alignment;
+            let above = floor.saturating_sub(rest).checked_next_multiple_of(rigid.alignment)?;
+            above.checked_add(rest)?
+        };
+        for span in &rigid.spans {
+            skyline.raise(span, base.checked_add(span.end)?);
+        }
+        top = top.max(base.checked_add(rigid.height())?);
+    }
+    Some(top)
+}
+
+/// The union of spans of bytes, each of which may be there several times.
+struct Covered {
+    cuts: Vec<u64>,
+    /// By tree node: how many spans cover all of it that do not cover its parent.
+    count: Vec<u32>,
+    /// By tree node: bytes that are covered.
+    covered: Vec<u64>,
+}
+
+impl Covered {
+    fn new(spans: &[Span]) -> Self {
+        let mut cuts: Vec<u64> = spans.iter().flat_map(|span| [span.start, span.end]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let leaves = cuts.len().next_power_of_two();
+        Self { cuts, count: vec![0; 2 * leaves], covered: vec![0; 2 * leaves] }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.covered[1]
+    }
+
+    fn cover(&mut self, start: u64, end: u64, adds: bool) {
+        let [from, to] = [start, end].map(|cut| self.cuts.partition_point(|&at| at < cut));
+        self.change(1, 0..self.count.len() / 2, from..to, adds);
+    }
+
+    fn change(
+        &mut self,
+        node: usize,
+        leaves: std::ops::Range<usize>,
+        wanted: std::ops::Range<usize>,
+        adds: bool,
+    ) {
+        if wanted.end <= leaves.start || leaves.end <= wanted.start {
+            return;
+        }
+        let is_leaf = leaves.end - leaves.start == 1;
+        if wanted.start <= leaves.start && leaves.end <= wanted.end {
+            self.count[node] =
+                if adds { self.count[node] + 1 } else { self.count[node].saturating_sub(1) };
+        } else {
+            let middle = leaves.start.midpoint(leaves.end);
+            self.change(2 * node, leaves.start..middle, wanted.clone(), adds);
+            self.change(2 * node + 1, middle..leaves.end, wanted, adds);
+        }
+        let last = self.cuts.len() - 1;
+        self.covered[node] = match (self.count[node], is_leaf) {
+            (0, true) => 0,
+            (0, false) => self.covered[2 * node] + self.covered[2 * node + 1],
+            _ => self.cuts[leaves.end.min(last)] - self.cuts[leaves.start.min(last)],
+        };
+    }
+}
+
+/// The highest byte that is taken at each step, of what has been put down.
+struct Skyline {
+    /// By tree node: the highest byte below it.
+    highest: Vec<u64>,
+    /// By tree node: what all steps below it have at least.
+    everywhere: Vec<u64>,
+}
+
+impl Skyline {
+    fn new(steps: usize) -> Self {
+        let leaves = steps.next_power_of_two();
+        Self { highest: vec![0; 2 * leaves], everywhere: vec![0; 2 * leaves] }
+    }
+
+    fn highest(&self, span: &Span) -> u64 {
+        let wanted = index(span.live[0])..index(span.live[1]);
+        self.find(1, 0..self.highest.len() / 2, &wanted)
+    }
+
+    fn find(
+        &self,
+        node: usize,
+        steps: std::ops::Range<usize>,
+        wanted: &std::ops::Range<usize>,
+    ) -> u64 {
+        if wanted.end <= steps.start || steps.end <= wanted.start {
+            return 0;
+        }
+        if wanted.start <= steps.start && steps.end <= wanted.end {
+            return self.highest[node];
+        }
+        let middle = steps.start.midpoint(steps.end);
+        let [low, high] = [(2 * node, steps.start..middle), (2 * node + 1, middle..steps.end)]
+            .map(|(node, steps)| self.find(node, steps, wanted));
+        low.max(high).max(self.everywhere[node])
+    }
+
+    fn raise(&mut self, span: &Span, to: u64) {
+        let wanted = index(span.live[0])..index(span.live[1]);
+        self.lift(1, 0..self.highest.len() / 2, &wanted, to);
+    }
+
+    fn lift(
+        &mut self,
+        node: usize,
+        steps: std::ops::Range<usize>,
+        wanted: &std::ops::Range<usize>,
+        to: u64,
+    ) {
+        if wanted.end <= steps.start || steps.end <= wanted.start {
+            return;
+        }
+        self.highest[node] = self.highest[node].max(to);
+        if wanted.start <= steps.start && steps.end <= wanted.end {
+            self.everywhere[node] = self.everywhere[node].max(to);
+            return;
+        }
+        let middle = steps.start.midpoint(steps.end);
+        self.lift(2 * node, steps.start..middle, wanted, to);
+        self.lift(2 * node + 1, middle..steps.end, wanted, to);
+    }
+}
+
+fn index(step: u32) -> usize {
+    usize::try_from(step).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(base: u64, spans: &[(u64, u64, u32, u32)]) -> Rigid {
+        let spans =
+            spans.iter().map(|&(start, end, from, to)| Span { start, end, live: [from, to] });
+        Rigid {
+            space: 0,
+            base,
+            alignment: 1,
+            is_pinned: false,
+            has_state: false,
+            is_workspace: false,
+            spans: spans.collect(),
+        }
+    }
+
+    /// Against the definition: a table with a row per step and a column per byte.
+    #[test]
+    fn live_bytes_are_those_of_a_table() {
+        let mut state = 7_u64;
+        let mut below = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % limit
+        };
+        for _ in 0..500 {
+            let mut spans = Vec::new();
+            for _ in 0..=below(6) {
+                let (start, from) = (below(20), u32::try_from(below(8)).unwrap_or(0));
+                let to = from + 1 + u32::try_from(below(8)).unwrap_or(0);
+                spans.push((start, start + 1 + below(9), from, to));
+            }
+            let found = live([&body(0, &spans)].into_iter(), 16);
+            for (step, bytes) in (0_u32..).zip(found) {
+                let is_live = |byte: &u64| {
+                    spans.iter().any(|&(start, end, from, to)| {
+                        (start..end).contains(byte) && (from..to).contains(&step)
+                    })
+                };
+                assert_eq!(u64::try_from((0..40).filter(is_live).count()), Ok(bytes), "{spans:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_fall_onto_those_of_their_steps_only() {
+        let low = body(10, &[(0, 10, 0, 4)]);
+        let apart = body(40, &[(0, 5, 5, 6)]);
+        let high = body(100, &[(0, 10, 3, 6), (10, 20, 0, 2)]);
+        assert_eq!(compacted(&[&low, &apart, &high], 6, 200, false), 30);
+        // As one they only move down to the first byte.
+        assert_eq!(compacted(&[&low, &apart, &high], 6, 200, true), 190);
+    }
+
+    #[test]
+    fn bodies_keep_their_alignment_and_their_pins() {
+        let mut piece = body(36, &[(0, 4, 0, 1)]);
+        piece.alignment = 16;
+        assert_eq!(compacted(&[&piece], 1, 40, false), 8);
+        let mut pinned = body(32, &[(0, 8, 0, 1)]);
+        pinned.is_pinned = true;
+        assert_eq!(compacted(&[&pinned, &piece], 1, 64, false), 56);
+    }
+}

@@ -1,0 +1,110 @@
+//! What the steps of a plan need by themselves, whatever their order and however values share
+//! bytes.
+
+use std::collections::BTreeMap;
+
+use crate::boundary::{InputMemory, OutputMemory};
+use crate::check::unit::Unit;
+use crate::graph::{Graph, ValueKind};
+use crate::index::ValueId;
+use crate::plan::Plan;
+use crate::units::Alignment;
+
+/// Bytes that the steps of a plan need by themselves.
+pub(super) struct Needs {
+    /// No order of these steps has fewer bytes live at its highest step.
+    pub(super) least: u64,
+    /// No step needs more for what it reads and writes.
+    pub(super) most: u64,
+    /// No order of any steps has fewer bytes live at its first step.
+    pub(super) supplied: u64,
+}
+
+impl Needs {
+    pub(super) fn new(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Self {
+        let alignment = Alignment::new(plan.options.alignment).unwrap_or_default();
+        let rounded = |value: ValueId| {
+            let bytes = graph.value(value).bytes();
+            alignment.round_up(bytes).unwrap_or(bytes)
+        };
+        // Pieces of other values may begin and end between two aligned bytes.
+        let has_pieces =
+            units.iter().any(|unit| unit.effects.views.iter().any(|view| view.offset > 0));
+        let slack = if has_pieces { alignment.bytes() } else { 0 };
+        // Values of one kin may be in the same bytes, as a view of each other.
+        let kin = kin(graph);
+        let in_arena = |value: &ValueId| graph.value(*value).is_planned();
+        let mut needs = Self { least: 0, most: 0, supplied: 0 };
+        let states: Vec<ValueId> = of_kind(graph, ValueKind::State).collect();
+        for unit in units {
+            let mut most: BTreeMap<ValueId, u64> = BTreeMap::new();
+            // By kin: the most bytes of one value that is read, and whether an output may take
+            // its place.
+            let mut kept: BTreeMap<usize, (u64, bool)> = BTreeMap::new();
+            let reads = unit.reads().filter(|(_, value)| in_arena(value));
+            let states = states.iter().map(|&state| (usize::MAX, state));
+            for (at, value) in reads.chain(states) {
+                let (bytes, taken) = kept.entry(kin[value.index()]).or_insert((0, false));
+                *bytes = (*bytes).max(rounded(value));
+                *taken |= unit.takes.contains(&at) || !unit.mutates.is_empty();
+                if at != usize::MAX {
+                    most.insert(value, rounded(value).saturating_add(slack));
+                }
+            }
+            let (mut apart, mut taken, mut made) = (0_u64, 0_u64, 0_u64);
+            for &(bytes, is_taken) in kept.values() {
+                let sum = if is_taken { &mut taken } else { &mut apart };
+                *sum = sum.saturating_add(bytes);
+            }
+            for (_, value) in unit.writes() {
+                most.insert(value, rounded(value).saturating_add(slack));
+                if !kept.contains_key(&kin[value.index()]) {
+                    made = made.saturating_add(rounded(value));
+                }
+            }
+            needs.least = needs.least.max(apart.saturating_add(taken.max(made)));
+            needs.most = needs.most.max(most.into_values().fold(0, u64::saturating_add));
+        }
+        let inputs = of_kind(graph, ValueKind::Input);
+        let supplied = inputs.chain(states.iter().copied());
+        needs.supplied = supplied.map(rounded).fold(0, u64::saturating_add);
+        needs.least = needs.least.max(needs.supplied);
+        let is_callers = plan.options.inputs == InputMemory::Caller
+            || plan.options.outputs == OutputMemory::Caller;
+        if is_callers {
+            // Which values are in the memory of the caller depends on the order.
+            (needs.least, needs.supplied) = (0, 0);
+        }
+        needs
+    }
+}
+
+fn of_kind(graph: &Graph, kind: ValueKind) -> impl Iterator<Item = ValueId> {
+    let values = graph.values().iter().enumerate();
+    values.filter(move |(_, value)| value.kind() == kind).map(|(index, _)| ValueId::new(index))
+}
+
+/// Returns, by value, one that stands for all values whose bytes it may show or that may show
+/// its bytes.
+fn kin(graph: &Graph) -> Vec<usize> {
+    let mut root: Vec<usize> = (0..graph.values().len()).collect();
+    let find = |root: &mut Vec<usize>, mut value: usize| {
+        while root[value] != value {
+            root[value] = root[root[value]];
+            value = root[value];
+        }
+        value
+    };
+    for node in graph.nodes() {
+        let effects = node.effects();
+        let views = effects.views.iter().map(|view| (view.input, view.output));
+        let identities = effects.in_place.iter().filter(|pair| pair.identity);
+        for (input, output) in views.chain(identities.map(|pair| (pair.input, pair.output))) {
+            if let (Some(input), Some(output)) = (node.input(input), node.output(output)) {
+                let roots = [input, output].map(|value| find(&mut root, value.index()));
+                root[roots[0]] = roots[1];
+            }
+        }
+    }
+    (0..root.len()).map(|value| find(&mut root, value)).collect()
+}

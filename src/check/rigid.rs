@@ -1,0 +1,137 @@
+//! What moves as one when a plan is laid out anew: values at fixed distances from each other,
+//! and workspaces.
+
+use std::collections::BTreeMap;
+
+use crate::check::Joined;
+use crate::graph::{Graph, ValueKind};
+use crate::index::{NodeId, ValueId};
+use crate::plan::Plan;
+use crate::units::Alignment;
+
+/// Bytes of a rigid body, and the steps at which they are held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// First byte, counted from the lowest byte of the body.
+    pub(super) start: u64,
+    /// Byte after the last.
+    pub(super) end: u64,
+    /// First step, and first step after the last.
+    pub(super) live: [u32; 2],
+}
+
+/// Spans that keep their distances wherever they are.
+#[derive(Clone, Debug)]
+pub(super) struct Rigid {
+    /// Position of the space among those of the plan.
+    pub(super) space: usize,
+    /// The lowest byte in the plan.
+    pub(super) base: u64,
+    /// A distance by which the body can be moved without a value in it losing its alignment.
+    pub(super) alignment: u64,
+    /// Whether a value in it is pinned.
+    pub(super) is_pinned: bool,
+    /// Whether it holds a state, and so must not be touched between runs.
+    pub(super) has_state: bool,
+    /// Whether it is scratch memory.
+    pub(super) is_workspace: bool,
+    pub(super) spans: Vec<Span>,
+}
+
+/// The smallest size that a workspace may have, and what divides its offset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scratch {
+    pub(super) bytes: u64,
+    pub(super) alignment: u64,
+}
+
+impl Rigid {
+    /// Returns the byte after its last one, counted from its base.
+    pub(super) fn height(&self) -> u64 {
+        self.spans.iter().map(|span| span.end).max().unwrap_or(0)
+    }
+
+    /// Rounds spans outward to `alignment`, as far as the base is aligned.
+    ///
+    /// Bytes beside a value that is aligned serve nobody else. A body that begins elsewhere is
+    /// counted by the byte.
+    fn rounded(mut self, alignment: Alignment) -> Self {
+        if alignment.divides(self.base) {
+            for span in &mut self.spans {
+                span.start -= span.start % alignment.bytes();
+                span.end = alignment.round_up(span.end).unwrap_or(span.end);
+            }
+        }
+        self
+    }
+}
+
+impl Plan {
+    /// Returns the bodies of which the arenas of a valid plan consist: one for all values that
+    /// share bytes, and one per workspace, in its smallest size.
+    pub(super) fn rigids(
+        &self,
+        graph: &Graph,
+        joined: &Joined,
+        smallest: &[Scratch],
+    ) -> Vec<Rigid> {
+        let alignment = Alignment::new(self.options.alignment).unwrap_or_default();
+        let arenas = self.arenas();
+        let mut members: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for (index, placement) in self.placements.iter().enumerate() {
+            let space = position(placement.space);
+            if placement.bytes > 0 && space < arenas.len() {
+                let root = joined.root[ValueId::from(placement.value).index()];
+                members.entry((root, space)).or_default().push(index);
+            }
+        }
+        let mut rigids = Vec::with_capacity(members.len() + self.workspaces.len());
+        for ((_, space), members) in members {
+            let values = || members.iter().map(|&index| &self.placements[index]);
+            let base = values().map(|value| value.offset).min().unwrap_or(0);
+            let spans = values().map(|value| Span {
+                start: value.offset - base,
+                end: value.offset - base + value.bytes,
+                live: value.live,
+            });
+            let declared = || values().map(|value| graph.value(ValueId::from(value.value)));
+            let own = declared().map(|value| {
+                let element = (value.dtype().bits() / 8).clamp(1, 16).next_power_of_two();
+                value.alignment().bytes().max(element)
+            });
+            let own = own.max().unwrap_or(1);
+            let rigid = Rigid {
+                space,
+                base,
+                alignment: own.max(alignment.bytes()).max(arenas[space].alignment),
+                is_pinned: declared().any(|value| value.pin().is_some()),
+                has_state: declared().any(|value| value.kind() == ValueKind::State),
+                is_workspace: false,
+                spans: spans.collect(),
+            };
+            rigids.push(rigid.rounded(alignment));
+        }
+        for (work, scratch) in self.workspaces.iter().zip(smallest) {
+            let space = position(work.space);
+            let step = self.step_of[NodeId::from(work.node).index()];
+            let span = Span { start: 0, end: scratch.bytes, live: [step, step + 1] };
+            let rigid = Rigid {
+                space,
+                base: work.offset,
+                alignment: scratch.alignment.max(alignment.bytes()).max(arenas[space].alignment),
+                is_pinned: false,
+                has_state: false,
+                is_workspace: true,
+                spans: vec![span],
+            };
+            if scratch.bytes > 0 {
+                rigids.push(rigid.rounded(alignment));
+            }
+        }
+        rigids
+    }
+}
+
+fn position(space: u32) -> usize {
+    usize::try_from(space).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,180 @@
+//! What a check found out about the claims of a valid plan.
+
+use std::fmt;
+
+/// How a claim of a plan is known to the checker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Proof {
+    /// The checker derived the claim from the graph, by code of its own.
+    Verified,
+    /// The checker neither derived nor refuted the claim: whoever made the plan says so.
+    Claimed,
+}
+
+impl Proof {
+    /// Returns the name used in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Claimed => "claimed",
+        }
+    }
+
+    /// Returns whether the checker derived the claim itself.
+    #[must_use]
+    pub const fn is_verified(self) -> bool {
+        matches!(self, Self::Verified)
+    }
+
+    pub(super) const fn of(derived: bool) -> Self {
+        if derived { Self::Verified } else { Self::Claimed }
+    }
+
+    /// Returns what is known of two claims together.
+    pub(super) fn and(self, other: Self) -> Self {
+        self.max(other)
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a check found out about one arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceVerdict {
+    /// Bytes that are live at once at the highest step, as the checker counts them: no offsets
+    /// need fewer, with this order and this sharing. Workspaces count with their smallest sizes.
+    pub max_live: u64,
+    /// Whether the lower bound of the plan follows from `max_live`.
+    pub lower_bound: Proof,
+    /// Whether the status of the plan follows from `max_live`.
+    pub status: Proof,
+}
+
+/// What [`Plan::check`](crate::Plan::check) found out about the claims of a valid plan.
+///
+/// Offsets, live ranges, sharing and sizes of a valid plan are always verified. A search may
+/// prove more than a check can repeat, so a claim about what *no* plan can do is either
+/// [`Verified`](Proof::Verified) or only [`Claimed`](Proof::Claimed). A claim that is
+/// provably false makes the plan invalid.
+///
+/// ```
+/// use arenaplan::{DType, Graph, Node, Planner, Proof, Value, ValueKind};
+///
+/// let mut builder = Graph::builder("layer");
+/// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
+/// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [128])?);
+/// builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+/// builder.add_output(y);
+/// let graph = builder.build()?;
+///
+/// let verdict = Planner::new().plan(&graph)?.check(&graph)?;
+/// assert_eq!(verdict.lower_bound(), Proof::Verified);
+/// assert_eq!(verdict.spaces()[0].max_live, 192);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub(super) spaces: Vec<SpaceVerdict>,
+    pub(super) chose_spaces: bool,
+    pub(super) order: Option<Proof>,
+    pub(super) floor: Option<Proof>,
+    pub(super) move_cost: Option<Proof>,
+}
+
+impl Verdict {
+    /// Returns what is known of each arena, in the order of [`Plan::arenas`](crate::Plan::arenas).
+    #[must_use]
+    pub fn spaces(&self) -> &[SpaceVerdict] {
+        &self.spaces
+    }
+
+    /// Returns whether the capacities, alignments and costs of the spaces are those that the
+    /// plan names, and not those of the graph.
+    #[must_use]
+    pub const fn chose_spaces(&self) -> bool {
+        self.chose_spaces
+    }
+
+    /// Returns what is known of the lower bounds of all arenas together.
+    #[must_use]
+    pub fn lower_bound(&self) -> Proof {
+        self.spaces.iter().fold(Proof::Verified, |proof, space| proof.and(space.lower_bound))
+    }
+
+    /// Returns what is known of the statuses of all arenas together.
+    #[must_use]
+    pub fn status(&self) -> Proof {
+        self.spaces.iter().fold(Proof::Verified, |proof, space| proof.and(space.status))
+    }
+
+    /// Returns what is known of a [complete](crate::OrderSearch::Complete) search for an order;
+    /// `None` if the plan claims none.
+    #[must_use]
+    pub const fn order(&self) -> Option<Proof> {
+        self.order
+    }
+
+    /// Returns what is known of the [floor](crate::Search::floor); `None` if the plan claims
+    /// none.
+    #[must_use]
+    pub const fn floor(&self) -> Option<Proof> {
+        self.floor
+    }
+
+    /// Returns what is known of the lower bound of the cost of moving bytes; `None` if the plan
+    /// claims none. The cost itself is always verified.
+    #[must_use]
+    pub const fn move_cost(&self) -> Option<Proof> {
+        self.move_cost
+    }
+
+    /// Returns whether the checker derived every claim of the plan.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        let others = [self.order, self.floor, self.move_cost];
+        self.lower_bound().and(self.status()).is_verified()
+            && others.into_iter().flatten().all(Proof::is_verified)
+    }
+}
+
+/// What [`SharedPlan::check`](crate::SharedPlan::check) found out about the claims of valid
+/// plans in one arena.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedVerdict {
+    pub(super) members: Vec<Verdict>,
+    pub(super) max_live: u64,
+    pub(super) lower_bound: Proof,
+    pub(super) status: Proof,
+}
+
+impl SharedVerdict {
+    /// Returns what is known of each plan by itself, in the order of the plans.
+    #[must_use]
+    pub fn members(&self) -> &[Verdict] {
+        &self.members
+    }
+
+    /// Returns the bytes that are live at once, as the checker counts them: no offsets need
+    /// fewer, with these orders and this sharing.
+    #[must_use]
+    pub const fn max_live(&self) -> u64 {
+        self.max_live
+    }
+
+    /// Returns what is known of the lower bound of the shared arena.
+    #[must_use]
+    pub const fn lower_bound(&self) -> Proof {
+        self.lower_bound
+    }
+
+    /// Returns what is known of the status of the shared arena.
+    #[must_use]
+    pub const fn status(&self) -> Proof {
+        self.status
+    }
+}

@@ -1,0 +1,12 @@
+//! The result of one search.
+
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All items are placed.
+    Found,
+    /// No packing below the target exists: every possibility was tried.
+    Impossible,
+    /// The limit was reached.
+    Undecided,
+}

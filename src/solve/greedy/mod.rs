@@ -1,0 +1,10 @@
+//! Greedy passes over all items, and kernelization.
+
+mod contained;
+pub(super) mod first_fit;
+pub(super) mod kernelize;
+pub(super) mod occupancy;
+pub(super) mod skyline;
+mod spans;
+pub(super) mod stack;
+pub(super) mod sweep;

@@ -1,0 +1,8 @@
+//! The portfolio: the order of methods, their turns, threads, and the best packing so far.
+
+mod critical;
+pub(super) mod incumbent;
+mod methods;
+pub(super) mod run;
+mod searches;
+mod threads;
