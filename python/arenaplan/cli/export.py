@@ -212,7 +212,8 @@ def _export_tflm(options: argparse.Namespace) -> None:
 def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:
     """Return the plan that was given, checked by the runtime's rules, or a new one."""
     if options.plan is None:
-        return plan_tflm(model, always=options.always)
+        # The shim has no planner of its own: the table decides.
+        return plan_tflm(model, always=options.always or options.to == "tflm-shim")
     plan = arenaplan.Plan.load(options.plan)
     plan.check(load_model(options))
     try:
