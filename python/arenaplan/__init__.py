@@ -12,7 +12,7 @@ Where every tensor of a neural network lives in one arena, and how small it can 
 from __future__ import annotations
 
 from arenaplan import _start as _start  # The first: see there.
-from arenaplan import errors
+from arenaplan import backend, errors
 from arenaplan._core import (
     Allocation,
     Arena,
@@ -31,7 +31,7 @@ from arenaplan._core import (
 )
 from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
-from arenaplan.executor import Executor
+from arenaplan.executor import BACKEND, Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
@@ -42,6 +42,8 @@ from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations
 from arenaplan.spaces import Space
 from arenaplan.spill import Spilled, spilled
 from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
+
+backend.register(BACKEND.name, lambda: BACKEND)
 
 __all__ = [
     "Allocation",
@@ -76,6 +78,7 @@ __all__ = [
     "Value",
     "View",
     "__version__",
+    "backend",
     "color_nodes",
     "errors",
     "explain",

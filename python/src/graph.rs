@@ -143,6 +143,12 @@ impl Graph {
         py.detach(|| self.inner.digest())
     }
 
+    /// Bytes of every value.
+    #[getter]
+    fn sizes(&self) -> Vec<u64> {
+        self.inner.values().iter().map(Value::bytes).collect()
+    }
+
     /// Indices of the nodes in execution order.
     #[getter]
     fn order(&self) -> Vec<u32> {
