@@ -513,17 +513,6 @@ class Plan:
         TargetMismatch
             For the first step or option that the target does not honor.
         """
-    def check_target(self, /, target: Target) -> None:
-        """
-        Raise unless ``target`` can run the plan, which may have been made for another one.
-
-        Call :meth:`check` first: this method believes the sizes in the plan.
-
-        Raises
-        ------
-        TargetMismatch
-            For the first step or option that the target does not honor.
-        """
     def commit(self, /, space: str | None = None) -> Arena:
         """
         Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
