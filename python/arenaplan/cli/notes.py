@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arenaplan import Plan
 
 _MOST_NAMES: Final = 6
-_MOST_OPERATORS: Final = 400
+_MOST_OPERATORS: Final = 200
 """Most operators for which another order is looked for, only to mention it."""
 
 
@@ -101,7 +101,7 @@ def _bytes_in_better_order(model: Model) -> int | None:
     if sum(len(subgraph.operators) for subgraph in model.subgraphs) > _MOST_OPERATORS:
         return None
     try:
-        order = better_order(model, "fast")
+        order = better_order(model)
         return None if order is None else plan_tflm(reordered(model, order)).head_fixed
     except PlannerError:
         return None  # The plan that was asked for is there; this one was not.
