@@ -246,6 +246,40 @@ def test_a_variable_the_runtime_would_mistake_is_refused() -> None:
         plan_tflm(model, always=True)
 
 
+def accelerated(offsets: list[int]) -> bytes:
+    """Return a model whose accelerator has its operands inside of its memory, but for the last."""
+    shape = (4, 16)
+    tensors = [flat.tensor(name, shape, flat.INT8) for name in ("x", "a", "b", "y")]
+    tensors.insert(1, flat.tensor("memory", (128,), flat.INT8))
+    operators = [
+        flat.operator(1, [0], [2]),
+        flat.operator(0, [1, 2], [3]),
+        flat.operator(1, [3], [4]),
+    ]
+    codes = [flat.code("CUSTOM", "ethos-u"), flat.code("NEG")]
+    root = flat.model(codes, [flat.subgraph(tensors, operators, [0], [4])])
+    return with_offsets(root, offsets)
+
+
+def test_a_plan_of_an_accelerators_compiler_is_valid_and_stays(tmp_path: Path) -> None:
+    path, out = tmp_path / "m.tflite", tmp_path / "out.tflite"
+    # x, the memory, a and b inside of it, y.
+    for offsets, code in (
+        ([128, 0, 0, 64, 128], 0),
+        ([128, 0, 0, 0, 128], 0),  # Whether b overwrites a is up to the accelerator.
+        ([128, 0, 0, 64, 0], 0),  # The memory is needed no more.
+        ([64, 0, 0, 64, 128], 1),  # x is no operand of the accelerator.
+        ([128, 0, 0, 64, 64], 1),  # Neither is y, and b is read while it is written.
+    ):
+        path.write_bytes(accelerated(offsets))
+        assert main(["check", str(path)]) == code
+    for command in (["plan"], ["export", "--to", "tflm", "--always", "-o", str(out)]):
+        assert main([command[0], str(path), *command[1:]]) == 3
+    assert not out.exists()
+    with pytest.raises(errors.UnsupportedModel, match=r"'memory'.*accelerator"):
+        plan_tflm(parse(path.read_bytes()))
+
+
 # -- the command -----------------------------------------------------------------------
 
 

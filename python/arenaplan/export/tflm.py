@@ -311,7 +311,7 @@ def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
 
 def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
     """Sweep over the steps and refuse two boxes that are live together and overlap."""
-    same = _families(timeline)
+    same, areas = _families(timeline), bool(timeline.areas)
     pinned = [p for p, box in enumerate(timeline.boxes) if offsets[box.tensor] != ONLINE]
     # By offset: whatever overlaps a box begins below its end.
     pinned.sort(key=lambda position: offsets[timeline.boxes[position].tensor])
@@ -326,10 +326,24 @@ def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
                 continue
             if same[first] == same[second] and offsets[a.tensor] == offsets[b.tensor]:
                 continue
+            if areas and _is_inside(timeline, first, second):
+                continue
             raise PlanOverlap(
                 f"tensors {quoted(a.name)} and {quoted(b.name)} are both needed in step "
                 f"{max(a.start, b.start)} and share byte {offsets[b.tensor]}"
             )
+
+
+def _is_inside(timeline: Timeline, first: int, second: int) -> bool:
+    """Whether two boxes overlap inside of an accelerator, which orders its reads and writes."""
+    areas = timeline.areas
+    if second in areas.get(first, ()) or first in areas.get(second, ()):
+        return True
+    a, b = timeline.boxes[first], timeline.boxes[second]
+    # An operand that ends, and a result that begins, in the accelerator's step.
+    return min(a.end, b.end) - max(a.start, b.start) == 1 and any(
+        first in inside and second in inside for inside in areas.values()
+    )
 
 
 def _families(timeline: Timeline) -> list[int]:
