@@ -293,6 +293,17 @@ def test_drawn_tflite_models_compute_the_same_in_their_arena(seed: int) -> None:
     assert_right(graph, plan, Images(data))
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_drawn_tflite_models_compute_the_same_in_two_memories(seed: int) -> None:
+    data = drawn(seed)
+    graph = ap.load(data)
+    fast = _plan_of(data).arena_bytes // 2 // 16 * 16
+    plan = ap.plan(graph, target="c", spaces=[ap.Space("fast", fast), ap.Space("slow")])
+    used = {place[0] for place in plan.placements if place is not None}
+    assert used == {0, 1}
+    assert_right(graph, plan, Images(data))
+
+
 def test_the_models_give_plans_something_to_share() -> None:
     shares = [share for seed in range(30) for share in _plan_of(drawn(seed)).shares]
     assert sum(rule == "in-place" for *_, rule in shares) > 20
