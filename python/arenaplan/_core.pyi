@@ -154,16 +154,7 @@ class Graph:
     A validated, immutable graph.
     """
 
-    def __new__(
-        cls,
-        /,
-        name: str,
-        values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
-        nodes: Sequence[
-            tuple[str, str, Sequence[int | None], Sequence[int | None], Any, Sequence[int]]
-        ],
-        outputs: Sequence[int],
-    ) -> Graph:
+    def __new__(cls, /, name: Any, values: Any, nodes: Any, outputs: Any) -> Graph:
         """
         Validate tables of values and nodes.
         """
@@ -295,18 +286,11 @@ class IncrementalPlanner:
     def __new__(
         cls,
         /,
-        values: Sequence[tuple[int, str]],
-        nodes: Sequence[
-            tuple[
-                Sequence[int | None],
-                Sequence[int | None],
-                Sequence[int],
-                Sequence[tuple[int, int, bool]],
-            ]
-        ],
-        inputs: Sequence[int | None],
-        outputs: Sequence[int | None],
-        variables: Sequence[int] = ...,
+        values: Any,
+        nodes: Any,
+        inputs: Any,
+        outputs: Any,
+        variables: Any | None = None,
         *,
         mode: str = "default",
         alignment: int = 64,
@@ -522,15 +506,15 @@ class Plan:
         """
         Digest of the graph that was planned.
         """
-    def fits(self, /) -> None:
-        """
-        Raise unless every space holds what is planned in it.
-        """
     @property
     def estimate(self, /) -> tuple[float, float] | None:
         """
         ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
         plan that was tried; None if time was not weighed against bytes.
+        """
+    def fits(self, /) -> None:
+        """
+        Raise unless every space holds what is planned in it.
         """
     @property
     def floor(self, /) -> int | None:
@@ -690,15 +674,15 @@ class Plan:
         """
         Return the plan as JSON text.
         """
-    @property
-    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
-        """
-        Per workspace ``(node, slot, choice, space, offset, bytes)``.
-        """
     def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
         """
         Return the same plan with an estimate of the time of one run, and of one run of the
         fastest plan that was tried, in nanoseconds.
+        """
+    @property
+    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
+        """
+        Per workspace ``(node, slot, choice, space, offset, bytes)``.
         """
 
 @final
@@ -1122,11 +1106,11 @@ def order_mutations(graph: Graph, elementwise: Sequence[int]) -> list[list[int]]
     """
 
 def pack(
-    sizes: Sequence[int],
-    live: Sequence[tuple[int, int]],
-    alignments: Sequence[int],
-    pins: Sequence[int | None],
-    hints: Sequence[int | None],
+    sizes,
+    live,
+    alignments,
+    pins,
+    hints,
     capacity: int | None,
     time_limit: float | None,
     node_limit: int | None,
