@@ -38,16 +38,32 @@ from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
-from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
+from arenaplan.sharing import (
+    Assign,
+    Coloring,
+    color_nodes,
+    find_assigns,
+    fuse,
+    order_mutations,
+    share_storage,
+)
 from arenaplan.spaces import Space
 from arenaplan.spill import Spilled, spilled
-from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
+from arenaplan.storage import (
+    StorageEntry,
+    StorageNode,
+    StorageOperand,
+    StoragePool,
+    load_params,
+    save_params,
+)
 
 __all__ = [
     "Allocation",
     "Arena",
     "Assign",
     "Choice",
+    "Coloring",
     "DynamicExecutor",
     "Effects",
     "Executor",
@@ -70,6 +86,8 @@ __all__ = [
     "Space",
     "Spilled",
     "StorageEntry",
+    "StorageNode",
+    "StorageOperand",
     "StoragePlan",
     "StoragePool",
     "Target",
@@ -82,6 +100,7 @@ __all__ = [
     "find_assigns",
     "from_exported_program",
     "from_jaxpr",
+    "fuse",
     "load",
     "load_params",
     "order_mutations",

@@ -137,6 +137,20 @@ impl Graph {
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
     }
 
+    /// Return the graph in which each group of nodes, by index in execution order, is one node.
+    /// Values keep their indices.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidGroup
+    ///     If nodes cannot run as one.
+    fn grouped(&self, py: Python<'_>, groups: Vec<Vec<u32>>) -> PyResult<Self> {
+        let read = |group: Vec<u32>| group.into_iter().map(NodeId::from).collect();
+        let groups: Vec<Vec<NodeId>> = groups.into_iter().map(read).collect();
+        let grouped = py.detach(|| self.inner.grouped(&groups)).or_raise(py)?;
+        Ok(Self { inner: Arc::new(grouped.graph) })
+    }
+
     /// SHA-256, in hexadecimal, of all that a plan depends on.
     #[getter]
     fn digest(&self, py: Python<'_>) -> String {

@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-pub use assign::{Assign, AssignKind, find_assigns, order_mutations};
+pub use assign::{Assign, AssignKind, find_assigns, is_elementwise, order_mutations};
 
 use crate::coloring::{Coloring, Reachability, color_nodes};
 use crate::error::{Error, Result, quoted};
@@ -223,6 +223,8 @@ pub struct StoragePlan {
     pub(crate) given: u32,
     /// Values that have the block of a state.
     pub(crate) tied: Vec<ValueId>,
+    /// Results of direct assignments: their nodes do nothing.
+    pub(crate) direct: Vec<ValueId>,
     pub(crate) not_allocated: usize,
     pub(crate) match_range: u64,
     pub(crate) coloring: Option<Coloring>,
