@@ -102,9 +102,9 @@ def share_storage(
             if not 0 <= value < len(codes):
                 raise InvalidOption(f"option assigned: there is no value {value}")
             codes[value] = _CODES[storage] if isinstance(storage, str) else storage
-    groups = [list(group) for group in groups]
+    listed = [list(group) for group in groups]
     return _core.share_storage(
-        graph.core.grouped(groups) if groups else graph.core,
+        graph.core.grouped(listed) if listed else graph.core,
         match_range=match_range,
         auto_search=auto_search,
         num_temp=num_temp,

@@ -121,7 +121,9 @@ class StoragePool:
         self.inputs = tuple(layout.inputs)
         self.outputs = tuple(layout.outputs)
         self.nodes = tuple(
-            StorageNode(op, name, tuple(StorageOperand(*it) for it in read), attributes, tuple(after))
+            StorageNode(
+                op, name, tuple(StorageOperand(*it) for it in read), attributes, tuple(after)
+            )
             for op, name, read, attributes, after in layout.nodes
         )
         """Nodes in execution order, with one for each value that no node makes."""
@@ -140,7 +142,7 @@ class StoragePool:
         for number, device, memory in layout.allocate(known):
             self.devices[number] = devices[device]
             self.buffers[number] = (
-                free[memory] if isinstance(memory, int) else np.frombuffer(memory, np.uint8)
+                free[memory] if isinstance(memory, int) else np.frombuffer(memoryview(memory), np.uint8)
             )
         self._own = {entry.name: self._view(entry) for entry in self.entries}
         self._wired = dict(self._own)

@@ -542,7 +542,12 @@ pub(crate) fn or_in_use<T>(
 
 /// Says that the memory of an arena cannot move.
 fn views_alive(views: usize) -> String {
-    format!("{views} views of the arena are alive: its memory can neither move nor be freed")
+    let which = if views == 1 {
+        "1 view of the arena is".into()
+    } else {
+        format!("{views} views of the arena are")
+    };
+    format!("{which} alive: its memory can neither move nor be freed")
 }
 
 /// The exporter of bytes of an incremental arena; Python sees a `memoryview` of it.

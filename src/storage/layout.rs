@@ -301,7 +301,7 @@ fn blocks_of(entries: &[StorageEntry]) -> Result<BTreeMap<u32, Block>> {
         let first = Block { bytes: 0, space: entry.space };
         let block = blocks.entry(entry.block).or_insert(first);
         if block.space != entry.space {
-            return Err(storage(format!("block {} is in two spaces", entry.block)));
+            return Err(storage(format!("block {} is in two spaces, on two devices", entry.block)));
         }
         block.bytes = entry.bytes()?.max(block.bytes);
     }

@@ -251,7 +251,15 @@ def test_d2_json_has_operands_and_its_nodes_run() -> None:
         {"func_name": "Add", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0"},
         (),
     )
-    assert [entry.name for entry in pool.entries] == ["x", "w", "low", "high", "total", "cat", "out"]
+    assert [entry.name for entry in pool.entries] == [
+        "x",
+        "w",
+        "low",
+        "high",
+        "total",
+        "cat",
+        "out",
+    ]
     pool.set_input("w", np.ones(4, "float32"))
 
 

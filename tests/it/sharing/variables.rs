@@ -320,6 +320,7 @@ proptest! {
                 Err(Error::GraphCycle { .. }) if direct => continue,
                 made => made.unwrap(),
             };
+            prop_assert_eq!(find_assigns(&ordered, |_| direct), assigns);
             let mut states = vec![vec![5; 40], vec![9; 40]];
             let mut arena = vec![0; plan.arena_bytes() as usize];
             let place = |state: usize| offset(&plan, ValueId::new(state)) as usize;
