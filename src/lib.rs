@@ -109,7 +109,7 @@ pub use placement::{
 };
 pub use plan::{
     Effort, MoveCost, OrderSearch, Placement, Plan, PlanOptions, PlanStep, Search, Share,
-    ShareRule, SpacePlan, WorkspacePlacement, WorkspacePolicy,
+    ShareRule, SpacePlan, TimeEstimate, WorkspacePlacement, WorkspacePolicy,
 };
 pub use planner::{Explanation, Planner};
 pub use problem::{Buffer, Part, Problem, Space};

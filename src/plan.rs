@@ -146,6 +146,10 @@ pub struct PlanOptions {
     pub parallel_safe: bool,
     /// How the sizes of workspaces are chosen.
     pub workspace: WorkspacePolicy,
+    /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
+    /// was tried; `None` if time was not weighed against bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_slowdown: Option<u64>,
     /// Bytes of the default space, if they are limited otherwise than the graph says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u64>,
@@ -162,6 +166,7 @@ impl Default for PlanOptions {
             outputs: OutputMemory::Inside,
             parallel_safe: false,
             workspace: WorkspacePolicy::None,
+            max_slowdown: None,
             capacity: None,
         }
     }
@@ -304,6 +309,19 @@ pub struct Search {
     /// in any order, workspaces of overlaps are not known, or time was up.
     #[serde(default, skip_serializing_if = "Techniques::is_none")]
     pub skipped: Techniques,
+    /// The time of one run, as the runtime's model of it says; `None` if nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<TimeEstimate>,
+}
+
+/// The estimated time of one run. A claim of the runtime's time model, which no check verifies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeEstimate {
+    /// Nanoseconds of a run of this plan.
+    pub nanoseconds: u64,
+    /// Nanoseconds of a run of the fastest plan that was tried.
+    pub fastest_nanoseconds: u64,
 }
 
 /// Where every value of a graph lives in one arena per space.
@@ -359,6 +377,36 @@ impl Plan {
     /// chose them.
     pub const fn search(&self) -> Option<Search> {
         self.search
+    }
+
+    /// Returns the same plan with an estimate of the time of one run in its
+    /// [`search`](Self::search).
+    ///
+    /// A plan whose steps the caller chose has no search, and stays as it is.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Planner, TimeEstimate, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("g");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [64])?);
+    /// builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+    /// builder.add_output(y);
+    /// let graph = builder.build()?;
+    ///
+    /// let plan = Planner::new().max_slowdown(Some(1100)).plan(&graph)?;
+    /// let estimate = TimeEstimate { nanoseconds: 1_050, fastest_nanoseconds: 1_000 };
+    /// let plan = plan.with_estimate(estimate);
+    /// plan.check(&graph)?;
+    /// assert_eq!(plan.search().and_then(|search| search.estimate), Some(estimate));
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_estimate(mut self, estimate: TimeEstimate) -> Self {
+        if let Some(search) = &mut self.search {
+            search.estimate = Some(estimate);
+        }
+        self
     }
 
     /// Returns what to run, in order: nodes, and nodes that run as one.

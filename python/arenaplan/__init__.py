@@ -12,7 +12,7 @@ Where every tensor of a neural network lives in one arena, and how small it can 
 from __future__ import annotations
 
 from arenaplan import _start as _start  # The first: see there.
-from arenaplan import errors
+from arenaplan import backend, errors
 from arenaplan._core import (
     Allocation,
     Arena,
@@ -31,7 +31,7 @@ from arenaplan._core import (
 )
 from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
-from arenaplan.executor import Executor
+from arenaplan.executor import BACKEND, Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
 from arenaplan.importers import load
 from arenaplan.importers.live import from_exported_program, from_jaxpr
@@ -57,6 +57,8 @@ from arenaplan.storage import (
     load_params,
     save_params,
 )
+
+backend.register(BACKEND.name, lambda: BACKEND)
 
 __all__ = [
     "Allocation",
@@ -94,6 +96,7 @@ __all__ = [
     "Value",
     "View",
     "__version__",
+    "backend",
     "color_nodes",
     "errors",
     "explain",

@@ -183,6 +183,11 @@ class Graph:
         Indices of the nodes in execution order.
         """
     @property
+    def sizes(self, /) -> list[int]:
+        """
+        Bytes of every value.
+        """
+    @property
     def was_sorted(self, /) -> bool:
         """
         Whether the nodes were not in a topological order and had to be sorted.
@@ -579,6 +584,12 @@ class Plan:
         Raise unless every space holds what is planned in it.
         """
     @property
+    def estimate(self, /) -> tuple[float, float] | None:
+        """
+        ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
+        plan that was tried; None if time was not weighed against bytes.
+        """
+    @property
     def floor(self, /) -> int | None:
         """
         Bytes that no order of any steps that were tried goes below; None if the caller chose
@@ -740,6 +751,11 @@ class Plan:
     def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
         """
         Per workspace ``(node, slot, choice, space, offset, bytes)``.
+        """
+    def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
+        """
+        Return the same plan with an estimate of the time of one run, and of one run of the
+        fastest plan that was tried, in nanoseconds.
         """
 
 @final
@@ -1309,13 +1325,17 @@ def plan(
     homes: Sequence[tuple[int, int]] = ...,
     like: Plan | None = None,
     on_progress: Any | None = None,
+    room: int = 0,
+    overlapping: Sequence[int] | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
 
     ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-    to run, with what is known of them.
+    to run, with what is known of them, unless ``steps`` were derived from them. Workspaces may
+    raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
+    may overlap inputs.
     """
 
 def plan_schema() -> str:

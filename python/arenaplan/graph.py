@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from arenaplan import _core
+from arenaplan.backend import Scratch, backend_of
 from arenaplan.errors import InvalidDim, InvalidSize, UndefinedValue
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
@@ -436,6 +437,37 @@ class Graph:
             )
         return self._core
 
+    def core_for(
+        self,
+        workspace: str,
+        steps: Sequence[Sequence[int]] | None = None,
+        overlapped: Iterable[int] = (),
+        target: str = "numpy",
+    ) -> _core.Graph:
+        """
+        Return the Rust graph that a plan with such steps is of.
+
+        Parameters
+        ----------
+        workspace : {"none", "auto"}
+            With ``"auto"``, nodes have the scratch buffers that the target's backend declares,
+            if it has one.
+        steps : sequence of sequence of int, optional
+            The nodes that run as one; each node by itself if left out.
+        overlapped : iterable of int
+            The last node of each step whose output overlaps an input.
+        target : str, default "numpy"
+            Name of whoever runs the plan.
+        """
+        graph, backend = self.for_target(target), backend_of(target)
+        if workspace == "none" or backend is None:
+            return graph.core
+        named = set(overlapped)
+        staged = [nodes for nodes in steps or () if nodes[-1] in named]
+        return graph.core.with_workspaces(
+            _rows(backend.workspaces(graph, steps)), _rows(backend.staging(graph, staged))
+        )
+
     @property
     def digest(self) -> str:
         """SHA-256, in hexadecimal, of all that a plan depends on."""
@@ -478,6 +510,14 @@ class Graph:
             data.flags.writeable = False
         self._constants[index] = data
         return data
+
+
+def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:
+    """Return scratch buffers as the core takes them."""
+    return [
+        (node, [[(choice.bytes, choice.cost) for choice in slot] for slot in slots])
+        for node, slots in scratch.items()
+    ]
 
 
 def _checked_dim(dim: object, name: str) -> int:

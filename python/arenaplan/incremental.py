@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 from arenaplan import _core
 from arenaplan.graph import Graph
 from arenaplan.options import WorkspacePolicy
-from arenaplan.planning import core_graph
 
 _RUNTIME_TEMPORARIES = (
     "without the scratch tensors that kernels of TensorFlow Lite request when they are prepared: "
@@ -28,7 +27,7 @@ def report_incremental(
 ) -> dict[str, Any]:
     """Return what ``arenaplan plan --strategy litert --json`` prints, or another mode's."""
     planner = _core.IncrementalPlanner.from_graph(
-        core_graph(graph, workspace),
+        graph.core_for(workspace),
         mode=mode,
         alignment=alignment,
         preserve_inputs=preserve_inputs,

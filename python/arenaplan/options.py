@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import inf
 from typing import (
     Annotated,
     Literal,
@@ -31,6 +32,9 @@ InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
 OutputMemory: TypeAlias = Literal["inside", "caller"]
 
 Order: TypeAlias = Literal["search", "given"]
+
+_MOST_SLOWDOWN = 1e6
+"""From here on, bytes alone count."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +86,12 @@ class PlanOptions:
         "scratch memory of kernels: none, or auto to place each buffer in the cheapest size that "
         "does not raise the peak; by default auto where the target declares it before planning",
     ] = None
+    max_slowdown: Annotated[
+        float | None,
+        "how many times as long as the fastest plan that is tried a run may take, by the estimate "
+        "of the target's backend; None or infinity if bytes alone count; it applies to one arena "
+        "with scratch memory",
+    ] = 1.1
     capacity: Annotated[int | None, "bytes that the arena may have at most"] = None
     parallel_safe: Annotated[
         bool, "be safe in every order that the graph permits, so that nodes may run in parallel"
@@ -109,6 +119,7 @@ class PlanKeywords(TypedDict, total=False):
     inputs: InputMemory
     outputs: OutputMemory
     workspace: WorkspacePolicy | None
+    max_slowdown: float | None
     capacity: int | None
     parallel_safe: bool
     spaces: str | Sequence[Space] | None
@@ -186,7 +197,27 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
         "workspace": options.workspace,
         "capacity": _checked_capacity(options.capacity),
         "parallel_safe": options.parallel_safe,
+        "max_slowdown": None,
     }
+
+
+def slowdown_of(options: PlanOptions) -> float:
+    """
+    Return how slow a plan may be; infinity if bytes alone count.
+
+    Raises
+    ------
+    InvalidOption, TypeError
+        If that is no ratio to the fastest plan.
+    """
+    ratio = options.max_slowdown
+    if ratio is None:
+        return inf
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)):
+        raise TypeError(f"max_slowdown is {ratio!r}, not a number")
+    if not ratio >= 1:
+        raise InvalidOption(f"option max_slowdown: {ratio} is not 1 or more")
+    return float(ratio) if ratio < _MOST_SLOWDOWN else inf
 
 
 def technique_names(optimize: str | Iterable[str]) -> list[str] | None:

@@ -15,7 +15,7 @@ from arenaplan.errors import (
     PinConflict,
 )
 from arenaplan.options import whole_number
-from arenaplan.planning import Progress
+from arenaplan.tradeoff import Progress
 
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
+from collections.abc import Sequence
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
 from arenaplan._core import Plan, SharedPlan, Target
+from arenaplan.backend import backend_of
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.options import (
@@ -16,13 +18,13 @@ from arenaplan.options import (
     core_options,
     memory_rows,
     resolve,
+    slowdown_of,
     target_of,
 )
 from arenaplan.spaces import homes_of, parse_spaces
+from arenaplan.tradeoff import Maker, Point, Progress, chosen
 
 Together: TypeAlias = Literal["never-together", "concurrent"]
-Progress: TypeAlias = Callable[[dict[str, Any]], object]
-"""Called now and then with how far a search is."""
 
 
 def plan(
@@ -87,10 +89,15 @@ def plan(
     if memories.rows is not None:
         arguments["alignment"] = min(row[2] for row in memories.rows)
     wanted = None if steps is None else [list(step) for step in steps]
-    if target.name == "numpy" and options.workspace != "none":
-        result = _with_workspaces(graph, arguments, wanted, memories, on_progress)
-    else:
+    backend = None if options.workspace == "none" else backend_of(target.name)
+    if backend is None:
         result = _core.plan(graph.core, arguments, wanted, *memories, None, on_progress)
+    else:
+        slowdown = slowdown_of(options)
+        if memories.rows is None and wanted is None and slowdown < inf:
+            arguments["max_slowdown"] = round(slowdown * 1000)
+        maker = Maker(graph, arguments, target.techniques, memories, backend, on_progress)
+        result = chosen(maker, slowdown, wanted).plan
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -104,44 +111,6 @@ class _Memories(NamedTuple):
 
     rows: list[tuple[str, int | None, int, int]] | None
     homes: list[tuple[int, int]]
-
-
-def _with_workspaces(
-    graph: Graph,
-    options: dict[str, object],
-    steps: list[list[int]] | None,
-    memories: _Memories,
-    on_progress: Progress | None,
-) -> Plan:
-    """
-    Return the best plan with workspaces.
-
-    What nodes need together is known once it is known which run as one, and whose output
-    overlaps an input. Streams and overlaps save values and need scratch memory instead; if that
-    raises the peak, plans without them are tried, too.
-    """
-    honored = options["optimize"] or ",".join(_core.techniques())
-    names = str(honored).split(",")
-
-    def drafted(left_out: str | None) -> Plan:
-        rest = ",".join(name for name in names if name != left_out) or "none"
-        bare = {**options, "optimize": rest, "workspace": "none"}
-        return _core.plan(graph.core, bare, steps, *memories, None, on_progress)
-
-    def finished(draft: Plan) -> Plan:
-        core = core_graph(graph, "auto", draft.steps, draft.overlapped)
-        return _core.plan(core, options, None, *memories, draft, on_progress)
-
-    draft = drafted(None)
-    best = finished(draft)
-    others = ["overlap"] if draft.overlapped else []
-    for left_out in [*others, *({"streaming"} & set(names))]:
-        if best.arena_bytes <= draft.arena_bytes or steps is not None:
-            break
-        other = drafted(left_out)
-        if other.steps != best.steps and other.arena_bytes < best.arena_bytes:
-            best = min(best, finished(other), key=lambda plan: plan.arena_bytes)
-    return best
 
 
 def plan_together(
@@ -200,14 +169,15 @@ def plan_together(
     defaults = {graph.target for graph in graphs}
     target = target_of(options, defaults.pop() if len(defaults) == 1 else "nodes")
     arguments = core_options(options, target)
-    counted = target.name == "numpy" and options.workspace != "none"
+    counted = options.workspace != "none" and backend_of(target.name) is not None
     if counted:
         # Workspaces of a fused group are known only once it is known which nodes run as one.
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
         names = [name for name in names if name not in ("fusion", "streaming")]
         arguments["optimize"] = ",".join(names) or "none"
     seen = [graph.for_target(target.name) for graph in graphs]
-    cores = [core_graph(graph, "auto" if counted else "none") for graph in seen]
+    policy = "auto" if counted else "none"
+    cores = [graph.core_for(policy, target=target.name) for graph in seen]
     result = _core.plan_together(cores, together, arguments)
     result.fits()
     return result
@@ -224,6 +194,25 @@ class Explanation(NamedTuple):
     """Bytes of the arena with each technique added to those before it."""
     switched: dict[str, int]
     """For each technique, bytes of the arena if it alone were switched the other way."""
+    timed: TimedExplanation | None = None
+    """The same with scratch memory and estimated times; ``None`` without a backend."""
+
+
+class TimedExplanation(NamedTuple):
+    """What each technique is worth to a runtime: bytes with scratch memory, and seconds."""
+
+    backend: str
+    """Name of the backend that estimates."""
+    without: Point
+    """Without any technique."""
+    levels: dict[str, Point]
+    """With each technique added to those before it."""
+    switched: dict[str, Point]
+    """For each technique, if it alone were switched the other way."""
+    chosen: Point
+    """The plan that :func:`plan` makes with these options."""
+    found: tuple[Point, ...]
+    """The plans tried for it that no other one beats in both bytes and time."""
 
 
 def explain(
@@ -270,7 +259,28 @@ def explain(
     graph = graph.for_target(target.name)
     arguments = {**core_options(options, target), "workspace": "none", "capacity": None}
     result, without, levels, switched = _core.explain(graph.core, arguments)
-    return Explanation(result, without, dict(levels), dict(switched))
+    backend = None if options.workspace == "none" else backend_of(target.name)
+    timed = None
+    if backend is not None:
+        arguments["workspace"] = "auto"
+        maker = Maker(graph, arguments, target.techniques, _Memories(None, []), backend, None)
+        timed = _timed(maker, slowdown_of(options))
+    return Explanation(result, without, dict(levels), dict(switched), timed)
+
+
+def _timed(maker: Maker, max_slowdown: float) -> TimedExplanation:
+    """Return what each technique is worth to a backend."""
+
+    def point(names: Sequence[str]) -> Point:
+        return maker.finish(maker.draft(names), optimize=",".join(names) or "none").point
+
+    known = maker.honored
+    levels = {name: point(known[: at + 1]) for at, name in enumerate(known)}
+    used = set(maker.names)
+    switched = {name: point([n for n in known if (n in used) != (n == name)]) for name in known}
+    best = chosen(maker, max_slowdown, None)
+    made = Point(best.plan.arena_bytes, sum(maker.backend.seconds(maker.graph, best.plan)))
+    return TimedExplanation(maker.backend.name, point([]), levels, switched, made, best.tried)
 
 
 def _memories(graph: Graph, options: PlanOptions, target: Target) -> _Memories:
@@ -284,33 +294,3 @@ def _memories(graph: Graph, options: PlanOptions, target: Target) -> _Memories:
     alignment = target.alignment if options.alignment is None else options.alignment
     rows = memory_rows(spaces, checked_alignment(alignment))
     return _Memories(rows, homes_of(graph, spaces, options.pins or {}))
-
-
-def core_graph(
-    graph: Graph | _core.Graph,
-    workspace: str,
-    steps: Sequence[Sequence[int]] | None = None,
-    overlapped: Sequence[int] = (),
-    target: str = "numpy",
-) -> _core.Graph:
-    """
-    Return the Rust graph that a target sees.
-
-    For ``"numpy"`` its nodes have the workspaces of the kernels if ``workspace`` is "auto".
-
-    ``steps`` tells which nodes run as one, and ``overlapped`` by their last node of which of
-    these steps the output may overlap an input.
-    """
-    if isinstance(graph, _core.Graph):
-        return graph
-    graph = graph.for_target(target)
-    if workspace == "none" or target != "numpy":
-        return graph.core
-    from arenaplan.executor import staging_choices, workspace_choices
-
-    named = set(overlapped)
-    staged = [nodes for nodes in steps or () if nodes[-1] in named]
-    return graph.core.with_workspaces(
-        list(workspace_choices(graph, steps).items()),
-        list(staging_choices(graph, staged).items()),
-    )

@@ -72,6 +72,7 @@ impl Graph {
 impl Graph {
     /// Validate tables of values and nodes.
     #[new]
+    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]]", outputs: "Sequence[int]"))]
     fn new(
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
@@ -155,6 +156,12 @@ impl Graph {
     #[getter]
     fn digest(&self, py: Python<'_>) -> String {
         py.detach(|| self.inner.digest())
+    }
+
+    /// Bytes of every value.
+    #[getter]
+    fn sizes(&self) -> Vec<u64> {
+        self.inner.values().iter().map(Value::bytes).collect()
     }
 
     /// Indices of the nodes in execution order.

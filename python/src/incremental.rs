@@ -137,7 +137,7 @@ impl IncrementalPlanner {
 impl IncrementalPlanner {
     /// Plan lifetimes; nothing is placed yet.
     #[new]
-    #[pyo3(signature = (values, nodes, inputs, outputs, variables=None, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
+    #[pyo3(signature = (values: "Sequence[tuple[int, str]]", nodes: "Sequence[tuple[Sequence[int | None], Sequence[int | None], Sequence[int], Sequence[tuple[int, int, bool]]]]", inputs: "Sequence[int | None]", outputs: "Sequence[int | None]", variables: "Sequence[int] | None"=None, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
     #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python class")]
     fn new(
         py: Python<'_>,
@@ -185,7 +185,7 @@ impl IncrementalPlanner {
 
     /// Plan another graph in the same memory; nothing is placed yet. The tables are those of
     /// the constructor.
-    #[pyo3(signature = (values, nodes, inputs, outputs, variables=None))]
+    #[pyo3(signature = (values: "Sequence[tuple[int, str]]", nodes: "Sequence[tuple[Sequence[int | None], Sequence[int | None], Sequence[int], Sequence[tuple[int, int, bool]]]]", inputs: "Sequence[int | None]", outputs: "Sequence[int | None]", variables: "Sequence[int] | None"=None))]
     fn replace_graph(
         &self,
         py: Python<'_>,

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arenaplan::{
     Alignment, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Share, ShareRule,
-    Space, SpaceId, SpacePlan, Step, Technique, ValueId, WorkspacePlacement,
+    Space, SpaceId, SpacePlan, Step, Technique, TimeEstimate, ValueId, WorkspacePlacement,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -70,6 +71,7 @@ pub(crate) struct Options {
     workspace: Option<String>,
     capacity: Option<u64>,
     parallel_safe: bool,
+    max_slowdown: Option<u64>,
 }
 
 impl Options {
@@ -81,7 +83,8 @@ impl Options {
             .preserve_inputs(self.preserve_inputs)
             .inputs(self.inputs.parse()?)
             .outputs(self.outputs.parse()?)
-            .parallel_safe(self.parallel_safe);
+            .parallel_safe(self.parallel_safe)
+            .max_slowdown(self.max_slowdown);
         if let Some(alignment) = self.alignment {
             planner = planner.alignment(alignment);
         }
@@ -113,9 +116,11 @@ impl Options {
 ///
 /// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-/// to run, with what is known of them.
+/// to run, with what is known of them, unless ``steps`` were derived from them. Workspaces may
+/// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
+/// may overlap inputs.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None))]
 #[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -126,6 +131,8 @@ pub(crate) fn plan(
     homes: Vec<(u32, u32)>,
     like: Option<&Plan>,
     on_progress: Option<Bound<'_, PyAny>>,
+    room: u64,
+    overlapping: Option<Vec<u32>>,
 ) -> PyResult<Plan> {
     let memories = match spaces {
         Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
@@ -134,6 +141,8 @@ pub(crate) fn plan(
     let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
         steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
     });
+    let overlapping: Option<Vec<NodeId>> =
+        overlapping.map(|nodes| nodes.into_iter().map(NodeId::from).collect());
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
     let like = like.map(|like| Arc::clone(&like.inner));
     let mut hear = |moment: Moment| match &on_progress {
@@ -141,12 +150,16 @@ pub(crate) fn plan(
         None => Ok(()),
     };
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner = options.planner()?.budget(call::budget(cancel, tell));
+        let mut planner = options.planner()?.budget(call::budget(cancel, tell)).room(room);
+        if let Some(nodes) = &overlapping {
+            planner = planner.overlapping(nodes);
+        }
         if let Some(memories) = &memories {
             planner = planner.memories(memories);
         }
         match (&steps, like) {
-            (Some(steps), _) => planner.plan_steps(&graph, steps),
+            (Some(steps), None) => planner.plan_steps(&graph, steps),
+            (Some(steps), Some(like)) => planner.plan_steps_after(&graph, steps, &like),
             (None, Some(like)) => planner.plan_steps_of(&graph, &like),
             (None, None) => planner.plan(&graph),
         }
@@ -277,6 +290,7 @@ impl Plan {
             outputs,
             workspace,
             parallel_safe,
+            max_slowdown,
             capacity,
             ..
         } = self.inner.options();
@@ -292,6 +306,7 @@ impl Plan {
             ("outputs", outputs.name().into_pyobject(py)?.into_any()),
             ("parallel_safe", flag(parallel_safe)),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
+            ("max_slowdown", max_slowdown.map(ratio).into_pyobject(py)?.into_any()),
             ("capacity", capacity.into_pyobject(py)?),
         ]))
     }
@@ -309,6 +324,22 @@ impl Plan {
     #[getter]
     fn floor(&self) -> Option<u64> {
         self.inner.search().map(|search| search.floor)
+    }
+
+    /// ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
+    /// plan that was tried; None if time was not weighed against bytes.
+    #[getter]
+    fn estimate(&self) -> Option<(f64, f64)> {
+        let estimate = self.inner.search()?.estimate?;
+        let seconds = |nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64();
+        Some((seconds(estimate.nanoseconds), seconds(estimate.fastest_nanoseconds)))
+    }
+
+    /// Return the same plan with an estimate of the time of one run, and of one run of the
+    /// fastest plan that was tried, in nanoseconds.
+    fn with_estimate(&self, nanoseconds: u64, fastest_nanoseconds: u64) -> Self {
+        let estimate = TimeEstimate { nanoseconds, fastest_nanoseconds };
+        arenaplan::Plan::clone(&self.inner).with_estimate(estimate).into()
     }
 
     /// Per step the indices of the nodes that it runs as one, in order; nearly always one.
@@ -604,15 +635,24 @@ impl Plan {
     }
 }
 
+/// Returns a ratio that is given in thousandths.
+fn ratio(thousandths: u64) -> f64 {
+    let thousandths = u32::try_from(thousandths).map_or(f64::INFINITY, f64::from);
+    thousandths / 1000.0
+}
+
 impl Plan {
-    /// Returns the core's graph, with workspaces if the plan has any.
+    /// Returns the core's graph: `graph` itself, or what it makes of itself for a plan with
+    /// such steps and workspaces.
     fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
+        if let Ok(core) = graph.cast::<Graph>() {
+            return Ok(core.clone());
+        }
         let policy = self.inner.options().workspace.name();
-        let planning = graph.py().import("arenaplan.planning")?;
         let target = self.inner.target().name();
-        let arguments = (graph, policy, self.steps(), self.overlapped(), target);
-        let graph = planning.call_method1("core_graph", arguments)?;
-        Ok(graph.cast_into::<Graph>()?)
+        let arguments = (policy, self.steps(), self.overlapped(), target);
+        let core = graph.call_method1("core_for", arguments)?;
+        Ok(core.cast_into::<Graph>()?)
     }
 
     /// Returns something about every value's placement, by value.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arenaplan::Together;
+use arenaplan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
@@ -100,15 +100,19 @@ impl SharedPlan {
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If they would corrupt bytes, or contradict themselves.
     fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<SharedVerdict> {
-        let planning = py.import("arenaplan.planning")?;
-        let plans = self.inner.members().iter().map(|one| &one.plan);
-        let seen = plans.map(|plan| (plan.options().workspace.name(), plan.target().name()));
-        // Where the numbers differ, the check says so.
-        let seen = seen.chain(std::iter::repeat(("none", "ideal")));
-        let graphs = graphs.into_iter().zip(seen).map(|(graph, (policy, target))| {
-            let arguments = (graph, policy, py.None(), Vec::<u32>::new(), target);
-            let graph = planning.call_method1("core_graph", arguments)?;
-            Ok(graph.cast_into::<Graph>()?.unbind())
+        let mut members = self.inner.members().iter();
+        let graphs = graphs.into_iter().map(|graph| {
+            // Where the numbers of graphs and plans differ, the check says so.
+            let seen = members.next().map_or(("none", "ideal"), |SharedMember { plan, .. }| {
+                (plan.options().workspace.name(), plan.target().name())
+            });
+            if let Ok(core) = graph.cast::<Graph>() {
+                return Ok(core.clone().unbind());
+            }
+            let (policy, target) = seen;
+            let core =
+                graph.call_method1("core_for", (policy, py.None(), Vec::<u32>::new(), target))?;
+            Ok(core.cast_into::<Graph>()?.unbind())
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
         let graphs: Vec<_> = graphs.iter().map(|graph| graph.get().inner.as_ref()).collect();

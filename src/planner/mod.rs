@@ -72,6 +72,8 @@ pub struct Planner<'a> {
     left_out: Techniques,
     memories: Option<&'a Memories>,
     budget: Budget<'a>,
+    room: u64,
+    overlapping: Option<&'a [NodeId]>,
 }
 
 /// Options whose defaults are the target's.
@@ -93,6 +95,8 @@ impl Default for Planner<'_> {
             left_out: Techniques::NONE,
             memories: None,
             budget: Budget::default(),
+            room: 0,
+            overlapping: None,
         }
     }
 }
@@ -216,6 +220,56 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn memories(mut self, memories: &'a Memories) -> Self {
         self.memories = Some(memories);
+        self
+    }
+
+    /// Lets workspaces raise the peak up to `bytes`, so that steps take less time.
+    ///
+    /// By default each workspace has the cheapest size that does not raise the peak.
+    ///
+    /// ```
+    /// use arenaplan::{
+    ///     Alignment, Choice, DType, Effects, Graph, Node, Planner, Value, ValueKind, Workspace,
+    ///     WorkspacePolicy,
+    /// };
+    ///
+    /// let mut builder = Graph::builder("conv");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [128])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [128])?);
+    /// let choices = vec![Choice { bytes: 64, cost: 3.0 }, Choice { bytes: 256, cost: 1.0 }];
+    /// let scratch = Workspace { choices, alignment: Alignment::BYTE };
+    /// let effects = Effects { workspaces: vec![scratch], ..Effects::default() };
+    /// builder.add_node(Node::new("conv", "Conv").reads([x]).writes([y]).with_effects(effects));
+    /// builder.add_output(y);
+    /// let graph = builder.build()?;
+    ///
+    /// let planner = Planner::new().workspace(WorkspacePolicy::Auto);
+    /// assert_eq!(planner.plan(&graph)?.arena_bytes(), 320);
+    /// assert_eq!(planner.room(512).plan(&graph)?.arena_bytes(), 512);
+    /// assert_eq!(planner.room(511).plan(&graph)?.arena_bytes(), 320);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn room(mut self, bytes: u64) -> Self {
+        self.room = bytes;
+        self
+    }
+
+    /// Lets only the outputs of `nodes` overlap inputs at a distance; of nodes that run as one,
+    /// the last one counts. By default the output of every node may.
+    #[must_use]
+    pub fn overlapping(mut self, nodes: &'a [NodeId]) -> Self {
+        self.overlapping = Some(nodes);
+        self
+    }
+
+    /// Records how slow the plan may be: in thousandths of the time of the fastest plan.
+    ///
+    /// The planner knows no times. A caller that estimates them compares several plans and
+    /// [notes](Plan::with_estimate) the estimate.
+    #[must_use]
+    pub fn max_slowdown(mut self, thousandths: Option<u64>) -> Self {
+        self.options.max_slowdown = thousandths;
         self
     }
 
@@ -406,8 +460,32 @@ impl<'a> Planner<'a> {
             step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
         };
         let steps: Vec<_> = other.steps().iter().map(nodes).collect();
-        let (mut plan, skips_overlaps) = self.with_steps(graph, &steps)?;
-        plan.search = other.search().map(|Search { order, floor, skipped }| Search {
+        self.plan_steps_after(graph, &steps, other)
+    }
+
+    /// Returns a plan of `graph` that runs `steps`, which were derived from those of another
+    /// plan of it, already checked.
+    ///
+    /// What is known of the choice of the other plan's steps stays known, as far as it holds for
+    /// these.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_steps`](Self::plan_steps).
+    pub fn plan_steps_after(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<NodeId>],
+        other: &Plan,
+    ) -> Result<Plan> {
+        let (mut plan, skips_overlaps) = self.with_steps(graph, steps)?;
+        let same = plan.steps.len() == other.steps.len()
+            && plan
+                .steps
+                .iter()
+                .zip(&other.steps)
+                .all(|(a, b)| (a.node, &a.fused) == (b.node, &b.fused));
+        plan.search = other.search().map(|Search { order, floor, skipped, .. }| Search {
             skipped: if skips_overlaps && self.options.optimize.contains(Technique::Overlap) {
                 skipped.with(Technique::Overlap)
             } else {
@@ -415,12 +493,13 @@ impl<'a> Planner<'a> {
             },
             order: match order {
                 // Another order might have less at the step whose workspace costs something.
-                OrderSearch::Complete if plan.lower_bound() > other.lower_bound() => {
+                OrderSearch::Complete if !same || plan.lower_bound() > other.lower_bound() => {
                     OrderSearch::Beam
                 }
                 order => order,
             },
             floor: floor.min(plan.lower_bound()),
+            estimate: None,
         });
         Ok(plan)
     }

@@ -132,8 +132,14 @@ impl Planner<'_> {
         descents: &mut Vec<Descent<'t, 'g>>,
     ) -> Result<()> {
         let (graph, order) = (&attempt.schedule.graph, &attempt.schedule.order);
-        let candidates: Vec<bool> =
-            order.iter().map(|&node| self.can_overlap(graph, node)).collect();
+        let candidates: Vec<bool> = order
+            .iter()
+            .map(|&node| {
+                let last = attempt.schedule.members(&node).last();
+                let is_wanted = |wanted: &[NodeId]| last.is_some_and(|last| wanted.contains(last));
+                self.can_overlap(graph, node) && self.overlapping.is_none_or(is_wanted)
+            })
+            .collect();
         let all = order.iter().zip(&candidates).filter(|&(_, &can)| can).map(|(&node, _)| node);
         let all: Vec<NodeId> = all.collect();
         // About as low as it gets.

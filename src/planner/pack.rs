@@ -82,7 +82,8 @@ impl Planner<'_> {
         }
         // What the smallest workspaces need is the peak that larger ones must not raise.
         let least = self.solve(&smallest.problem)?;
-        let SpacePacking { peak, lower_bound, .. } = least.spaces[0];
+        let SpacePacking { peak: smallest_peak, lower_bound, .. } = least.spaces[0];
+        let peak = smallest_peak.max(self.room.min(options.capacity.unwrap_or(u64::MAX)));
         enlarge_workspaces(graph, options.alignment, &live, peak, &mut chosen);
         loop {
             let larger = smallest.clone().with_workspaces(graph, options, chosen.clone())?;

@@ -241,7 +241,7 @@ impl Planner<'_> {
         if !overlaps && self.overlaps_inputs() && self.budget.exhausted() {
             skipped = skipped.with(Technique::Overlap);
         }
-        Search { order, floor: 0, skipped }
+        Search { order, floor: 0, skipped, estimate: None }
     }
 
     /// Returns the techniques of the options that were not tried: for the size of the graph,

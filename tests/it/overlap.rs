@@ -62,6 +62,41 @@ fn an_output_made_in_pieces_needs_no_more_bytes_than_the_larger_of_the_two() {
 }
 
 #[test]
+fn only_the_outputs_of_named_nodes_overlap_inputs() {
+    let graph = layer(100, 60, pieces(10));
+    let (none, other, all) = ([], [NodeId::new(0), NodeId::new(2)], [NodeId::new(1)]);
+    for (nodes, bytes) in [(&none[..], 160), (&other[..], 160), (&all[..], 101)] {
+        let plan = planner().overlapping(nodes).plan(&graph).unwrap();
+        assert_eq!(plan.arena_bytes(), bytes, "{nodes:?}");
+        plan.check(&graph).unwrap();
+    }
+}
+
+#[test]
+fn steps_that_were_taken_apart_have_no_proof_of_their_order() {
+    let mut sketch = Sketch::new();
+    let c = sketch.input("c", 1);
+    let wide = sketch.effectful("wide", &[c], 100, pieces(10));
+    let narrow = sketch.effectful("narrow", &[wide], 10, pieces(10));
+    let z = sketch.node("z", &[narrow], 1);
+    let graph = sketch.build(&[z]);
+    let nodes = |step: &arenaplan::PlanStep| -> Vec<NodeId> {
+        step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
+    };
+    let together = [vec![NodeId::new(0), NodeId::new(1)], vec![NodeId::new(2)]];
+    let apart: Vec<_> = graph.order().iter().map(|&node| vec![node]).collect();
+    let draft = without().plan(&graph).unwrap();
+    let steps: Vec<_> = draft.steps().iter().map(nodes).collect();
+    assert_eq!(draft.search().unwrap().order, OrderSearch::Complete);
+    let same = without().plan_steps_after(&graph, &steps, &draft).unwrap();
+    assert_eq!(same.search().unwrap().order, OrderSearch::Complete);
+    let other = if steps == apart { &together[..] } else { &apart[..] };
+    let split = without().plan_steps_after(&graph, other, &draft).unwrap();
+    assert_eq!(split.search().unwrap().order, OrderSearch::Beam);
+    assert_eq!(split.search().unwrap().floor, draft.search().unwrap().floor);
+}
+
+#[test]
 fn the_distance_is_that_before_the_last_piece() {
     let graph = layer(60, 100, pieces(10));
     assert_eq!(

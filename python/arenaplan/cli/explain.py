@@ -15,6 +15,8 @@ from arenaplan.graph import Graph
 if TYPE_CHECKING:
     from arenaplan import Explanation
     from arenaplan.cli.common import Commands
+    from arenaplan.planning import TimedExplanation
+    from arenaplan.tradeoff import Point
 
 
 def add_to(commands: Commands) -> None:
@@ -49,7 +51,22 @@ def _document(graph: Graph, explanation: Explanation) -> dict[str, Any]:
         "without": explanation.without,
         "levels": explanation.levels,
         "switched": explanation.switched,
+        "timed": _timed_document(explanation.timed),
         "why": reasons(graph, plan),
+    }
+
+
+def _timed_document(timed: TimedExplanation | None) -> dict[str, Any] | None:
+    """Return bytes with scratch memory, and estimated seconds, as JSON has them."""
+    if timed is None:
+        return None
+    return {
+        "backend": timed.backend,
+        "without": timed.without._asdict(),
+        "levels": {name: point._asdict() for name, point in timed.levels.items()},
+        "switched": {name: point._asdict() for name, point in timed.switched.items()},
+        "chosen": timed.chosen._asdict(),
+        "found": [point._asdict() for point in timed.found],
     }
 
 
@@ -78,7 +95,29 @@ def _print(graph: Graph, explanation: Explanation) -> None:
             print(f"  {bytes_:>14,}  without {name:<10} {_change(plan.arena_bytes, bytes_)}")
         else:
             print(f"  {bytes_:>14,}  with {name:<13} {_change(plan.arena_bytes, bytes_)}")
+    if explanation.timed is not None:
+        _print_timed(explanation.timed, used)
     print(f"floor: {size(plan.floor or 0)} for some step by itself, in any order")
+
+
+def _print_timed(timed: TimedExplanation, used: set[str]) -> None:
+    """Print bytes with scratch memory beside estimated times."""
+    print(f"with scratch memory, and the time of a run as estimated for {timed.backend}")
+    _print_point("none", timed.without, timed.without)
+    for name, point in timed.levels.items():
+        _print_point(f"and {name}", point, timed.without)
+    for name, point in timed.switched.items():
+        _print_point(f"{'without' if name in used else 'with'} {name}", point, timed.chosen)
+    print("plans tried that no other one beats")
+    for point in timed.found:
+        _print_point("chosen" if point == timed.chosen else "", point, timed.without)
+
+
+def _print_point(label: str, point: Point, base: Point) -> None:
+    """Print a line with bytes, milliseconds, and how both changed."""
+    slower = f"{point.seconds / base.seconds:.2f} x" if base.seconds else ""
+    text = f"{point.bytes:>14,}  {1e3 * point.seconds:>10.3f} ms  {slower:>8}  {label:<18}"
+    print(f"  {text} {_change(base.bytes, point.bytes)}".rstrip())
 
 
 def _change(before: int, after: int) -> str:

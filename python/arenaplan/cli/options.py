@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
+from math import inf
 
 from arenaplan.cli.common import byte_count, group
 from arenaplan.errors import InvalidOption, InvalidSize
@@ -71,6 +72,13 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
     memory.add_argument(
         "--preserve-inputs", action="store_true", help=option_help("preserve_inputs")
     )
+    parser.add_argument(
+        "--max-slowdown",
+        type=_slowdown,
+        default=PlanOptions().max_slowdown,
+        metavar="RATIO",
+        help=f"{option_help('max_slowdown')} (default: {PlanOptions().max_slowdown})",
+    )
     for name in ("order", "effort", "inputs", "outputs", "workspace"):
         default = getattr(PlanOptions(), name)
         group(parser, "search" if name in ("order", "effort") else "memory").add_argument(
@@ -98,6 +106,7 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
         inputs=options.inputs,
         outputs=options.outputs,
         workspace=options.workspace,
+        max_slowdown=options.max_slowdown,
         capacity=getattr(options, "capacity", None),
         parallel_safe=getattr(options, "parallel_safe", False),
         spaces=None if spaces is None else aligned(spaces, align.spaces),
@@ -108,6 +117,17 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
 def seen_by(graph: Graph, options: PlanOptions) -> Graph:
     """Return the graph that the target sees, whose values and nodes a report names."""
     return graph.for_target(target_of(options, graph.target).name)
+
+
+def _slowdown(text: str) -> float:
+    """Read a ratio of 1 or more, or ``none``."""
+    try:
+        ratio = inf if text == "none" else float(text)
+    except ValueError:
+        ratio = 0.0
+    if not ratio >= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a ratio of 1 or more, nor none")
+    return ratio
 
 
 def _alignments(text: str) -> Alignments:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from arenaplan.executor import kernels as kernels  # Registers them.
+from arenaplan.executor.backend import BACKEND
 from arenaplan.executor.executor import PLAN_OPTIONS, Executor
 from arenaplan.executor.registry import kernel, supported_ops
-from arenaplan.executor.steps import staging_choices, workspace_choices
+
+workspace_choices = BACKEND.workspaces
+staging_choices = BACKEND.staging
 
 __all__ = [
+    "BACKEND",
     "PLAN_OPTIONS",
     "Executor",
     "kernel",

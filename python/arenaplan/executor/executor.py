@@ -18,6 +18,7 @@ from arenaplan.errors import (
     InvalidBuffer,
     MisalignedBuffer,
 )
+from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
 from arenaplan.executor.steps import (
     Setup,
@@ -25,7 +26,6 @@ from arenaplan.executor.steps import (
     arena_workspaces,
     dtype_of,
     load,
-    missing_workspaces,
     own_workspaces,
     prepare,
     run_all,
@@ -35,6 +35,7 @@ from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
 from arenaplan.options import PlanOptions
+from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
@@ -100,8 +101,6 @@ class Executor(Tenant):
         buffers: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         if plan is None:
-            from arenaplan import plan as make_plan
-
             plan = make_plan(graph, PLAN_OPTIONS)
         else:
             plan.check(graph)

@@ -21,11 +21,11 @@ from arenaplan.errors import (
     UnsupportedDtype,
     UnsupportedOp,
 )
-from arenaplan.executor.groups import Group, NotAGroup, Unit, form, member_of
+from arenaplan.executor.groups import Group, Unit, form, member_of
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, attributed, find_kernel
-from arenaplan.executor.staging import staged_choices, staged_run
-from arenaplan.executor.streaming import group_choices, group_run
-from arenaplan.graph import Choice, Graph, Node, Value
+from arenaplan.executor.staging import staged_run
+from arenaplan.executor.streaming import group_run
+from arenaplan.graph import Graph, Node, Value
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -41,7 +41,7 @@ _DTYPES: Mapping[str, np.dtype[Any]] = {
     )
 }
 
-_NOT_RUN = (UnsupportedOp, UnsupportedDtype, RankTooLarge, SizeOverflow)
+NOT_RUN = (UnsupportedOp, UnsupportedDtype, RankTooLarge, SizeOverflow)
 """Why an executor refuses a node that can be planned."""
 _NOTHING = np.empty(0, np.uint8)
 Workspaces = Mapping[int, Sequence[np.ndarray]]
@@ -139,70 +139,6 @@ def signature_of(graph: Graph, node: Node) -> Signature:
         tuple(map(tensor, node.outputs)),
         tuple(map(loader, node.inputs)),
     )
-
-
-def workspace_choices(
-    graph: Graph, steps: Iterable[Sequence[int]] | None = None
-) -> dict[int, tuple[tuple[Choice, ...], ...]]:
-    """
-    Return the scratch buffers that each node's kernel can work with.
-
-    Nodes that no kernel runs, or whose kernel needs no scratch memory, are left out.
-
-    Parameters
-    ----------
-    steps : iterable of sequence of int, optional
-        Which nodes run as one; what they need together is that of the last of them.
-    """
-    choices = {}
-    every = ([node.index] for node in graph.nodes)
-    for nodes in every if steps is None else steps:
-        try:
-            declared = _declared(graph, nodes)
-        except _NOT_RUN:
-            continue  # Such a graph can be planned; an executor will refuse it.
-        except NotAGroup:
-            continue  # The core will refuse it.
-        if declared:
-            choices[nodes[-1]] = declared
-    return choices
-
-
-def staging_choices(
-    graph: Graph, steps: Iterable[Sequence[int]]
-) -> dict[int, tuple[tuple[Choice, ...], ...]]:
-    """
-    Return the scratch buffers that are needed instead if the output of a step overlaps an input.
-
-    Parameters
-    ----------
-    steps : iterable of sequence of int
-        Nodes that run as one, or alone; what they need is that of the last of them.
-    """
-    choices: dict[int, tuple[tuple[Choice, ...], ...]] = {}
-    for nodes in steps:
-        try:
-            choices[nodes[-1]] = (staged_choices(group_of(graph, nodes)),)
-        except _NOT_RUN:
-            continue  # Such a graph can be planned; an executor will refuse it.
-        except NotAGroup:
-            continue  # The core will refuse it.
-    return choices
-
-
-def _declared(graph: Graph, nodes: Sequence[int]) -> tuple[tuple[Choice, ...], ...]:
-    """Return the workspaces of nodes that run as one, or of one that runs alone."""
-    if not all(0 <= node < len(graph.nodes) for node in nodes):
-        raise NotAGroup("there is no such node")
-    if len(nodes) > 1:
-        together = group_choices(group_of(graph, nodes))
-        return (together,) if together else ()
-    signature = signature_of(graph, graph.nodes[nodes[0]])
-    kernel = find_kernel(signature)
-    if kernel.workspace is None:
-        return ()
-    slots = attributed(kernel.workspace, signature, signature)
-    return tuple(tuple(Choice(*each) for each in slot) for slot in slots)
 
 
 def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
@@ -329,19 +265,6 @@ def own_workspaces(
         for node, slots in sizes.items()
     }
     return arrays, block.nbytes
-
-
-def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:
-    """Return the sizes of the workspaces of nodes that have none planned, at least cost."""
-    overlapped = set(plan.overlapped)
-    unplanned = [nodes for nodes in plan.steps if nodes[-1] not in planned]
-    staged = [nodes for nodes in unplanned if nodes[-1] in overlapped]
-    usual = [nodes for nodes in unplanned if nodes[-1] not in overlapped]
-    choices = workspace_choices(graph, usual) | staging_choices(graph, staged)
-    return {
-        node: [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
-        for node, slots in choices.items()
-    }
 
 
 # -- steps ------------------------------------------------------------------------

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, prod
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
-from arenaplan.executor.cuts import GEMM, PRODUCT, Uncuttable, box_shape, whole
+from arenaplan.executor.cuts import Uncuttable, box_shape, whole
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bound_guests, guests_of, host_of
-from arenaplan.executor.registry import Box, Cut, Run, Scratch, Step, attributed
+from arenaplan.executor.registry import Box, Cut, Run, Scratch, Signature, Step, attributed
 from arenaplan.executor.tiles import (
     Kept,
     Layout,
@@ -36,36 +36,28 @@ from arenaplan.executor.tiles import (
     part_slots,
     slots_bytes,
 )
+from arenaplan.executor.timing import nanoseconds
 from arenaplan.graph import Choice
 
 _TARGETS = tuple(1 << shift for shift in (24, 22, 21, 20, 19, 18, 17, 16, 14, 12))
 """Bytes of the widest value of a tile to aim at."""
 _LIMITS = (1 << 19, 1 << 17, 1 << 15, 0)
 """Bytes that the kernels' own workspaces may have, from the fastest to the smallest."""
-_SLOWER = (1.0, 1.15, 1.5, 2.0)
-"""About what such limits cost."""
 _MOST_TILES = 1 << 12
 _MOST_BANDS = 64
 """Tiles of rows at most, for each has kernels prepared; so many are looked at one by one."""
 _FEW_TILES = 8
 """Tiles that are all looked at."""
-_SLOWEST, _BEARABLE = 1.4, 5e4
+_SLOWEST_IMAGES, _SLOWEST, _BEARABLE = 1.4, 3.0, 5e4
 """
-Sizes with which a group of operators on images takes so many times as long as with the
-best, and so many nanoseconds more, are not offered: whatever they save, they cost too much.
+Sizes with which a group takes so many times as long as with the best, and so many nanoseconds
+more, are not offered: whatever they save, they cost too much. The first is for groups with
+operators on images.
 """
 _NEGLIGIBLE = 1 << 12
 """Bytes of scratch memory that are not worth saving."""
-_CALL, _CALLS = 2e3, 6e3
-"""Nanoseconds that the calls of an elementwise member take, and those of any other one."""
-_CACHED = 1 << 20
-"""Bytes of a tile beyond which members find nothing in cache that the one before left."""
-COPIED = 0.04
-"""Nanoseconds in which a byte is copied in cache."""
-_WARM, _COLD = COPIED, 0.1
-"""Nanoseconds per byte of a value, in cache and out of it."""
-_REPACKED = 0.4
-"""Nanoseconds per element of a right operand, which BLAS fetches and repacks for every tile."""
+_REPACKED = 0.25
+"""Nanoseconds per element of an image that weights are multiplied by, which BLAS repacks."""
 
 
 class Division(NamedTuple):
@@ -87,6 +79,11 @@ class Division(NamedTuple):
         """Return how many tiles there are."""
         size = shape[self.axis] if shape else 1
         return prod(shape[: self.single]) * -(-size // self.length)
+
+    def shares(self, shape: Sequence[int]) -> float:
+        """Return how many whole tiles there would be, if the last ones were parts of one."""
+        size = shape[self.axis] if shape else 1
+        return prod(shape[: self.single]) * size / max(self.length, 1)
 
     def box(self, shape: Sequence[int], index: int) -> Box:
         """Return one of the tiles."""
@@ -121,15 +118,32 @@ class Tiling:
 
 def group_choices(group: Group) -> tuple[Choice, ...]:
     """Return the sizes of scratch memory that a group can run with; none if it needs none."""
+    return needed(group_ways(group))
+
+
+def group_ways(group: Group) -> tuple[Choice, ...]:
+    """Return the sizes of scratch memory that a group can run with; costs are nanoseconds."""
     if is_empty(group):
-        return ()
+        return (Choice(0, 0.0),)
     host = host_of(group)
-    if host is not None:
-        signature = replace(host.signature, guests=guests_of(group, host))
-        assert host.kernel.workspace is not None
-        slots = attributed(host.kernel.workspace, signature, signature)
-        return tuple(slots[0]) if slots else ()
-    return offered(group, list(tilings(group)))
+    if host is None:
+        return offered(group, list(tilings(group)))
+    signature = replace(host.signature, guests=guests_of(group, host))
+    assert host.kernel.workspace is not None
+    slots = attributed(host.kernel.workspace, signature, signature)
+    besides = sum(
+        nanoseconds(member.signature, member.kernel)
+        for member in group.members
+        if member is not host and not member.is_view and member.value not in group.loaded
+    )
+    if not slots:
+        return (Choice(0, besides + nanoseconds(host.signature, host.kernel)),)
+    return tuple(Choice(choice.bytes, choice.cost + besides) for choice in slots[0])
+
+
+def needed(ways: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Return the sizes of scratch memory to declare: none if none is needed."""
+    return () if ways[-1].bytes == 0 else tuple(ways)
 
 
 def is_empty(group: Group) -> bool:
@@ -139,16 +153,15 @@ def is_empty(group: Group) -> bool:
 
 def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
     """Return the sizes of scratch memory with which a group runs in some ways, if bearably."""
-    worst = _SLOWEST * min(tiling.cost for tiling in ways) + _BEARABLE
-    if not _by_planes(group):
-        worst = inf
+    slowest = _SLOWEST_IMAGES if _by_planes(group) else _SLOWEST
+    worst = slowest * min(tiling.cost for tiling in ways) + _BEARABLE
     choices: list[Choice] = []
     for tiling in sorted(ways, key=lambda t: (t.bytes, t.cost)):
         if tiling.cost <= worst and (not choices or tiling.cost < choices[-1].cost):
             choices.append(Choice(tiling.bytes, tiling.cost))
     while len(choices) > 1 and choices[1].bytes <= _NEGLIGIBLE:
         del choices[0]
-    return () if choices[-1].bytes == 0 else tuple(choices)
+    return tuple(choices)
 
 
 def fastest(ways: Iterable[Tiling], workspace: np.ndarray) -> Tiling | None:
@@ -181,8 +194,11 @@ def tilings(group: Group) -> Iterator[Tiling]:
             continue
         layout = layout_of(group, division)
         kernels = [part_slots(parts) for parts in samples]
-        for limit, slower in zip(_LIMITS, _SLOWER, strict=True):
-            yield _tiling(layout, division, samples, kernels, limit, slower)
+        usual = len(samples) // 2 if division.is_band else 0
+        work = _work(layout, samples[usual], kernels[usual])
+        limits = _LIMITS if any(kernels[0]) else _LIMITS[:1]
+        for limit in limits:
+            yield _tiling(layout, division, samples, kernels, work, limit)
 
 
 def _is_whole(group: Group) -> bool:
@@ -326,56 +342,48 @@ def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
     return False
 
 
+class _Work(NamedTuple):
+    """What a member does for one tile."""
+
+    member: Member
+    signature: Signature
+    slots: Slots
+
+
+def _work(layout: Layout, parts: Parts, kernels: Sequence[Slots]) -> list[_Work]:
+    """Return what members do for one tile, without those that only show what is there."""
+    return [
+        _Work(member, part_signature(member, box, operands), slots)
+        for (member, box, operands), slots in zip(parts, kernels, strict=True)
+        if member.value not in layout.roots
+    ]
+
+
 def _tiling(
     layout: Layout,
     division: Division,
     samples: Sequence[Parts],
     kernels: Sequence[Sequence[Slots]],
+    work: Sequence[_Work],
     limit: int,
-    slower: float,
 ) -> Tiling:
-    tiles = division.tiles(layout.output.shape)
     scratch = max(slots_bytes(slots, limit) for slots in kernels)
     sizes = [layout.sizes(parts) for parts in samples]
     registers = sum(max(size[register] for size in sizes) for register in sizes[0])
-    middle = len(samples) // 2
-    made = [
-        prod(box_shape(box)) * made_by(member).dtype.itemsize
-        for member, box, _ in samples[middle]
-        if member.value not in layout.roots
-    ]
-    time = sum(made) * (_WARM if sum(made) <= _CACHED else _COLD) * (slower if scratch else 1)
-    for part, slots in zip(samples[middle], kernels[middle], strict=True):
-        time += _time(*part, [best_within(slot, limit) for slot in slots])
-    time += sum(
-        _CALL if member.is_view or member.kernel.is_pointwise else _CALLS
-        for member in layout.members
-    )
-    time += _REPACKED * _right_operands(layout.members)
-    return Tiling(division, limit, registers + scratch, tiles * time)
+    time = sum(_time(each, limit) for each in work)
+    return Tiling(division, limit, registers + scratch, division.shares(layout.output.shape) * time)
 
 
-def _time(
-    member: Member, box: Box, operands: Sequence[Box | None], scratch: Sequence[Choice]
-) -> float:
-    """Return about how many nanoseconds a member takes that works on images."""
-    part_of = member.kernel.cut
-    if part_of is None or part_of.time is None:
-        return 0.0
-    signature = part_signature(member, box, operands)
-    time = sum(choice.cost for choice in scratch) if scratch else part_of.time(signature)
+def _time(work: _Work, limit: int) -> float:
+    """Return about how many nanoseconds a member takes for a tile."""
+    signature = work.signature
+    chosen = [(slot, best_within(slot, limit)) for slot in work.slots]
+    time = nanoseconds(signature, work.member.kernel, chosen)
     image, weights = signature.input(0), signature.input(1)
-    if member.kernel.hosts and image is not None and weights is not None and weights.shape[1] > 1:
-        # BLAS repacks what it multiplies weights by, even if these are few.
-        time += _REPACKED * prod(image.shape)
-    return time
-
-
-def _right_operands(members: Sequence[Member]) -> int:
-    """Return the elements of the matrices that members multiply by."""
-    products = (m for m in members if m.kernel.cut in (GEMM, PRODUCT))
-    right = (member.signature.input(1) for member in products)
-    return sum(prod(tensor.shape[-2:]) for tensor in right if tensor is not None)
+    if not work.member.kernel.hosts or image is None or weights is None or weights.shape[1] < 2:
+        return time
+    # BLAS repacks what it multiplies weights by, even if these are few.
+    return time + _REPACKED * prod(image.shape)
 
 
 # -- running --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from math import sqrt
 import numpy as np
 
 from arenaplan.errors import InvalidAttribute, ShapeMismatch
+from arenaplan.executor.kernels.conv_tiles import FLOPS
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Signature, Step, Tensor, scratch_bytes
@@ -25,7 +26,7 @@ _TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20)
 """Workspace sizes to offer, in bytes; the first stands for one row of one head."""
 _TILE_CALLS = 2e4
 """Nanoseconds that the calls for one tile take."""
-_FLOPS, _PACKING = 200.0, 14
+_FLOPS, _PACKING = FLOPS, 22
 """Operations per nanosecond; rows of which the time goes into repacking keys and values."""
 _SOFTMAX = 1.0
 """Nanoseconds per score."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -14,14 +14,20 @@ from arenaplan.errors import ShapeMismatch
 from arenaplan.executor.kernels.windows import Axis, window_axes
 from arenaplan.executor.registry import Box, Guests, Signature, Tensor, scratch_bytes
 
-_TILE_CALLS = 4e3
-"""Nanoseconds that the calls for one tile take."""
-_FLOPS, _COPIED = 200.0, 10.0
-"""Multiply-adds doubled, and elements copied, per nanosecond."""
-_LOADED = 4
-"""How often an element could be copied while it is computed."""
-_PACKING = 14
-"""Columns in which BLAS could compute instead of repacking the weights for a tile."""
+CALLS, _TILE_CALLS, _GROUP_CALLS = 500.0, 2.2e3, 190.0
+"""Nanoseconds of the calls for a convolution, for one tile, and for each group of a tile."""
+FLOPS = 131.0
+"""Multiplications and additions per nanosecond."""
+PACKING = 0.34
+"""Nanoseconds in which BLAS repacks a weight for a tile."""
+_COPIED, _STRIDED, _RUN = 0.35, 0.61, 0.21
+"""Nanoseconds in which an element is unrolled: from rows, from between others, from runs."""
+_LOADED = 0.4
+"""Nanoseconds in which an element is computed while it is loaded."""
+_WRITTEN = 0.11
+"""Nanoseconds in which an element of the result is written."""
+_ADDED = 0.1
+"""Nanoseconds in which an element is added to a result that is made in parts."""
 _SHALLOW = 32
 """Rows of a matrix below which it is not split."""
 
@@ -55,7 +61,7 @@ class Geometry:
     """Input channels per group."""
     fan_out: int
     """Output channels per group."""
-    axes: list[Axis]
+    axes: tuple[Axis, ...]
     dtype: np.dtype
     guests: Guests | None
     """What is done to tiles besides."""
@@ -203,6 +209,17 @@ class Geometry:
 
     def bytes(self, tile: Tile) -> int:
         """Return the workspace that a tile takes."""
+        known = self._known_bytes.get(tile)
+        if known is None:
+            known = self._known_bytes[tile] = self._bytes(tile)
+        return known
+
+    @cached_property
+    def _known_bytes(self) -> dict[Tile, int]:
+        """Searches for several sizes ask for the same tiles again and again."""
+        return {}
+
+    def _bytes(self, tile: Tile) -> int:
         shapes: list[tuple[int, ...]] = []
         if not self.is_direct:
             shapes.append(self.matrix_shape(tile))
@@ -230,7 +247,9 @@ class Geometry:
         """
         whole = Tile(1, self.rows, self.fan_in)
         if self.bytes(whole) <= limit:
-            most = _largest(self.groups, lambda n: self.bytes(whole._replace(groups=n)) <= limit)
+            most = _largest(
+                self.groups, limit, lambda n: self.bytes(Tile(n, whole.rows, whole.channels))
+            )
             return whole._replace(groups=_even(self.groups, most))
         tiles = [self._rows_of(whole._replace(channels=some), limit) for some in self._splits()]
         within = [tile for tile in tiles if self.bytes(tile) <= limit]
@@ -247,7 +266,7 @@ class Geometry:
 
     def _rows_of(self, tile: Tile, limit: int) -> Tile:
         """Return the tile with as many rows as fit ``limit`` bytes, at least one."""
-        most = _largest(self.rows, lambda n: self.bytes(tile._replace(rows=n)) <= limit)
+        most = _largest(self.rows, limit, lambda n: self.bytes(Tile(tile.groups, n, tile.channels)))
         return tile._replace(rows=_even(self.rows, most))
 
     def cost(self, tile: Tile) -> float:
@@ -257,21 +276,48 @@ class Geometry:
         tiles = packings * -(-self.groups // tile.groups) * parts
         weights = self.groups * self.fan_out * self.depth
         columns = self.batch * self.columns(self.rows)
-        flops = 2 * weights * (columns + _PACKING * packings)
-        copied = 2.0 * (parts - 1) * self.groups * self.fan_out * columns
+        result = self.groups * self.fan_out * columns
+        time = CALLS + 2 * weights * columns / FLOPS + PACKING * weights * packings
+        time += (_WRITTEN + 2 * _ADDED * (parts - 1)) * result
+        if self.groups > 1:
+            time += _GROUP_CALLS * self.groups * packings * parts
         if not self.is_direct:
-            copied += self.groups * self.depth * columns / (4 if self.is_flat else 1)
+            time += self._unrolling * self.groups * self.depth * columns + tiles * _TILE_CALLS
         if self.loads:
-            copied += _LOADED * tiles * prod(self.padded_shape(tile))
-        return flops / _FLOPS + copied / _COPIED + tiles * _TILE_CALLS
+            time += _LOADED * tiles * prod(self.padded_shape(tile))
+        return time
+
+    @cached_property
+    def _unrolling(self) -> float:
+        """Nanoseconds in which an element is unrolled."""
+        if self.is_flat:
+            return _RUN
+        return _STRIDED if any(axis.stride > 1 for axis in self.axes) else _COPIED
 
 
-def _largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number in ``[1, limit]`` that fits, given that all smaller ones do."""
-    low, high = 1, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+def _largest(most: int, limit: int, size: Callable[[int], int]) -> int:
+    """
+    Return the largest number in ``[1, most]`` with a size within a limit, or else 1.
+
+    Sizes grow with the number, and nearly as a line does: so the number is guessed.
+    """
+    low, high = 1, most
+    smallest, largest = size(low), size(high)
+    if largest <= limit:
+        return most
+    if smallest > limit:
+        return 1
+    # Of low the size is within the limit, of high it is not.
+    while high - low > 1:
+        guess = low + (limit - smallest) * (high - low) // (largest - smallest)
+        guess = min(max(guess, low + 1), high - 1)
+        found = size(guess)
+        if found <= limit:
+            low, smallest = guess, found
+            if low + 1 < high and size(low + 1) > limit:
+                break
+        else:
+            high, largest = guess, found
     return low
 
 
@@ -300,15 +346,19 @@ def geometry(signature: Signature) -> Geometry:
         raise ShapeMismatch(
             f"node {signature.name!r} (Conv): image, weights and output contradict each other"
         )
-    return Geometry(
-        image.shape[0],
-        groups,
-        weights.shape[1],
-        weights.shape[0] // groups,
-        window_axes(signature, weights.shape[2:]),
-        image.dtype,
-        signature.guests,
-    )
+    axes = tuple(window_axes(signature, weights.shape[2:]))
+    sizes = (image.shape[0], groups, weights.shape[1], weights.shape[0] // groups, axes)
+    if signature.guests is None:
+        return _plain(*sizes, image.dtype)
+    return Geometry(*sizes, image.dtype, signature.guests)
+
+
+@lru_cache(maxsize=1024)
+def _plain(
+    batch: int, groups: int, fan_in: int, fan_out: int, axes: tuple[Axis, ...], dtype: np.dtype
+) -> Geometry:
+    """Return the sizes of a convolution that does nothing besides; planning asks for them often."""
+    return Geometry(batch, groups, fan_in, fan_out, axes, dtype, None)
 
 
 def _agree(image: Tensor, weights: Tensor, output: Tensor, groups: int) -> bool:

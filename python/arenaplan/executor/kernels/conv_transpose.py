@@ -14,6 +14,7 @@ import numpy as np
 
 from arenaplan.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.executor.cuts import CONV_TRANSPOSE
+from arenaplan.executor.kernels.conv_tiles import FLOPS
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.windows import Axis, auto_pad_of, ints
@@ -24,7 +25,7 @@ _TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20)
 """Workspace sizes to offer, in bytes; the first stands for one row of the image."""
 _TILE_CALLS = 4e3
 """Nanoseconds that the calls for one tile take."""
-_FLOPS, _PACKING = 200.0, 14
+_FLOPS, _PACKING = FLOPS, 22
 """Operations per nanosecond; columns of which the time goes into repacking the weights."""
 
 

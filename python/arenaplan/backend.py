@@ -1,0 +1,90 @@
+"""
+Backends: whoever runs a plan, as far as the planner has to know.
+
+A backend says which scratch memory its kernels need, and estimates the time of a run. Planning
+looks a backend up here by the name of the plan's target and imports none, so that a backend may
+import planning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+    from arenaplan.graph import Choice, Graph
+
+Scratch: TypeAlias = "Mapping[int, Sequence[Sequence[Choice]]]"
+"""By node, the choices of size of each of its scratch buffers."""
+
+
+class Backend(Protocol):
+    """What planning asks of a runtime."""
+
+    @property
+    def name(self) -> str:
+        """The name of its target."""
+
+    def workspaces(self, graph: Graph, steps: Iterable[Sequence[int]] | None = None) -> Scratch:
+        """
+        Return the scratch buffers of steps, by the last node of each.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph that is planned.
+        steps : iterable of sequence of int, optional
+            The nodes that run as one; each node by itself if left out. The cost of a choice is
+            the time of the step with it, in any unit that is the same for all choices of a node.
+        """
+
+    def staging(self, graph: Graph, steps: Iterable[Sequence[int]]) -> Scratch:
+        """Return the scratch buffers of steps whose output overlaps an input, likewise."""
+
+    def seconds(self, graph: Graph, plan: Plan) -> Sequence[float]:
+        """
+        Return the estimated seconds of each step of a plan.
+
+        The estimate covers what the plan decides: nodes that run as one, the sizes of
+        scratch buffers, outputs that overlap inputs, and copies that sharing spares.
+        """
+
+    def step_seconds(
+        self, graph: Graph, nodes: Sequence[int], *, staged: bool
+    ) -> Sequence[tuple[int, float]]:
+        """
+        Return the ways to run nodes as one: bytes of scratch memory, and estimated seconds.
+
+        Parameters
+        ----------
+        nodes : sequence of int
+            Nodes that run as one, or one node.
+        staged : bool
+            Whether the output overlaps an input.
+        """
+
+
+_BACKENDS: dict[str, Callable[[], Backend]] = {}
+
+
+def register(target: str, load: Callable[[], Backend]) -> None:
+    """
+    Give the target of this name a backend.
+
+    Plans for that target then have workspaces, and are weighed by the backend's times.
+
+    Parameters
+    ----------
+    target : str
+        Name of a :class:`arenaplan.Target`.
+    load : callable
+        Returns the backend; called whenever it is needed.
+    """
+    _BACKENDS[target] = load
+
+
+def backend_of(target: str) -> Backend | None:
+    """Return the backend of the target of this name; ``None`` if it has none."""
+    load = _BACKENDS.get(target)
+    return None if load is None else load()

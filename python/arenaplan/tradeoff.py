@@ -1,0 +1,442 @@
+"""
+Time beside bytes: the least arena of the plans that are fast enough.
+
+A plan with every technique is made first. Where it is slower than the limit, each of its steps
+has other *ways* to run: with more scratch memory, with its output beside the input and not over
+it, and node by node. A way needs some bytes at its step and takes some time. The bytes of an
+arena are those of its highest step, so for an arena of given size each step takes the fastest way
+that fits it, and the smallest size whose steps together are within the limit is found by
+bisection. A plan with these ways is packed, and measured again by the estimate.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, NamedTuple, TypeAlias
+
+from arenaplan import _core
+from arenaplan._core import Plan
+from arenaplan.backend import Backend
+from arenaplan.graph import Graph, Node
+
+Progress: TypeAlias = Callable[[dict[str, Any]], object]
+
+_ROUNDS = 4
+"""How often the steps of a plan are taken apart further."""
+_WIDER = 1.03
+"""The part of its bytes that an arena grows by where offsets were not found."""
+_WORTHWHILE = 0.98
+"""A plan of equal bytes is made if it takes at most this part of the time."""
+_SLOW = ("overlap", "streaming", "fusion")
+"""Techniques that may cost time."""
+
+
+class Point(NamedTuple):
+    """What a plan that was tried needs."""
+
+    bytes: int
+    """Bytes of the arena."""
+    seconds: float
+    """Estimated seconds of one run."""
+
+
+class Timed(NamedTuple):
+    """A plan, and how long its steps take."""
+
+    plan: Plan
+    steps: Sequence[float]
+    """Estimated seconds of each step."""
+    draft: Plan
+    """The plan without workspaces that it was made from."""
+
+    @property
+    def seconds(self) -> float:
+        """Estimated seconds of one run."""
+        return sum(self.steps)
+
+    @property
+    def point(self) -> Point:
+        """Bytes and seconds."""
+        return Point(self.plan.arena_bytes, self.seconds)
+
+
+class Chosen(NamedTuple):
+    """The plan that was chosen, and what was tried."""
+
+    plan: Plan
+    tried: tuple[Point, ...]
+    """Of the plans that were tried, those that no other one beats, ascending bytes."""
+
+
+class Maker:
+    """
+    Makes plans of one graph with workspaces.
+
+    What nodes need together is known once it is known which run as one, and whose output
+    overlaps an input. So a plan without workspaces, a *draft*, comes first.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        options: dict[str, object],
+        honored: Sequence[str],
+        memories: tuple[Any, Any],
+        backend: Backend,
+        on_progress: Progress | None,
+    ) -> None:
+        self.graph = graph
+        self.options = options
+        self.memories = memories
+        self.backend = backend
+        self.on_progress = on_progress
+        self.sizes: list[int] = graph.core.sizes
+        self.honored = list(honored)
+        """The techniques that the target honors."""
+        wanted = options["optimize"]
+        self.names = self.honored if wanted is None else str(wanted).split(",")
+        self.names = [name for name in self.names if name in self.honored]
+
+    def draft(self, names: Iterable[str], steps: list[list[int]] | None = None) -> Plan:
+        """Return a plan without workspaces that uses some techniques."""
+        bare = {
+            **self.options,
+            "optimize": ",".join(names) or "none",
+            "workspace": "none",
+            "max_slowdown": None,
+        }
+        return _core.plan(self.graph.core, bare, steps, *self.memories, None, self.on_progress)
+
+    def finish(
+        self,
+        draft: Plan,
+        steps: list[list[int]] | None = None,
+        overlapping: list[int] | None = None,
+        room: int = 0,
+        optimize: str | None = None,
+    ) -> Timed:
+        """
+        Return the plan of a draft with workspaces.
+
+        Parameters
+        ----------
+        steps : list of list of int, optional
+            What to run; the steps of the draft if left out.
+        overlapping : list of int, optional
+            The last nodes of the steps whose output may overlap an input.
+        room : int, default 0
+            Bytes up to which workspaces may raise the peak.
+        optimize : str, optional
+            Other techniques than those of the options.
+        """
+        overlapped = draft.overlapped if overlapping is None else overlapping
+        core = self.graph.core_for("auto", steps or draft.steps, overlapped, self.backend.name)
+        plan = _core.plan(
+            core,
+            self.options if optimize is None else {**self.options, "optimize": optimize},
+            steps,
+            *self.memories,
+            draft,
+            self.on_progress,
+            room,
+            overlapping,
+        )
+        return Timed(plan, self.backend.seconds(self.graph, plan), draft)
+
+
+def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> Chosen:
+    """
+    Return the plan with the fewest bytes that is fast enough, and of equal bytes the fastest.
+
+    Parameters
+    ----------
+    max_slowdown : float
+        How many times as long as the fastest way to run the graph a plan may take; infinite
+        if bytes alone count.
+    steps : list of list of int, optional
+        What to run, if the caller says so; then nothing is left to choose.
+    """
+    draft = maker.draft(maker.names, steps)
+    first = maker.finish(draft)
+    if steps is not None or maker.memories[0] is not None:
+        return Chosen(first.plan, (first.point,))
+    plain = maker.finish(maker.draft([]), optimize="none")
+    tried = [first]
+    limit = max_slowdown * min(plain.seconds, first.seconds)
+    if first.plan.arena_bytes > draft.arena_bytes or first.seconds > limit:
+        tried += _others(maker, first, limit)
+    fastest = min(plain.seconds, *(timed.seconds for timed in tried))
+    limit = max_slowdown * fastest
+    for timed in list(tried):
+        tried += _faster(maker, timed, limit, _bytes_within(tried, limit))
+    if _bytes_within(tried, limit) > plain.plan.arena_bytes:
+        # As that plan, and values share bytes besides.
+        tried.append(maker.finish(plain.draft, None, [], plain.plan.arena_bytes))
+    within = [timed for timed in tried if timed.seconds <= limit]
+    best = min(within or [plain], key=lambda timed: timed.point)
+    best = _polished(maker, best)
+    tried += [plain, best]
+    estimate = [round(seconds * 1e9) for seconds in (best.seconds, min(fastest, best.seconds))]
+    return Chosen(best.plan.with_estimate(*estimate), _pareto(timed.point for timed in tried))
+
+
+def _bytes_within(tried: Iterable[Timed], limit: float) -> float:
+    """Return the fewest bytes of a plan that is fast enough."""
+    within = (timed.plan.arena_bytes for timed in tried if timed.seconds <= limit)
+    return min(within, default=inf)
+
+
+def _pareto(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Return the points that no other one beats."""
+    found: list[Point] = []
+    for point in sorted(points):
+        if not found or point.seconds < found[-1].seconds:
+            found.append(point)
+    return tuple(found)
+
+
+# -- other drafts -----------------------------------------------------------------------------
+
+
+def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
+    """Return plans without a technique that may cost time, if one of them might be better."""
+    found: list[Timed] = []
+    known = [first.draft.steps]
+    left: list[tuple[str, ...]] = [("overlap",)] if first.draft.overlapped else []
+    left += [("streaming",), _SLOW]
+    for left_out in left:
+        names = [name for name in maker.names if name not in left_out]
+        if names == maker.names:
+            continue
+        draft = maker.draft(names)
+        best = _bytes_within([first, *found], limit)
+        if draft.arena_bytes >= best or (left_out != ("overlap",) and draft.steps in known):
+            continue
+        known.append(draft.steps)
+        found.append(maker.finish(draft))
+    return found
+
+
+def _shows(node: Node) -> bool:
+    """Whether a node may have nothing to do, since its results show other values."""
+    return bool(node.effects.views)
+
+
+# -- ways to run a step -----------------------------------------------------------------------
+
+
+class _Way(NamedTuple):
+    """A way to run a step of a plan."""
+
+    bytes: int
+    """Live at the step."""
+    seconds: float
+    split: bool = False
+    """Whether its nodes run one by one."""
+    staged: bool = False
+    """Whether its output overlaps an input."""
+
+
+class _Step(NamedTuple):
+    """A step and the ways to run it: ascending bytes, descending seconds."""
+
+    nodes: Sequence[int]
+    ways: list[_Way]
+
+    def fastest(self, room: int) -> _Way:
+        """Return the fastest way that needs at most so many bytes, or the smallest."""
+        return self.ways[max(bisect_right(self.ways, room, key=lambda way: way.bytes) - 1, 0)]
+
+
+def _steps(maker: Maker, timed: Timed) -> list[_Step]:
+    """Return all steps of a plan with the ways to run them."""
+    plan, live = timed.plan, timed.plan.live_bytes
+    scratch: dict[int, int] = {}
+    for node, _slot, _choice, _space, _offset, size in plan.workspaces:
+        scratch[node] = scratch.get(node, 0) + _padded(size, plan.alignment)
+    overlapped = _overlaps(plan)
+    found = []
+    for nodes, seconds, held in zip(plan.steps, timed.steps, live, strict=True):
+        own = sum(scratch.get(node, 0) for node in nodes)
+        shared = overlapped.get(nodes[-1])
+        ways = [_Way(held, seconds, staged=shared is not None)]
+        if seconds > 0.0:
+            ways += _ways(maker, nodes, shared, _Now(held - own, own, seconds), plan.alignment)
+        found.append(_Step(nodes, _best(ways)))
+    return found
+
+
+class _Now(NamedTuple):
+    """How a step runs in a plan."""
+
+    held: int
+    """Bytes that are live without its scratch memory."""
+    scratch: int
+    seconds: float
+
+
+def _ways(
+    maker: Maker, nodes: Sequence[int], shared: int | None, now: _Now, alignment: int
+) -> list[_Way]:
+    """Return the ways to run a step, with other scratch memory or in parts."""
+    declared = maker.backend.step_seconds(maker.graph, nodes, staged=shared is not None)
+    fitting = [seconds for size, seconds in declared if size <= now.scratch]
+    # The estimate of the plan knows more: what sharing spares, and chains in one place.
+    known = now.seconds - min(fitting, default=declared[0][1])
+    ways = [
+        _Way(now.held + size, known + seconds, staged=shared is not None)
+        for size, seconds in declared
+    ]
+    if shared is not None:
+        ways += [
+            _Way(now.held + shared + size, known + seconds)
+            for size, seconds in maker.backend.step_seconds(maker.graph, nodes, staged=False)
+        ]
+    if len(nodes) > 1:
+        apart = _apart(maker, nodes, alignment)
+        ways += [
+            _Way(now.held + (shared or 0) + size, seconds, split=True) for size, seconds in apart
+        ]
+    return ways
+
+
+def _apart(maker: Maker, nodes: Sequence[int], alignment: int) -> list[tuple[int, float]]:
+    """Return the ways to run nodes one by one: bytes besides what is live, and seconds."""
+    graph, backend = maker.graph, maker.backend
+    inner = _inner_bytes(maker, nodes, alignment)
+    members = []
+    for node, held in zip(nodes, inner, strict=True):
+        declared = backend.step_seconds(graph, [node], staged=False)
+        ways = [_Way(held + size, seconds) for size, seconds in declared]
+        if _shows(graph.nodes[node]):
+            ways = [_Way(held, 0.0)]
+        members.append(_Step([node], _best(ways)))
+    least = max(member.ways[0].bytes for member in members)
+    levels = {way.bytes for member in members for way in member.ways if way.bytes >= least}
+    return [
+        (level, sum(member.fastest(level).seconds for member in members))
+        for level in sorted(levels)
+    ]
+
+
+def _inner_bytes(maker: Maker, nodes: Sequence[int], alignment: int) -> list[int]:
+    """Return the bytes of values inside of a group that are live at each of its nodes."""
+    graph = maker.graph
+    last = {value: at for at, node in enumerate(nodes) for value in graph.nodes[node].inputs}
+    live: dict[int | None, int] = {}
+    found = []
+    for at, index in enumerate(nodes):
+        node = graph.nodes[index]
+        made = [value for value in node.outputs if value is not None]
+        if index != nodes[-1]:
+            taken = {pair.input for pair in node.effects.in_place} | {
+                view.input for view in node.effects.views
+            }
+            for value in made:
+                size = _padded(maker.sizes[value], alignment)
+                for position in taken:
+                    operand = node.inputs[position] if position < len(node.inputs) else None
+                    if live.get(operand) == size and last.get(operand) == at:
+                        del live[operand]
+                        break
+                live[value] = size
+        found.append(sum(live.values()))
+        live = {value: size for value, size in live.items() if last.get(value, at) > at}
+    return found
+
+
+def _overlaps(plan: Plan) -> dict[int, int]:
+    """Return by node the bytes that its output shares with an input that it overlaps."""
+    found: dict[int, int] = {}
+    for node, taken, made, rule in plan.shares:
+        if rule == "overlap":
+            inputs, outputs = plan.step_operands(node)
+            source, target = inputs[taken], outputs[made]
+            assert source is not None
+            assert target is not None
+            a, b = plan.placements[source], plan.placements[target]
+            if a is not None and b is not None:
+                shared = min(a[1] + a[2], b[1] + b[2]) - max(a[1], b[1])
+                found[node] = found.get(node, 0) + max(shared, 0)
+    return found
+
+
+def _padded(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+def _best(ways: Iterable[_Way]) -> list[_Way]:
+    """Return the ways that no other one beats; of equal ones the first, which changes least."""
+    found: list[_Way] = []
+    for way in sorted(ways, key=lambda way: (way.bytes, way.seconds)):
+        if not found or way.seconds < found[-1].seconds:
+            found.append(way)
+    return found
+
+
+# -- faster plans -----------------------------------------------------------------------------
+
+
+def _faster(maker: Maker, timed: Timed, limit: float, below: float) -> list[Timed]:
+    """Return plans that take less time and more bytes, until one is fast enough."""
+    found: list[Timed] = []
+    least = timed.plan.arena_bytes
+    for _ in range(_ROUNDS):
+        if timed.seconds <= limit:
+            break
+        steps = _steps(maker, timed)
+        room = _least_room(steps, least, limit)
+        if room >= below:
+            break
+        # Offsets may not be found for all that fits by its size: the next round has more room.
+        least = max(int(room * _WIDER), room + 1)
+        other = _with_ways(maker, timed, steps, room)
+        if other is not None:
+            found.append(other)
+            timed = other if other.seconds < timed.seconds else timed
+    return found
+
+
+def _least_room(steps: Sequence[_Step], least: int, limit: float) -> int:
+    """Return the fewest bytes with which steps are fast enough, or all that are of use."""
+    larger = {way.bytes for step in steps for way in step.ways if way.bytes > least}
+    sizes = sorted(larger | {least})
+    low, high = 0, len(sizes) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if sum(step.fastest(sizes[middle]).seconds for step in steps) <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return sizes[low]
+
+
+def _with_ways(maker: Maker, timed: Timed, steps: Sequence[_Step], room: int) -> Timed | None:
+    """Return a plan whose steps run in the fastest ways that need at most so many bytes."""
+    wanted: list[list[int]] = []
+    staged: list[int] = []
+    for step in steps:
+        way = step.fastest(room)
+        if way.split:
+            wanted += [[node] for node in step.nodes]
+        else:
+            wanted.append(list(step.nodes))
+            if way.staged:
+                staged.append(step.nodes[-1])
+    before = [list(nodes) for nodes in timed.plan.steps]
+    if wanted == before and staged == timed.plan.overlapped and room <= timed.plan.arena_bytes:
+        return None
+    return maker.finish(timed.draft, wanted, staged, room)
+
+
+def _polished(maker: Maker, timed: Timed) -> Timed:
+    """Return a plan of no more bytes that takes less time, if there is one."""
+    steps, room = _steps(maker, timed), timed.plan.arena_bytes
+    if sum(step.fastest(room).seconds for step in steps) > _WORTHWHILE * timed.seconds:
+        return timed
+    other = _with_ways(maker, timed, steps, room)
+    if other is None or other.point >= timed.point:
+        return timed
+    return other if other.seconds < timed.seconds else timed
