@@ -158,7 +158,16 @@ class Graph:
     A validated, immutable graph.
     """
 
-    def __new__(cls, /, name: Any, values: Any, nodes: Any, outputs: Any) -> Graph:
+    def __new__(
+        cls,
+        /,
+        name: str,
+        values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
+        nodes: Sequence[
+            tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
+        ],
+        outputs: Sequence[int],
+    ) -> Graph:
         """
         Validate tables of values and nodes.
         """
@@ -323,11 +332,18 @@ class IncrementalPlanner:
     def __new__(
         cls,
         /,
-        values: Any,
-        nodes: Any,
-        inputs: Any,
-        outputs: Any,
-        variables: Any | None = None,
+        values: Sequence[tuple[int, str]],
+        nodes: Sequence[
+            tuple[
+                Sequence[int | None],
+                Sequence[int | None],
+                Sequence[int],
+                Sequence[tuple[int, int, bool]],
+            ]
+        ],
+        inputs: Sequence[int | None],
+        outputs: Sequence[int | None],
+        variables: Sequence[int] | None = None,
         *,
         mode: str = "default",
         alignment: int = 64,
@@ -406,7 +422,20 @@ class IncrementalPlanner:
             If views of it are alive.
         """
     def replace_graph(
-        self, /, values: Any, nodes: Any, inputs: Any, outputs: Any, variables: Any | None = None
+        self,
+        /,
+        values: Sequence[tuple[int, str]],
+        nodes: Sequence[
+            tuple[
+                Sequence[int | None],
+                Sequence[int | None],
+                Sequence[int],
+                Sequence[tuple[int, int, bool]],
+            ]
+        ],
+        inputs: Sequence[int | None],
+        outputs: Sequence[int | None],
+        variables: Sequence[int] | None = None,
     ) -> None:
         """
         Plan another graph in the same memory; nothing is placed yet. The tables are those of
@@ -579,15 +608,15 @@ class Plan:
         """
         Digest of the graph that was planned.
         """
-    def fits(self, /) -> None:
-        """
-        Raise unless every space holds what is planned in it.
-        """
     @property
     def estimate(self, /) -> tuple[float, float] | None:
         """
         ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
         plan that was tried; None if time was not weighed against bytes.
+        """
+    def fits(self, /) -> None:
+        """
+        Raise unless every space holds what is planned in it.
         """
     @property
     def floor(self, /) -> int | None:
@@ -747,15 +776,15 @@ class Plan:
         """
         Return the plan as JSON text.
         """
-    @property
-    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
-        """
-        Per workspace ``(node, slot, choice, space, offset, bytes)``.
-        """
     def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
         """
         Return the same plan with an estimate of the time of one run, and of one run of the
         fastest plan that was tried, in nanoseconds.
+        """
+    @property
+    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
+        """
+        Per workspace ``(node, slot, choice, space, offset, bytes)``.
         """
 
 @final
@@ -1287,11 +1316,11 @@ def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> l
     """
 
 def pack(
-    sizes,
-    live,
-    alignments,
-    pins,
-    hints,
+    sizes: Sequence[int],
+    live: Sequence[tuple[int, int]],
+    alignments: Sequence[int],
+    pins: Sequence[int | None],
+    hints: Sequence[int | None],
     capacity: int | None,
     time_limit: float | None,
     node_limit: int | None,

@@ -142,7 +142,9 @@ class StoragePool:
         for number, device, memory in layout.allocate(known):
             self.devices[number] = devices[device]
             self.buffers[number] = (
-                free[memory] if isinstance(memory, int) else np.frombuffer(memoryview(memory), np.uint8)
+                free[memory]
+                if isinstance(memory, int)
+                else np.frombuffer(memoryview(memory), np.uint8)
             )
         self._own = {entry.name: self._view(entry) for entry in self.entries}
         self._wired = dict(self._own)

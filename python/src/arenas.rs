@@ -1,4 +1,4 @@
-//! Incremental arenas, of both generations.
+//! The incremental arenas of TensorFlow Lite, of 2019 and of today, with views of their memory.
 
 use std::sync::{Mutex, MutexGuard};
 

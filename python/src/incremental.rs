@@ -1,4 +1,4 @@
-//! Planning while a model runs.
+//! The incremental planner: tables of values and nodes in, views of the arenas out.
 
 use std::sync::Mutex;
 

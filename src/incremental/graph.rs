@@ -1,14 +1,14 @@
-//! What an incremental planner plans for: sizes and types may change between executions.
+//! Graphs of an incremental planner: sizes and types may change between executions.
 
 use std::str::FromStr;
 
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind, Whole};
 
-/// Who owns the bytes of a value.
+/// The owner of the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AllocationType {
-    /// Nobody.
+    /// No owner.
     #[default]
     None,
     /// The model file: constants.
@@ -57,12 +57,12 @@ impl FromStr for AllocationType {
     }
 }
 
-/// A value: how many bytes it has now, and who owns them.
+/// A value: its present size, and the owner of its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IncrementalValue {
     /// Size in bytes.
     pub bytes: u64,
-    /// Who owns them.
+    /// Owner of the bytes.
     pub kind: AllocationType,
 }
 

@@ -1,5 +1,7 @@
-//! Variables: which assignments write directly, in which order variables change, and the
-//! storage of variables.
+//! Assignments to states: direct ones, the order of reads and writes, and the blocks of states.
+//!
+//! An assignment is direct if the producer of its right side writes into the state. That
+//! producer is then the true writer, so it is the node that waits for readers of the old bytes.
 
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Assignment, Graph, InPlace, Node, ValueKind};
@@ -228,9 +230,9 @@ impl Followers {
 /// added, whatever order the nodes run in.
 ///
 /// A node that was added before another one that writes a state sees the state's old
-/// bytes, and one that was added later sees the new ones. What writes at run time is, for
-/// a [direct](AssignKind::Direct) assignment, the producer of its right side: it is what
-/// waits for the readers of the old bytes.
+/// bytes, and one that was added later sees the new ones. The writer at run time of a
+/// [direct](AssignKind::Direct) assignment is the producer of its right side, which waits for
+/// the readers of the old bytes.
 ///
 /// # Errors
 ///
@@ -274,12 +276,13 @@ fn rebuild(graph: &Graph, after: Vec<Vec<NodeId>>) -> Result<Graph> {
 }
 
 impl StoragePlan {
-    /// Returns the plan with storage for whatever no node produces, and with assignments
+    /// Returns the plan with blocks for all values that no node produces, and with assignments
     /// tied to their states.
     ///
     /// Graph inputs, constants and states get fresh blocks after the last one, in order.
     /// The result of an assignment gets its state's block, and so does the right side of a
-    /// direct one. Blocks that nothing is left in stay, with a size of 0.
+    /// direct one. Blocks without a value stay, with a size of 0. `assigns` may come from the
+    /// graph before [`order_mutations`]: the answer of [`find_assigns`] is the same.
     ///
     /// With direct assignments the plan is only right for a graph whose nodes wait for
     /// each other as [`order_mutations`] makes them, and where a node that computes a new

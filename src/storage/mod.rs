@@ -2,8 +2,9 @@
 //!
 //! A runtime that gets storage ids, shapes and types needs no sizes: a block is as large as its
 //! largest value. A [`StorageLayout`] has names, blocks and nodes of a planned graph, and its
-//! JSON form; a [`StoragePool`] adds the memory, as NNVM's graph runtime sets it up. The Python
-//! package builds its pool on the layout, with arrays of NumPy for memory.
+//! JSON form; a [`StoragePool`] adds the memory, as NNVM's graph runtime sets it up. Pools
+//! with memory of another kind, such as arrays of a language that calls this crate, are built on
+//! the layout.
 
 mod json;
 mod layout;
@@ -22,7 +23,7 @@ use crate::index::SpaceId;
 use crate::sharing::{Block, StoragePlan};
 use crate::units::Alignment;
 
-/// What divides the address of every block, and of an array that is used without a copy.
+/// Alignment of every block, and of an array that is used without a copy, in bytes.
 const ALIGNMENT: u64 = 64;
 
 /// An array of the caller: an input or a parameter.

@@ -1,14 +1,14 @@
-//! Which nodes run as one.
+//! Groups of nodes that run as one.
 //!
-//! Walks backwards and lets each node join the group of its readers, if all of them are in
-//! one group and need what it makes piece by piece. What this saves is not known here: the
-//! inputs of a group live until its last node. Whoever asks tries several kinds of fusion.
+//! A backward walk lets each node join the group of its readers, if all of them are in one
+//! group and need the node's output piece by piece. Fusion can cost bytes, since the inputs of a
+//! group live until its last node: callers compare several kinds of fusion.
 
 use crate::graph::{Flow, Graph, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::units::gcd;
 
-/// Which nodes may join the group of their readers.
+/// Kinds of nodes that may join the group of their readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Fusion {
