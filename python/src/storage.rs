@@ -179,10 +179,10 @@ pub(crate) enum Memory {
 
 /// Return a parameter blob of ``(name, dtype, shape, bytes)`` rows.
 #[pyfunction]
-pub(crate) fn save_params<'py>(
-    py: Python<'py>,
+pub(crate) fn save_params(
+    py: Python<'_>,
     params: Vec<(String, String, Vec<u64>, PyBackedBytes)>,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> PyResult<Bound<'_, PyBytes>> {
     let mut tensors = Vec::with_capacity(params.len());
     for (name, dtype, shape, bytes) in &params {
         let dtype = read_dtype(py, dtype, || format!("parameter {}", quoted(name)))?;
