@@ -1316,11 +1316,11 @@ def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> l
     """
 
 def pack(
-    sizes: Sequence[int],
-    live: Sequence[tuple[int, int]],
-    alignments: Sequence[int],
-    pins: Sequence[int | None],
-    hints: Sequence[int | None],
+    sizes,
+    live,
+    alignments,
+    pins,
+    hints,
     capacity: int | None,
     time_limit: float | None,
     node_limit: int | None,
