@@ -1316,11 +1316,11 @@ def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> l
     """
 
 def pack(
-    sizes,
-    live,
-    alignments,
-    pins,
-    hints,
+    sizes: list[int],
+    live: list[tuple[int, int]],
+    alignments: list[int],
+    pins: list[int | None],
+    hints: list[int | None],
     capacity: int | None,
     time_limit: float | None,
     node_limit: int | None,
