@@ -1,9 +1,9 @@
-//! Which nodes wait for each other: colors of long paths, and reachability.
+//! Relations between nodes in every order: colors of long paths, and reachability.
 //!
 //! [`color_nodes`] is what `MXNet`'s memory planner calls coloring: it covers the graph with
 //! long paths, whose nodes can never run at the same time, and gives each path a color.
-//! [`Reachability`] answers the question that coloring only guesses at: does one node run
-//! before another in *every* order that the graph permits?
+//! [`Reachability`] answers exactly whether one node runs before another in *every* order that
+//! the graph permits; coloring is an estimate of it.
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -32,8 +32,7 @@ impl Coloring {
         self.count
     }
 
-    /// Returns the color of whatever is on no path, which includes values that no node
-    /// produces.
+    /// Returns the color of nodes on no path, and of values that no node produces.
     pub const fn rest(&self) -> u32 {
         self.count - 1
     }

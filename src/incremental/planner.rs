@@ -1,4 +1,4 @@
-//! The planner that a runtime calls.
+//! The incremental planner, as a runtime calls it between nodes.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
 use crate::incremental::ranges::Ranges;
 use crate::incremental::{IncrementalMode, IncrementalOptions};
 
-/// Where a value is.
+/// Arena and bytes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Whether it is in the persistent arena.
     pub persistent: bool,
-    /// Which bytes.
+    /// The bytes.
     pub span: Span,
 }
 
@@ -308,7 +308,7 @@ impl IncrementalPlanner {
         }
     }
 
-    /// Returns what `tflite-2019` does not have.
+    /// Returns the arenas with live ranges, which mode `tflite-2019` does not have.
     fn ranges(&mut self, what: &str) -> Result<(&mut Ranges, &IncrementalGraph)> {
         match &mut self.engine {
             Engine::Ranges(ranges) => Ok((ranges, &self.graph)),

@@ -1,8 +1,8 @@
 //! Storage sharing: values share whole blocks, as NNVM, `MXNet` and Relay plan memory.
 //!
 //! A *block* is memory of its own that serves one value after another and grows to the
-//! largest of them; there are no offsets. It wastes more than an arena does, and is here
-//! because people come from it, and because runtimes exist that can do nothing else.
+//! largest of them; there are no offsets. Blocks need more bytes than an arena. They are for
+//! runtimes that know no offsets, and for users of NNVM who compare plans.
 //!
 //! One pass walks the nodes in order. It lets outputs take over dying inputs, gives the
 //! other outputs free blocks of a similar size, and frees blocks after their last reader.
@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-pub use assign::{Assign, AssignKind, find_assigns, order_mutations};
+pub use assign::{Assign, AssignKind, find_assigns, is_elementwise, order_mutations};
 
 use crate::coloring::{Coloring, Reachability, color_nodes};
 use crate::error::{Error, Result, quoted};
@@ -24,17 +24,17 @@ use crate::graph::{Graph, Value};
 use crate::index::{SpaceId, ValueId};
 use pass::Pass;
 
-/// Where the bytes of a value come from.
+/// The source of the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// Nobody has said: graph inputs, constants, and what lies outside a node range.
+    /// No storage: graph inputs, constants, and values outside of the node range.
     #[default]
     Unassigned,
-    /// From the caller.
+    /// Memory of the caller.
     External,
-    /// From wherever the node gets it at run time.
+    /// Memory that the node gets at run time.
     Dynamic,
-    /// From the block with this number.
+    /// The block with this number.
     Block(u32),
 }
 
@@ -69,15 +69,15 @@ impl Storage {
     }
 }
 
-/// How an output got its block.
+/// The operand that an output took its block from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TakenFrom {
-    /// It did not take one over.
+    /// None: the block was free or is new.
     #[default]
     Nothing,
-    /// From the input at this position.
+    /// The input at this position.
     Input(u32),
-    /// It did not take one over, and nobody reads it: its block was free again at once.
+    /// None, and the output has no reader: its block was free again at once.
     NeverRead,
 }
 
@@ -92,11 +92,11 @@ impl TakenFrom {
     }
 }
 
-/// How many bytes a value counts for.
+/// Rule for the bytes that a value counts for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SizeRule {
-    /// Those it has.
+    /// The size of the value.
     #[default]
     Bytes,
     /// Four per element whatever the type, as NNVM counts.
@@ -118,7 +118,7 @@ impl FromStr for SizeRule {
     }
 }
 
-/// Whose rules decide.
+/// Rules of storage sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SharingMode {
@@ -214,15 +214,17 @@ pub struct Block {
     pub space: SpaceId,
 }
 
-/// Which values share blocks.
+/// The block of every value, as [`share_storage`] chose it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoragePlan {
     pub(crate) storages: Vec<Storage>,
     pub(crate) taken_from: Vec<TakenFrom>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) given: u32,
-    /// Values that have the block of a state.
+    /// Results and right sides of assignments, which have the block of a state.
     pub(crate) tied: Vec<ValueId>,
+    /// Results of direct assignments: their nodes do nothing.
+    pub(crate) direct: Vec<ValueId>,
     pub(crate) not_allocated: usize,
     pub(crate) match_range: u64,
     pub(crate) coloring: Option<Coloring>,

@@ -8,13 +8,13 @@ use crate::sharing::Block;
 /// Blocks that may be exchanged for each other: of one space, freed by one color.
 pub(super) type Shelf = (SpaceId, u32);
 
-/// Whether a block may change hands, given who touched it since it last did.
+/// Whether a block may serve another value, given the nodes that used it since the last change.
 pub(super) type Acceptable<'a> = &'a dyn Fn(&[NodeId]) -> bool;
 
 /// Most free blocks that a request looks at where not every block will do.
 const MOST_CANDIDATES: usize = 256;
 
-/// Blocks, and which of them are free.
+/// All blocks, and the free ones by size.
 #[derive(Debug)]
 pub(super) struct Pool {
     match_range: u64,
@@ -22,7 +22,7 @@ pub(super) struct Pool {
     /// Per shelf: free blocks by size, then by when they were freed.
     free: BTreeMap<Shelf, BTreeMap<(u64, u64), u32>>,
     freed: u64,
-    /// By block: who touched it since it last changed hands.
+    /// By block: the nodes that used it since it last changed hands.
     users: Vec<Vec<NodeId>>,
 }
 
@@ -74,26 +74,26 @@ impl Pool {
         .map(|(&key, _)| key)
     }
 
-    /// Makes `block` free, on the shelf of whom freed it.
+    /// Makes `block` free, on the shelf of the color that freed it.
     pub(super) fn release(&mut self, block: u32, color: u32) {
         let Block { bytes, space } = self.blocks[at(block)];
         self.free.entry((space, color)).or_default().insert((bytes, self.freed), block);
         self.freed += 1;
     }
 
-    /// Notes that `node` overwrites `block`: what was there before is over.
+    /// Records that `node` overwrites `block`: earlier users no longer matter.
     pub(super) fn overwrite(&mut self, block: u32, node: NodeId) {
         let users = &mut self.users[at(block)];
         users.clear();
         users.push(node);
     }
 
-    /// Notes that `node` reads `block`, or shows it as another value.
+    /// Records that `node` reads `block`, or shows it as another value.
     pub(super) fn touch(&mut self, block: u32, node: NodeId) {
         self.users[at(block)].push(node);
     }
 
-    /// Returns who touched `block` since it last changed hands.
+    /// Returns the nodes that used `block` since it last changed hands.
     pub(super) fn users(&self, block: u32) -> &[NodeId] {
         &self.users[at(block)]
     }

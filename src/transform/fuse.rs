@@ -1,14 +1,14 @@
-//! Which nodes run as one.
+//! Groups of nodes that run as one.
 //!
-//! Walks backwards and lets each node join the group of its readers, if all of them are in
-//! one group and need what it makes piece by piece. What this saves is not known here: the
-//! inputs of a group live until its last node. Whoever asks tries several kinds of fusion.
+//! A backward walk lets each node join the group of its readers, if all of them are in one
+//! group and need the node's output piece by piece. Fusion can cost bytes, since the inputs of a
+//! group live until its last node: callers compare several kinds of fusion.
 
 use crate::graph::{Flow, Graph, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::units::gcd;
 
-/// Which nodes may join the group of their readers.
+/// Kinds of nodes that may join the group of their readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Fusion {
@@ -33,6 +33,23 @@ pub struct Fusion {
 }
 
 impl Fusion {
+    /// Names of the switches, the same in Rust and in Python.
+    pub const NAMES: [&'static str; 6] =
+        ["elementwise", "anchors", "prologue", "attention", "perceptrons", "channels"];
+
+    /// Returns the switch of this name, if there is one.
+    pub fn switch(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "elementwise" => &mut self.elementwise,
+            "anchors" => &mut self.anchors,
+            "prologue" => &mut self.prologue,
+            "attention" => &mut self.attention,
+            "perceptrons" => &mut self.perceptrons,
+            "channels" => &mut self.channels,
+            _ => return None,
+        })
+    }
+
     /// Returns the same without what makes nodes work on pieces larger than elements.
     #[must_use]
     pub const fn without_streams(self) -> Self {
