@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from arenaplan import _core
-from arenaplan._core import StoragePlan
+from arenaplan._core import Assign, StoragePlan
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 
@@ -114,19 +114,6 @@ def color_nodes(graph: Graph, num_temp: int) -> list[int]:
     return _core.color_nodes(graph.core, num_temp)
 
 
-class Assign(NamedTuple):
-    """A node that overwrites a state with the bytes of another value; values by index."""
-
-    direct: bool
-    """Whether the producer of the right side writes the state, and the node does nothing."""
-    state: int
-    """The left side."""
-    source: int
-    """The right side."""
-    result: int
-    """What the node returns: the state's new bytes."""
-
-
 def find_assigns(graph: Graph, elementwise: Iterable[int] = ()) -> dict[int, Assign]:
     """
     Return the assignments of ``graph``, by node.
@@ -164,8 +151,8 @@ def find_assigns(graph: Graph, elementwise: Iterable[int] = ()) -> dict[int, Ass
     >>> ap.find_assigns(graph, elementwise=[0])
     {1: Assign(direct=True, state=0, source=1, result=2)}
     """
-    rows = _core.find_assigns(graph.core, list(elementwise))
-    return {node: Assign(*row) for node, row in enumerate(rows) if row is not None}
+    found = _core.find_assigns(graph.core, list(elementwise))
+    return {node: assign for node, assign in enumerate(found) if assign is not None}
 
 
 def order_mutations(graph: Graph, elementwise: Iterable[int] = ()) -> Graph:
@@ -206,7 +193,7 @@ def report_storage_sharing(
         "strategy": strategy,
         "values": len(graph.values),
         "nodes": len(graph.nodes),
-        "blocks": [{"bytes": nbytes, "space": space} for nbytes, space in result.blocks],
+        "blocks": [{"bytes": block.bytes, "space": block.space} for block in result.blocks],
         "allocated_bytes": result.allocated_bytes,
         "not_allocated": result.not_allocated,
         "match_range": result.match_range,

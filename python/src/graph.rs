@@ -72,6 +72,7 @@ impl Graph {
 impl Graph {
     /// Validate tables of values and nodes.
     #[new]
+    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], Any, Sequence[int]]]", outputs: "Sequence[int]"))]
     fn new(
         py: Python<'_>,
         name: &Bound<'_, PyAny>,

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use arenaplan::{Assign, AssignKind, SharingOptions, Storage};
+use arenaplan::{SharingOptions, Storage};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
 use crate::graph::Graph;
 use crate::plan::Plan;
+use crate::results::{Assign, Block};
 
 /// Which values share blocks of memory.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -64,28 +65,21 @@ pub(crate) fn color_nodes(py: Python<'_>, graph: &Graph, num_temp: u32) -> PyRes
     Ok(coloring.colors().to_vec())
 }
 
-/// `(direct, state, source, result)` of an assignment.
-type AssignRow = (bool, u32, u32, u32);
-
 /// Returns what every node assigns, where the nodes in `elementwise` may write for others.
-fn assigns(graph: &Graph, elementwise: Vec<u32>) -> Vec<Option<Assign>> {
+fn assigns(graph: &Graph, elementwise: Vec<u32>) -> Vec<Option<arenaplan::Assign>> {
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
     arenaplan::find_assigns(&graph.inner, |node| elementwise.contains(&u32::from(node)))
 }
 
-/// Return ``(direct, state, source, result)`` of every node that is an assignment.
+/// Return per node the assignment that it is, or None if it is none.
 #[pyfunction]
 pub(crate) fn find_assigns(
     py: Python<'_>,
     graph: &Graph,
     elementwise: Vec<u32>,
-) -> Vec<Option<AssignRow>> {
-    let row = |it: Assign| {
-        let direct = it.kind == AssignKind::Direct;
-        (direct, it.state.into(), it.source.into(), it.result.into())
-    };
+) -> Vec<Option<Assign>> {
     let assigns = py.detach(|| assigns(graph, elementwise));
-    assigns.into_iter().map(|found| found.map(row)).collect()
+    assigns.into_iter().map(|found| found.map(Assign::from)).collect()
 }
 
 /// Return what every node must run after, so that states change in the order in which the
@@ -117,12 +111,14 @@ impl StoragePlan {
         self.inner.taken_from().iter().map(|taken| taken.code()).collect()
     }
 
-    /// Size of every block in bytes, and the name of its space.
+    /// The blocks, by number.
     #[getter]
-    fn blocks(&self) -> Vec<(u64, String)> {
+    fn blocks(&self) -> Vec<Block> {
         let space = |index: usize| self.spaces.get(index).cloned().unwrap_or_default();
         let blocks = self.inner.blocks().iter();
-        blocks.map(|block| (block.bytes, space(block.space.index()))).collect()
+        blocks
+            .map(|block| Block { bytes: block.bytes, space: space(block.space.index()) })
+            .collect()
     }
 
     /// Bytes of all blocks that are not the caller's.
