@@ -109,7 +109,7 @@ def _reason(plan: Plan, members: list[int], fastest: int, *, known: bool) -> str
         return (
             f"step {step} has {taken[step]:,} bytes in {name!r} already, which holds {capacity:,}"
         )
-    if _largest_gap(plan, fastest, first, last) < size:
+    if capacity is not None and _largest_gap(plan, fastest, capacity, first, last) < size:
         return f"{name!r} has no {size:,} bytes in one piece from step {first} to {last - 1}"
     if not any(plan.bytes_moved[index] for index in members):
         return "no node reads or writes its bytes"
@@ -120,9 +120,9 @@ def _reason(plan: Plan, members: list[int], fastest: int, *, known: bool) -> str
     return f"the search found no better place, though {name!r} has room for it"
 
 
-def _largest_gap(plan: Plan, space: int, first: int, last: int) -> int:
-    """Return the largest run of bytes of a space that is free from step ``first`` to ``last``."""
-    alignment, capacity = plan.spaces[space].alignment, plan.spaces[space].capacity
+def _largest_gap(plan: Plan, space: int, capacity: int, first: int, last: int) -> int:
+    """Return the most bytes of a space that are free from ``first`` to ``last`` in one piece."""
+    alignment = plan.spaces[space].alignment
     places: list[Placement | PlacedWorkspace] = [*plan.workspaces]
     places += [place for place in plan.placements if place is not None]
     largest, end = 0, 0
@@ -130,7 +130,7 @@ def _largest_gap(plan: Plan, space: int, first: int, last: int) -> int:
         if place.space == space and place.live.start < last and first < place.live.end:
             largest = max(largest, place.offset - end)
             end = max(end, -(-(place.offset + place.bytes) // alignment) * alignment)
-    return largest if capacity is None else max(largest, capacity - end)
+    return max(largest, capacity - end)
 
 
 def _buffers(plan: Plan) -> Iterator[list[int]]:

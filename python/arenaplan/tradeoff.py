@@ -252,7 +252,8 @@ class _Step(NamedTuple):
 
 def _steps(maker: Maker, timed: Timed) -> list[_Step]:
     """Return all steps of a plan with the ways to run them."""
-    plan, live = timed.plan, timed.plan.live_bytes
+    plan = timed.plan
+    live = plan.live_bytes[: len(plan.steps)]  # A plan without nodes has a step to hold values.
     scratch: dict[int, int] = {}
     for work in plan.workspaces:
         scratch[work.node] = scratch.get(work.node, 0) + _padded(work.bytes, plan.alignment)

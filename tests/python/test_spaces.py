@@ -142,17 +142,17 @@ def test_the_reason_of_a_spill_says_which_one_it_is() -> None:
     (y,) = graph.node("Op", [x], [("y", (8,), "uint8")])
     graph.output(y)
     plan = ap.plan(graph, spaces=spaces, pins={"x": "slow"}, alignment=1)
-    assert [v.reason for v in ap.spilled(graph, plan)] == ["it is pinned"]
+    assert [v.reason for v in ap.spilled(graph, plan)] == ["it is pinned: 'fast' has room for it"]
     text = json.loads(plan.to_json())
     values = {value["value"]: value for value in text["values"]}
     text["move_cost"] = {"cost": 8, "lower_bound": 4}
     (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
-    assert value.reason == "it is pinned, or a longer search would find its place in 'fast'"
+    assert value.reason == "the search found no better place, though 'fast' has room for it"
     # The other value in the middle of a memory of 20 bytes: 12 are free, 6 on either side.
     text["spaces"][0].update(capacity=20, arena_bytes=14)
     values[y]["offset"] = 6
     (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
-    assert value.reason == "'fast' has no 8 bytes in one piece in steps 0..1"
+    assert value.reason == "'fast' has no 8 bytes in one piece from step 0 to 0"
 
 
 def sealed(document: dict[str, Any]) -> bytes:
