@@ -120,7 +120,19 @@ impl Source {
 
 /// Pack buffers of ``sizes`` bytes that are live during ``live``.
 #[pyfunction]
-#[pyo3(signature = (sizes: "Sequence[int]", live: "Sequence[tuple[int, int]]", alignments: "Sequence[int]", pins: "Sequence[int | None]", hints: "Sequence[int | None]", capacity, time_limit, node_limit, seed, threads, on_progress))]
+#[pyo3(signature = (
+    sizes: "Sequence[int]",
+    live: "Sequence[tuple[int, int]]",
+    alignments: "Sequence[int]",
+    pins: "Sequence[int | None]",
+    hints: "Sequence[int | None]",
+    capacity,
+    time_limit,
+    node_limit,
+    seed,
+    threads,
+    on_progress,
+))]
 #[allow(clippy::too_many_arguments, reason = "one per column and option")]
 pub(crate) fn pack(
     py: Python<'_>,

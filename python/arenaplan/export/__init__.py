@@ -16,7 +16,7 @@ Examples
 >>> graph.output(y)
 >>> table = EXPORTERS["csv"].write(graph, ap.plan(graph, target="c"))
 >>> print(table.decode().splitlines()[1])
-x,0,1,256,64,,0
+x,0,1,256,16,,0
 """
 
 from __future__ import annotations
