@@ -33,8 +33,8 @@ type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
 
 /// Where every value of a graph lives in one arena per memory.
 ///
-/// It maps the name of each value that has a place to its :class:`Placement`: ``plan["x"]``,
-/// ``"x" in plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
+/// It maps the name of each value that has a place to its :class:`Placement`: ``plan[name]``,
+/// ``name in plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
 ///
 /// Examples
 /// --------
