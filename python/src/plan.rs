@@ -44,8 +44,8 @@ type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
 /// >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
 /// >>> graph.output(y)
 /// >>> plan = ap.plan(graph)
-/// >>> len(plan), list(plan), "w" in plan
-/// (2, ['x', 'y'], False)
+/// >>> len(plan), "x" in plan, "w" in plan
+/// (2, True, False)
 /// >>> plan["y"].bytes, plan.spaces[0].arena_bytes
 /// (256, 512)
 #[pyclass(frozen, mapping, module = "arenaplan._core")]
