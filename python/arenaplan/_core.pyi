@@ -2,7 +2,7 @@
 The Rust core of arenaplan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any, Final, final
 
@@ -11,16 +11,31 @@ from _typeshed import Incomplete
 __all__ = [
     "Allocation",
     "Arena",
+    "ArenaBytes",
+    "Assign",
+    "Block",
+    "CallerBuffer",
+    "Estimate",
+    "Explained",
     "Graph",
     "IncrementalArena",
+    "IncrementalPlacement",
     "IncrementalPlanner",
     "Lease",
+    "Level",
+    "Live",
+    "MoveCost",
     "Packing",
+    "PlacedWorkspace",
+    "Placement",
     "Plan",
+    "PlannedSpace",
+    "Share",
     "SharedPlan",
     "SharedVerdict",
     "SimpleArena",
     "StorageLayout",
+    "StepOperands",
     "StoragePlan",
     "Target",
     "Verdict",
@@ -59,9 +74,9 @@ class Allocation:
     def __ne__(self, value: object, /) -> bool: ...
     def __repr__(self, /) -> str: ...
     @property
-    def live(self, /) -> tuple[int, int]:
+    def live(self, /) -> Live:
         """
-        First step at which the bytes are needed, and first one at which they are not.
+        Steps in which the bytes are needed.
         """
     @property
     def nbytes(self, /) -> int:
@@ -153,6 +168,163 @@ class Arena:
         """
 
 @final
+class ArenaBytes:
+    """
+    Bytes of the temporary and of the persistent arena of an incremental planner.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, temporary: int, persistent: int) -> ArenaBytes: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def persistent(self, /) -> int:
+        """
+        Bytes of the arena of states.
+        """
+    @property
+    def temporary(self, /) -> int:
+        """
+        Bytes of the arena of values that die.
+        """
+
+@final
+class Assign:
+    """
+    A node that overwrites a state with the bytes of another value; values by index.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[bool, int, int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, direct: bool, state: int, source: int, result: int) -> Assign: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def direct(self, /) -> bool:
+        """
+        Whether the producer of the right side writes the state, and the node does nothing.
+        """
+    @property
+    def result(self, /) -> int:
+        """
+        What the node returns: the new bytes of the state.
+        """
+    @property
+    def source(self, /) -> int:
+        """
+        The right side.
+        """
+    @property
+    def state(self, /) -> int:
+        """
+        The left side.
+        """
+
+@final
+class Block:
+    """
+    A block of memory that values share one after another.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, str]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, bytes: int, space: str) -> Block: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Size in bytes.
+        """
+    @property
+    def space(self, /) -> str:
+        """
+        Name of the space.
+        """
+
+@final
+class CallerBuffer:
+    """
+    A buffer that the caller brings to each run.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, str, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, value: int, name: str, bytes: int) -> CallerBuffer: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Size in bytes.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        Name of the value.
+        """
+    @property
+    def value(self, /) -> int:
+        """
+        Index of the value in the graph.
+        """
+
+@final
+class Estimate:
+    """
+    Estimated times of one run.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[float, float]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, seconds: float, fastest_seconds: float) -> Estimate: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def fastest_seconds(self, /) -> float:
+        """
+        Seconds of one run of the fastest plan that was tried.
+        """
+    @property
+    def seconds(self, /) -> float:
+        """
+        Seconds of one run of the plan.
+        """
+
+@final
+class Explained:
+    """
+    A plan, and the bytes that other choices of techniques need.
+    """
+
+    @property
+    def levels(self, /) -> list[Level]:
+        """
+        Bytes with each technique added to those before it.
+        """
+    @property
+    def plan(self, /) -> Plan:
+        """
+        The plan with all techniques that were asked for.
+        """
+    @property
+    def switched(self, /) -> list[Level]:
+        """
+        Bytes with one technique alone switched the other way.
+        """
+    @property
+    def without(self, /) -> int:
+        """
+        Bytes without any technique.
+        """
+
+@final
 class Graph:
     """
     A validated, immutable graph.
@@ -165,6 +337,7 @@ class Graph:
         values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
         nodes: Sequence[
             tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
+            tuple[str, str, Sequence[int | None], Sequence[int | None], Any, Sequence[int]]
         ],
         outputs: Sequence[int],
     ) -> Graph:
@@ -324,6 +497,34 @@ class IncrementalArena:
         """
 
 @final
+class IncrementalPlacement:
+    """
+    The place of a value in an arena that is planned while the model runs.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[bool, int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, persistent: bool, offset: int, bytes: int) -> IncrementalPlacement: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Size in bytes.
+        """
+    @property
+    def offset(self, /) -> int:
+        """
+        First byte in the arena.
+        """
+    @property
+    def persistent(self, /) -> bool:
+        """
+        Whether it is in the persistent arena, and not in the temporary one.
+        """
+
+@final
 class IncrementalPlanner:
     """
     Places the values of a graph whose sizes become known while it runs.
@@ -358,12 +559,12 @@ class IncrementalPlanner:
         Get the temporary arena's memory back.
         """
     @property
-    def arena_bytes(self, /) -> tuple[int, int]:
+    def arena_bytes(self, /) -> ArenaBytes:
         """
         High-water marks of the temporary and of the persistent arena.
         """
     @property
-    def buffer_bytes(self, /) -> tuple[int, int]:
+    def buffer_bytes(self, /) -> ArenaBytes:
         """
         Memory of the temporary and of the persistent arena.
         """
@@ -400,9 +601,10 @@ class IncrementalPlanner:
             If another run has them.
         """
     def place(self, /, value: int) -> tuple[bool, int, int] | None:
+    def place(self, /, value: int) -> IncrementalPlacement | None:
         """
-        Return ``(persistent, offset, nbytes)`` of a value, or None if it has no bytes in an
-        arena, or its node was not reached yet.
+        Return the place of a value, or None if it has no bytes in an arena, or its node was not
+        reached yet.
         """
     def plan(self, /) -> None:
         """
@@ -489,6 +691,83 @@ class Lease:
         """
 
 @final
+class Level:
+    """
+    The bytes of a plan with one choice of techniques.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[str, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, technique: str, bytes: int) -> Level: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Bytes of all arenas together.
+        """
+    @property
+    def technique(self, /) -> str:
+        """
+        Name of the technique that tells this choice from the one it is compared with.
+        """
+
+@final
+class Live:
+    """
+    Steps ``start`` up to, and without, ``end``.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> live = ap.Live(2, 5)
+    >>> live, live.end - live.start
+    (Live(start=2, end=5), 3)
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, start: int, end: int) -> Live: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def end(self, /) -> int:
+        """
+        First step after the last one.
+        """
+    @property
+    def start(self, /) -> int:
+        """
+        First step.
+        """
+
+@final
+class MoveCost:
+    """
+    The cost of moving the bytes of one run: of each value the bytes that nodes read and
+    write, times the cost of its space.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, cost: int, lower_bound: int) -> MoveCost: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def cost(self, /) -> int:
+        """
+        Cost of the plan.
+        """
+    @property
+    def lower_bound(self, /) -> int:
+        """
+        Cost that no other choice of spaces goes below.
+        """
+
+@final
 class Packing:
     """
     Offsets of buffers, and what is proven of their peak.
@@ -542,11 +821,147 @@ class Packing:
         """
 
 @final
+class PlacedWorkspace:
+    """
+    The place of a scratch buffer of one step.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, int, int, int, int, Live]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls, /, node: int, slot: int, choice: int, space: int, offset: int, bytes: int, live: Live
+    ) -> PlacedWorkspace: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Size in bytes.
+        """
+    @property
+    def choice(self, /) -> int:
+        """
+        Position of the size among the choices of the workspace.
+        """
+    @property
+    def live(self, /) -> Live:
+        """
+        The step of the node, as a range.
+        """
+    @property
+    def node(self, /) -> int:
+        """
+        Index of the node; of nodes that run as one, the last.
+        """
+    @property
+    def offset(self, /) -> int:
+        """
+        First byte in the space.
+        """
+    @property
+    def slot(self, /) -> int:
+        """
+        Position among the workspaces of the node.
+        """
+    @property
+    def space(self, /) -> int:
+        """
+        Position of the space in ``plan.spaces``.
+        """
+
+@final
+class Placement:
+    """
+    The place of a value.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (64,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+    >>> graph.output(y)
+    >>> plan = ap.plan(graph)
+    >>> plan["x"].bytes, plan["x"].live
+    (256, Live(start=0, end=1))
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, int, Live]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, space: int, offset: int, bytes: int, live: Live) -> Placement: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Size in bytes.
+        """
+    @property
+    def live(self, /) -> Live:
+        """
+        Steps in which the bytes are needed.
+        """
+    @property
+    def offset(self, /) -> int:
+        """
+        First byte in the space.
+        """
+    def same_bytes(self, /, other: Placement) -> bool:
+        """
+        Whether another value has exactly these bytes of this space, at whatever time.
+        """
+    @property
+    def space(self, /) -> int:
+        """
+        Position of the space in ``plan.spaces``; numbers from ``len(plan.spaces)`` on are
+        those of ``plan.caller_buffers``.
+        """
+
+@final
 class Plan:
     """
     Where every value of a graph lives in one arena per memory.
+
+    It maps the name of each value that has a place to its :class:`Placement`: ``plan[name]``,
+    ``name in plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (64,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+    >>> graph.output(y)
+    >>> plan = ap.plan(graph)
+    >>> len(plan), "x" in plan, "w" in plan
+    (2, True, False)
+    >>> plan["y"].bytes, plan.spaces[0].arena_bytes
+    (256, 512)
     """
 
+    def __contains__(self, name: Any, /) -> bool:
+        """
+        Whether a value called ``name`` has a place.
+        """
+    def __getitem__(self, name: str, /) -> Placement:
+        """
+        Return the place of the value called ``name``.
+
+        Raises
+        ------
+        UndefinedValue
+            If no value of this name has a place; constants have none. It is a ``KeyError``.
+        """
+    def __iter__(self, /) -> Iterator[str]:
+        """
+        Iterate over the names of the values that have a place, in the order of the graph.
+        """
+    def __len__(self, /) -> int:
+        """
+        Number of values that have a place.
+        """
     def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -571,9 +986,9 @@ class Plan:
         if it has no place.
         """
     @property
-    def caller_buffers(self, /) -> list[tuple[int, str, int]]:
+    def caller_buffers(self, /) -> list[CallerBuffer]:
         """
-        Per buffer that the caller brings ``(value, name, bytes)``, in the order of the values.
+        The buffers that the caller brings, in the order of the values.
 
         They are spaces too, behind the last of ``spaces``.
         """
@@ -609,10 +1024,9 @@ class Plan:
         Digest of the graph that was planned.
         """
     @property
-    def estimate(self, /) -> tuple[float, float] | None:
+    def estimate(self, /) -> Estimate | None:
         """
-        ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
-        plan that was tried; None if time was not weighed against bytes.
+        The estimated times of one run; None if time was not weighed against bytes.
         """
     def fits(self, /) -> None:
         """
@@ -633,12 +1047,6 @@ class Plan:
     def gap(self, /) -> float:
         """
         How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it.
-        """
-    @property
-    def live(self, /) -> list[tuple[int, int] | None]:
-        """
-        Per value of the graph ``(start, end)``, the steps in which it is live, or None if it
-        is a constant.
         """
     def live_at(self, /, step: int) -> list[int]:
         """
@@ -669,10 +1077,10 @@ class Plan:
         Name of the model.
         """
     @property
-    def move_cost(self, /) -> tuple[int, int] | None:
+    def move_cost(self, /) -> MoveCost | None:
         """
-        ``(cost, lower_bound)`` of moving the bytes of one run, or None if the plan did not
-        choose the space of each value.
+        The cost of moving the bytes of one run, or None if the plan did not choose the space of
+        each value.
         """
     @property
     def naive_bytes(self, /) -> int | None:
@@ -707,10 +1115,11 @@ class Plan:
         First step at which most bytes of all spaces are live.
         """
     @property
-    def placements(self, /) -> list[tuple[int, int, int] | None]:
+    def placements(self, /) -> list[Placement | None]:
         """
-        Per value of the graph ``(space, offset, bytes)``, or None if it has no place, as
-        constants. Spaces behind the last of ``spaces`` are those of ``caller_buffers``.
+        Per value of the graph its place, or None if it has none, as constants.
+
+        ``plan[name]`` looks one up by the name of its value.
         """
     def resized(self, /, graph: Any) -> Plan:
         """
@@ -732,15 +1141,11 @@ class Plan:
         pipe is written into.
         """
     @property
-    def shared_values(self, /) -> list[tuple[int, int]]:
+    def shares(self, /) -> list[Share]:
         """
-        Pairs of values that share bytes, as ``(read, written)``.
-        """
-    @property
-    def shares(self, /) -> list[tuple[int, int, int, str]]:
-        """
-        Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
-        ``"view"``, ``"in-place"`` or ``"overlap"``; positions are those of ``step_operands(node)``.
+        The values of each step that share bytes, in the order of the steps.
+
+        A share that names no operand is left out; :meth:`check` refuses such a plan.
         """
     def space_name(self, /, space: int) -> str:
         """
@@ -748,19 +1153,23 @@ class Plan:
         begins with ``"caller:"``.
         """
     @property
-    def spaces(self, /) -> list[tuple[str, int, int, str, int, int | None, int]]:
+    def spaces(self, /) -> list[PlannedSpace]:
         """
-        Per arena ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
+        The memories, each with the arena in it.
         """
     @property
     def status(self, /) -> str:
         """
         What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
         """
-    def step_operands(self, /, node: int) -> tuple[list[int | None], list[int | None]]:
+    def step_operands(self, /, node: int) -> StepOperands:
         """
-        Return what the step of a node reads and writes, by position: for nodes that run as one,
-        what they read from outside, each value once.
+        Return the values that the step of a node reads and writes.
+
+        Raises
+        ------
+        UndefinedValue
+            If there is no such node.
         """
     @property
     def steps(self, /) -> list[list[int]]:
@@ -782,9 +1191,100 @@ class Plan:
         fastest plan that was tried, in nanoseconds.
         """
     @property
-    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
+    def workspaces(self, /) -> list[PlacedWorkspace]:
         """
-        Per workspace ``(node, slot, choice, space, offset, bytes)``.
+        Scratch buffers of steps, by node and slot.
+        """
+
+@final
+class PlannedSpace:
+    """
+    A memory, and the size of the arena in it.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[str, int, int, str, int, int | None, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls,
+        /,
+        name: str,
+        arena_bytes: int,
+        lower_bound: int,
+        status: str,
+        alignment: int,
+        capacity: int | None,
+        cost: int,
+    ) -> PlannedSpace: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def alignment(self, /) -> int:
+        """
+        Alignment of the first byte of the arena.
+        """
+    @property
+    def arena_bytes(self, /) -> int:
+        """
+        Size of its arena in bytes.
+        """
+    @property
+    def capacity(self, /) -> int | None:
+        """
+        Bytes that the arena may have, or None if they are not limited.
+        """
+    @property
+    def cost(self, /) -> int:
+        """
+        Cost of a byte that a node reads or writes, relative to those of other spaces.
+        """
+    @property
+    def lower_bound(self, /) -> int:
+        """
+        Bytes that no offsets of these values in this space can go below.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        Name of the space.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+
+@final
+class Share:
+    """
+    An operand and a result of a node that share bytes.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, str, int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, node: int, rule: str, source: int, result: int) -> Share: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def node(self, /) -> int:
+        """
+        Index of the node; of nodes that run as one, the last.
+        """
+    @property
+    def result(self, /) -> int:
+        """
+        Index of the value that the step writes.
+        """
+    @property
+    def rule(self, /) -> str:
+        """
+        The relation: ``"view"``, ``"in-place"`` or ``"overlap"``.
+        """
+    @property
+    def source(self, /) -> int:
+        """
+        Index of the value that the step reads.
         """
 
 @final
@@ -1048,6 +1548,29 @@ class StorageLayout:
     def to_json(self, /) -> str:
         """
         Return the JSON form of a graph runtime.
+class StepOperands:
+    """
+    The values that a step reads and writes, by index, with None for an operand left out.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[list[int | None], list[int | None]]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls, /, inputs: Sequence[int | None], outputs: Sequence[int | None]
+    ) -> StepOperands: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def inputs(self, /) -> list[int | None]:
+        """
+        Values that the step reads, by position; of nodes that run as one, those from outside,
+        each value once.
+        """
+    @property
+    def outputs(self, /) -> list[int | None]:
+        """
+        Values that the step writes, by position.
         """
 
 @final
@@ -1063,9 +1586,9 @@ class StoragePlan:
         Bytes of all blocks that are not the caller's.
         """
     @property
-    def blocks(self, /) -> list[tuple[int, str]]:
+    def blocks(self, /) -> list[Block]:
         """
-        Size of every block in bytes, and the name of its space.
+        The blocks, by number.
         """
     @property
     def colors(self, /) -> list[int] | None:
@@ -1284,19 +1807,17 @@ def color_nodes(graph: Graph, num_temp: int) -> tuple[list[int], int]:
     Return the color of every node, at most ``num_temp`` colors, and the number of colors.
     """
 
-def explain(
-    graph: Graph, options: Incomplete
-) -> tuple[Plan, int, list[tuple[str, int]], list[tuple[str, int]]]:
+def explain(graph: Graph, options: Incomplete) -> Explained:
     """
-    Return a plan, the bytes without any technique, those with one technique after another,
-    and those with each one switched the other way.
+    Return a plan, and the bytes that other choices of techniques need.
     """
 
 def find_assigns(
     graph: Graph, elementwise: Sequence[int] | None = None
 ) -> list[tuple[bool, int, int, int] | None]:
+def find_assigns(graph: Graph, elementwise: Sequence[int]) -> list[Assign | None]:
     """
-    Return ``(direct, state, source, result)`` of every node that is an assignment.
+    Return per node the assignment that it is, or None if it is none.
     """
 
 def fuse(graph: Graph, kinds: Sequence[str]) -> list[list[int]]:
@@ -1321,6 +1842,11 @@ def pack(
     alignments: list[int],
     pins: list[int | None],
     hints: list[int | None],
+    sizes: Sequence[int],
+    live: Sequence[tuple[int, int]],
+    alignments: Sequence[int],
+    pins: Sequence[int | None],
+    hints: Sequence[int | None],
     capacity: int | None,
     time_limit: float | None,
     node_limit: int | None,

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from arenaplan._core import Plan
+from arenaplan._core import Live, PlacedWorkspace, Placement, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Place:
     space: str
     offset: int
     size: int
-    live: tuple[int, int]
+    live: Live
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def diff(before: Plan, after: Plan) -> Diff:
         if old.get(name) != new.get(name)
     ]
     changes.sort(key=lambda change: -max(p.size for p in (change.before, change.after) if p))
-    sizes = [{space[0]: space[1] for space in plan.spaces} for plan in (before, after)]
+    sizes = [{space.name: space.arena_bytes for space in plan.spaces} for plan in (before, after)]
     names = dict.fromkeys([*sizes[0], *sizes[1]])
     return Diff(
         tuple(SpaceChange(name, sizes[0].get(name, 0), sizes[1].get(name, 0)) for name in names),
@@ -87,16 +87,13 @@ def diff(before: Plan, after: Plan) -> Diff:
 
 def _places(plan: Plan) -> dict[str, Place]:
     """Return where the values and workspaces of a plan are, by name."""
-    document: dict[str, Any] = json.loads(plan.to_json())
-    places = {}
-    for value in document["values"]:
-        start, end = value["live"]
-        places[value["name"]] = Place(
-            plan.space_name(value["space"]), value["offset"], value["bytes"], (start, end)
-        )
-    step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
-    for node, slot, _, space, offset, size in plan.workspaces:
-        step = step_of[node]
-        name = f"{document['steps'][step]['name']} workspace {slot}"
-        places[name] = Place(plan.space_name(space), offset, size, (step, step + 1))
+    steps: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
+    places = {name: _place(plan, plan[name]) for name in plan}
+    for work in plan.workspaces:
+        name = f"{steps[work.live.start]['name']} workspace {work.slot}"
+        places[name] = _place(plan, work)
     return places
+
+
+def _place(plan: Plan, place: Placement | PlacedWorkspace) -> Place:
+    return Place(plan.space_name(place.space), place.offset, place.bytes, place.live)

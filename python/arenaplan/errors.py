@@ -107,8 +107,14 @@ class DuplicateName(GraphError):
     """Two values or two nodes have the same name."""
 
 
-class UndefinedValue(GraphError):
-    """A node or the graph's outputs name a value that nothing produces."""
+class UndefinedValue(GraphError, KeyError):
+    """
+    A node or the graph's outputs name a value that nothing produces.
+
+    A plan raises it, too, if it is asked for a value that it has no place for.
+    """
+
+    __str__ = Exception.__str__  # That of ``KeyError`` puts the message in quotes.
 
 
 class InvalidName(GraphError):

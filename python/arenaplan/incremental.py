@@ -33,7 +33,7 @@ def report_incremental(
         preserve_inputs=preserve_inputs,
     )
     planner.execute(0, len(graph.nodes))
-    temporary, persistent = planner.arena_bytes
+    arenas = planner.arena_bytes
     notes = [] if mode == "default" else [_RUNTIME_TEMPORARIES]
     places = {value.name: planner.place(value.index) for value in graph.values}
     return {
@@ -41,12 +41,12 @@ def report_incremental(
         "strategy": strategy,
         "values": len(graph.values),
         "nodes": len(graph.nodes),
-        "arena_bytes": temporary + persistent,
-        "persistent_bytes": persistent,
+        "arena_bytes": arenas.temporary + arenas.persistent,
+        "persistent_bytes": arenas.persistent,
         "alignment": alignment,
         "notes": notes,
         "offsets": {
-            name: {"persistent": place[0], "offset": place[1], "bytes": place[2]}
+            name: {"persistent": place.persistent, "offset": place.offset, "bytes": place.bytes}
             for name, place in places.items()
             if place is not None
         },

@@ -258,14 +258,17 @@ def explain(
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
     arguments = {**core_options(options, target), "workspace": "none", "capacity": None}
-    result, without, levels, switched = _core.explain(graph.core, arguments)
+    found = _core.explain(graph.core, arguments)
     backend = None if options.workspace == "none" else backend_of(target.name)
     timed = None
     if backend is not None:
         arguments["workspace"] = "auto"
         maker = Maker(graph, arguments, target.techniques, _Memories(None, []), backend, None)
         timed = _timed(maker, slowdown_of(options))
-    return Explanation(result, without, dict(levels), dict(switched), timed)
+    levels, switched = (
+        {level.technique: level.bytes for level in rows} for rows in (found.levels, found.switched)
+    )
+    return Explanation(found.plan, found.without, levels, switched, timed)
 
 
 def _timed(maker: Maker, max_slowdown: float) -> TimedExplanation:

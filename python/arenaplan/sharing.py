@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from arenaplan import _core
-from arenaplan._core import StoragePlan
+from arenaplan._core import Assign, StoragePlan
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 
@@ -188,19 +188,6 @@ def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors"))
     return _core.fuse(graph.core, list(kinds))
 
 
-class Assign(NamedTuple):
-    """A node that overwrites a state with the bytes of another value; values by index."""
-
-    direct: bool
-    """Whether the producer of the right side writes the state, and the node does nothing."""
-    state: int
-    """The left side."""
-    source: int
-    """The right side."""
-    result: int
-    """What the node returns: the state's new bytes."""
-
-
 def find_assigns(graph: Graph, elementwise: Iterable[int] | None = None) -> dict[int, Assign]:
     """
     Return the assignments of ``graph``, by node.
@@ -240,8 +227,8 @@ def find_assigns(graph: Graph, elementwise: Iterable[int] | None = None) -> dict
     >>> ap.find_assigns(graph)
     {1: Assign(direct=True, state=0, source=1, result=2)}
     """
-    rows = _core.find_assigns(graph.core, _listed(elementwise))
-    return {node: Assign(*row) for node, row in enumerate(rows) if row is not None}
+    found = _core.find_assigns(graph.core, _listed(elementwise))
+    return {node: assign for node, assign in enumerate(found) if assign is not None}
 
 
 def _listed(nodes: Iterable[int] | None) -> list[int] | None:
@@ -293,7 +280,7 @@ def report_storage_sharing(
         "strategy": strategy,
         "values": len(graph.values),
         "nodes": len(graph.nodes),
-        "blocks": [{"bytes": nbytes, "space": space} for nbytes, space in result.blocks],
+        "blocks": [{"bytes": block.bytes, "space": block.space} for block in result.blocks],
         "allocated_bytes": result.allocated_bytes,
         "not_allocated": result.not_allocated,
         "match_range": result.match_range,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from arenaplan._core import Plan
+from arenaplan._core import PlacedWorkspace, Placement, Plan
 from arenaplan.graph import Graph
 from arenaplan.spaces import Space, homes_of
 
@@ -69,73 +69,68 @@ def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> 
     >>> [(value.name, value.cost, value.reason) for value in ap.spilled(graph, plan)]
     [('x', 8, "step 0 has 16 bytes in 'sram' already, which holds 20")]
     """
-    costs = [space[6] for space in plan.spaces]
+    costs = [space.cost for space in plan.spaces]
     fastest = costs.index(min(costs, default=0)) if costs else 0
-    placements, moved = plan.placements, plan.bytes_moved
-    homes = dict(homes_of(graph, [Space(space[0]) for space in plan.spaces], pins or {}))
+    spaces, placements, moved = plan.spaces, plan.placements, plan.bytes_moved
+    homes = dict(homes_of(graph, [Space(space.name) for space in plan.spaces], pins or {}))
     rows = []
     for members in _buffers(plan):
         place = placements[members[0]]
-        if place is None or costs[place[0]] <= costs[fastest]:
+        if place is None or costs[place.space] <= costs[fastest]:
             continue
         is_pinned = any(homes.get(index, fastest) != fastest for index in members)
         is_declared = any(graph.values[index].space is not None for index in members)
         if is_pinned or is_declared:
-            reason = f"it is pinned to {plan.spaces[place[0]][0]!r}"
+            reason = f"it is pinned to {spaces[place.space].name!r}"
         else:
             reason = _reason(plan, members, fastest, known=pins is not None)
         for index in members:
             bytes_moved = moved[index] or 0
-            size = (placements[index] or (0, 0, 0))[2]
-            extra = bytes_moved * (costs[place[0]] - costs[fastest])
-            name, space = graph.values[index].name, plan.spaces[place[0]][0]
+            own = placements[index]
+            size = 0 if own is None else own.bytes
+            extra = bytes_moved * (costs[place.space] - costs[fastest])
+            name, space = graph.values[index].name, spaces[place.space].name
             rows.append(Spilled(name, space, size, bytes_moved, extra, reason))
     return sorted(rows, key=lambda row: (-row.cost, row.name))
 
 
 def _reason(plan: Plan, members: list[int], fastest: int, *, known: bool) -> str:
     """Say why values that share bytes are not in the fastest space."""
-    name, _, _, _, _, capacity, _ = plan.spaces[fastest]
-    placements, live = plan.placements, plan.live
-    size = max(place[2] for place in map(placements.__getitem__, members) if place is not None)
+    name, capacity = plan.spaces[fastest].name, plan.spaces[fastest].capacity
+    places = [place for place in map(plan.placements.__getitem__, members) if place is not None]
+    size = max(place.bytes for place in places)
     if capacity is not None and size > capacity:
         return f"{name!r} holds {capacity:,}"
-    spans = [span for span in map(live.__getitem__, members) if span is not None]
-    first, last = min(span[0] for span in spans), max(span[1] for span in spans)
+    first = min(place.live.start for place in places)
+    last = max(place.live.end for place in places)
     taken = plan.live_bytes_in(fastest)
     step = max(range(first, last), key=lambda step: (taken[step], -step))
     if capacity is not None and taken[step] + size > capacity:
         return (
             f"step {step} has {taken[step]:,} bytes in {name!r} already, which holds {capacity:,}"
         )
-    if _largest_gap(plan, fastest, first, last) < size:
+    if capacity is not None and _largest_gap(plan, fastest, capacity, first, last) < size:
         return f"{name!r} has no {size:,} bytes in one piece from step {first} to {last - 1}"
     if not any(plan.bytes_moved[index] for index in members):
         return "no node reads or writes its bytes"
-    cost, bound = plan.move_cost or (0, 0)
-    if cost == bound and not known:
+    moved = plan.move_cost
+    if (moved is None or moved.cost == moved.lower_bound) and not known:
         # Otherwise the plan would cost less with the value in the gap.
         return f"it is pinned: {name!r} has room for it"
     return f"the search found no better place, though {name!r} has room for it"
 
 
-def _largest_gap(plan: Plan, space: int, first: int, last: int) -> int:
-    """Return the largest run of bytes of a space that is free from step ``first`` to ``last``."""
-    _, _, _, _, alignment, capacity, _ = plan.spaces[space]
-    taken = []
-    for place, live in zip(plan.placements, plan.live, strict=True):
-        if place is not None and live is not None and place[0] == space:
-            taken.append((live, place[1], place[1] + place[2]))
-    step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
-    for node, _, _, where, offset, size in plan.workspaces:
-        if where == space:
-            taken.append(((step_of[node], step_of[node] + 1), offset, offset + size))
+def _largest_gap(plan: Plan, space: int, capacity: int, first: int, last: int) -> int:
+    """Return the most bytes of a space that are free from ``first`` to ``last`` in one piece."""
+    alignment = plan.spaces[space].alignment
+    places: list[Placement | PlacedWorkspace] = [*plan.workspaces]
+    places += [place for place in plan.placements if place is not None]
     largest, end = 0, 0
-    for live, start, stop in sorted(taken, key=lambda one: one[1]):
-        if live[0] < last and first < live[1]:
-            largest = max(largest, start - end)
-            end = max(end, -(-stop // alignment) * alignment)
-    return largest if capacity is None else max(largest, capacity - end)
+    for place in sorted(places, key=lambda place: place.offset):
+        if place.space == space and place.live.start < last and first < place.live.end:
+            largest = max(largest, place.offset - end)
+            end = max(end, -(-(place.offset + place.bytes) // alignment) * alignment)
+    return max(largest, capacity - end)
 
 
 def _buffers(plan: Plan) -> Iterator[list[int]]:
@@ -148,9 +143,9 @@ def _buffers(plan: Plan) -> Iterator[list[int]]:
             index = leader[index]
         return index
 
-    for first, second in plan.shared_values:
-        if first in leader and second in leader:
-            leader[find(second)] = find(first)
+    for share in plan.shares:
+        if share.source in leader and share.result in leader:
+            leader[find(share.result)] = find(share.source)
     groups = defaultdict(list)
     for index in leader:
         groups[find(index)].append(index)

@@ -252,10 +252,11 @@ class _Step(NamedTuple):
 
 def _steps(maker: Maker, timed: Timed) -> list[_Step]:
     """Return all steps of a plan with the ways to run them."""
-    plan, live = timed.plan, timed.plan.live_bytes
+    plan = timed.plan
+    live = plan.live_bytes[: len(plan.steps)]  # A plan without nodes has a step to hold values.
     scratch: dict[int, int] = {}
-    for node, _slot, _choice, _space, _offset, size in plan.workspaces:
-        scratch[node] = scratch.get(node, 0) + _padded(size, plan.alignment)
+    for work in plan.workspaces:
+        scratch[work.node] = scratch.get(work.node, 0) + _padded(work.bytes, plan.alignment)
     overlapped = _overlaps(plan)
     found = []
     for nodes, seconds, held in zip(plan.steps, timed.steps, live, strict=True):
@@ -350,16 +351,13 @@ def _inner_bytes(maker: Maker, nodes: Sequence[int], alignment: int) -> list[int
 def _overlaps(plan: Plan) -> dict[int, int]:
     """Return by node the bytes that its output shares with an input that it overlaps."""
     found: dict[int, int] = {}
-    for node, taken, made, rule in plan.shares:
-        if rule == "overlap":
-            inputs, outputs = plan.step_operands(node)
-            source, target = inputs[taken], outputs[made]
-            assert source is not None
-            assert target is not None
-            a, b = plan.placements[source], plan.placements[target]
+    placements = plan.placements
+    for share in plan.shares:
+        if share.rule == "overlap":
+            a, b = placements[share.source], placements[share.result]
             if a is not None and b is not None:
-                shared = min(a[1] + a[2], b[1] + b[2]) - max(a[1], b[1])
-                found[node] = found.get(node, 0) + max(shared, 0)
+                shared = min(a.offset + a.bytes, b.offset + b.bytes) - max(a.offset, b.offset)
+                found[share.node] = found.get(share.node, 0) + max(shared, 0)
     return found
 
 

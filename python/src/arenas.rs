@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::arena::{Holder, Lease, ViewableMemory};
 use crate::error::{OrRaise, raise_named};
+use crate::results::Live;
 
 /// An arena that is filled while it is planned, as TensorFlow Lite's was in 2019.
 ///
@@ -54,15 +55,19 @@ impl Allocation {
         self.inner.span.bytes
     }
 
-    /// First step at which the bytes are needed, and first one at which they are not.
+    /// Steps in which the bytes are needed.
     #[getter]
-    fn live(&self) -> (u32, u32) {
-        (self.inner.live.start().get(), self.inner.live.end().get())
+    fn live(&self) -> Live {
+        let live = self.inner.live;
+        Live { start: live.start().get(), end: live.end().get() }
     }
 
     fn __repr__(&self) -> String {
-        let ((start, end), span) = (self.live(), self.inner.span);
-        format!("Allocation(offset={}, nbytes={}, live=({start}, {end}))", span.offset, span.bytes)
+        let (Live { start, end }, span) = (self.live(), self.inner.span);
+        format!(
+            "Allocation(offset={}, nbytes={}, live=Live(start={start}, end={end}))",
+            span.offset, span.bytes
+        )
     }
 }
 

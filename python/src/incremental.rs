@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyMemoryView};
 use crate::arena::{Holder, Lease, ViewableMemory, or_in_use};
 use crate::error::{OrRaise, raise, raise_named};
 use crate::graph::Graph;
+use crate::results::{ArenaBytes, IncrementalPlacement};
 
 /// `(inputs, outputs, temporaries, shares)`, shares as `(input, output, unmodified)`.
 type NodeRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize, bool)>);
@@ -255,11 +256,15 @@ impl IncrementalPlanner {
         self.with(py, |planner| planner.set_kind(value, kind))
     }
 
-    /// Return ``(persistent, offset, nbytes)`` of a value, or None if it has no bytes in an
-    /// arena, or its node was not reached yet.
-    fn place(&self, py: Python<'_>, value: u32) -> PyResult<Option<(bool, u64, u64)>> {
+    /// Return the place of a value, or None if it has no bytes in an arena, or its node was not
+    /// reached yet.
+    fn place(&self, py: Python<'_>, value: u32) -> PyResult<Option<IncrementalPlacement>> {
         let place = self.with(py, |planner| Ok(planner.place(value)))?;
-        Ok(place.map(|place| (place.persistent, place.span.offset, place.span.bytes)))
+        Ok(place.map(|place| IncrementalPlacement {
+            persistent: place.persistent,
+            offset: place.span.offset,
+            bytes: place.span.bytes,
+        }))
     }
 
     /// Return the value whose bytes ``value`` has: itself, unless it shares.
@@ -307,13 +312,15 @@ impl IncrementalPlanner {
 
     /// High-water marks of the temporary and of the persistent arena.
     #[getter]
-    fn arena_bytes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        self.with(py, |planner| Ok(planner.arena_bytes()))
+    fn arena_bytes(&self, py: Python<'_>) -> PyResult<ArenaBytes> {
+        let (temporary, persistent) = self.with(py, |planner| Ok(planner.arena_bytes()))?;
+        Ok(ArenaBytes { temporary, persistent })
     }
 
     /// Memory of the temporary and of the persistent arena.
     #[getter]
-    fn buffer_bytes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        self.with(py, |planner| Ok(planner.buffer_bytes()))
+    fn buffer_bytes(&self, py: Python<'_>) -> PyResult<ArenaBytes> {
+        let (temporary, persistent) = self.with(py, |planner| Ok(planner.buffer_bytes()))?;
+        Ok(ArenaBytes { temporary, persistent })
     }
 }

@@ -17,6 +17,7 @@ mod headroom;
 mod incremental;
 mod pack;
 mod plan;
+mod results;
 mod shared;
 mod sharing;
 mod storage;
@@ -39,7 +40,12 @@ mod _core {
     #[pymodule_export]
     use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
-    use crate::plan::{Plan, explain, plan, plan_schema, techniques};
+    use crate::plan::{Explained, Plan, explain, plan, plan_schema, techniques};
+    #[pymodule_export]
+    use crate::results::{
+        ArenaBytes, Assign, Block, CallerBuffer, Estimate, IncrementalPlacement, Level, Live,
+        MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share, StepOperands,
+    };
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};
     #[pymodule_export]

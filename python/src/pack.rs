@@ -121,11 +121,11 @@ impl Source {
 /// Pack buffers of ``sizes`` bytes that are live during ``live``.
 #[pyfunction]
 #[pyo3(signature = (
-    sizes: "list[int]",
-    live: "list[tuple[int, int]]",
-    alignments: "list[int]",
-    pins: "list[int | None]",
-    hints: "list[int | None]",
+    sizes: "Sequence[int]",
+    live: "Sequence[tuple[int, int]]",
+    alignments: "Sequence[int]",
+    pins: "Sequence[int | None]",
+    hints: "Sequence[int | None]",
     capacity,
     time_limit,
     node_limit,

@@ -1,16 +1,16 @@
 //! Planning, and plans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arenaplan::{
-    Alignment, Explanation, Memories, NodeId, Placement, PlanOptions, Planner, Share, ShareRule,
-    Space, SpaceId, SpacePlan, Step, Technique, TimeEstimate, ValueId, WorkspacePlacement,
+    Alignment, Explanation, Memories, NodeId, PlanOptions, Planner, ShareRule, Space, SpaceId,
+    SpacePlan, Step, Technique, TimeEstimate, ValueId,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyIterator, PyList};
 
 use crate::arena::Arena;
 use crate::call::{self, admit};
@@ -18,6 +18,10 @@ use crate::error::{OrRaise, raise_named};
 use crate::files::write_all;
 use crate::graph::Graph;
 use crate::pack::Moment;
+use crate::results::{
+    CallerBuffer, Estimate, Level, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
+    StepOperands,
+};
 use crate::target::Target;
 use crate::verdict::Verdict;
 
@@ -27,31 +31,34 @@ const BYTES_PER_ITEM: usize = 64;
 /// Memories as `(name, capacity, alignment, cost)`.
 type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
 
-/// `(name, arena_bytes, lower_bound, status, alignment, capacity, cost)`.
-type SpaceRow = (String, u64, u64, String, u64, Option<u64>, u64);
-
-fn space_row(space: &SpacePlan) -> SpaceRow {
-    (
-        space.name.clone(),
-        space.arena_bytes,
-        space.lower_bound,
-        space.status.to_string(),
-        space.alignment,
-        space.capacity,
-        space.cost,
-    )
-}
-
 /// Where every value of a graph lives in one arena per memory.
-#[pyclass(frozen, module = "arenaplan._core")]
+///
+/// It maps the name of each value that has a place to its :class:`Placement`: ``plan[name]``,
+/// ``name in plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
+///
+/// Examples
+/// --------
+/// >>> import arenaplan as ap
+/// >>> graph = ap.Graph()
+/// >>> x = graph.input("x", (64,))
+/// >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+/// >>> graph.output(y)
+/// >>> plan = ap.plan(graph)
+/// >>> len(plan), "x" in plan, "w" in plan
+/// (2, True, False)
+/// >>> plan["y"].bytes, plan.spaces[0].arena_bytes
+/// (256, 512)
+#[pyclass(frozen, mapping, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) inner: Arc<arenaplan::Plan>,
+    /// Positions among the placements by name, sorted when first asked for.
+    by_name: OnceLock<Box<[usize]>>,
 }
 
 impl From<arenaplan::Plan> for Plan {
     fn from(inner: arenaplan::Plan) -> Self {
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), by_name: OnceLock::new() }
     }
 }
 
@@ -186,28 +193,37 @@ fn read_memories(rows: SpaceRows, homes: Vec<(u32, u32)>) -> arenaplan::Result<M
     Ok(homes.into_iter().fold(Memories::new(spaces)?, pin))
 }
 
-/// Values by position, None where one is left out.
-type Operands = Vec<Option<u32>>;
-/// ``(technique, bytes)``
-type Level = (&'static str, u64);
+/// A plan, and the bytes that other choices of techniques need.
+#[pyclass(frozen, get_all, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct Explained {
+    /// The plan with all techniques that were asked for.
+    plan: Py<Plan>,
+    /// Bytes without any technique.
+    without: u64,
+    /// Bytes with each technique added to those before it.
+    levels: Vec<Level>,
+    /// Bytes with one technique alone switched the other way.
+    switched: Vec<Level>,
+}
 
-/// Return a plan, the bytes without any technique, those with one technique after another,
-/// and those with each one switched the other way.
+/// Return a plan, and the bytes that other choices of techniques need.
 #[pyfunction]
-pub(crate) fn explain(
-    py: Python<'_>,
-    graph: &Graph,
-    options: Options,
-) -> PyResult<(Plan, u64, Vec<Level>, Vec<Level>)> {
+pub(crate) fn explain(py: Python<'_>, graph: &Graph, options: Options) -> PyResult<Explained> {
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
     let found = call::run(py, items, move |cancel, tell| {
         options.planner()?.budget(call::budget(cancel, tell)).explain(&graph)
     })?;
     let Explanation { plan, without, levels, switched } = found.or_raise(py)?;
     let named = |levels: Vec<(Technique, u64)>| {
-        levels.into_iter().map(|(technique, bytes)| (technique.name(), bytes)).collect()
+        let level = |(technique, bytes): (Technique, u64)| Level {
+            technique: technique.name().into(),
+            bytes,
+        };
+        levels.into_iter().map(level).collect()
     };
-    Ok((plan.into(), without, named(levels), named(switched)))
+    let (levels, switched) = (named(levels), named(switched));
+    Ok(Explained { plan: Py::new(py, Plan::from(plan))?, without, levels, switched })
 }
 
 /// Return the names of all techniques.
@@ -326,13 +342,15 @@ impl Plan {
         self.inner.search().map(|search| search.floor)
     }
 
-    /// ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
-    /// plan that was tried; None if time was not weighed against bytes.
+    /// The estimated times of one run; None if time was not weighed against bytes.
     #[getter]
-    fn estimate(&self) -> Option<(f64, f64)> {
+    fn estimate(&self) -> Option<Estimate> {
         let estimate = self.inner.search()?.estimate?;
         let seconds = |nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64();
-        Some((seconds(estimate.nanoseconds), seconds(estimate.fastest_nanoseconds)))
+        Some(Estimate {
+            seconds: seconds(estimate.nanoseconds),
+            fastest_seconds: seconds(estimate.fastest_nanoseconds),
+        })
     }
 
     /// Return the same plan with an estimate of the time of one run, and of one run of the
@@ -355,34 +373,82 @@ impl Plan {
         self.inner.order().map(u32::from).collect()
     }
 
-    /// Per value of the graph ``(space, offset, bytes)``, or None if it has no place, as
-    /// constants. Spaces behind the last of ``spaces`` are those of ``caller_buffers``.
+    /// Per value of the graph its place, or None if it has none, as constants.
+    ///
+    /// ``plan[name]`` looks one up by the name of its value.
     #[getter]
-    fn placements(&self) -> Vec<Option<(u32, u64, u64)>> {
-        self.by_value(|placement| (placement.space, placement.offset, placement.bytes))
+    fn placements(&self) -> Vec<Option<Placement>> {
+        let mut rows = vec![None; self.inner.value_count()];
+        for placement in self.inner.placements() {
+            rows[ValueId::from(placement.value).index()] = Some(placement.into());
+        }
+        rows
     }
 
-    /// Per value of the graph ``(start, end)``, the steps in which it is live, or None if it
-    /// is a constant.
-    #[getter]
-    fn live(&self) -> Vec<Option<(u32, u32)>> {
-        self.by_value(|placement| (placement.live[0], placement.live[1]))
+    /// Return the place of the value called ``name``.
+    ///
+    /// Raises
+    /// ------
+    /// UndefinedValue
+    ///     If no value of this name has a place; constants have none. It is a ``KeyError``.
+    fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Placement> {
+        self.find(name).map(Placement::from).ok_or_else(|| {
+            let name = arenaplan::quoted(name);
+            raise_named(py, "UndefinedValue", format!("the plan has no place for a value {name}"))
+        })
     }
 
-    /// Per workspace ``(node, slot, choice, space, offset, bytes)``.
-    #[getter]
-    fn workspaces(&self) -> Vec<(u32, u32, u32, u32, u64, u64)> {
-        let row = |work: &WorkspacePlacement| {
-            (work.node, work.slot, work.choice, work.space, work.offset, work.bytes)
-        };
-        self.inner.workspaces().iter().map(row).collect()
+    /// Whether a value called ``name`` has a place.
+    fn __contains__(&self, name: &Bound<'_, PyAny>) -> bool {
+        name.extract::<&str>().is_ok_and(|name| self.find(name).is_some())
     }
 
-    /// Return what the step of a node reads and writes, by position: for nodes that run as one,
-    /// what they read from outside, each value once.
-    fn step_operands(&self, py: Python<'_>, node: u32) -> PyResult<(Operands, Operands)> {
+    /// Number of values that have a place.
+    fn __len__(&self) -> usize {
+        self.inner.placements().len()
+    }
+
+    /// Iterate over the names of the values that have a place, in the order of the graph.
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let names = self.inner.placements().iter().map(|place| &place.name);
+        PyList::new(py, names)?.try_iter()
+    }
+
+    /// Scratch buffers of steps, by node and slot.
+    #[getter]
+    fn workspaces(&self) -> Vec<PlacedWorkspace> {
+        let mut step_of = HashMap::new();
+        for (position, step) in (0_u32..).zip(self.inner.steps()) {
+            let nodes = step.fused.iter().copied().chain([step.node]);
+            step_of.extend(nodes.map(|node| (node, position)));
+        }
+        let rows = self.inner.workspaces().iter().map(|work| {
+            let step = step_of.get(&work.node).copied().unwrap_or(u32::MAX);
+            PlacedWorkspace {
+                node: work.node,
+                slot: work.slot,
+                choice: work.choice,
+                space: work.space,
+                offset: work.offset,
+                bytes: work.bytes,
+                live: Live { start: step, end: step.saturating_add(1) },
+            }
+        });
+        rows.collect()
+    }
+
+    /// Return the values that the step of a node reads and writes.
+    ///
+    /// Raises
+    /// ------
+    /// UndefinedValue
+    ///     If there is no such node.
+    fn step_operands(&self, py: Python<'_>, node: u32) -> PyResult<StepOperands> {
         match self.inner.step_of(NodeId::from(node)) {
-            Some(step) => Ok((step.inputs.clone(), step.outputs.clone())),
+            Some(step) => {
+                let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
+                Ok(StepOperands { inputs, outputs })
+            }
             None => Err(raise_named(py, "UndefinedValue", format!("there is no node {node}"))),
         }
     }
@@ -390,28 +456,36 @@ impl Plan {
     /// The nodes whose output overlaps an input, by index; of nodes that run as one, the last.
     #[getter]
     fn overlapped(&self) -> Vec<u32> {
-        let is_overlap = |share: &Share| share.rule == ShareRule::Overlap;
+        let is_overlap = |share: &arenaplan::Share| share.rule == ShareRule::Overlap;
         let steps = self.inner.steps().iter();
         steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
     }
 
-    /// Per pair of operands that share bytes ``(node, input, output, rule)``, with the rule
-    /// ``"view"``, ``"in-place"`` or ``"overlap"``; positions are those of ``step_operands(node)``.
+    /// The values of each step that share bytes, in the order of the steps.
+    ///
+    /// A share that names no operand is left out; :meth:`check` refuses such a plan.
     #[getter]
-    fn shares(&self) -> Vec<(u32, u32, u32, &'static str)> {
-        let steps = self.inner.steps().iter();
-        steps
-            .flat_map(|step| {
-                step.shares.iter().map(move |share| {
-                    let rule = match share.rule {
-                        ShareRule::InPlace => "in-place",
-                        ShareRule::Overlap => "overlap",
-                        _ => "view",
-                    };
-                    (step.node, share.input, share.output, rule)
+    fn shares(&self) -> Vec<Share> {
+        let operand = |operands: &[Option<u32>], position: u32| {
+            operands.get(usize::try_from(position).ok()?).copied().flatten()
+        };
+        let mut rows = Vec::new();
+        for step in self.inner.steps() {
+            rows.extend(step.shares.iter().filter_map(|share| {
+                let rule = match share.rule {
+                    ShareRule::InPlace => "in-place",
+                    ShareRule::Overlap => "overlap",
+                    _ => "view",
+                };
+                Some(Share {
+                    node: step.node,
+                    rule: rule.into(),
+                    source: operand(&step.inputs, share.input)?,
+                    result: operand(&step.outputs, share.output)?,
                 })
-            })
-            .collect()
+            }));
+        }
+        rows
     }
 
     /// How many bytes of all spaces are live at every step; shared bytes count once.
@@ -447,11 +521,12 @@ impl Plan {
         peak.0
     }
 
-    /// ``(cost, lower_bound)`` of moving the bytes of one run, or None if the plan did not
-    /// choose the space of each value.
+    /// The cost of moving the bytes of one run, or None if the plan did not choose the space of
+    /// each value.
     #[getter]
-    fn move_cost(&self) -> Option<(u64, u64)> {
-        self.inner.move_cost().map(|moved| (moved.cost, moved.lower_bound))
+    fn move_cost(&self) -> Option<MoveCost> {
+        let moved = self.inner.move_cost()?;
+        Some(MoveCost { cost: moved.cost, lower_bound: moved.lower_bound })
     }
 
     /// Per value of the graph the bytes of it that nodes read and write in one run, or None
@@ -466,23 +541,6 @@ impl Plan {
         rows
     }
 
-    /// Pairs of values that share bytes, as ``(read, written)``.
-    #[getter]
-    fn shared_values(&self) -> Vec<(u32, u32)> {
-        let operand = |operands: &[Option<u32>], position: u32| {
-            operands.get(usize::try_from(position).ok()?).copied().flatten()
-        };
-        let steps = self.inner.steps().iter();
-        steps
-            .flat_map(|step| {
-                step.shares.iter().filter_map(move |share| {
-                    let read = operand(&step.inputs, share.input)?;
-                    Some((read, operand(&step.outputs, share.output)?))
-                })
-            })
-            .collect()
-    }
-
     /// Return the indices of the values that are live in an arena at ``step``, by offset.
     fn live_at(&self, step: u32) -> Vec<u32> {
         let live = self.inner.live_at(Step::new(step)).into_iter();
@@ -492,18 +550,21 @@ impl Plan {
             .collect()
     }
 
-    /// Per arena ``(name, arena_bytes, lower_bound, status, alignment, capacity, cost)``.
+    /// The memories, each with the arena in it.
     #[getter]
-    fn spaces(&self) -> Vec<SpaceRow> {
-        self.inner.arenas().iter().map(space_row).collect()
+    fn spaces(&self) -> Vec<PlannedSpace> {
+        self.inner.arenas().iter().map(PlannedSpace::from).collect()
     }
 
-    /// Per buffer that the caller brings ``(value, name, bytes)``, in the order of the values.
+    /// The buffers that the caller brings, in the order of the values.
     ///
     /// They are spaces too, behind the last of ``spaces``.
     #[getter]
-    fn caller_buffers(&self) -> Vec<(u32, String, u64)> {
-        let row = |space: &SpacePlan| Some((space.caller?, space.name.clone(), space.arena_bytes));
+    fn caller_buffers(&self) -> Vec<CallerBuffer> {
+        let row = |space: &SpacePlan| {
+            let (name, bytes) = (space.name.clone(), space.arena_bytes);
+            Some(CallerBuffer { value: space.caller?, name, bytes })
+        };
         self.inner.caller_buffers().iter().filter_map(row).collect()
     }
 
@@ -655,12 +716,15 @@ impl Plan {
         Ok(core.cast_into::<Graph>()?)
     }
 
-    /// Returns something about every value's placement, by value.
-    fn by_value<T: Clone>(&self, row: impl Fn(&Placement) -> T) -> Vec<Option<T>> {
-        let mut rows = vec![None; self.inner.value_count()];
-        for placement in self.inner.placements() {
-            rows[ValueId::from(placement.value).index()] = Some(row(placement));
-        }
-        rows
+    /// Returns the place of the value called `name`.
+    fn find(&self, name: &str) -> Option<&arenaplan::Placement> {
+        let places = self.inner.placements();
+        let sorted = self.by_name.get_or_init(|| {
+            let mut sorted: Vec<_> = (0..places.len()).collect();
+            sorted.sort_by(|&a, &b| places[a].name.cmp(&places[b].name));
+            sorted.into()
+        });
+        let at = sorted.binary_search_by(|&at| places[at].name.as_str().cmp(name)).ok()?;
+        places.get(sorted[at])
     }
 }

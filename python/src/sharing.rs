@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use arenaplan::{Assign, AssignKind, Fusion, NodeId, SharingOptions, Storage, quoted};
+use arenaplan::{AssignKind, Fusion, NodeId, SharingOptions, Storage, quoted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
 use crate::graph::Graph;
 use crate::plan::Plan;
+use crate::results::{Assign, Block};
 
 /// Which values share blocks of memory.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -85,12 +86,9 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
     Ok(groups.into_iter().map(|group| group.into_iter().map(u32::from).collect()).collect())
 }
 
-/// `(direct, state, source, result)` of an assignment.
-type AssignRow = (bool, u32, u32, u32);
-
 /// Returns what every node assigns, where the nodes in `elementwise` may write for others, or
 /// those whose effects say so.
-fn assigns(graph: &Graph, elementwise: Option<Vec<u32>>) -> Vec<Option<Assign>> {
+fn assigns(graph: &Graph, elementwise: Option<Vec<u32>>) -> Vec<Option<arenaplan::Assign>> {
     let Some(elementwise) = elementwise else {
         let by_effects = |node| arenaplan::is_elementwise(&graph.inner, node);
         return arenaplan::find_assigns(&graph.inner, by_effects);
@@ -104,8 +102,8 @@ fn given_assigns(
     py: Python<'_>,
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
-    given: Option<HashMap<u32, AssignRow>>,
-) -> PyResult<Vec<Option<Assign>>> {
+    given: Option<HashMap<u32, Py<Assign>>>,
+) -> PyResult<Vec<Option<arenaplan::Assign>>> {
     let refuse = |reason: String| {
         let error = arenaplan::Error::InvalidOption { option: "assigns", reason };
         Err(crate::error::raise(py, &error))
@@ -115,7 +113,8 @@ fn given_assigns(
         return refuse("elementwise nodes are not asked for where assignments are given".into());
     }
     let mut found = vec![None; graph.inner.nodes().len()];
-    for (node, (direct, state, source, result)) in given {
+    for (node, assign) in given {
+        let &Assign { direct, state, source, result } = assign.get();
         let id = NodeId::from(node);
         let place = found.get_mut(id.index());
         let known = place.is_some().then(|| graph.inner.assignment(id)).flatten();
@@ -131,25 +130,21 @@ fn given_assigns(
         }
         let kind = if direct { AssignKind::Direct } else { AssignKind::Copy };
         let arenaplan::Assignment { state, source, result } = known;
-        *place = Some(Assign { kind, state, source, result });
+        *place = Some(arenaplan::Assign { kind, state, source, result });
     }
     Ok(found)
 }
 
-/// Return ``(direct, state, source, result)`` of every node that is an assignment.
+/// Return per node the assignment that it is, or None if it is none.
 #[pyfunction]
 #[pyo3(signature = (graph, elementwise=None))]
 pub(crate) fn find_assigns(
     py: Python<'_>,
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
-) -> Vec<Option<AssignRow>> {
-    let row = |it: Assign| {
-        let direct = it.kind == AssignKind::Direct;
-        (direct, it.state.into(), it.source.into(), it.result.into())
-    };
+) -> Vec<Option<Assign>> {
     let assigns = py.detach(|| assigns(graph, elementwise));
-    assigns.into_iter().map(|found| found.map(row)).collect()
+    assigns.into_iter().map(|found| found.map(Assign::from)).collect()
 }
 
 /// Return what every node must run after, so that states change in the order in which the
@@ -182,12 +177,14 @@ impl StoragePlan {
         self.inner.taken_from().iter().map(|taken| taken.code()).collect()
     }
 
-    /// Size of every block in bytes, and the name of its space.
+    /// The blocks, by number.
     #[getter]
-    fn blocks(&self) -> Vec<(u64, String)> {
+    fn blocks(&self) -> Vec<Block> {
         let space = |index: usize| self.spaces.get(index).cloned().unwrap_or_default();
         let blocks = self.inner.blocks().iter();
-        blocks.map(|block| (block.bytes, space(block.space.index()))).collect()
+        blocks
+            .map(|block| Block { bytes: block.bytes, space: space(block.space.index()) })
+            .collect()
     }
 
     /// Bytes of all blocks that are not the caller's.
@@ -239,7 +236,7 @@ impl StoragePlan {
         py: Python<'_>,
         graph: &Graph,
         elementwise: Option<Vec<u32>>,
-        assigns: Option<HashMap<u32, AssignRow>>,
+        assigns: Option<HashMap<u32, Py<Assign>>>,
     ) -> PyResult<Self> {
         let assigns = given_assigns(py, graph, elementwise, assigns)?;
         let inner = self.inner.clone().decorate(&graph.inner, &assigns).or_raise(py)?;

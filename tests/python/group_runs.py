@@ -84,4 +84,10 @@ def sizes_of(graph: ap.Graph, steps: Steps, node: int) -> list[int]:
 
 
 def scratch_of(plan: ap.Plan) -> int:
-    return sum(size for *_, size in plan.workspaces)
+    return sum(work.bytes for work in plan.workspaces)
+
+
+def same_bytes(plan: ap.Plan, a: int, b: int) -> bool:
+    """Return whether two values, by index, have the same bytes."""
+    first, second = plan.placements[a], plan.placements[b]
+    return first is not None and second is not None and first.same_bytes(second)

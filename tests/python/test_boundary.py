@@ -114,7 +114,7 @@ def test_buffers_that_cannot_hold_their_value_are_refused() -> None:
 def test_plan_files_say_which_buffers_are_the_callers(tmp_path: Path) -> None:
     graph = with_views()
     plan = ap.plan(graph, inputs="caller", outputs="caller", target="ideal")
-    names = {name: bytes_ for _, name, bytes_ in plan.caller_buffers}
+    names = {buffer.name: buffer.bytes for buffer in plan.caller_buffers}
     assert names == {"x": 96, "c": 96, "d": 96}
     assert [plan.space_name(i) for i in range(4)] == ["arena", "caller:x", "caller:c", "caller:d"]
     document = json.loads(plan.to_json())
@@ -138,7 +138,7 @@ def test_a_family_of_plans_leaves_outputs_to_the_caller() -> None:
         model, bind={"n": range(1, 40)}, outputs="caller", alignment=1, target="ideal"
     )
     assert family.arena_bytes == 4 * 39  # The largest input; what is behind it is outside.
-    assert family.at(n=7).caller_buffers == [(2, "z", 28)]
+    assert family.at(n=7).caller_buffers == [ap.CallerBuffer(2, "z", 28)]
     with ap.DynamicExecutor(family) as executor:
         np.testing.assert_array_equal(executor.run({"x": np.full(5, -2, np.float32)})["z"], 2)
 

@@ -60,7 +60,7 @@ def test_row_26_zero_sizes_alignment_and_overflow() -> None:
             arena.deallocate(nothing, 0)
             assert arena.resolve(nothing, 0) is None
         else:
-            assert (nothing.offset, nothing.nbytes, nothing.live) == (0, 0, (0, 1))
+            assert (nothing.offset, nothing.nbytes, nothing.live) == (0, 0, ap.Live(0, 1))
             assert arena.resolve(nothing) is None
         for alignment in (0, 3, 128):
             with pytest.raises(InvalidAlignment):

@@ -145,8 +145,8 @@ def test_an_incremental_planner_of_a_graph_has_its_values_and_workspaces() -> No
     for mode in ("default", "litert", "tflite-2019"):
         planner = ap.IncrementalPlanner.from_graph(graph.core, mode=mode, alignment=4)
         planner.execute(0, 1)
-        assert planner.place(w)[0], "states are persistent"
-        sizes = [planner.place(value)[2] for value in (x, w, y, 3)]
+        assert planner.place(w).persistent, "states are persistent"
+        sizes = [planner.place(value).bytes for value in (x, w, y, 3)]
         assert sizes == [40, 20, 40, 30]
 
 
@@ -278,8 +278,8 @@ def test_the_incremental_planner_places_what_becomes_known() -> None:
     planner.write(1, b"abc")
     planner.set_bytes(2, 400)
     planner.execute(1, 2)
-    persistent, offset, nbytes = planner.place(2)
-    assert (persistent, offset % 4, nbytes) == (False, 0, 400)
+    place = planner.place(2)
+    assert (place.persistent, place.offset % 4, place.bytes) == (False, 0, 400)
     assert planner.read(1)[:3] == b"abc"
     planner.release_temporary()
     with pytest.raises(ap.errors.ArenaState):

@@ -213,7 +213,7 @@ def test_values_that_a_graph_has_in_several_spaces_run() -> None:
     graph.node("Neg", [x], [y])
     graph.output(y)
     plan = ap.plan(graph, target="ideal")
-    assert len([space for space in plan.spaces if space[1]]) == 2
+    assert len([space for space in plan.spaces if space.arena_bytes]) == 2
     given = np.array([1, -2, 3, 4], np.float32)
     found = ap.Executor(graph, plan).run({"x": given}, verify=True)
     np.testing.assert_array_equal(found["y"], -given)

@@ -110,7 +110,7 @@ def test_headers_of_plans_with_several_spaces_compile_and_say_where_values_are(
     spaces = [ap.Space(name, 128, alignment=4 << (i % 4)) for i, name in enumerate(names)]
     spaces.append(ap.Space("large", alignment=32))
     plan = ap.plan(graph, spaces=spaces, target="ideal")
-    assert sum(space[1] > 0 for space in plan.spaces) > 1
+    assert sum(space.arena_bytes > 0 for space in plan.spaces) > 1
     text = header_of(graph, plan, sections={"large": ".large", "arena": ".data.arena"})
     prefix = f"RANDOM_{seed}"
     arenas = re.findall(rf"#define ({prefix}_ARENA_\w+)_BYTES", text)
@@ -128,7 +128,7 @@ def test_headers_of_plans_with_several_spaces_compile_and_say_where_values_are(
         len(spaces),
         *(row.space for row in rows),
         *(row.offset for row in rows),
-        *(space[1] for space in plan.spaces),
+        *(space.arena_bytes for space in plan.spaces),
         *(0 for _ in spaces),
     ]
 
@@ -208,7 +208,7 @@ def test_csv_has_the_offsets_and_live_ranges_of_the_plan() -> None:
     assert [(int(r["lower"]), int(r["upper"]), int(r["size"])) for r in rows] == [
         (0, 1, 100), (0, 2, 60), (1, 2, 100),
     ]  # fmt: skip
-    assert [int(row["offset"]) for row in rows] == [place[1] for place in plan.placements]
+    assert [int(row["offset"]) for row in rows] == [plan[name].offset for name in plan]
     assert {row["gaps"] for row in rows} == {""}
 
 

@@ -362,7 +362,7 @@ class InArena:
             self.elsewhere[index] = array
             return
         content = np.asarray(array).reshape(-1).view(np.uint8)
-        self.arena[place[1] : place[1] + content.size] = content
+        self.arena[place.offset : place.offset + content.size] = content
 
     def read(self, index: int) -> Any:
         if index in self.elsewhere:
@@ -370,7 +370,7 @@ class InArena:
         value, place = self.graph.values[index], self.plan.placements[index]
         assert place is not None
         size = int(np.prod(value.shape)) * jnp.dtype(value.dtype).itemsize
-        content = self.arena[place[1] : place[1] + size].copy()
+        content = self.arena[place.offset : place.offset + size].copy()
         return jnp.asarray(content.view(jnp.dtype(value.dtype)).reshape(value.shape))
 
     def run(self) -> list[Any]:

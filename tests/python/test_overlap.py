@@ -83,8 +83,8 @@ def test_scratch_memory_of_a_piece_counts_and_is_in_the_arena() -> None:
     )
     assert plan.overlapped == [2]
     assert plan.arena_bytes < without.arena_bytes
-    (staged,) = [work for work in plan.workspaces if work[0] == 2]
-    assert 0 < staged[5] < 512 * 48 * 4
+    (staged,) = [work for work in plan.workspaces if work.node == 2]
+    assert 0 < staged.bytes < 512 * 48 * 4
     with ap.Executor(graph, plan) as executor:
         assert executor.scratch_bytes == 0
     check(graph, plan)
@@ -198,7 +198,7 @@ def test_files_and_reports_name_the_rule_and_the_bytes(
     assert document["options"]["optimize"] == ["overlap"]
     again = ap.Plan.load(tmp_path / "plan.json")
     again.check(graph)
-    assert [share[3] for share in again.shares] == ["overlap"]
+    assert [share.rule for share in again.shares] == ["overlap"]
     from arenaplan.cli.plan import reasons
 
     (why,) = reasons(graph, again)
@@ -208,7 +208,7 @@ def test_files_and_reports_name_the_rule_and_the_bytes(
     read, written = (again.placements[value] for value in (3, 5))
     assert read is not None
     assert written is not None
-    assert read[1] - written[1] == 63 * 64
+    assert read.offset - written.offset == 63 * 64
     source = light_models.path("squeezenet")
     main(["explain", str(source), "--json"])
     shown = json.loads(capsys.readouterr().out)

@@ -313,7 +313,7 @@ def test_verified_runs_of_values_that_are_not_aligned_agree(dtype: str) -> None:
             with ap.Executor(graph, plan) as executor:
                 executor.run(feed, verify=True)
             placed = zip(graph.values, plan.placements, strict=True)
-            misaligned += any(place and place[1] % 4 for v, place in placed if v.dtype == dtype)
+            misaligned += any(place and place.offset % 4 for v, place in placed if v.dtype == dtype)
     assert misaligned > 12
 
 

@@ -28,7 +28,7 @@ def chain(name: str, *sizes: int, state: int = 0) -> ap.Graph:
 def spans(shared: ap.SharedPlan, index: int) -> list[tuple[int, int]]:
     base, plan = shared.bases[index], shared.plans[index]
     places = [place for place in plan.placements if place is not None]
-    return [(base + offset, base + offset + size) for _, offset, size in places]
+    return [(base + place.offset, base + place.offset + place.bytes) for place in places]
 
 
 @pytest.fixture

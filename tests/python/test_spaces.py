@@ -33,9 +33,9 @@ def chain(*sizes: int) -> ap.Graph:
 
 
 def places(graph: ap.Graph, plan: ap.Plan) -> dict[str, str]:
-    names = [space[0] for space in plan.spaces]
+    names = [space.name for space in plan.spaces]
     rows = zip(graph.values, plan.placements, strict=True)
-    return {value.name: names[place[0]] for value, place in rows if place is not None}
+    return {value.name: names[place.space] for value, place in rows if place is not None}
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_pins_go_by_pattern_and_a_pattern_that_fits_nothing_is_refused() -> None
     spaces = [Space("fast"), Space("slow")]
     plan = ap.plan(graph, spaces=spaces, pins={"v[12]": "slow", "v2": "fast"}, target="ideal")
     assert places(graph, plan) == {"v0": "fast", "v1": "slow", "v2": "fast", "v3": "fast"}
-    assert plan.move_cost == (128, 128)
+    assert plan.move_cost == ap.MoveCost(cost=128, lower_bound=128)
     (value,) = ap.spilled(graph, plan)
     assert (value.name, value.space, value.size, value.moved, value.cost) == (
         "v1",
@@ -142,17 +142,17 @@ def test_the_reason_of_a_spill_says_which_one_it_is() -> None:
     (y,) = graph.node("Op", [x], [("y", (8,), "uint8")])
     graph.output(y)
     plan = ap.plan(graph, spaces=spaces, pins={"x": "slow"}, alignment=1, target="ideal")
-    assert [v.reason for v in ap.spilled(graph, plan)] == ["it is pinned"]
+    assert [v.reason for v in ap.spilled(graph, plan)] == ["it is pinned: 'fast' has room for it"]
     text = json.loads(plan.to_json())
     values = {value["value"]: value for value in text["values"]}
     text["move_cost"] = {"cost": 8, "lower_bound": 4}
     (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
-    assert value.reason == "it is pinned, or a longer search would find its place in 'fast'"
+    assert value.reason == "the search found no better place, though 'fast' has room for it"
     # The other value in the middle of a memory of 20 bytes: 12 are free, 6 on either side.
     text["spaces"][0].update(capacity=20, arena_bytes=14)
     values[y]["offset"] = 6
     (value,) = ap.spilled(graph, ap.Plan.from_json(sealed(text)))
-    assert value.reason == "'fast' has no 8 bytes in one piece in steps 0..1"
+    assert value.reason == "'fast' has no 8 bytes in one piece from step 0 to 0"
 
 
 def sealed(document: dict[str, Any]) -> bytes:
@@ -189,7 +189,7 @@ def test_the_dearest_bytes_stay_and_costs_decide_between_slow_memories() -> None
         assert found["busy"] == "f"
         assert slow in found.values()
         assert plan.move_cost is not None
-        assert plan.move_cost[0] == plan.move_cost[1]
+        assert plan.move_cost.cost == plan.move_cost.lower_bound
 
 
 def test_each_memory_has_an_alignment_of_its_own() -> None:
@@ -200,9 +200,8 @@ def test_each_memory_has_an_alignment_of_its_own() -> None:
         pins={"v1": "b", "v2": "b"},
         target="ideal",
     )
-    assert [space[4] for space in plan.spaces] == [16, 64]
-    offsets = [place for place in plan.placements if place is not None]
-    assert all(offset % (16, 64)[space] == 0 for space, offset, _ in offsets)
+    assert [space.alignment for space in plan.spaces] == [16, 64]
+    assert all(plan[name].offset % (16, 64)[plan[name].space] == 0 for name in plan)
     plan.check(graph)
     with pytest.raises(errors.InvalidAlignment):
         ap.plan(graph, spaces=[Space("a", alignment=24)], target="ideal")
@@ -332,17 +331,17 @@ def test_the_executor_runs_plans_with_several_memories() -> None:
         [Space("a", 10_000, alignment=16), Space("b", 10_000, alignment=256), Space("c")],
     ):
         plan = ap.plan(graph, spaces=spaces, workspace="auto", target="numpy")
-        assert sum(space[1] > 0 for space in plan.spaces) > 1
+        assert sum(space.arena_bytes > 0 for space in plan.spaces) > 1
         with ap.Executor(graph, plan) as executor:
             assert executor.scratch_bytes == 0
             np.testing.assert_array_equal(executor.run(inputs, verify=True)["y"], expected)
-            assert executor.arena.nbytes == plan.bases[-1] + plan.spaces[-1][1]
+            assert executor.arena.nbytes == plan.bases[-1] + plan.spaces[-1].arena_bytes
 
 
 def test_memories_are_committed_alone_or_side_by_side() -> None:
     graph = chain(100, 200, 300)
     plan = ap.plan(graph, spaces="a=320,b=1K", alignment=32, target="ideal")
-    (_, first, *_), (_, second, *_) = plan.spaces
+    first, second = (space.arena_bytes for space in plan.spaces)
     assert plan.bases == [0, first]
     with plan.commit("b") as arena:
         assert arena.nbytes == second

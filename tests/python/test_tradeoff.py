@@ -74,7 +74,7 @@ def test_the_limit_is_kept_and_more_time_never_costs_bytes(rows: int, limit: flo
     graph = perceptron(rows)
     plan = ap.plan(graph, max_slowdown=limit)
     assert plan.estimate is not None
-    mine, fastest = plan.estimate
+    mine, fastest = plan.estimate.seconds, plan.estimate.fastest_seconds
     assert mine == pytest.approx(seconds(graph, plan), rel=1e-3)
     if limit is not None:
         assert mine <= limit * fastest * (1 + 1e-6)
@@ -222,7 +222,7 @@ def test_a_second_backend_makes_checks_and_saves_plans(machine: ap.Target, tmp_p
     graph = perceptron()
     plan = ap.plan(graph, target=machine)
     assert all(len(nodes) == 1 for nodes in plan.steps)
-    assert {work[5] for work in plan.workspaces} == {64}
+    assert {work.bytes for work in plan.workspaces} == {64}
     assert len(plan.workspaces) == len(graph.nodes)
     least = ap.plan(graph, target=machine, max_slowdown=None)
     assert any(len(nodes) > 1 for nodes in least.steps)

@@ -53,7 +53,27 @@ def _document(before: Plan, after: Plan, found: Diff) -> dict[str, Any]:
         "after": _summary(after),
         "grew": bool(found.grew),
         "spaces": [asdict(space) for space in found.spaces],
-        "changes": [{"kind": change.kind, **asdict(change)} for change in found.changes],
+        "changes": [
+            {
+                "kind": change.kind,
+                "name": change.name,
+                "before": _placed(change.before),
+                "after": _placed(change.after),
+            }
+            for change in found.changes
+        ],
+    }
+
+
+def _placed(place: Place | None) -> dict[str, Any] | None:
+    """Return one side of a change as ``diff --json`` prints it."""
+    if place is None:
+        return None
+    return {
+        "space": place.space,
+        "offset": place.offset,
+        "size": place.size,
+        "live": [place.live.start, place.live.end],
     }
 
 
@@ -99,4 +119,4 @@ def _side(place: Place | None) -> str:
     if place is None:
         return "nowhere"
     where = f"{place.size:,} bytes at {place.offset:,}"
-    return f"{where} of {shown(place.space)} in steps {place.live[0]}..{place.live[1]}"
+    return f"{where} of {shown(place.space)} in steps {place.live.start}..{place.live.end}"

@@ -79,10 +79,11 @@ def _print(graph: Graph, explanation: Explanation) -> None:
     if plan.steps:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"peak at {where}, {step_label(graph, plan, plan.peak_step)}, held by")
+        placements = plan.placements
         for index in plan.live_at(plan.peak_step):
-            place = plan.placements[index]
+            place = placements[index]
             if place is not None:
-                print(f"  {place[2]:>14,}  {shown(graph.values[index].name)}")
+                print(f"  {place.bytes:>14,}  {shown(graph.values[index].name)}")
     print("one technique after another")
     print(f"  {explanation.without:>14,}  none")
     before = explanation.without

@@ -25,9 +25,7 @@ from arenaplan.cli.notes import operator_names, scratch_note
 from arenaplan.cli.options import Alignments, add_plan_options, plan_options, seen_by
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel, TargetMismatch
-from arenaplan.export.c import header_of, shim_of
-from arenaplan.export.table import csv_of
-from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
+from arenaplan.export import EXPORTERS, TflmPlan, obey, plan_in_best_order, plan_tflm
 from arenaplan.graph import Graph
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
 
@@ -35,20 +33,15 @@ if TYPE_CHECKING:
     from arenaplan import Plan
     from arenaplan.cli.common import Commands
 
-_FORMS = {
-    "tflm": "the same .tflite model with the plan in it, for TensorFlow Lite Micro",
-    "tflm-shim": "a C table for TensorFlow Lite Micro's NonPersistentMemoryPlannerShim",
-    "c": "a C header",
-    "csv": "CSV in minimalloc's columns",
-    "json": "the plan file",
-}
+_FLAGS = {"space": "--space", "sections": "--section", "always": "--always"}
+"""The flag of each option that some forms have."""
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "export", "write a plan in another form", execute)
-    forms = "; ".join(f"{form}: {what}" for form, what in _FORMS.items())
-    parser.add_argument("--to", required=True, choices=_FORMS, help=forms)
+    forms = "; ".join(f"{form.name}: {form.help}" for form in EXPORTERS.values())
+    parser.add_argument("--to", required=True, choices=EXPORTERS, help=forms)
     parser.add_argument(
         "-o",
         "--output",
@@ -89,22 +82,20 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    _refuse_unused(options)
-    if options.to in ("tflm", "tflm-shim"):
+    given = _given(options)
+    exporter = EXPORTERS[options.to]
+    if exporter.source == "tflite":
         _export_tflm(options)
         return
     graph, plan = _planned(options)
     _check_capacity(options, plan.arena_bytes)
-    if options.to == "c":
-        try:
-            text = header_of(graph, plan, sections=dict(options.section))
-        except TargetMismatch as error:
-            raise _with_command(error, options, "c") from None
-    elif options.to == "csv":
-        text = csv_of(graph, plan, space=options.space)
-    else:
-        text = plan.to_json() + "\n"
-    _write(options, text.encode())
+    try:
+        data = exporter.write(graph, plan, **given)
+    except TargetMismatch as error:
+        if exporter.reader is None:
+            raise
+        raise _with_command(error, options, exporter.reader) from None
+    _write(options, data)
     _report(
         options,
         {
@@ -118,18 +109,21 @@ def execute(options: argparse.Namespace) -> None:
     )
 
 
-def _refuse_unused(options: argparse.Namespace) -> None:
-    """Refuse options that another form has."""
-    for flag, given, form in (
-        ("--space", options.space is not None, "csv"),
-        ("--section", bool(options.section), "c"),
-        ("--always", options.always, "tflm"),
-    ):
-        allowed = ("tflm", "tflm-shim") if form == "tflm" else (form,)
-        if given and options.to not in allowed:
-            raise InvalidOption(f"option {flag} is for --to {form}, not --to {options.to}")
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that the form has and that were given; refuse those of other forms."""
+    values = {
+        "space": options.space,
+        "sections": dict(options.section),
+        "always": options.always,
+    }
+    given = {name: value for name, value in values.items() if value not in (None, {}, False)}
+    for name in given:
+        if name not in EXPORTERS[options.to].options:
+            form = next(form.name for form in EXPORTERS.values() if name in form.options)
+            raise InvalidOption(f"option {_FLAGS[name]} is for --to {form}, not --to {options.to}")
     if options.capacity is not None and options.budget is not None:
         raise InvalidOption("option --capacity: the memories of --budget have theirs")
+    return given
 
 
 def _check_capacity(options: argparse.Namespace, arena_bytes: int) -> None:
@@ -140,14 +134,10 @@ def _check_capacity(options: argparse.Namespace, arena_bytes: int) -> None:
         )
 
 
-_READERS = {"c": "c"}
-"""The runner that reads a form, where the form is for one."""
-
-
 def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
     """Return a plan that the reader can honor, checked, and the graph that it is of."""
     graph = load_model(options)
-    reader = _READERS.get(options.to)
+    reader = EXPORTERS[options.to].reader
     if options.plan is None:
         chosen = plan_options(options)
         if reader is not None and chosen.target is None:
@@ -188,10 +178,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         ordered, result = model, _tflm_plan(model, options)
     _check_capacity(options, result.head_after)
     name = path.stem if path is not None else "model"
-    if options.to == "tflm":
-        _write(options, embed(ordered, result.offsets))
-    else:
-        _write(options, shim_of(result, name=name).encode())
+    _write(options, EXPORTERS[options.to].write(ordered, result, name))
     document = {
         "model": name,
         "head_before": result.head_before,

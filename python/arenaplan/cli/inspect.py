@@ -39,21 +39,21 @@ def execute(options: argparse.Namespace) -> None:
 
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     """Return everything as one JSON document."""
-    live, placements, live_bytes = plan.live, plan.placements, plan.live_bytes
-    by_space = {space[0]: plan.live_bytes_in(i) for i, space in enumerate(plan.spaces)}
+    placements, live_bytes = plan.placements, plan.live_bytes
+    by_space = {space.name: plan.live_bytes_in(i) for i, space in enumerate(plan.spaces)}
     values = []
     for value in graph.values:
-        place, steps = placements[value.index], live[value.index]
+        place = placements[value.index]
         values.append(
             {
                 "name": value.name,
                 "kind": value.kind,
                 "dtype": value.dtype,
                 "shape": list(value.shape),
-                "bytes": place[2] if place else None,
-                "space": plan.space_name(place[0]) if place else None,
-                "offset": place[1] if place else None,
-                "live": list(steps) if steps else None,
+                "bytes": place.bytes if place else None,
+                "space": plan.space_name(place.space) if place else None,
+                "offset": place.offset if place else None,
+                "live": [place.live.start, place.live.end] if place else None,
             }
         )
     steps_ = [
@@ -81,21 +81,20 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
 
 def _print(graph: Graph, plan: Plan) -> None:
     """Print everything as tables."""
-    placements, live = plan.placements, plan.live
+    placements = plan.placements
     target = shown(plan.target.name)
     print(f"values in the arena of {shown(plan.model) or 'the model'} for {target}")
     several = len(plan.spaces) > 1 or bool(plan.caller_buffers)
     header = f"{'space':<12}  " if several else ""
     print(f"  {header}{'bytes':>14}  {'offset':>14}  {'steps':>13}  {'kind':<10}  name")
     for index, place in enumerate(placements):
-        steps = live[index]
-        if place is None or steps is None:
+        if place is None:
             continue
         value = graph.values[index]
-        span = f"{steps[0]}..{steps[1]}"
-        space = f"{shown(plan.space_name(place[0]), 12):<12}  " if several else ""
+        span = f"{place.live.start}..{place.live.end}"
+        space = f"{shown(plan.space_name(place.space), 12):<12}  " if several else ""
         print(
-            f"  {space}{place[2]:>14,}  {place[1]:>14,}  {span:>13}  {value.kind:<10}"
+            f"  {space}{place.bytes:>14,}  {place.offset:>14,}  {span:>13}  {value.kind:<10}"
             f"  {shown(value.name)}"
         )
     print("steps")
@@ -110,4 +109,4 @@ def _print(graph: Graph, plan: Plan) -> None:
     for index in plan.live_at(plan.peak_step):
         place = placements[index]
         if place is not None:
-            print(f"  {place[2]:>14,}  {shown(graph.values[index].name)}")
+            print(f"  {place.bytes:>14,}  {shown(graph.values[index].name)}")

@@ -236,10 +236,10 @@ def report(
         compared = f", {times:.1f} times the arena" if times else ""
         print(f"  naive        {size(plan.naive_bytes)}{compared}")
     if plan.caller_buffers:
-        brought = sum(row[2] for row in plan.caller_buffers)
+        brought = sum(buffer.bytes for buffer in plan.caller_buffers)
         print(f"  caller       brings {len(plan.caller_buffers)} buffers, {size(brought)}")
     if plan.workspaces:
-        largest = max(work[5] for work in plan.workspaces)
+        largest = max(work.bytes for work in plan.workspaces)
         print(f"  workspace    {len(plan.workspaces)} buffers, the largest {size(largest)}")
     fused = sum(len(step) for step in plan.steps if len(step) > 1)
     if fused:
@@ -271,22 +271,20 @@ def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     """Return, per value that shares bytes with another, which one and why."""
     by_node = {step[-1]: step for step in plan.steps}
     why = []
-    for node, read, written, rule in plan.shares:
-        step = plan.step_operands(node)
-        source, result = step[0][read], step[1][written]
-        if source is None or result is None:
-            continue
-        place, other = plan.placements[result], plan.placements[source]
-        shared = place[2] if place else 0
-        if place and other and rule == "overlap":
-            shared = min(place[1] + place[2], other[1] + other[2]) - other[1]
+    placements = plan.placements
+    for pair in plan.shares:
+        place, other = placements[pair.result], placements[pair.source]
+        shared = place.bytes if place else 0
+        if place and other and pair.rule == "overlap":
+            end = min(place.offset + place.bytes, other.offset + other.bytes)
+            shared = end - other.offset
         why.append(
             {
-                "value": graph.values[result].name,
-                "rule": rule,
-                "partner": graph.values[source].name,
+                "value": graph.values[pair.result].name,
+                "rule": pair.rule,
+                "partner": graph.values[pair.source].name,
                 "bytes": shared,
-                "nodes": [graph.nodes[index].name for index in by_node[node]],
+                "nodes": [graph.nodes[index].name for index in by_node[pair.node]],
             }
         )
     return why
@@ -300,9 +298,9 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
         place = placements[index]
         if place is not None:
             name = graph.values[index].name
-            space = plan.space_name(place[0])
+            space = plan.space_name(place.space)
             peak_values.append(
-                {"name": name, "space": space, "offset": place[1], "bytes": place[2]}
+                {"name": name, "space": space, "offset": place.offset, "bytes": place.bytes}
             )
     return {
         "model": plan.model,
@@ -322,9 +320,11 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
         "alignment": plan.alignment,
         "options": plan.options,
         "digest": plan.digest,
-        "spaces": [dict(zip(_SPACE_FIELDS, space, strict=True)) for space in plan.spaces],
+        "spaces": [
+            {field: getattr(space, field) for field in _SPACE_FIELDS} for space in plan.spaces
+        ],
         "caller_buffers": [
-            {"name": name, "bytes": bytes_} for _, name, bytes_ in plan.caller_buffers
+            {"name": buffer.name, "bytes": buffer.bytes} for buffer in plan.caller_buffers
         ],
         **_spills(graph, plan, pins),
     }
@@ -334,7 +334,7 @@ def _spills(graph: Graph, plan: Plan, pins: Mapping[str, str] | None) -> dict[st
     """Return what moving bytes costs and which values are in slow memory, where a plan chose."""
     if plan.move_cost is None:
         return {}
-    cost, bound = plan.move_cost
+    cost, bound = plan.move_cost.cost, plan.move_cost.lower_bound
     status = "optimal" if cost == bound else "feasible"
     return {
         "move_cost": {"cost": cost, "lower_bound": bound, "status": status},

@@ -403,7 +403,7 @@ def _serves(plan: Plan, graph: Graph) -> bool:
 
 def _space_bytes(plan: Plan) -> dict[str, int]:
     """Return the bytes of each memory space of a plan."""
-    return {space[0]: space[1] for space in plan.spaces}
+    return {space.name: space.arena_bytes for space in plan.spaces}
 
 
 def _within(plan: Plan, spaces: Mapping[str, int]) -> bool:

@@ -79,8 +79,8 @@ class NumpyBackend:
     def seconds(self, graph: Graph, plan: Plan) -> list[float]:
         """Return the estimated seconds of each step of a plan."""
         planned: dict[int, int] = {}
-        for node, _slot, _choice, _space, _offset, size in plan.workspaces:
-            planned[node] = planned.get(node, 0) + _padded(size)
+        for work in plan.workspaces:
+            planned[work.node] = planned.get(work.node, 0) + _padded(work.bytes)
         shown = _shown_bytes(graph, plan)
         overlapped = set(plan.overlapped)
         times = []
@@ -179,13 +179,10 @@ def _padded(size: int) -> int:
 def _shown_bytes(graph: Graph, plan: Plan) -> dict[int, int]:
     """Return by node the bytes of its result that are where an input has them already."""
     shown: dict[int, int] = {}
-    for node, taken, made, rule in plan.shares:
-        if rule == "view":
-            inputs, outputs = plan.step_operands(node)
-            source, target = inputs[taken], outputs[made]
-            if source is not None and target is not None:
-                size = min(_size(graph, source), _size(graph, target))
-                shown[node] = shown.get(node, 0) + size
+    for share in plan.shares:
+        if share.rule == "view":
+            size = min(_size(graph, share.source), _size(graph, share.result))
+            shown[share.node] = shown.get(share.node, 0) + size
     return shown
 
 

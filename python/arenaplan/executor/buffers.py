@@ -48,13 +48,14 @@ def bring(
     InvalidBuffer
         If an array is not what its value needs, or outputs share bytes with others.
     """
-    known = [name for _, name, _ in plan.caller_buffers]
+    known = [brought.name for brought in plan.caller_buffers]
     unknown = sorted(set(given).difference(known))
     if unknown:
         names = ", ".join(map(repr, known)) or "none"
         raise InvalidBuffer(f"the plan leaves no value {unknown[0]!r} to the caller, only {names}")
     buffers = []
-    for index, name, _ in plan.caller_buffers:
+    for brought in plan.caller_buffers:
+        index, name = brought.value, brought.name
         value = graph.values[index]
         if name in given:
             array = _checked(value, given[name])

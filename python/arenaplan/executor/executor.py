@@ -261,12 +261,12 @@ def _bytes_of(arena: Arena, plan: Plan) -> np.ndarray:
     view = memoryview(arena)
     if view.readonly or not view.c_contiguous:
         raise InvalidBuffer("the arena's memory is read-only or not contiguous")
-    needed = max(base + s[1] for base, s in zip(plan.bases, plan.spaces, strict=True))
+    needed = max(base + s.arena_bytes for base, s in zip(plan.bases, plan.spaces, strict=True))
     if view.nbytes < needed:
         raise CapacityExceeded(f"the arena has {view.nbytes} bytes, and the plan needs {needed}")
     memory: np.ndarray = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
     memory = memory[:needed]
-    alignment = max(space[4] for space in plan.spaces)
+    alignment = max(space.alignment for space in plan.spaces)
     if memory.nbytes and memory.ctypes.data % alignment:
         raise MisalignedBuffer(
             f"the arena does not start at a multiple of {alignment} bytes, as the plan asks"

@@ -203,11 +203,10 @@ def spans_of(graph: Graph, plan: Plan) -> dict[int, Span]:
         place = placements[index]
         if place is None:
             continue
-        space, start, _ = place
-        if space < len(bases):
-            memory, start = 0, bases[space] + start
+        if place.space < len(bases):
+            memory, start = 0, bases[place.space] + place.offset
         else:
-            memory = 1 + space - len(bases)
+            memory, start = 1 + place.space - len(bases), place.offset
         spans[index] = Span(memory, start, start + byte_size(graph.values[index]))
     return spans
 
@@ -238,9 +237,10 @@ def inner_values(graph: Graph, steps: Iterable[Sequence[int]]) -> set[int]:
 def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarray]]:
     """Return the planned scratch memory per node, on the arena's bytes."""
     workspaces: dict[int, list[np.ndarray]] = {}
-    for node, _slot, _choice, space, offset, size in sorted(plan.workspaces):
-        start = plan.bases[space] + offset
-        workspaces.setdefault(node, []).append(memory[start : start + size])
+    bases = plan.bases
+    for work in plan.workspaces:
+        start = bases[work.space] + work.offset
+        workspaces.setdefault(work.node, []).append(memory[start : start + work.bytes])
     return workspaces
 
 

@@ -31,7 +31,8 @@ def find_units(graph: Graph, plan: Plan) -> list[Unit]:
     placements = plan.placements
 
     def same_place(a: int, b: int) -> bool:
-        return placements[a] is not None and placements[a] == placements[b]
+        first, second = placements[a], placements[b]
+        return first is not None and second is not None and first.same_bytes(second)
 
     overlapped = set(plan.overlapped)
     alone = {nodes[0]: at for at, nodes in enumerate(plan.steps) if len(nodes) == 1}

@@ -59,9 +59,9 @@ def verified_run(
     spans = spans_of(graph, plan)
     scratch: dict[int, list[Span]] = {}
     bases = plan.bases
-    for node_index, _slot, _choice, space, offset, size in plan.workspaces:
-        start = bases[space] + offset
-        scratch.setdefault(node_index, []).append(Span(0, start, start + size))
+    for work in plan.workspaces:
+        start = bases[work.space] + work.offset
+        scratch.setdefault(work.node, []).append(Span(0, start, start + work.bytes))
     kept = bool(plan.options["preserve_inputs"]) or plan.options["inputs"] == "caller"
     live = _live_values(graph, plan.steps, keep_inputs=kept)
     apart = _apart(setup, inputs)
@@ -179,7 +179,7 @@ def _named(setup: Setup, memory: int) -> str:
     """Return what a memory is called."""
     if memory == 0:
         return "the arena"
-    return f"the caller's buffer for {setup.plan.caller_buffers[memory - 1][1]!r}"
+    return f"the caller's buffer for {setup.plan.caller_buffers[memory - 1].name!r}"
 
 
 def _check_equal(node: Node | None, name: str, planned: np.ndarray, apart: np.ndarray) -> None:

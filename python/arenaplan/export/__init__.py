@@ -1,7 +1,119 @@
 """
 Plans in the forms that runtimes and tools read.
 
-:mod:`~arenaplan.export.tflm` writes a plan into a TFLite model, where TensorFlow Lite
-Micro obeys it; :mod:`~arenaplan.export.c` and :mod:`~arenaplan.export.table` write it as
-a C header and as CSV.
+:data:`EXPORTERS` has every form by name; ``arenaplan export`` offers them. The functions behind
+them are public here, too: :func:`header_of` writes a C header, :func:`csv_of` a table, and
+:func:`plan_tflm` with :func:`embed` puts a plan into a TFLite model, where TensorFlow Lite Micro
+obeys it.
+
+Examples
+--------
+>>> import arenaplan as ap
+>>> from arenaplan.export import EXPORTERS
+>>> graph = ap.Graph()
+>>> x = graph.input("x", (64,))
+>>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+>>> graph.output(y)
+>>> table = EXPORTERS["csv"].write(graph, ap.plan(graph, target="c"))
+>>> print(table.decode().splitlines()[1])
+x,0,1,256,16,,0
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from arenaplan._core import Plan
+from arenaplan.export.c import header_of, shim_of
+from arenaplan.export.table import csv_of
+from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
+from arenaplan.graph import Graph
+from arenaplan.importers.tflite.model import Model
+
+__all__ = [
+    "EXPORTERS",
+    "Exporter",
+    "TflmPlan",
+    "csv_of",
+    "embed",
+    "header_of",
+    "obey",
+    "plan_in_best_order",
+    "plan_tflm",
+    "shim_of",
+]
+
+Source: TypeAlias = Literal["graph", "tflite"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """A form that plans are written in."""
+
+    name: str
+    """Its name, as ``arenaplan export --to`` takes it."""
+    help: str
+    """What it is, in one line."""
+    write: Callable[..., bytes]
+    """
+    Returns the content of the file.
+
+    It takes the graph and its :class:`~arenaplan.Plan` if ``source`` is ``"graph"``; if it is
+    ``"tflite"``, a model of :mod:`arenaplan.importers.tflite.model`, its :class:`TflmPlan`, and
+    the name of the model. Those of ``options`` that are no part of planning follow by name. It
+    raises ``TargetMismatch`` if the reader cannot honor the plan.
+    """
+    reader: str | None = None
+    """Name of the target that reads the form; ``None`` for tools, which run nothing."""
+    source: Source = "graph"
+    """What is written: a plan of any graph, or one of a ``.tflite`` file."""
+    options: tuple[str, ...] = ()
+    """Names of the options that this form has beside those of planning."""
+
+
+def _header(graph: Graph, plan: Plan, *, sections: Mapping[str, str] | None = None) -> bytes:
+    return header_of(graph, plan, sections=sections).encode()
+
+
+def _table(graph: Graph, plan: Plan, *, space: str | None = None) -> bytes:
+    return csv_of(graph, plan, space=space).encode()
+
+
+def _document(_graph: Graph, plan: Plan) -> bytes:
+    return f"{plan.to_json()}\n".encode()
+
+
+def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
+    return embed(model, plan.offsets)
+
+
+def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:
+    return shim_of(plan, name=name).encode()
+
+
+_ALL = (
+    Exporter(
+        "tflm",
+        "the same .tflite model with the plan in it, for TensorFlow Lite Micro",
+        _with_plan,
+        reader="tflm",
+        source="tflite",
+        options=("always",),
+    ),
+    Exporter(
+        "tflm-shim",
+        "a C table for TensorFlow Lite Micro's NonPersistentMemoryPlannerShim",
+        _shim,
+        reader="tflm",
+        source="tflite",
+        options=("always",),
+    ),
+    Exporter("c", "a C header", _header, reader="c", options=("sections",)),
+    Exporter("csv", "CSV in minimalloc's columns", _table, options=("space",)),
+    Exporter("json", "the plan file", _document),
+)
+
+EXPORTERS: Final[Mapping[str, Exporter]] = {exporter.name: exporter for exporter in _ALL}
+"""Every form, by name."""

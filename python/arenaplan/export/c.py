@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from arenaplan import _core
-from arenaplan._core import Plan, Target
+from arenaplan._core import Plan, PlannedSpace, Target
 from arenaplan.errors import InvalidName, UnsupportedModel
 from arenaplan.export.placed import Row, has_alias, identifiers, labels_of, rows_of
 from arenaplan.export.tflm import TflmPlan
@@ -56,7 +56,7 @@ def header_of(
         prefix = f"MODEL_{prefix}"
     rows = rows_of(graph, plan)
     names = labels_of(rows)
-    spaces = list(identifiers(space[0] for space in plan.spaces))
+    spaces = list(identifiers(space.name for space in plan.spaces))
     # The only space needs no name of its own. With others, it stands where the name of no
     # value can: no two macros are the same, whatever values and spaces are called.
     arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_ARENA_{s}" for s in spaces]
@@ -71,7 +71,7 @@ def header_of(
         *_portability(prefix),
     ]
     for arena, space in zip(arenas, plan.spaces, strict=True):
-        lines += ["", *_arena(prefix, arena, space, sections.get(space[0]))]
+        lines += ["", *_arena(prefix, arena, space, sections.get(space.name))]
     lines += ["", *_legend(prefix, names, rows), *_constants(prefix, names, rows)]
     if len(spaces) > 1:
         lines += ["", *_homes(prefix, arenas, names, rows)]
@@ -140,7 +140,7 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
 
 def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
     """Refuse sections of unknown spaces, and names that could end the string they stand in."""
-    known = [space[0] for space in plan.spaces]
+    known = [space.name for space in plan.spaces]
     for space, section in sections.items():
         if space not in known:
             raise InvalidName(f"the plan has no space {space!r}; it has {', '.join(known)}")
@@ -169,23 +169,23 @@ def _portability(prefix: str) -> Iterator[str]:
 def _arena(
     prefix: str,
     arena: str,
-    space: tuple[str, int, int, str, int, int | None, int],
+    space: PlannedSpace,
     section: str | None,
 ) -> Iterator[str]:
     """Yield size, alignment and section of one arena, and a macro that defines it."""
-    _, size, _, _, alignment, capacity, _ = space
     attribute = f' __attribute__((section("{section}")))' if section else ""
-    yield f"#define {arena}_BYTES UINT64_C({size})"
-    yield f"#define {arena}_ALIGNMENT {alignment}"
-    if capacity is not None:
-        yield f"#define {arena}_CAPACITY UINT64_C({capacity})"
+    yield f"#define {arena}_BYTES UINT64_C({space.arena_bytes})"
+    yield f"#define {arena}_ALIGNMENT {space.alignment}"
+    if space.capacity is not None:
+        yield f"#define {arena}_CAPACITY UINT64_C({space.capacity})"
     yield f"#ifndef {arena}_SECTION"
     yield f"#define {arena}_SECTION{attribute}"
     yield "#endif"
     # No array has zero elements, but an arena may have zero bytes.
+    size = max(1, space.arena_bytes)
     yield f"/* For example: {arena}_DEFINE(static, memory); */"
     yield f"#define {arena}_DEFINE(storage, name) \\"
-    yield f"  {prefix}_ALIGNAS({arena}_ALIGNMENT) storage uint8_t name[{max(1, size)}] \\"
+    yield f"  {prefix}_ALIGNAS({arena}_ALIGNMENT) storage uint8_t name[{size}] \\"
     yield f"      {arena}_SECTION"
 
 
@@ -234,10 +234,10 @@ def _assertions(
     """Yield what must hold of the numbers, whoever edits them."""
     check = f"{prefix}_STATIC_ASSERT"
     for arena, space in zip(arenas, plan.spaces, strict=True):
-        if space[1]:  # Compilers warn of comparisons that hold for every number.
+        if space.arena_bytes:  # Compilers warn of comparisons that hold for every number.
             yield f'{check}({arena}_BYTES <= SIZE_MAX, "the arena can be addressed");'
         yield (f'{check}(({arena}_ALIGNMENT & ({arena}_ALIGNMENT - 1)) == 0, "a power of two");')
-        if space[5] is not None:
+        if space.capacity is not None:
             yield f'{check}({arena}_BYTES <= {arena}_CAPACITY, "the arena fits its space");'
     for name, row in zip(names, rows, strict=True):
         if not row.size:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from arenaplan._core import Plan
+from arenaplan._core import PlacedWorkspace, Placement, Plan
 from arenaplan.graph import Graph
 
 _LONGEST: Final = 56
@@ -30,15 +30,18 @@ class Row(NamedTuple):
 def rows_of(graph: Graph, plan: Plan) -> list[Row]:
     """Return everything that has a place in a plan: values, then workspaces."""
     rows = []
-    for value, place, live in zip(graph.values, plan.placements, plan.live, strict=True):
-        if place is not None and live is not None:
-            rows.append(Row(value.name, *place, *live, value.index))
-    step_of = {node: step for step, nodes in enumerate(plan.steps) for node in nodes}
-    for node, slot, _, space, offset, size in plan.workspaces:
-        step = step_of[node]
-        name = f"{graph.nodes[node].name} workspace {slot}"
-        rows.append(Row(name, space, offset, size, step, step + 1, None))
+    for value, place in zip(graph.values, plan.placements, strict=True):
+        if place is not None:
+            rows.append(_row(value.name, place, value.index))
+    for work in plan.workspaces:
+        name = f"{graph.nodes[work.node].name} workspace {work.slot}"
+        rows.append(_row(name, work, None))
     return rows
+
+
+def _row(name: str, place: Placement | PlacedWorkspace, value: int | None) -> Row:
+    live = place.live
+    return Row(name, place.space, place.offset, place.bytes, live.start, live.end, value)
 
 
 def labels_of(rows: Sequence[Row]) -> list[str]:

@@ -32,13 +32,13 @@ def csv_of(graph: Graph, plan: Plan, *, space: str | None = None) -> str:
     InvalidOption
         If the plan has no such space, or has several and none is named.
     """
-    names = [row[0] for row in plan.spaces]
+    names = [row.name for row in plan.spaces]
     if space is None and len(names) > 1:
         raise InvalidOption(f"CSV files describe one space; name one of {', '.join(names)}")
     if space is not None and space not in names:
         raise InvalidOption(f"the plan has no space {space!r}, only {', '.join(names)}")
     index = 0 if space is None else names.index(space)
-    alignment = max(plan.alignment, plan.spaces[index][4])
+    alignment = max(plan.alignment, plan.spaces[index].alignment)
     buffers = [rows for rows in _buffers(graph, plan) if rows[0].space == index]
     ids = identifiers(rows[0].name for rows in buffers)
     table = []
@@ -64,8 +64,8 @@ def _buffers(graph: Graph, plan: Plan) -> list[list[Row]]:
             index = leader[index]
         return index
 
-    for pair in plan.shared_values:
-        first, second = map(position.get, pair)
+    for share in plan.shares:
+        first, second = position.get(share.source), position.get(share.result)
         if first is not None and second is not None:
             leader[find(second)] = find(first)
     buffers: dict[int, list[Row]] = {}

@@ -372,7 +372,7 @@ def _box_offsets(best: Plan, timeline: Timeline) -> list[int]:
     for position, place in enumerate(best.placements[: len(timeline.boxes)]):
         if place is None:
             raise InternalError(f"box {position} has no place")
-        offsets.append(place[1])
+        offsets.append(place.offset)
     return offsets
 
 

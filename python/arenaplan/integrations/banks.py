@@ -212,7 +212,7 @@ def _place_in_banks(
     found = plan(graph, optimize="none", spaces=spaces, pins=pins).placements
     places = {}
     for i, place in zip(here, found, strict=True):
-        space, offset = (0, 0) if place is None else place[:2]
+        space, offset = (0, 0) if place is None else (place.space, place.offset)
         places[i] = (banks[space].mem_id, offset)
     return places
 

@@ -1,0 +1,315 @@
+//! Parts of plans as named values: frozen, comparable, hashable, and copied by `pickle`.
+
+use std::hash::{Hash, Hasher};
+
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+
+/// Defines a class of results: its struct, a constructor with one argument per field, the
+/// arguments that `copy` and `pickle` hand to it, `Name(field=value, ...)` as representation, and
+/// the methods that follow the struct.
+macro_rules! record {
+    (
+        $(#[$about:meta])*
+        pub(crate) struct $name:ident {
+            $($(#[$field_about:meta])* pub(crate) $field:ident: $kind:ty,)+
+        }
+        $($methods:tt)*
+    ) => {
+        $(#[$about])*
+        #[pyclass(frozen, eq, hash, get_all, from_py_object, module = "arenaplan._core")]
+        pub(crate) struct $name {
+            $($(#[$field_about])* pub(crate) $field: $kind,)+
+        }
+
+        #[pymethods]
+        impl $name {
+            #[new]
+            #[allow(clippy::too_many_arguments, reason = "one per field")]
+            fn new($($field: $kind),+) -> Self {
+                Self { $($field),+ }
+            }
+
+            #[allow(clippy::clone_on_copy, reason = "some fields are text")]
+            fn __getnewargs__(&self) -> ($($kind,)+) {
+                ($(self.$field.clone(),)+)
+            }
+
+            #[allow(clippy::clone_on_copy, reason = "some fields are text")]
+            fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+                let fields = [
+                    $(format!(
+                        "{}={}",
+                        stringify!($field),
+                        self.$field.clone().into_bound_py_any(py)?.repr()?
+                    ),)+
+                ];
+                Ok(format!("{}({})", stringify!($name), fields.join(", ")))
+            }
+
+            $($methods)*
+        }
+    };
+}
+
+record! {
+    /// Steps ``start`` up to, and without, ``end``.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import arenaplan as ap
+    /// >>> live = ap.Live(2, 5)
+    /// >>> live, live.end - live.start
+    /// (Live(start=2, end=5), 3)
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct Live {
+        /// First step.
+        pub(crate) start: u32,
+        /// First step after the last one.
+        pub(crate) end: u32,
+    }
+}
+
+record! {
+    /// The place of a value.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import arenaplan as ap
+    /// >>> graph = ap.Graph()
+    /// >>> x = graph.input("x", (64,))
+    /// >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+    /// >>> graph.output(y)
+    /// >>> plan = ap.plan(graph)
+    /// >>> plan["x"].bytes, plan["x"].live
+    /// (256, Live(start=0, end=1))
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct Placement {
+        /// Position of the space in ``plan.spaces``; numbers from ``len(plan.spaces)`` on are
+        /// those of ``plan.caller_buffers``.
+        pub(crate) space: u32,
+        /// First byte in the space.
+        pub(crate) offset: u64,
+        /// Size in bytes.
+        pub(crate) bytes: u64,
+        /// Steps in which the bytes are needed.
+        pub(crate) live: Live,
+    }
+
+    /// Whether another value has exactly these bytes of this space, at whatever time.
+    fn same_bytes(&self, other: &Self) -> bool {
+        (self.space, self.offset, self.bytes) == (other.space, other.offset, other.bytes)
+    }
+}
+
+record! {
+    /// The place of a scratch buffer of one step.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct PlacedWorkspace {
+        /// Index of the node; of nodes that run as one, the last.
+        pub(crate) node: u32,
+        /// Position among the workspaces of the node.
+        pub(crate) slot: u32,
+        /// Position of the size among the choices of the workspace.
+        pub(crate) choice: u32,
+        /// Position of the space in ``plan.spaces``.
+        pub(crate) space: u32,
+        /// First byte in the space.
+        pub(crate) offset: u64,
+        /// Size in bytes.
+        pub(crate) bytes: u64,
+        /// The step of the node, as a range.
+        pub(crate) live: Live,
+    }
+}
+
+record! {
+    /// A memory, and the size of the arena in it.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct PlannedSpace {
+        /// Name of the space.
+        pub(crate) name: String,
+        /// Size of its arena in bytes.
+        pub(crate) arena_bytes: u64,
+        /// Bytes that no offsets of these values in this space can go below.
+        pub(crate) lower_bound: u64,
+        /// What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        pub(crate) status: String,
+        /// Alignment of the first byte of the arena.
+        pub(crate) alignment: u64,
+        /// Bytes that the arena may have, or None if they are not limited.
+        pub(crate) capacity: Option<u64>,
+        /// Cost of a byte that a node reads or writes, relative to those of other spaces.
+        pub(crate) cost: u64,
+    }
+}
+
+record! {
+    /// A buffer that the caller brings to each run.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct CallerBuffer {
+        /// Index of the value in the graph.
+        pub(crate) value: u32,
+        /// Name of the value.
+        pub(crate) name: String,
+        /// Size in bytes.
+        pub(crate) bytes: u64,
+    }
+}
+
+record! {
+    /// An operand and a result of a node that share bytes.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct Share {
+        /// Index of the node; of nodes that run as one, the last.
+        pub(crate) node: u32,
+        /// The relation: ``"view"``, ``"in-place"`` or ``"overlap"``.
+        pub(crate) rule: String,
+        /// Index of the value that the step reads.
+        pub(crate) source: u32,
+        /// Index of the value that the step writes.
+        pub(crate) result: u32,
+    }
+}
+
+record! {
+    /// The cost of moving the bytes of one run: of each value the bytes that nodes read and
+    /// write, times the cost of its space.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct MoveCost {
+        /// Cost of the plan.
+        pub(crate) cost: u64,
+        /// Cost that no other choice of spaces goes below.
+        pub(crate) lower_bound: u64,
+    }
+}
+
+record! {
+    /// Estimated times of one run.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub(crate) struct Estimate {
+        /// Seconds of one run of the plan.
+        pub(crate) seconds: f64,
+        /// Seconds of one run of the fastest plan that was tried.
+        pub(crate) fastest_seconds: f64,
+    }
+}
+
+record! {
+    /// The bytes of a plan with one choice of techniques.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct Level {
+        /// Name of the technique that tells this choice from the one it is compared with.
+        pub(crate) technique: String,
+        /// Bytes of all arenas together.
+        pub(crate) bytes: u64,
+    }
+}
+
+record! {
+    /// The values that a step reads and writes, by index, with None for an operand left out.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct StepOperands {
+        /// Values that the step reads, by position; of nodes that run as one, those from outside,
+        /// each value once.
+        pub(crate) inputs: Vec<Option<u32>>,
+        /// Values that the step writes, by position.
+        pub(crate) outputs: Vec<Option<u32>>,
+    }
+}
+
+record! {
+    /// A block of memory that values share one after another.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct Block {
+        /// Size in bytes.
+        pub(crate) bytes: u64,
+        /// Name of the space.
+        pub(crate) space: String,
+    }
+}
+
+record! {
+    /// A node that overwrites a state with the bytes of another value; values by index.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct Assign {
+        /// Whether the producer of the right side writes the state, and the node does nothing.
+        pub(crate) direct: bool,
+        /// The left side.
+        pub(crate) state: u32,
+        /// The right side.
+        pub(crate) source: u32,
+        /// What the node returns: the new bytes of the state.
+        pub(crate) result: u32,
+    }
+}
+
+record! {
+    /// The place of a value in an arena that is planned while the model runs.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct IncrementalPlacement {
+        /// Whether it is in the persistent arena, and not in the temporary one.
+        pub(crate) persistent: bool,
+        /// First byte in the arena.
+        pub(crate) offset: u64,
+        /// Size in bytes.
+        pub(crate) bytes: u64,
+    }
+}
+
+record! {
+    /// Bytes of the temporary and of the persistent arena of an incremental planner.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct ArenaBytes {
+        /// Bytes of the arena of values that die.
+        pub(crate) temporary: u64,
+        /// Bytes of the arena of states.
+        pub(crate) persistent: u64,
+    }
+}
+
+impl Hash for Estimate {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Zeros of both signs are equal.
+        let bits = |seconds: f64| (seconds + 0.0).to_bits();
+        (bits(self.seconds), bits(self.fastest_seconds)).hash(state);
+    }
+}
+
+impl From<[u32; 2]> for Live {
+    fn from([start, end]: [u32; 2]) -> Self {
+        Self { start, end }
+    }
+}
+
+impl From<&arenaplan::Placement> for Placement {
+    fn from(place: &arenaplan::Placement) -> Self {
+        let &arenaplan::Placement { space, offset, bytes, live, .. } = place;
+        Self { space, offset, bytes, live: live.into() }
+    }
+}
+
+impl From<&arenaplan::SpacePlan> for PlannedSpace {
+    fn from(space: &arenaplan::SpacePlan) -> Self {
+        Self {
+            name: space.name.clone(),
+            arena_bytes: space.arena_bytes,
+            lower_bound: space.lower_bound,
+            status: space.status.to_string(),
+            alignment: space.alignment,
+            capacity: space.capacity,
+            cost: space.cost,
+        }
+    }
+}
+
+impl From<arenaplan::Assign> for Assign {
+    fn from(assign: arenaplan::Assign) -> Self {
+        Self {
+            direct: assign.kind == arenaplan::AssignKind::Direct,
+            state: assign.state.into(),
+            source: assign.source.into(),
+            result: assign.result.into(),
+        }
+    }
+}
