@@ -1,6 +1,6 @@
 //! Which nodes wait for each other: colors of long paths, and reachability.
 //!
-//! [`color_nodes`] is what `MXNet`'s memory planner calls coloring: it covers the graph with
+//! [`color_nodes`] is the coloring of `MXNet`'s memory planner: it covers the graph with
 //! long paths, whose nodes can never run at the same time, and gives each path a color.
 //! [`Reachability`] answers the question that coloring only guesses at: does one node run
 //! before another in *every* order that the graph permits?
@@ -32,8 +32,7 @@ impl Coloring {
         self.count
     }
 
-    /// Returns the color of whatever is on no path, which includes values that no node
-    /// produces.
+    /// Returns the color of values on no path, such as values that no node produces.
     pub const fn rest(&self) -> u32 {
         self.count - 1
     }
@@ -41,9 +40,9 @@ impl Coloring {
 
 /// Returns colors for the nodes of `graph`, at most `most` of them.
 ///
-/// Color 0 is the longest path along data operands, color 1 the longest among what is
-/// left, and so on; a path may run through nodes that have a color already, but does not
-/// count them. What is on none of the first `most - 1` paths shares the last color.
+/// Color 0 is the longest path along data operands, color 1 the longest among the remaining nodes,
+/// and so on; a path may run through nodes that have a color already, but does not count them.
+/// Nodes on none of the first `most - 1` paths share the last color.
 /// Control dependencies are not part of a path.
 ///
 /// # Errors
@@ -107,7 +106,7 @@ pub fn color_weighted(graph: &Graph, importance: &[u32], most: u32) -> Result<Co
     Ok(Coloring { colors, count: color + 1 })
 }
 
-/// Who produces the operands of each node; nodes by position in the order.
+/// The producers of the operands of each node; nodes by position in the order.
 ///
 /// Every path is found by a walk over all nodes. This is small and read from one end to the
 /// other, which the graph is not.
@@ -133,7 +132,7 @@ impl Operands {
         Self { producers, ends }
     }
 
-    /// Returns who produces the operands of a node, in the order of the operands.
+    /// Returns the producers of the operands of a node, in the order of the operands.
     fn of(&self, position: usize) -> &[usize] {
         let start = if position == 0 { 0 } else { self.ends[position - 1] };
         &self.producers[start..self.ends[position]]
@@ -187,7 +186,7 @@ pub struct Reachability {
 }
 
 impl Reachability {
-    /// Returns what runs before what in `graph`.
+    /// Returns the reachability relation of `graph`.
     #[must_use]
     pub fn new(graph: &Graph) -> Self {
         Self::with_limit(graph, MOST_ENTRIES)

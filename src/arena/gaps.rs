@@ -10,12 +10,12 @@ pub enum GapRule {
     /// The shortest gap in which it fits, the lowest of several.
     #[default]
     Shortest,
-    /// As `LiteRT`: gaps in order of address, a gap replacing the best one so far if what it
-    /// has *behind the aligned start* is less than the best one has *in all*.
+    /// The rule of `LiteRT`: gaps in order of address; a gap replaces the best one so far if the
+    /// bytes *behind its aligned start* are fewer than the best gap has *in all*.
     AlignedAgainstUnaligned,
 }
 
-/// The gaps between allocations, and what is behind the last one.
+/// The gaps between allocations, and the room behind the last allocation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
     /// Start to end.

@@ -54,7 +54,7 @@ pub struct IncrementalArena {
     gaps: GapsState,
 }
 
-/// What is known of the gaps between all active allocations.
+/// State of the gaps between all active allocations.
 #[derive(Clone, Debug)]
 enum GapsState {
     Known(Gaps),
@@ -209,8 +209,8 @@ impl IncrementalArena {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is not enough memory: what was there is unchanged, and
-    /// the arena is not committed.
+    /// [`Error::ArenaCommit`] if there is not enough memory; the arena is then unchanged and not
+    /// committed.
     pub fn commit(&mut self) -> Result<bool> {
         self.committed = false;
         let present = self.buffer_bytes();

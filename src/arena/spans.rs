@@ -1,5 +1,5 @@
-//! Where the operands of one step are, settled once: what is lent to whom, and that no byte
-//! that is lent to be written is lent a second time.
+//! The spans of the operands of one step, settled once. Invariant: a byte that is lent for writing
+//! is lent to one operand only.
 
 use std::ops::Range;
 
@@ -98,11 +98,11 @@ pub(crate) struct Scratch {
 pub(crate) struct Piece {
     /// Which bytes.
     pub(crate) place: Stretch,
-    /// Who gets them.
+    /// The operands that receive the piece.
     pub(crate) holder: Holder,
 }
 
-/// Who gets the bytes of a piece.
+/// The operand that receives the bytes of a piece.
 #[derive(Clone, Debug)]
 pub(crate) enum Holder {
     /// The output at this position.
@@ -126,12 +126,12 @@ pub(crate) struct Reader {
     pub(crate) end: usize,
 }
 
-/// What one step is lent.
+/// The memory of one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepSpans {
-    /// What the step reads, by position.
+    /// Inputs of the step, by position.
     pub(crate) inputs: Box<[Operand<Reading>]>,
-    /// What it writes, by position.
+    /// Outputs of the step, by position.
     pub(crate) outputs: Box<[Operand<Writing>]>,
     /// Where it works besides: the workspaces of its nodes, in order.
     pub(crate) workspaces: Box<[Scratch]>,
@@ -193,7 +193,7 @@ pub(crate) fn settle(
     })
 }
 
-/// Returns what a step reads, as if it wrote nothing.
+/// Returns the inputs of a step, as if the step wrote nothing.
 fn read(
     plan: &Plan,
     step: &PlanStep,
@@ -218,7 +218,7 @@ fn read(
     Ok(inputs)
 }
 
-/// Returns what a step writes, as if it shared nothing.
+/// Returns the outputs of a step, as if the step shared nothing.
 fn written(plan: &Plan, step: &PlanStep) -> Result<Vec<Operand<Writing>>> {
     let mut outputs = Vec::with_capacity(step.outputs.len());
     for operand in &step.outputs {
@@ -294,7 +294,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Claims what the outputs need for themselves.
+    /// Claims the exclusive bytes of the outputs.
     fn claim_outputs(&mut self) {
         for position in 0..self.outputs.len() {
             let Some(mut place) = self.outputs[position].place else { continue };
@@ -354,7 +354,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Finds out how each input can be read, and claims what inputs need for themselves.
+    /// Finds the way to read each input, and claims the bytes that inputs have for themselves.
     ///
     /// The pieces so far are disjoint and sorted.
     fn claim_inputs(&mut self) -> Result<Box<[Reader]>> {

@@ -20,7 +20,7 @@ use crate::packing::Packing;
 use crate::problem::{Buffer, Part, Problem, Space};
 use crate::units::{Alignment, LiveRange};
 
-/// A problem of one space, and what its buffers are called.
+/// A problem of one space, and the names of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvProblem {
     /// Names by [`BufferId`].
@@ -29,7 +29,7 @@ pub struct CsvProblem {
     pub problem: Problem,
 }
 
-/// What a column holds.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Id,
@@ -53,7 +53,7 @@ struct Gap {
 #[derive(Debug)]
 struct Header {
     columns: Vec<Column>,
-    /// What to add to the last step to make ranges half-open.
+    /// Number to add to the last step to make ranges half-open.
     inclusive: u32,
 }
 
@@ -62,8 +62,7 @@ impl CsvProblem {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidCsv`] with the number of the line that is wrong, or what
-    /// [`Problem::new`] says.
+    /// [`Error::InvalidCsv`] with the number of the wrong line, or the errors of [`Problem::new`].
     ///
     /// ```
     /// use arenaplan::{CsvProblem, Space};

@@ -155,7 +155,7 @@ impl Target {
         self.write_named(content).map(Written::Named)
     }
 
-    /// Writes content under a temporary name that nobody else has.
+    /// Writes content under a fresh temporary name.
     fn write_named(&self, content: &[u8]) -> io::Result<NamedTempFile> {
         let mut builder = Builder::new();
         #[cfg(unix)]
@@ -283,7 +283,7 @@ fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only the administrator may give files away; who may write the folder owns the new one.
+        // Only the administrator may give files away; a user with write access to the folder owns the new one.
         let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     }
     Ok(())

@@ -1,12 +1,12 @@
-//! What an incremental planner plans for: sizes and types may change between executions.
+//! The graph of an incremental planner: sizes and types may change between executions.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueKind, Whole};
 
-/// Who owns the bytes of a value.
+/// The owner of the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AllocationType {
-    /// Nobody.
+    /// No owner.
     #[default]
     None,
     /// The model file: constants.
@@ -27,12 +27,12 @@ pub enum AllocationType {
     NonCpu,
 }
 
-/// A value: how many bytes it has now, and who owns them.
+/// A value: its present number of bytes, and their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IncrementalValue {
     /// Size in bytes.
     pub bytes: u64,
-    /// Who owns them.
+    /// The owner of the bytes.
     pub kind: AllocationType,
 }
 
@@ -43,7 +43,7 @@ pub struct SharePair {
     pub input: usize,
     /// Position among the node's outputs.
     pub output: usize,
-    /// Whether the bytes stay what they are.
+    /// Whether the bytes are constant.
     pub unmodified: bool,
 }
 
