@@ -13,7 +13,7 @@ use crate::plan::Plan;
 #[non_exhaustive]
 pub enum Together {
     /// One after the other, in any order: models that are called in turn, or branches of
-    /// which only one is taken. What one leaves behind is gone when another has run, except
+    /// of which only one is taken. Values of one graph are lost when another graph has run, except
     /// for its states.
     #[serde(rename = "never-together")]
     Never,
@@ -85,7 +85,7 @@ impl SharedPlan {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns what divides the address of the arena's first byte.
+    /// Returns the alignment of the address of the arena's first byte.
     pub fn alignment(&self) -> u64 {
         let spaces = self.members.iter().flat_map(|one| one.plan.spaces());
         spaces.map(|space| space.alignment).max().unwrap_or(1)
@@ -102,7 +102,7 @@ impl SharedPlan {
         self.capacity
     }
 
-    /// Returns what is known of the arena's size.
+    /// Returns the status of the arena's size.
     pub fn status(&self) -> Status {
         Status::of(self.arena_bytes(), self.lower_bound, self.capacity)
     }

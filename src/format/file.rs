@@ -283,7 +283,8 @@ fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only the administrator may give files away; a user with write access to the folder owns the new one.
+        // Only the administrator may give files away. Without that right, the user who writes the
+        // folder owns the new file.
         let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     }
     Ok(())

@@ -298,7 +298,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         Ok(())
     }
 
-    /// Tries one way to share bytes, and returns what came of it.
+    /// Tries one way to share bytes, and returns the result.
     fn step(&mut self, walk: &mut Walk<'_>, sharing: Sharing) -> Result<Tried> {
         let attempt = &self.attempts[walk.index];
         let known = |known: &&Known| known.attempt == walk.index && known.sharing == sharing;
@@ -369,8 +369,8 @@ impl Walk<'_> {
     }
 }
 
-/// Returns what the cheapest memory holds, the two cheapest together, and so on, as long as
-/// that is limited.
+/// Returns the capacity of the cheapest memory, of the two cheapest together, and so on, as long
+/// as all are limited.
 fn rooms(memories: &Memories) -> Vec<u64> {
     let mut by_cost: Vec<&Space> = memories.spaces().iter().collect();
     by_cost.sort_by_key(|space| space.cost());

@@ -1,4 +1,5 @@
-//! Outputs that overlap dying inputs at a distance: the last thing that is tried.
+//! Outputs that overlap dying inputs at a distance (diagonal memory reuse): the last technique
+//! that is tried.
 //!
 //! A chain of such overlaps slides a buffer through the arena, which makes it hard to pack. So
 //! outputs overlap inputs only where most bytes are live at once, step by step as that falls,
@@ -253,7 +254,7 @@ impl Planner<'_> {
         Ok(chosen)
     }
 
-    /// Returns what is live in an attempt if outputs of some nodes overlap inputs.
+    /// Returns the bytes that are live in an attempt if outputs of some nodes overlap inputs.
     fn profile(&self, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
         let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
         let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;

@@ -29,7 +29,7 @@ pub(super) struct Sharing {
     pub(super) overlapped: Vec<NodeId>,
 }
 
-/// Buffers with memories and offsets, and what they cost.
+/// Buffers with memories and offsets, and their cost.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) liveness: Liveness,

@@ -1,8 +1,8 @@
-//! Groups that stream where that lowers the peak, and nowhere else.
+//! Fusion refinement: groups stream only where that lowers the peak.
 //!
-//! Working on larger pieces than elements costs time: whatever is not cut is gone through
-//! again for every piece. So each group that does is compared with what it falls into if its
-//! nodes stream nothing, and is kept only if the peak needs it.
+//! Pieces larger than elements cost time, since an operand that is not cut is read again for every
+//! piece. So each tiled group is compared with the groups that remain if its nodes do not stream,
+//! and is kept only if the peak needs it.
 
 use super::Planner;
 use super::schedule::Schedule;
@@ -67,7 +67,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns what each step falls into if its nodes are fused by `fusion` only.
+/// Returns the groups that each step falls into if its nodes are fused by `fusion` only.
 fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<NodeId>>> {
     let mut step_of = vec![0; graph.nodes().len()];
     for (index, step) in steps.iter().enumerate() {

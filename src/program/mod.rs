@@ -1,4 +1,4 @@
-//! A plan made ready to run: where the operands of each step are is settled once.
+//! Programs: plans that are ready to run. The spans of the operands of each step are settled once.
 
 mod memory;
 mod operands;
@@ -69,8 +69,8 @@ impl Plan {
         Ok(Program { plan: self.clone(), layout: self.layout(), spans })
     }
 
-    /// Returns the states that a step writes, by position among its inputs: not one whose
-    /// bytes are written as a result of the step.
+    /// Returns the states that a step writes, by position among its inputs, except for states
+    /// whose bytes are written as a result of the step.
     fn states(&self, graph: &Graph, step: &PlanStep) -> Vec<(usize, ValueId)> {
         let id = NodeId::from(step.node);
         let place = |value| {

@@ -1,7 +1,7 @@
 //! Room for the workspaces of other sizes.
 //!
-//! What a kernel needs to work with may grow where its operands shrink: blocks that do not
-//! come out even, say. So a workspace that outgrows its place, or had none, goes where its step
+//! The scratch memory of a kernel may grow where its operands shrink, for example with blocks that
+//! do not come out even. So a workspace that outgrows its place, or had none, goes where its step
 //! leaves room.
 
 use crate::error::{Error, Result};

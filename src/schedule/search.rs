@@ -119,11 +119,11 @@ struct Reached {
 }
 
 impl Search<'_> {
-    /// Runs what can be run without harm: a node that leaves no more live than before, and
-    /// needs no more than `allowed` while it runs. Adds it to `path`.
+    /// Runs the nodes that cannot raise the peak: a node that leaves no more bytes live than
+    /// before, and needs no more than `allowed` while it runs. Adds them to `path`.
     ///
-    /// In whatever order the others follow, moving such a node to the front raises nothing:
-    /// what it frees is free earlier, and what it makes is no larger than that.
+    /// In any order of the other nodes, such a node can move to the front and no step rises: its
+    /// inputs die earlier, and its outputs are no larger than those inputs.
     fn close(&mut self, state: &mut State, allowed: u64, path: &mut Vec<Move>) {
         if state.count == 0 && self.model.unread > 0 {
             return; // Which node comes first matters.
@@ -143,9 +143,9 @@ impl Search<'_> {
         }
     }
 
-    /// Runs the node at a position of the ready ones, and what can be run without harm then;
-    /// returns the highest peak on the way, or `None` if it is not below `known`. `path` is
-    /// what ran.
+    /// Runs the node at a position of the ready ones, and then the nodes that cannot raise the
+    /// peak. Returns the highest peak on the way, or `None` if it is not below `known`. `path`
+    /// lists the nodes that ran.
     fn advance(
         &mut self,
         state: &mut State,
@@ -166,7 +166,7 @@ impl Search<'_> {
         Some(peak)
     }
 
-    /// Undoes what [`advance`](Self::advance) did.
+    /// Undoes one call of [`advance`](Self::advance).
     fn retreat(&self, state: &mut State, path: &[Move]) {
         for step in path.iter().rev() {
             state.undo(self.model, step.node, step.position);

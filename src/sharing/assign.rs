@@ -24,17 +24,17 @@ pub struct Assign {
     pub state: ValueId,
     /// The right side.
     pub source: ValueId,
-    /// What the node returns: the state's new bytes.
+    /// The result of the node: the new bytes of the state.
     pub result: ValueId,
 }
 
-/// Returns, for every node, what it assigns if it is an assignment.
+/// Returns, for every node, its assignment if it is one.
 ///
 /// An [assignment](Graph::assignment) is [direct](AssignKind::Direct) if its right side comes
 /// from a node that
 ///
 /// - `is_elementwise`, so that it may write into a state that it reads,
-/// - returns nothing else, and nothing else reads what it returns,
+/// - has no other result, and no other node reads its result,
 /// - and has no other node wait for it.
 #[must_use]
 pub fn find_assigns(graph: &Graph, is_elementwise: impl Fn(NodeId) -> bool) -> Vec<Option<Assign>> {
@@ -62,13 +62,13 @@ pub fn find_assigns(graph: &Graph, is_elementwise: impl Fn(NodeId) -> bool) -> V
     (0..graph.nodes().len()).map(assign).collect()
 }
 
-/// Returns a copy of `graph` in which states change in the order in which its nodes were
-/// added, whatever order the nodes run in.
+/// Returns a copy of `graph` in which states change in the order in which its nodes were added,
+/// for any order of execution.
 ///
 /// A node that was added before another one that writes a state sees the state's old
-/// bytes, and one that was added later sees the new ones. What writes at run time is, for
-/// a [direct](AssignKind::Direct) assignment, the producer of its right side: it is what
-/// waits for the readers of the old bytes.
+/// bytes, and one that was added later sees the new ones. The node that writes at run time is, for
+/// a [direct](AssignKind::Direct) assignment, the producer of its right side: this producer waits
+/// for the readers of the old bytes.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub fn order_mutations(graph: &Graph, assigns: &[Option<Assign>]) -> Result<Grap
     let values = graph.values().len();
     let mut after: Vec<Vec<NodeId>> =
         graph.nodes().iter().map(|node| node.control_dependencies().to_vec()).collect();
-    // By state: nodes that wrote it last, and who has read it since.
+    // By state: the nodes that wrote it last, and its readers since.
     let mut writers: Vec<Vec<NodeId>> = vec![Vec::new(); values];
     let mut readers: Vec<Vec<NodeId>> = vec![Vec::new(); values];
     // By value: the state whose bytes it shows.
@@ -139,8 +139,8 @@ fn rebuild(graph: &Graph, after: Vec<Vec<NodeId>>) -> Result<Graph> {
 }
 
 impl StoragePlan {
-    /// Returns the plan with storage for whatever no node produces, and with assignments
-    /// tied to their states.
+    /// Returns the plan with storage for values that no node produces, and with assignments tied
+    /// to their states.
     ///
     /// Graph inputs, constants and states get fresh blocks after the last one, in order.
     /// The result of an assignment gets its state's block, and so does the right side of a
@@ -192,7 +192,7 @@ impl StoragePlan {
                     let position = usize::try_from(position).unwrap_or(usize::MAX);
                     let input = node.input(position).map(|input| self.storages[input.index()]);
                     if input != Some(self.storages[output.index()]) {
-                        // What it took over was a result that is in a state's block now.
+                        // The value that it took over was a result that is in a state's block now.
                         self.taken_from[output.index()] = self.operand_in_block(graph, output);
                     }
                 }

@@ -27,7 +27,7 @@ use pass::Pass;
 /// Where the bytes of a value come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// Nobody has said: graph inputs, constants, and what lies outside a node range.
+    /// No rule applies: graph inputs, constants, and values outside a node range.
     #[default]
     Unassigned,
     /// From the caller.
@@ -77,7 +77,7 @@ pub enum TakenFrom {
     Nothing,
     /// From the input at this position.
     Input(u32),
-    /// It did not take one over, and nobody reads it: its block was free again at once.
+    /// It did not take one over, and has no readers: its block was free again at once.
     NeverRead,
 }
 
@@ -99,7 +99,7 @@ pub enum SizeRule {
     /// Those it has.
     #[default]
     Bytes,
-    /// Four per element whatever the type, as NNVM counts.
+    /// Four per element of any type, as NNVM counts.
     ElementsTimes4,
 }
 
@@ -118,7 +118,7 @@ impl FromStr for SizeRule {
     }
 }
 
-/// Whose rules decide.
+/// The rules that decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SharingMode {
@@ -167,7 +167,7 @@ pub struct SharingOptions {
     pub num_temp: u32,
     /// How many bytes a value counts for.
     pub size_rule: SizeRule,
-    /// Whose rules decide.
+    /// The rules that decide.
     pub mode: SharingMode,
     /// Whether the result must be safe in every order that the graph permits, not only
     /// the given one.
@@ -410,7 +410,7 @@ fn check_options(graph: &Graph, options: &SharingOptions) -> Result<()> {
     Ok(())
 }
 
-/// Refuses counts that are below what the planned nodes read.
+/// Refuses counts below the reads of the planned nodes.
 fn check_counts(graph: &Graph, options: &SharingOptions, counts: &[u32]) -> Result<()> {
     let refuse = |reason: String| Err(Error::InvalidOption { option: "counts", reason });
     if counts.len() != graph.values().len() {
@@ -435,7 +435,7 @@ fn check_counts(graph: &Graph, options: &SharingOptions, counts: &[u32]) -> Resu
     Ok(())
 }
 
-/// Returns what a value counts for.
+/// Returns the size of a value under the size rule.
 fn size_of(value: &Value, rule: SizeRule) -> Result<u64> {
     let bytes = match rule {
         SizeRule::Bytes => Some(value.bytes()),

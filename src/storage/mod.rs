@@ -19,7 +19,7 @@ use crate::index::{SpaceId, ValueId};
 use crate::sharing::StoragePlan;
 use crate::units::Alignment;
 
-/// What divides the address of every block, and of an array that is used without a copy.
+/// Alignment of the address of every block, and of an array that is used without a copy.
 const ALIGNMENT: u64 = 64;
 
 /// A value, and the block that it lives in.
@@ -245,7 +245,7 @@ impl<'a> StoragePool<'a> {
         }
     }
 
-    /// Lends what a node reads and writes, by position.
+    /// Lends the operands of a node, by position.
     ///
     /// A value that is read from the block of one that is written is
     /// [within](Input::Within) it: the node works in place.

@@ -1,8 +1,8 @@
-//! Which nodes run as one.
+//! Fusion: the choice of nodes that run as one.
 //!
-//! Walks backwards and lets each node join the group of its readers, if all of them are in
-//! one group and need what it makes piece by piece. What this saves is not known here: the
-//! inputs of a group live until its last node. Whoever asks tries several kinds of fusion.
+//! Walks backwards and lets each node join the group of its readers, if all of them are in one
+//! group and need its output piece by piece. The saving is not known here, since the inputs of a
+//! group live until its last node; the planner tries several kinds of fusion.
 
 use crate::graph::{Flow, Graph, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
@@ -12,7 +12,7 @@ use crate::units::gcd;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Fusion {
-    /// Elementwise nodes, if what they make is read elementwise or reduced.
+    /// Elementwise nodes whose outputs are read elementwise or reduced.
     pub elementwise: bool,
     /// One node that is not elementwise, such as a convolution, if elementwise ones follow: a
     /// residual is then added in place.
@@ -27,13 +27,13 @@ pub struct Fusion {
     pub perceptrons: bool,
     /// Chains of any nodes that follow each other piece by piece, such as convolution,
     /// activation, pooling by channels, with one node at most at their start that makes any
-    /// element. What makes any piece of several, such as a transpose of planes, may stand there
-    /// besides.
+    /// element. A node that makes any piece of several elements, such as a transpose of planes,
+    /// may stand there besides.
     pub channels: bool,
 }
 
 impl Fusion {
-    /// Returns the same without what makes nodes work on pieces larger than elements.
+    /// Returns the same kinds without those that work on pieces larger than elements.
     #[must_use]
     pub const fn without_streams(self) -> Self {
         Self { attention: false, perceptrons: false, channels: false, ..self }
@@ -68,7 +68,7 @@ struct Candidate {
     loads: bool,
 }
 
-/// What is known of a group while it grows.
+/// State of a group while it grows.
 struct Group {
     members: Vec<NodeId>,
     pieces: u64,
@@ -157,7 +157,7 @@ pub(crate) fn fuse_within(graph: &Graph, fusion: Fusion, part: &[usize]) -> Vec<
     groups
 }
 
-/// Returns what is to be known of a node that can be part of a group.
+/// Returns the properties of a node that can be part of a group.
 fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
     let effects = node.effects();
     let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
@@ -215,7 +215,7 @@ struct Fuser<'a> {
     groups: Vec<Option<Group>>,
     /// By node: the last node of its group.
     group_of: Vec<Option<NodeId>>,
-    /// By node: whether it makes the piece that its group is at, rather than what another
+    /// By node: whether it makes the piece that its group is at, rather than operands that another
     /// node loads.
     in_step: Vec<bool>,
 }
@@ -278,7 +278,7 @@ impl Fuser<'_> {
         true
     }
 
-    /// Returns whether what `candidate` makes would be made in step with its reader, or else
+    /// Returns whether the output of `candidate` would be made in step with its reader, or else
     /// while the reader loads it; `None` if it cannot be passed on piece by piece, or is not
     /// meant to.
     fn link(&self, candidate: &Candidate, group: &Group, reader: NodeId) -> Option<bool> {
@@ -307,7 +307,7 @@ impl Fuser<'_> {
             Role::View | Role::Elementwise => match candidate.role {
                 Role::View | Role::Elementwise => elementwise,
                 Role::Rows { .. } => streams || (anchors && group.others == 0),
-                // What loads nothing has little to gain from what follows it.
+                // An anchor that does not load operands tile by tile gains little from its readers.
                 Role::Planes => anchors && group.others == 0 && candidate.loads,
                 Role::Anchor => anchors && group.others == 0 && !group.by_rows,
                 Role::Blocks => false,
@@ -331,8 +331,8 @@ impl Fuser<'_> {
         };
         let mut result = Vec::new();
         for Group { mut members, .. } in groups.into_iter().flatten() {
-            // A view of what comes from outside need not be part of the group. Those that
-            // joined last come first in execution order.
+            // A view of a value from outside need not be part of the group. Nodes that joined last
+            // come first in execution order.
             let mut dropped: Vec<NodeId> = Vec::new();
             for &id in members.iter().rev() {
                 let inside = graph.node(id).inputs().iter().flatten().any(|&value| {
