@@ -34,7 +34,7 @@ _SLOW = ("overlap", "streaming", "fusion")
 
 
 class Point(NamedTuple):
-    """What a plan that was tried needs."""
+    """Bytes and seconds of a plan that was tried."""
 
     bytes: int
     """Bytes of the arena."""
@@ -63,7 +63,7 @@ class Timed(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The plan that was chosen, and what was tried."""
+    """The plan that was chosen, and the points that were tried."""
 
     plan: Plan
     tried: tuple[Point, ...]
@@ -74,8 +74,8 @@ class Maker:
     """
     Makes plans of one graph with workspaces.
 
-    What nodes need together is known once it is known which run as one, and whose output
-    overlaps an input. So a plan without workspaces, a *draft*, comes first.
+    The scratch memory of a fused group is known only once the group and its overlaps are known. So
+    a plan without workspaces, a *draft*, comes first.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Maker:
         Parameters
         ----------
         steps : list of list of int, optional
-            What to run; the steps of the draft if left out.
+            The steps to run; the steps of the draft if left out.
         overlapping : list of int, optional
             The last nodes of the steps whose output may overlap an input.
         room : int, default 0
@@ -156,7 +156,7 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
         How many times as long as the fastest way to run the graph a plan may take; infinite
         if bytes alone count.
     steps : list of list of int, optional
-        What to run, if the caller says so; then nothing is left to choose.
+        The steps to run, if the caller gives them; then there is no choice.
     """
     draft = maker.draft(maker.names, steps)
     first = maker.finish(draft)
@@ -283,7 +283,7 @@ def _ways(
     """Return the ways to run a step, with other scratch memory or in parts."""
     declared = maker.backend.step_seconds(maker.graph, nodes, staged=shared is not None)
     fitting = [seconds for size, seconds in declared if size <= now.scratch]
-    # The estimate of the plan knows more: what sharing spares, and chains in one place.
+    # The estimate of the plan knows more: copies that sharing spares, and chains in one place.
     known = now.seconds - min(fitting, default=declared[0][1])
     ways = [
         _Way(now.held + size, known + seconds, staged=shared is not None)
@@ -303,7 +303,7 @@ def _ways(
 
 
 def _apart(maker: Maker, nodes: Sequence[int], alignment: int) -> list[tuple[int, float]]:
-    """Return the ways to run nodes one by one: bytes besides what is live, and seconds."""
+    """Return the ways to run nodes one by one: bytes besides live ones, and seconds."""
     graph, backend = maker.graph, maker.backend
     inner = _inner_bytes(maker, nodes, alignment)
     members = []

@@ -104,7 +104,7 @@ impl SimpleArena {
         Ok(span.offset)
     }
 
-    /// Take back what :meth:`allocate` handed out; no bytes as often as one likes.
+    /// Take back a result of :meth:`allocate`; no bytes as often as one likes.
     ///
     /// Raises
     /// ------
@@ -119,7 +119,7 @@ impl SimpleArena {
     /// Raises
     /// ------
     /// ArenaCommitError
-    ///     If there is not enough memory; what was there is unchanged.
+    ///     If there is not enough memory; the arena is then unchanged.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
         locked(py, &self.inner)?.commit().or_raise(py)
     }
@@ -255,7 +255,7 @@ impl IncrementalArena {
     /// Raises
     /// ------
     /// ArenaCommitError
-    ///     If there is not enough memory; what was there is unchanged.
+    ///     If there is not enough memory; the arena is then unchanged.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
         locked(py, &self.inner)?.commit().or_raise(py)
     }

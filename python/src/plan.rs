@@ -112,11 +112,11 @@ impl Options {
     }
 }
 
-/// Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
+/// Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 ///
 /// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-/// to run, with what is known of them, unless ``steps`` were derived from them. Workspaces may
+/// to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
 /// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
 /// may overlap inputs.
 #[pyfunction]
@@ -260,7 +260,8 @@ impl Plan {
         self.inner.gap()
     }
 
-    /// What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+    /// Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+    /// ``"unknown"``.
     #[getter]
     fn status(&self) -> String {
         self.inner.status().to_string()
@@ -272,7 +273,7 @@ impl Plan {
         Target { inner: self.inner.target().clone() }
     }
 
-    /// What divides every offset, in bytes.
+    /// Alignment of every offset, in bytes.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.options().alignment
@@ -311,7 +312,7 @@ impl Plan {
         ]))
     }
 
-    /// What is known of the order: ``"given"`` if no other was looked for, ``"complete"`` if
+    /// Scope of the order: ``"given"`` if no other was searched for, ``"complete"`` if
     /// no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
     /// it is the best of those tried; None if the caller chose the steps.
     #[getter]
@@ -378,8 +379,8 @@ impl Plan {
         self.inner.workspaces().iter().map(row).collect()
     }
 
-    /// Return what the step of a node reads and writes, by position: for nodes that run as one,
-    /// what they read from outside, each value once.
+    /// Return the operands of the step of a node, by position: for a fused group, the values that
+    /// it reads from outside, each value once.
     fn step_operands(&self, py: Python<'_>, node: u32) -> PyResult<(Operands, Operands)> {
         match self.inner.step_of(NodeId::from(node)) {
             Some(step) => Ok((step.inputs.clone(), step.outputs.clone())),
@@ -387,7 +388,7 @@ impl Plan {
         }
     }
 
-    /// The nodes whose output overlaps an input, by index; of nodes that run as one, the last.
+    /// The nodes whose output overlaps an input, by index; of a fused group, the last node.
     #[getter]
     fn overlapped(&self) -> Vec<u32> {
         let is_overlap = |share: &Share| share.rule == ShareRule::Overlap;
@@ -537,14 +538,14 @@ impl Plan {
         Ok(call::run(py, items, move |_, _| plan.resized(&graph))?.or_raise(py)?.into())
     }
 
-    /// Raise unless the plan is valid for ``graph``, and return what is known of its claims.
+    /// Raise unless the plan is valid for ``graph``, and return the proofs of its claims.
     ///
     /// Raises
     /// ------
     /// PlanMismatch
     ///     If it was made for another graph.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-    ///     If it would corrupt bytes, contradicts itself, or claims what is provably false.
+    ///     If it would corrupt bytes, contradicts itself, or makes a false claim.
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
@@ -566,7 +567,7 @@ impl Plan {
         self.inner.check_target(&target.inner).or_raise(py)
     }
 
-    /// Raise unless every space holds what is planned in it.
+    /// Raise unless every space holds its planned bytes.
     fn fits(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.fits().or_raise(py)
     }
@@ -589,8 +590,8 @@ impl Plan {
         Ok(read.or_raise(py)?.into())
     }
 
-    /// Write the plan to a file, which becomes the new plan or stays what it was; a device or a
-    /// pipe is written into.
+    /// Write the plan to a file, which is replaced at once or unchanged; a device or a pipe is
+    /// written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let plan = Arc::clone(&self.inner);
         let text = call::run(py, plan.value_count(), move |_, _| plan.to_json())?;
@@ -606,7 +607,7 @@ impl Plan {
         Ok(read.or_raise(py)?.into())
     }
 
-    /// Where the arena of each space begins in what :meth:`commit` allocates.
+    /// Start of the arena of each space in the memory that :meth:`commit` allocates.
     #[getter]
     fn bases(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         Ok(self.inner.side_by_side().or_raise(py)?.0)
@@ -642,8 +643,8 @@ fn ratio(thousandths: u64) -> f64 {
 }
 
 impl Plan {
-    /// Returns the core's graph: `graph` itself, or what it makes of itself for a plan with
-    /// such steps and workspaces.
+    /// Returns the core's graph: `graph` itself, or the variant of it for a plan with such steps
+    /// and workspaces.
     fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());

@@ -67,7 +67,7 @@ pub(crate) fn color_nodes(py: Python<'_>, graph: &Graph, num_temp: u32) -> PyRes
 /// `(direct, state, source, result)` of an assignment.
 type AssignRow = (bool, u32, u32, u32);
 
-/// Returns what every node assigns, where the nodes in `elementwise` may write for others.
+/// Returns the assignment of every node, where the nodes in `elementwise` may write for others.
 fn assigns(graph: &Graph, elementwise: Vec<u32>) -> Vec<Option<Assign>> {
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
     arenaplan::find_assigns(&graph.inner, |node| elementwise.contains(&u32::from(node)))
@@ -88,8 +88,8 @@ pub(crate) fn find_assigns(
     assigns.into_iter().map(|found| found.map(row)).collect()
 }
 
-/// Return what every node must run after, so that states change in the order in which the
-/// nodes were added.
+/// Return the nodes that every node must run after, so that states change in the order in which
+/// the nodes were added.
 #[pyfunction]
 pub(crate) fn order_mutations(
     py: Python<'_>,
@@ -111,7 +111,7 @@ impl StoragePlan {
         self.inner.storages().iter().map(|storage| storage.code()).collect()
     }
 
-    /// Input whose block each value took over, by position; -1 none, -2 nobody reads it.
+    /// Input whose block each value took over, by position; -1 none, -2 without readers.
     #[getter]
     fn in_place_index(&self) -> Vec<i64> {
         self.inner.taken_from().iter().map(|taken| taken.code()).collect()

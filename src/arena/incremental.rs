@@ -21,9 +21,9 @@ pub struct Allocation {
 
 /// An arena whose allocations have live ranges and only avoid those they meet.
 ///
-/// It is what TensorFlow Lite's planner works with today. An allocation sees the *active*
+/// TensorFlow Lite's planner works with such an arena today. An allocation sees the *active*
 /// ones only: those that were made and not dropped since. Where they all meet the new one
-/// a search takes `O(log n)`; otherwise it costs what sorting those that it meets does.
+/// a search takes `O(log n)`; otherwise it takes a sort of the allocations that it meets.
 ///
 /// ```
 /// use arenaplan::{Alignment, IncrementalArena, LiveRange};

@@ -43,8 +43,8 @@
 //! 4. *Commit.* Memory takes the contents of step 3; workspaces become *scratch*.
 //!
 //! Nodes that run as one are one step. Its operands are the values that cross its border, and its
-//! permissions are derived forwards, from what one piece of the result needs of each operand
-//! (`unit.rs`).
+//! permissions are derived forwards, from the part of each operand that one piece of the result
+//! needs (`unit.rs`).
 //!
 //! # Validity
 //!
@@ -64,7 +64,7 @@
 //!
 //! # Claims
 //!
-//! A plan also claims what *no* plan can do: a lower bound, an optimal size, a complete search.
+//! A plan also makes claims about *all* plans: a lower bound, an optimal size, a complete search.
 //! The checker derives the bytes that are live at once by a count of its own (`bound.rs`); a lower
 //! bound up to that is [`Verified`](Proof::Verified). A bound above the size that a compaction
 //! reaches is false, and the plan is refused. A search may have proved a bound in between, which is

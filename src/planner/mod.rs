@@ -467,8 +467,7 @@ impl<'a> Planner<'a> {
     /// Returns a plan of `graph` that runs `steps`, which were derived from those of another
     /// plan of it, already checked.
     ///
-    /// What is known of the choice of the other plan's steps stays known, as far as it holds for
-    /// these.
+    /// The scope of the choice of the other plan's steps is copied, as far as it holds for these.
     ///
     /// # Errors
     ///

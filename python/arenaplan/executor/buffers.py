@@ -39,14 +39,14 @@ def bring(
     Parameters
     ----------
     given : mapping of str to array
-        Arrays by name; what is missing is allocated.
+        Arrays by name; missing ones are allocated.
     arena : array
         Bytes that no buffer may share.
 
     Raises
     ------
     InvalidBuffer
-        If an array is not what its value needs, or outputs share bytes with others.
+        If an array does not fit its value, or outputs share bytes with others.
     """
     known = [name for _, name, _ in plan.caller_buffers]
     unknown = sorted(set(given).difference(known))

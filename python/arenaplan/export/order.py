@@ -31,7 +31,7 @@ def better_order(model: Model, effort: Effort = "default") -> list[int] | None:
     try:
         graph = load_tflite(model.data)
     except PlannerError:
-        return None  # What the runtime can run and we cannot, stays as it is.
+        return None  # A model that only the runtime understands keeps its order.
     if len(graph.nodes) != len(model.subgraphs[0].operators):
         return None
     # The runtime shares bytes for reshapes and nothing else.

@@ -73,7 +73,7 @@ class Bank(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """What needs bytes in some bank."""
+    """A value that needs bytes in some bank."""
 
     size: int
     live: tuple[int, int]
@@ -116,7 +116,7 @@ def assign(
     Parameters
     ----------
     buffers : sequence of Buffer
-        What to place.
+        The buffers to place.
     banks : sequence of Bank
         The memories, the fastest first.
     alignment : int, default 1
@@ -170,7 +170,7 @@ def assign(
 def _place_alone(
     buffers: Sequence[Buffer], mem_id: int, alignment: int
 ) -> dict[int, tuple[int, int]]:
-    """Place what is pinned to a memory without a capacity."""
+    """Place the buffers that are pinned to a memory without a capacity."""
     here = [i for i, buffer in enumerate(buffers) if buffer.pinned == mem_id]
     packing = pack(
         [_up(buffers[i].size, alignment) for i in here],

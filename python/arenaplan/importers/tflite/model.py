@@ -226,7 +226,7 @@ def checked_index(index: int, count: int, what: str) -> int:
 def _buffer(table: Table) -> Buffer:
     """Read where a buffer's data is."""
     offset = table.number(BufferField.OFFSET, "Q")
-    # 0 and 1 are what writers leave while they do not know the position.
+    # Writers store 0 and 1 while they do not know the position.
     if offset > 1:
         size = table.number(BufferField.SIZE, "Q")
         table.buffer.check(offset, size, table.what)
