@@ -1,4 +1,4 @@
-//! Which nodes wait for each other: colors of long paths, and reachability.
+//! Dependence of nodes: colors of long paths, and reachability.
 //!
 //! [`color_nodes`] is the coloring of `MXNet`'s memory planner: it covers the graph with
 //! long paths, whose nodes can never run at the same time, and gives each path a color.
@@ -168,7 +168,8 @@ fn best_path(operands: &Operands, importance: &[u32]) -> Vec<usize> {
 /// Most entries of the table that [`Reachability`] keeps: 256 MiB.
 const MOST_ENTRIES: usize = 1 << 26;
 
-/// Which nodes run before which in every order that the graph permits.
+/// The reachability relation of a graph: pairs of nodes that run in this sequence in every order
+/// that the graph permits.
 ///
 /// Nodes are cut into chains in which each depends on the one before. For every node and
 /// chain one number is kept: how many nodes of the chain come before the node. That takes

@@ -13,7 +13,7 @@ use crate::packing::Status;
 use crate::target::Target;
 use crate::technique::Techniques;
 
-/// How the sizes of workspaces are chosen.
+/// The rule for the sizes of workspaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -53,7 +53,7 @@ impl FromStr for WorkspacePolicy {
     }
 }
 
-/// How much work to spend on the choice of groups and orders.
+/// Effort for the choice of groups and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -100,13 +100,13 @@ impl FromStr for Effort {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum OrderSearch {
-    /// It is the graph's own; no other was looked for.
+    /// The order of the graph; no other was searched for.
     #[default]
     Given,
     /// No other order of the same steps has fewer bytes live at its highest step, as long as
     /// no output overlaps an input at a distance.
     Complete,
-    /// It is the best of those that were tried.
+    /// The best order of those that were tried.
     Beam,
 }
 
@@ -130,7 +130,7 @@ pub struct PlanOptions {
     pub alignment: u64,
     /// Techniques that may be used.
     pub optimize: Techniques,
-    /// How much work to spend on choosing.
+    /// Effort of the choice.
     #[serde(default, skip_serializing_if = "Effort::is_default")]
     pub effort: Effort,
     /// Whether graph inputs keep their bytes until the end of a run.
@@ -144,7 +144,7 @@ pub struct PlanOptions {
     /// Whether the plan is safe in every order that the graph permits, not only in its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parallel_safe: bool,
-    /// How the sizes of workspaces are chosen.
+    /// The rule for the sizes of workspaces.
     pub workspace: WorkspacePolicy,
     /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
     /// was tried; `None` if time was not weighed against bytes.
@@ -172,7 +172,7 @@ impl Default for PlanOptions {
     }
 }
 
-/// Where a value lives, and when.
+/// Offset and live range of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
@@ -190,7 +190,7 @@ pub struct Placement {
     pub live: [u32; 2],
 }
 
-/// Where a workspace lives.
+/// Offset of one workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspacePlacement {
@@ -326,7 +326,7 @@ pub struct TimeEstimate {
     pub fastest_nanoseconds: u64,
 }
 
-/// Where every value of a graph lives in one arena per space.
+/// A plan: an offset for every value of a graph, in one arena per space.
 ///
 /// A plan stands on its own: it names the values it places and carries the
 /// [`digest`](Self::digest) of the graph. One that comes from a file is trusted only

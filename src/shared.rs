@@ -7,12 +7,12 @@ use crate::error::{Error, Result, quoted};
 use crate::packing::Status;
 use crate::plan::Plan;
 
-/// When graphs that share an arena run.
+/// Rule for the runs of graphs that share an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Together {
-    /// One after the other, in any order: models that are called in turn, or branches of
+    /// One after the other, in any order: models that are called in turn, or branches
     /// of which only one is taken. Values of one graph are lost when another graph has run, except
     /// for its states.
     #[serde(rename = "never-together")]
@@ -54,7 +54,7 @@ impl FromStr for Together {
 pub struct SharedMember {
     /// First byte of its plan's arena in the shared one.
     pub base: u64,
-    /// Where its values are, counted from there.
+    /// The plan; its offsets count from `base`.
     pub plan: Plan,
 }
 

@@ -11,7 +11,7 @@ from arenaplan._core import Plan
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value is, and when."""
+    """Offset and live range of a value."""
 
     space: str
     offset: int

@@ -24,7 +24,7 @@ from arenaplan.graph import Graph, Node
 Progress: TypeAlias = Callable[[dict[str, Any]], object]
 
 _ROUNDS = 4
-"""How often the steps of a plan are taken apart further."""
+"""Largest number of rounds in which the steps of a plan are taken apart further."""
 _WIDER = 1.03
 """The part of its bytes that an arena grows by where offsets were not found."""
 _WORTHWHILE = 0.98
@@ -269,7 +269,7 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
 
 
 class _Now(NamedTuple):
-    """How a step runs in a plan."""
+    """The way in which a step runs in a plan."""
 
     held: int
     """Bytes that are live without its scratch memory."""

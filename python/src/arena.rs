@@ -73,7 +73,8 @@ unsafe impl GlobalAlloc for Allocator {
 
 /// Memory that a plan was committed to.
 ///
-/// It is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+/// An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena,
+/// "u1")``
 /// and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
 /// may use it: see :meth:`lease`.
 #[pyclass(frozen, module = "arenaplan._core")]

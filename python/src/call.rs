@@ -12,7 +12,7 @@ use crate::error::{raise, raise_named};
 use crate::headroom::{Call, Worker};
 use crate::pack::Moment;
 
-/// How often a call looks for Ctrl-C.
+/// Interval at which a call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 /// Memory that every call sets aside, in bytes.
 const LEAST_ASIDE: usize = 1 << 20;

@@ -10,7 +10,7 @@ use pyo3::pybacked::PyBackedBytes;
 
 use crate::error::{raise_named, unwritten};
 
-/// How often a write that waits for the reader of a pipe looks for Ctrl-C.
+/// Interval at which a write that waits for the reader of a pipe looks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Write files, each given by its path and content.

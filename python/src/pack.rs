@@ -48,7 +48,7 @@ impl Moment {
     }
 }
 
-/// How much a search may do.
+/// Limits of a search.
 #[derive(Debug)]
 struct Limits {
     time_limit: Option<f64>,
@@ -256,7 +256,7 @@ impl Packing {
         self.inner.status().to_string()
     }
 
-    /// How long the search took.
+    /// Seconds of the search.
     #[getter]
     fn seconds(&self) -> f64 {
         self.seconds

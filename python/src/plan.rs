@@ -42,7 +42,7 @@ fn space_row(space: &SpacePlan) -> SpaceRow {
     )
 }
 
-/// Where every value of a graph lives in one arena per memory.
+/// A plan: an offset for every value of a graph, in one arena per memory.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -254,7 +254,7 @@ impl Plan {
         self.inner.lower_bound()
     }
 
-    /// How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it.
+    /// Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
     #[getter]
     fn gap(&self) -> f64 {
         self.inner.gap()
@@ -415,7 +415,7 @@ impl Plan {
             .collect()
     }
 
-    /// How many bytes of all spaces are live at every step; shared bytes count once.
+    /// Live bytes of all spaces at every step; shared bytes count once.
     #[getter]
     fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
         py.detach(|| {
@@ -501,7 +501,7 @@ impl Plan {
 
     /// Per buffer that the caller brings ``(value, name, bytes)``, in the order of the values.
     ///
-    /// They are spaces too, behind the last of ``spaces``.
+    /// The buffers are spaces too, behind the last of ``spaces``.
     #[getter]
     fn caller_buffers(&self) -> Vec<(u32, String, u64)> {
         let row = |space: &SpacePlan| Some((space.caller?, space.name.clone(), space.arena_bytes));

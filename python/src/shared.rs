@@ -42,7 +42,7 @@ pub(crate) fn plan_together(
 
 #[pymethods]
 impl SharedPlan {
-    /// When the graphs run: ``"never-together"`` or ``"concurrent"``.
+    /// Rule for the runs of the graphs: ``"never-together"`` or ``"concurrent"``.
     #[getter]
     fn together(&self) -> &'static str {
         self.inner.together().name()

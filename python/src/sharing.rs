@@ -10,7 +10,7 @@ use crate::error::OrRaise;
 use crate::graph::Graph;
 use crate::plan::Plan;
 
-/// Which values share blocks of memory.
+/// Storage sharing: the blocks of memory that values share.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StoragePlan {

@@ -8,12 +8,12 @@ use crate::units::Alignment;
 
 /// Bytes that an [`ArenaAllocator`] gave out.
 ///
-/// They must stay where they are for as long as the block lives.
+/// The bytes must not move for as long as the block lives.
 pub trait ArenaBlock: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync> ArenaBlock for B {}
 
-/// Where an incremental arena gets its bytes from.
+/// The source of the bytes of an incremental arena.
 ///
 /// An arena refuses a faulty implementation: every block is measured before its first use.
 pub trait ArenaAllocator: Debug + Send + Sync {
@@ -28,7 +28,7 @@ pub trait ArenaAllocator: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The same `block` as before, and why it could not grow.
+    /// The same `block` as before, and the reason why it could not grow.
     fn reallocate(
         &mut self,
         block: Box<dyn ArenaBlock>,

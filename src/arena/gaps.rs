@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::units::Alignment;
 
-/// How the gap for an allocation is chosen.
+/// The rule by which the gap for an allocation is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GapRule {
     /// The shortest gap in which it fits, the lowest of several.
@@ -22,7 +22,7 @@ pub(super) struct Gaps {
     by_address: BTreeMap<u64, u64>,
     /// Length and start.
     by_length: BTreeSet<(u64, u64)>,
-    /// Where the last allocation ends.
+    /// End of the last allocation.
     end: u64,
 }
 

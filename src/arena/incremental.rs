@@ -12,9 +12,9 @@ use crate::units::{Alignment, LiveRange, Step};
 /// Bytes of an [`IncrementalArena`], and when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
-    /// Which bytes.
+    /// The bytes of the allocation.
     pub span: Span,
-    /// When they are needed.
+    /// The live range of the allocation.
     pub live: LiveRange,
     id: u32,
 }

@@ -26,7 +26,7 @@ pub enum Input<'a, T = u8> {
     Absent,
     /// The operand is not in the arena: it is a constant.
     External,
-    /// Its elements.
+    /// Elements of the input.
     Shared(&'a [T]),
     /// Its elements are part of an output: the step works in place, or the output is a
     /// concatenation that already holds them, or both overlap. In the last case the step must
@@ -38,7 +38,7 @@ pub enum Input<'a, T = u8> {
         /// First element of the operand in the output.
         offset: usize,
     },
-    /// Its elements, to read and to write: it is a state that the step
+    /// Elements of the input, to read and to write: it is a state that the step
     /// [mutates](crate::Effects::mutates).
     State(&'a mut [T]),
     /// Its elements are part of a state that the step mutates.
@@ -56,7 +56,8 @@ pub enum Output<'a, T = u8> {
     /// The operand is left out.
     #[default]
     Absent,
-    /// Its elements. If the step works in place they hold the input, and may be more than
+    /// Elements of the output. If the step works in place they hold the input, and may be more
+    /// than
     /// the output needs where the input is larger; so they are, too, where both overlap.
     Exclusive(&'a mut [T]),
     /// Its elements are part of an input and already have their final content.
@@ -68,7 +69,7 @@ pub enum Output<'a, T = u8> {
     },
 }
 
-/// Where the slices go that are cut off an arena.
+/// Slots for the slices that are cut off an arena.
 #[derive(Debug)]
 pub(crate) struct Slots<'s, 'm> {
     pub(crate) inputs: &'s mut [Input<'m>],

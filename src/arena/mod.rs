@@ -175,7 +175,7 @@ impl Plan {
 impl Arena<'static> {
     /// Allocates one stretch of zeroed, aligned bytes for any content.
     ///
-    /// It is no plan's arena until [`rebind`](Self::rebind) makes it one.
+    /// The memory belongs to no plan until [`rebind`](Self::rebind) gives it to one.
     ///
     /// # Errors
     ///

@@ -43,12 +43,12 @@ impl Stretch {
     }
 }
 
-/// How an input is lent.
+/// The way in which an input is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// The operand is left out, or never read.
     Absent,
-    /// It has no place.
+    /// The operand has no memory in the arena.
     External,
     /// To be read.
     Shared,
@@ -60,7 +60,7 @@ pub(crate) enum Reading {
     WithinState { input: usize, offset: usize },
 }
 
-/// How an output is lent.
+/// The way in which an output is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// The operand is left out.
@@ -74,29 +74,29 @@ pub(crate) enum Writing {
 /// One operand of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand<A> {
-    /// Which value it is; `None` if it is left out.
+    /// The value; `None` if it is left out.
     pub(crate) value: Option<ValueId>,
-    /// Its own bytes, if it has a place.
+    /// Its bytes, if the value has a place.
     pub(crate) place: Option<Stretch>,
-    /// How it is lent.
+    /// The way in which it is lent.
     pub(crate) access: A,
 }
 
 /// Scratch memory of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scratch {
-    /// Which node works in it.
+    /// The node that declares the workspace.
     pub(crate) node: NodeId,
     /// Position among the workspaces of the node.
     pub(crate) slot: usize,
-    /// Its bytes.
+    /// Bytes of the workspace.
     pub(crate) place: Stretch,
 }
 
 /// Bytes that are cut off a region as a whole.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Which bytes.
+    /// The bytes of the piece.
     pub(crate) place: Stretch,
     /// The operands that receive the piece.
     pub(crate) holder: Holder,
@@ -133,7 +133,7 @@ pub(crate) struct StepSpans {
     pub(crate) inputs: Box<[Operand<Reading>]>,
     /// Outputs of the step, by position.
     pub(crate) outputs: Box<[Operand<Writing>]>,
-    /// Where it works besides: the workspaces of its nodes, in order.
+    /// Workspaces of the nodes of the step, in order.
     pub(crate) workspaces: Box<[Scratch]>,
     /// Disjoint pieces, ascending by region and first byte; none is empty.
     pub(crate) pieces: Box<[Piece]>,

@@ -8,7 +8,7 @@ use crate::index::{NodeId, ValueId};
 /// The owner of a stretch of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Those of a value whose first byte is, or would be, at address `base`.
+    /// Bytes of a value whose first byte is, or would be, at address `base`.
     Value { value: ValueId, base: i128 },
     /// Scratch of a node.
     Workspace(NodeId),

@@ -372,7 +372,7 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], keeps_inputs: bool) -> Vec<[u3
     live
 }
 
-/// Which values a plan says share bytes with which.
+/// The pairs of values that share bytes according to a plan.
 struct Joined {
     /// By value: one that stands for all that it is joined to.
     root: Vec<usize>,

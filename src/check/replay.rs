@@ -23,7 +23,7 @@ struct Piece {
     end: u64,
     /// The value that the bytes were written as.
     origin: ValueId,
-    /// Where `start` is in `origin`.
+    /// Position of `start` in `origin`.
     origin_start: u64,
 }
 

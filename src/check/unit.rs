@@ -26,7 +26,7 @@ pub(super) struct Unit<'a> {
     pub(super) effects: Cow<'a, Effects>,
     /// States that it writes.
     pub(super) mutates: Vec<ValueId>,
-    /// Which inputs its output may overlap, if the plan says that it overlaps any.
+    /// The inputs that its output may overlap, if the plan says that the output overlaps one.
     pub(super) overlaps: Vec<Overlap>,
     /// Positions of the inputs that an output may share bytes with under some plan.
     pub(super) takes: Vec<usize>,
@@ -83,7 +83,7 @@ fn present(operands: &[Option<ValueId>]) -> impl Iterator<Item = (usize, ValueId
     operands.filter_map(|(position, operand)| operand.map(|value| (position, value)))
 }
 
-/// How much of an outside value a piece needs.
+/// The part of an outside value that a piece needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// The bytes at the same place.

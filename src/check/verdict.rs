@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a claim of a plan is known to the checker.
+/// The origin of a claim of a plan, as the checker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Proof {
     /// The checker derived the claim from the graph, by code of its own.
@@ -141,7 +141,7 @@ impl Verdict {
     }
 }
 
-/// What [`SharedPlan::check`](crate::SharedPlan::check) found out about the claims of valid
+/// Result of [`SharedPlan::check`](crate::SharedPlan::check) about the claims of valid
 /// plans in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedVerdict {
@@ -152,7 +152,7 @@ pub struct SharedVerdict {
 }
 
 impl SharedVerdict {
-    /// Returns what is known of each plan by itself, in the order of the plans.
+    /// Returns the verdict of each plan by itself, in the order of the plans.
     #[must_use]
     pub fn members(&self) -> &[Verdict] {
         &self.members
@@ -165,7 +165,7 @@ impl SharedVerdict {
         self.max_live
     }
 
-    /// Returns what is known of the lower bound of the shared arena.
+    /// Returns the proof of the lower bound of the shared arena.
     #[must_use]
     pub const fn lower_bound(&self) -> Proof {
         self.lower_bound

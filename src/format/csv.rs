@@ -376,7 +376,7 @@ fn needed(live: LiveRange, size: u64, gaps: &[Gap]) -> Vec<Gap> {
     }
 }
 
-/// How often each number occurs.
+/// Number of occurrences of each number.
 #[derive(Debug, Default)]
 struct Counts(BTreeMap<u64, usize>);
 

@@ -94,7 +94,7 @@ enum Staged<'a> {
 struct Target {
     /// Without symbolic links.
     path: PathBuf,
-    /// That of the file which is there.
+    /// Metadata of the existing file.
     old: Option<Metadata>,
 }
 

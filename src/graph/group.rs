@@ -113,7 +113,7 @@ impl Graph {
     }
 }
 
-/// Which nodes run as one.
+/// The fused groups of a graph.
 struct Grouping<'a> {
     graph: &'a Graph,
     /// By value: the nodes that name it. One that only asks for its shape must run after it,

@@ -17,7 +17,7 @@ pub struct InPlace {
     pub identity: bool,
 }
 
-/// Which of the two values of a [`View`] contains the other.
+/// The value of a [`View`] that contains the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Whole {
     /// The output shows bytes of the input: a reshape, a slice, a part of a split.
@@ -37,7 +37,7 @@ pub struct View {
     pub output: usize,
     /// First byte of the smaller value inside the larger one.
     pub offset: u64,
-    /// Which of the two is the larger one.
+    /// The larger one of the two.
     pub whole: Whole,
 }
 

@@ -14,13 +14,13 @@ use crate::units::{Alignment, MAX_BYTES};
 pub enum ValueKind {
     /// The caller writes it before a run.
     Input,
-    /// It never changes and lives outside the arena.
+    /// Constant data outside the arena, such as weights.
     Constant,
     /// A node produces it.
     Activation,
     /// A variable: it keeps its bytes between runs, and nodes may mutate it.
     State,
-    /// It passes piece by piece between nodes that run as one, and is never in the arena.
+    /// A value inside a fused group: passed on piece by piece, never in the arena.
     /// Only [`Graph::grouped`](crate::Graph::grouped) makes such values.
     Inner,
 }

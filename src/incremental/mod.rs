@@ -60,7 +60,7 @@ impl fmt::Display for IncrementalMode {
     }
 }
 
-/// How an [`IncrementalPlanner`] plans.
+/// Options of an [`IncrementalPlanner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncrementalOptions {
     /// The rules that decide.

@@ -9,12 +9,12 @@ use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
 use crate::incremental::ranges::Ranges;
 use crate::incremental::{IncrementalMode, IncrementalOptions};
 
-/// Where a value is.
+/// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Whether it is in the persistent arena.
     pub persistent: bool,
-    /// Which bytes.
+    /// The bytes of the value.
     pub span: Span,
 }
 

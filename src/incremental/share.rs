@@ -1,4 +1,4 @@
-//! Which outputs have the bytes of an input.
+//! Sharing: outputs that have the bytes of an input.
 
 use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
 

@@ -1,4 +1,4 @@
-//! When each value is needed.
+//! Lifetimes: the live range of each value.
 
 use crate::coloring::Reachability;
 use crate::graph::{Graph, ValueKind};

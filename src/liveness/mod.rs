@@ -22,7 +22,7 @@ use crate::plan::ShareRule;
 use crate::problem::{Buffer, Part, Problem};
 use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
 
-/// Which rules [`Liveness`] applies.
+/// Rules and limits of [`Liveness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
@@ -106,9 +106,9 @@ pub struct ChosenWorkspace {
 /// The buffers of a graph, and which values are in them.
 #[derive(Clone, Debug)]
 pub struct Liveness {
-    /// When each value is needed.
+    /// Live ranges of the values.
     pub lifetimes: Lifetimes,
-    /// Which values share their bytes.
+    /// Values that share their bytes.
     pub classes: AliasClasses,
     /// One buffer per alias class in the arena, in the order of [`AliasClasses::classes`],
     /// then one per workspace.

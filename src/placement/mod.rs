@@ -145,7 +145,7 @@ pub enum Assigned {
 pub struct SpaceAssignment {
     /// The buffers, in their spaces.
     pub problem: Problem,
-    /// Their offsets; the bounds are those of this assignment.
+    /// Offsets of the buffers; the bounds are those of this assignment.
     pub packing: Packing,
     /// Cost of moving all bytes.
     pub cost: u64,

@@ -5,7 +5,7 @@ use super::{AssignmentProblem, Floor, NoRoom};
 use crate::index::BufferId;
 use crate::units::{Alignment, LiveRange, Step};
 
-/// How many states the test of one moment may look at.
+/// Largest number of states in the test of one moment.
 const MOMENT_STATES: usize = 20_000;
 
 /// One space that an item may be in.

@@ -14,9 +14,9 @@ use crate::solve::{Budget, Solved, solve_counted};
 /// Whether some buffers fit a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// They do.
+    /// The items fit.
     Fits,
-    /// They need more bytes in any packing.
+    /// The items need more bytes in any packing.
     Excluded,
     /// No packing was found.
     Unknown,
@@ -30,7 +30,7 @@ pub(super) struct Packer<'a> {
     known: HashMap<(usize, Vec<usize>), Verdict>,
     /// Offsets that were found without a solver.
     offsets: HashMap<(usize, Vec<usize>), Vec<u64>>,
-    /// How many packings were searched for.
+    /// Number of searches for a packing.
     pub(super) calls: usize,
 }
 

@@ -13,7 +13,7 @@ use super::packer::{Packer, Verdict};
 use super::sweep::Table;
 use crate::error::Result;
 
-/// How many buffers a conflict may have to be made smaller.
+/// Largest number of buffers in a conflict that is reduced.
 const LARGEST_CONFLICT: usize = 48;
 
 /// Result of the search.

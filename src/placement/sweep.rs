@@ -64,12 +64,12 @@ struct Front {
     states: Vec<(Box<[u8]>, u64)>,
 }
 
-/// How far to walk.
+/// Limits of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// How many states may stand next to each other; beyond, the cheapest are kept.
+    /// Largest number of states next to each other; beyond it, the cheapest are kept.
     pub(super) widest: usize,
-    /// How many states there may be in all; beyond, the walk ends.
+    /// Largest number of states in all; beyond it, the walk ends.
     pub(super) states: usize,
     /// Strict upper bound of the cost of an assignment.
     pub(super) below: u64,

@@ -27,12 +27,12 @@ use crate::problem::{Problem, Space};
 use crate::solve::solve;
 use crate::technique::{Technique, Techniques};
 
-/// How many schedules and how much work an effort pays for.
+/// Limits of one effort: schedules and work.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Schedules that are placed at most, besides the given one.
     placed: usize,
-    /// How often values that share bytes are taken apart.
+    /// Rounds in which values that share bytes are taken apart.
     rounds: usize,
     /// Counted work at each depth; at the first one, the best few schedules are placed however
     /// much that takes, until one fits.

@@ -38,7 +38,7 @@ struct Placed {
     move_cost: Option<MoveCost>,
 }
 
-/// How many schedules are packed at most, besides the given one.
+/// Largest number of schedules that are packed, besides the given one.
 const MOST_PACKED: usize = 4;
 
 /// Makes a [`Plan`] of a [`Graph`].

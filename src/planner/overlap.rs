@@ -18,13 +18,13 @@ use crate::technique::Technique;
 
 /// Graphs with more nodes are left as they are.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
-/// How many sets of nodes are packed at most.
+/// Largest number of sets of nodes that are packed.
 const MOST_PACKED: usize = 3;
 /// Of so few nodes, every set is placed in several memories.
 const MOST_TO_COMBINE: usize = 4;
-/// The same for quick plans.
+/// The same limit for quick plans.
 const FEW_TO_COMBINE: usize = 2;
-/// How often nodes are added to a set for several memories.
+/// Rounds of adding nodes to a set for several memories.
 const MOST_ADDITIONS: usize = 4;
 
 /// Nodes of an attempt whose outputs overlap inputs.

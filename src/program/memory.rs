@@ -422,7 +422,7 @@ impl<'a> StepMemory<'a> {
     }
 }
 
-/// Where the elements of an operand are.
+/// The place of the elements of an operand.
 enum Source<'m, T> {
     Apart(&'m [T]),
     /// In the output, so many elements behind its start.

@@ -16,7 +16,8 @@ use crate::plan::{Plan, PlanStep};
 
 /// A plan that was checked, and the spans that each of its steps works on.
 ///
-/// It is made once, by [`Plan::program`]; [`Arena::step`](crate::Arena::step) then lends the
+/// A program is made once, by [`Plan::program`]; [`Arena::step`](crate::Arena::step) then lends
+/// the
 /// memory of a step without allocating. Nodes that run as one are one step, with the operands
 /// of the whole group.
 ///

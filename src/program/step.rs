@@ -17,7 +17,7 @@ pub struct ProgramStep<'p> {
 /// Bytes of one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpaceSpan {
-    /// Which space.
+    /// The space.
     pub space: SpaceId,
     /// First byte in the space.
     pub offset: u64,
@@ -28,9 +28,9 @@ pub struct SpaceSpan {
 /// An operand of a step, and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StepOperand {
-    /// Which value; `None` if the operand is left out, or neither read nor written.
+    /// The value; `None` if the operand is left out, or neither read nor written.
     pub value: Option<ValueId>,
-    /// Its bytes; `None` if it is not in the arena.
+    /// Bytes of the operand; `None` if it is not in the arena.
     pub span: Option<SpaceSpan>,
 }
 
@@ -41,7 +41,7 @@ pub struct StepWorkspace {
     pub node: NodeId,
     /// Position among the workspaces of that node.
     pub slot: usize,
-    /// Its bytes.
+    /// Bytes of the workspace.
     pub span: SpaceSpan,
 }
 

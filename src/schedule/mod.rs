@@ -14,7 +14,7 @@ use crate::index::NodeId;
 use crate::liveness::LivenessOptions;
 use model::Model;
 
-/// How much work a search for an order may be.
+/// Limits of the work of a search for an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderLimits {
     /// Sets of executed nodes to visit in the complete search.

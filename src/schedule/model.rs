@@ -38,7 +38,7 @@ pub(super) struct NodeModel {
     /// Values that it reads, as often as it does.
     pub(super) reads: Vec<u32>,
     pub(super) writes: Vec<u32>,
-    /// Which output may take over which input.
+    /// Pairs of an output and an input that it may take over.
     pub(super) in_place: Vec<(u32, u32)>,
     /// Nodes that wait for it, as often as they do.
     pub(super) dependents: Vec<u32>,

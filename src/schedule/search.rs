@@ -13,7 +13,7 @@ const PATIENCE: usize = 1 << 14;
 const STORE_WORK: usize = 16;
 /// If more nodes are ready, those that do no harm are not looked for.
 const MOST_READY_TO_CLOSE: usize = 64;
-/// How many times as many sets as it keeps a beam collects before it drops the worst.
+/// Ratio of the sets that a beam collects, before it drops the worst, to those that it keeps.
 const SURPLUS: usize = 8;
 
 /// Returns the best order that the limits let us find.
@@ -62,7 +62,7 @@ fn peak_of(model: &Model, order: &[u32]) -> u64 {
 }
 
 /// Returns the bytes that some node needs by itself, in any order, if it can do with fewer by
-/// `saved`, or by what its outputs can take over.
+/// `saved`, or by the bytes that its outputs can take over.
 pub(super) fn floor_of(model: &Model, saved: impl Fn(&NodeModel) -> u64) -> u64 {
     let mut floor = 0;
     for node in &model.nodes {
@@ -104,7 +104,7 @@ struct Move {
     position: usize,
 }
 
-/// How a state was reached: from which one, by running which nodes.
+/// The predecessor of a state, and the nodes that ran since.
 struct Step {
     parent: Option<usize>,
     nodes: Vec<u32>,

@@ -6,7 +6,7 @@ use crate::graph::{Assignment, Graph, InPlace, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::sharing::{Block, Storage, StoragePlan, TakenFrom, reference_counts};
 
-/// How an assignment is carried out.
+/// The way in which an assignment is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AssignKind {
     /// The node copies its right side into the state.
@@ -18,7 +18,7 @@ pub enum AssignKind {
 /// A node that overwrites a state with the bytes of another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assign {
-    /// How it is carried out.
+    /// The way in which it is carried out.
     pub kind: AssignKind,
     /// The left side.
     pub state: ValueId,

@@ -19,7 +19,7 @@ impl StoragePlan {
     /// Returns the arena plan that has every block at an offset of its own, and every value
     /// without a block behind them.
     ///
-    /// It is [checked](Plan::check), can be committed and run, and its size can be compared
+    /// The plan is [checked](Plan::check), can be committed and run, and its size can be compared
     /// with that of an offset plan. A block is as large as its largest value, for every size rule.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ use crate::graph::{Graph, Value};
 use crate::index::{SpaceId, ValueId};
 use pass::Pass;
 
-/// Where the bytes of a value come from.
+/// The origin of the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Storage {
     /// No rule applies: graph inputs, constants, and values outside a node range.
@@ -69,15 +69,15 @@ impl Storage {
     }
 }
 
-/// How an output got its block.
+/// The origin of the block of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TakenFrom {
-    /// It did not take one over.
+    /// No block was taken over.
     #[default]
     Nothing,
     /// From the input at this position.
     Input(u32),
-    /// It did not take one over, and has no readers: its block was free again at once.
+    /// No block taken over, and no readers: the block was free again at once.
     NeverRead,
 }
 
@@ -92,11 +92,11 @@ impl TakenFrom {
     }
 }
 
-/// How many bytes a value counts for.
+/// The measure of a value's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SizeRule {
-    /// Those it has.
+    /// The bytes of the value.
     #[default]
     Bytes,
     /// Four per element of any type, as NNVM counts.
@@ -154,7 +154,7 @@ impl fmt::Display for SharingMode {
     }
 }
 
-/// How [`share_storage`] plans.
+/// Options of [`share_storage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharingOptions {
     /// How many times larger or smaller than a value its block may be; 0 for a block of
@@ -165,7 +165,7 @@ pub struct SharingOptions {
     /// Number of [colors](color_nodes); above 1, a block only moves on to a node of the
     /// color that freed it.
     pub num_temp: u32,
-    /// How many bytes a value counts for.
+    /// The measure of a value's size.
     pub size_rule: SizeRule,
     /// The rules that decide.
     pub mode: SharingMode,
@@ -174,7 +174,7 @@ pub struct SharingOptions {
     pub parallel_safe: bool,
     /// Positions in the order of the nodes to plan; all of them if `None`.
     pub nodes: Option<Range<usize>>,
-    /// How often each value is read; counted if `None`.
+    /// Number of reads of each value; counted if `None`.
     pub counts: Option<Vec<u32>>,
     /// Storage that the caller decided on, by value; nothing if `None`. Blocks named here
     /// belong to the caller: nothing else is put into them.
@@ -214,7 +214,7 @@ pub struct Block {
     pub space: SpaceId,
 }
 
-/// Which values share blocks.
+/// The blocks of values: which values share storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoragePlan {
     pub(crate) storages: Vec<Storage>,

@@ -29,7 +29,7 @@ pub struct StorageEntry {
     pub name: String,
     /// Type of its elements.
     pub dtype: DType,
-    /// Its dimensions.
+    /// Dimensions of the tensor.
     pub shape: Vec<u64>,
     /// Number of the block.
     pub block: u32,
@@ -44,9 +44,9 @@ pub struct Tensor<'a> {
     pub name: &'a str,
     /// Type of its elements.
     pub dtype: DType,
-    /// Its dimensions.
+    /// Dimensions of the tensor.
     pub shape: Vec<u64>,
-    /// Its elements, in row-major order.
+    /// Elements of the tensor, in row-major order.
     pub bytes: &'a [u8],
 }
 

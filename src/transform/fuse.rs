@@ -8,7 +8,7 @@ use crate::graph::{Flow, Graph, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::units::gcd;
 
-/// Which nodes may join the group of their readers.
+/// The kinds of nodes that may join the group of their readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Fusion {
@@ -40,10 +40,10 @@ impl Fusion {
     }
 }
 
-/// How a node makes its output.
+/// The way in which a node makes its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It shows its input in another shape.
+    /// A view: the input in another shape.
     View,
     Elementwise,
     /// Rows of the output from the same rows of an input.

@@ -111,7 +111,7 @@ class PlanFamily:
 
     @property
     def gap(self) -> float:
-        """How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it."""
+        """Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter."""
         return self.arena_bytes / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
     @property

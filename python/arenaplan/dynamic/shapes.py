@@ -1,4 +1,4 @@
-"""Which numbers the symbolic dimensions of a model may have, and their combinations."""
+"""Numbers for the symbolic dimensions of a model, and their combinations."""
 
 from __future__ import annotations
 

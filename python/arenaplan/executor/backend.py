@@ -31,7 +31,7 @@ _SHOWN = 300.0
 
 
 class _Ways(NamedTuple):
-    """How a step can run."""
+    """A way in which a step can run."""
 
     slots: tuple[tuple[Choice, ...], ...]
     """The choices of each scratch buffer."""

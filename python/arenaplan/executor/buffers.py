@@ -25,7 +25,7 @@ class Buffer(NamedTuple):
     array: np.ndarray
     """The value's array."""
     memory: np.ndarray
-    """Its bytes, as a run sees them: those of inputs cannot be written."""
+    """Bytes of the array, as a run sees them: those of inputs cannot be written."""
     is_given: bool
     """Whether it is the caller's own array, and not one that was allocated here."""
 

@@ -199,7 +199,7 @@ def scratch_bytes(shape: Sequence[int], dtype: Any = np.float32) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How an operator that has one output is cut; see :mod:`arenaplan.executor.cuts`."""
+    """The cut of an operator that has one output; see :mod:`arenaplan.executor.cuts`."""
 
     operands: Callable[[Signature, Box], Sequence[Box | None]]
     """Returns the part of each input that a part of output 0 needs; ``None`` for all of it."""
@@ -226,7 +226,7 @@ class Kernel:
     since: int = 1
     """First operator-set version whose meaning this is."""
     cut: Cut | None = None
-    """How to run it on a part of its operands, if that is possible."""
+    """The way to run it on a part of its operands, if that is possible."""
     hosts: bool = False
     """Whether it performs :attr:`Step.guests`."""
 

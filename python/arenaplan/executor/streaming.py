@@ -61,7 +61,7 @@ _REPACKED = 0.25
 
 
 class Division(NamedTuple):
-    """How a group's output is cut."""
+    """A division of a group's output into tiles."""
 
     axis: int
     """The dimension that is cut into ranges."""

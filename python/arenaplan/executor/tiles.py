@@ -360,7 +360,7 @@ class Tile:
 
     box: Box
     output: np.ndarray
-    """That part of the output."""
+    """The part of the output."""
     source: np.ndarray | None = None
     """The same part of the layout's source."""
 

@@ -23,7 +23,7 @@ __all__ = ["load", "open_model", "suffix_of"]
 
 
 class _Importer(NamedTuple):
-    """Where the function that opens files of a format is."""
+    """The function that opens files of a format."""
 
     module: str
     function: str

@@ -79,7 +79,7 @@ class Buffer(NamedTuple):
     live: tuple[int, int]
     """Half-open live range, in steps."""
     uses: int = 1
-    """How many steps read or write it."""
+    """Number of steps that read or write it."""
     pinned: int | None = None
     """The ``mem_id`` of where it must be, if that was decided."""
     name: str | None = None
@@ -87,7 +87,7 @@ class Buffer(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Where every buffer is."""
+    """The place of every buffer."""
 
     places: list[tuple[int, int]]
     """By buffer, the ``mem_id`` of its memory and its offset there."""

@@ -295,7 +295,7 @@ def _move(graphs: Iterable[Any], shift: Sequence[int]) -> None:
 
 
 class _Place(NamedTuple):
-    """Where a spec is."""
+    """The place of a spec."""
 
     arena: int
     offset: int

@@ -25,7 +25,7 @@ const MOST_COMPARISONS: usize = 100_000_000;
 pub struct Member {
     /// The value.
     pub value: ValueId,
-    /// Its first byte, counted from the start of the class.
+    /// First byte of the member, counted from the start of the class.
     pub start: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct AliasClass {
     pub owner: Option<ValueId>,
 }
 
-/// When values may share bytes.
+/// The rules by which values may share bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct AliasRules {
@@ -72,16 +72,16 @@ pub struct AliasRules {
 pub struct Merge {
     /// Node that reads the input and writes the output.
     pub node: NodeId,
-    /// Its operands that share bytes.
+    /// The operands that share bytes.
     pub share: Share,
 }
 
 /// A partition of the values in the arena into those that share bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClasses {
-    /// Those in the arena, then those in the caller's memory.
+    /// Classes in the arena, then those in the caller's memory.
     classes: Vec<AliasClass>,
-    /// How many are in the arena.
+    /// Number of classes in the arena.
     in_arena: usize,
     /// By value: its class, and its first byte in it.
     places: Vec<Option<(usize, u64)>>,
@@ -125,7 +125,8 @@ impl AliasClasses {
     /// Returns the same classes, but that outputs of the nodes `overlapped` overlap a dying
     /// input where they can; in any order.
     ///
-    /// They do so when all else is settled: each overlaps the input with which it shares most
+    /// Overlaps come after all other links: each output overlaps the input with which it shares
+    /// most
     /// bytes, at the least multiple of the alignment that is [legal](Graph::overlaps). With
     /// `reach`, none does.
     #[must_use]
@@ -234,7 +235,7 @@ struct Draft {
 
 /// A class that is still growing.
 struct DraftClass {
-    /// Those that live longest last, so that the dead need not be looked at.
+    /// Members that live longest come last, so that dead members need not be looked at.
     members: Vec<Draft>,
     birth: Step,
     /// The first byte of a member, and the one after the last.

@@ -220,11 +220,11 @@ def _with_past(step: Step, sizes: _Geometry) -> tuple[np.ndarray, np.ndarray, li
 
 @dataclass(frozen=True)
 class _Frontier:
-    """Which keys a row may look at, by position."""
+    """The keys that a row may look at, by position."""
 
     causal: bool
     left: int
-    """How many keys before its own position; negative for any number."""
+    """Number of keys before the row's own position; negative for any number."""
     right: int
     past: int
     lengths: np.ndarray | None

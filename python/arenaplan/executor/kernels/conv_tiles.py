@@ -33,7 +33,7 @@ _SHALLOW = 32
 
 
 class Tile(NamedTuple):
-    """How much is unrolled at once."""
+    """The size of the part that is unrolled at once."""
 
     groups: int
     rows: int

@@ -317,7 +317,7 @@ class _Segment(NamedTuple):
     """A stretch of one axis of a padded array."""
 
     target: slice
-    """Where it is in the output."""
+    """Position in the output."""
     source: slice | None
     """The part of the input that it copies (one element may stand for many); ``None`` for fill."""
 

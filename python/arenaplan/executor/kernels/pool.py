@@ -30,7 +30,7 @@ _BLOCKS = (1 << 18, 1 << 17, 0)
 
 
 class Reduction(NamedTuple):
-    """How elements of a window are combined."""
+    """The combination of the elements of a window."""
 
     combine: Callable[..., Any]
     identity: Callable[[np.dtype[Any]], Any]
@@ -68,7 +68,7 @@ class _Block(NamedTuple):
     shape: tuple[int, ...]
     """Shape of one padded plane."""
     arrays: int
-    """How many arrays of that shape."""
+    """Number of arrays of that shape."""
 
     def bytes(self, item: int) -> int:
         size = -(-self.planes * prod(self.shape) * item // 64) * 64

@@ -30,7 +30,7 @@ _POLICY = "keep_aspect_ratio_policy"
 
 
 class _Axis(NamedTuple):
-    """How one axis is resized."""
+    """The resize of one axis."""
 
     number: int
     length: int
@@ -186,7 +186,7 @@ _COORDINATES: dict[str, Callable[[_Axis, np.ndarray], np.ndarray]] = {
     "align_corners": _align_corners,
     "tf_crop_and_resize": _crop,
 }
-"""Where in the input each output position is."""
+"""Position in the input of each output position."""
 
 _NEAREST: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "round_prefer_floor": lambda at, scale: np.ceil(at - 0.5),
@@ -195,7 +195,7 @@ _NEAREST: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "ceil": lambda at, scale: np.ceil(at),
     "simple": lambda at, scale: np.ceil(at) if scale < 1 else np.floor(at),
 }
-"""Which input position is the nearest."""
+"""Nearest input position."""
 
 
 def _triangle(distance: np.ndarray, _: float) -> np.ndarray:
@@ -257,7 +257,7 @@ class _Plan(NamedTuple):
     """The order in which axes are resized, and the scratch that it takes."""
 
     axes: list[_Axis]
-    """Those that change, most shrinking first: later ones have less to do."""
+    """Axes that change, most shrinking first: later ones have less to do."""
     rows: tuple[int, ...]
     """Dimensions in front of the first axis that changes."""
     dtype: np.dtype[Any]

@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class Span(NamedTuple):
-    """Where the bytes of a tensor are."""
+    """The place of the bytes of a tensor."""
 
     location: str
     """Path relative to the model's folder, with ``/`` between its parts."""

@@ -42,7 +42,7 @@ MAX_CALLS = 64
 
 
 class Place(NamedTuple):
-    """Where the results of a body go."""
+    """The destination of the results of a body."""
 
     caller: Frame
     results: Sequence[str]

@@ -102,7 +102,7 @@ class Op:
 
     @property
     def label(self) -> str:
-        """How a message names this operator."""
+        """The name of this operator in a message."""
         if self.name:
             return f"node {quoted(self.name)} ({self.type})"
         made = next((output for output in self.outputs if output), "")

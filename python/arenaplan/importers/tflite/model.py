@@ -37,7 +37,7 @@ MAX_FILE = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """How numbers are encoded; compared, never computed with."""
+    """The encoding of numbers; compared, never computed with."""
 
     scale: tuple[int, ...]
     """Bits of the scales."""
