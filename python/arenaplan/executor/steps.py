@@ -142,8 +142,7 @@ def signature_of(graph: Graph, node: Node) -> Signature:
 
 
 def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
-    """Return the group of some nodes, before a plan decides the values that its output takes
-    over."""
+    """Return the group of some nodes, before a plan decides its in-place operands."""
     members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
     return form(graph, members, lambda value: byte_size(graph.values[value]))
 
