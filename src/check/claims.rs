@@ -99,12 +99,15 @@ impl Plan {
         let mut spaces = Vec::with_capacity(self.arenas().len());
         for (index, space) in self.arenas().iter().enumerate() {
             let inside: Vec<&Rigid> = rigids.iter().filter(|rigid| rigid.space == index).collect();
-            let max_live = max_live(inside.iter().copied(), horizon);
+            // The size of an arena is a multiple of the alignment, wherever its last value ends.
+            let unit = self.options.alignment;
+            let rounded = |bytes: u64| bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+            let max_live = rounded(max_live(inside.iter().copied(), horizon));
             let derived = space.lower_bound <= max_live;
             if !derived {
                 let safe = self.options.parallel_safe;
                 let reached = compacted(&inside, horizon, space.arena_bytes, safe);
-                refute(&quoted(&space.name), space.lower_bound, reached)?;
+                refute(&quoted(&space.name), space.lower_bound, rounded(reached))?;
             }
             let lower_bound = Proof::of(derived);
             let status = match space.status {

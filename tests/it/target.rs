@@ -49,7 +49,8 @@ fn the_default_target_runs_each_node_by_itself() {
     assert_eq!(plan.target(), &Target::NODES);
     assert!(plan.steps().iter().all(|step| step.fused.is_empty()));
     assert_eq!(plan.options().optimize, Target::NODES.techniques());
-    let ideal = ideal_planner().plan(&residual()).unwrap();
+    let fused = Techniques::NONE.with(Technique::Fusion);
+    let ideal = ideal_planner().optimize(fused).plan(&residual()).unwrap();
     assert!(ideal.steps().iter().any(|step| !step.fused.is_empty()), "fusion pays here");
     let (kind, text) = refused(ideal.check_target(&Target::NODES));
     assert_eq!(kind, "TargetMismatch");
