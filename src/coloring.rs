@@ -178,7 +178,7 @@ const MOST_ENTRIES: usize = 1 << 26;
 /// their nodes.
 #[derive(Clone, Debug)]
 pub struct Reachability {
-    /// By node: its chain, `chains` or more if it is left out, and its place in it.
+    /// By node: its chain (`chains` or more if the node is in none) and its position in the chain.
     place: Vec<(usize, u32)>,
     /// By node, then chain: how many nodes of the chain come before it.
     before: Vec<u32>,

@@ -243,8 +243,8 @@ pub struct PlanStep {
     pub node: u32,
     /// Name of the node.
     pub name: String,
-    /// Positions of the nodes that are fused with it, in order, before it. Values between them are
-    /// passed on piece by piece and have no place.
+    /// Positions of the nodes of a fused group before its last node, in order; empty for a single
+    /// node. Values inside a group are passed on piece by piece and have no place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fused: Vec<u32>,
     /// Values read, by position; null for an operand that is left out, or whose bytes are never
@@ -328,8 +328,8 @@ pub struct TimeEstimate {
 
 /// A plan: an offset for every value of a graph, in one arena per space.
 ///
-/// A plan stands on its own: it names the values it places and carries the
-/// [`digest`](Self::digest) of the graph. One that comes from a file is trusted only
+/// A plan stands on its own: names of values and the [`digest`](Self::digest) of the graph are
+/// part of the plan. A plan from a file is trusted only after
 /// after [`check`](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

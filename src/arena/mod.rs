@@ -55,9 +55,9 @@ impl Region<'_> {
 
 /// Memory that a plan was committed to: one stretch of bytes per space.
 ///
-/// [`Plan::commit`] allocates it, [`Plan::bind`] takes the caller's. It lends slices of
-/// itself, never two that overlap unless both are shared. It knows its plan, and refuses
-/// another one, unless that has the same digest, spaces and offsets.
+/// [`Plan::commit`] allocates the memory, [`Plan::bind`] takes the caller's. An arena lends slices
+/// of its bytes; two lent slices overlap only if both are shared. An arena knows its plan, and
+/// refuses another one, unless digest, spaces and offsets are the same.
 ///
 /// A [`Program`](crate::Program) runs in it: see [`step`](Self::step).
 ///

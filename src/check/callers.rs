@@ -70,7 +70,7 @@ impl Plan {
         space.caller.map(ValueId::from)
     }
 
-    /// Returns whether a value may be in the space that it is in.
+    /// Returns whether a value may be in its space.
     ///
     /// A buffer of the caller holds its value and the values that share bytes with it according to
     /// the plan, and no others.

@@ -206,8 +206,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Checks that a node writes no byte twice, and none that it still reads unless its
-    /// effects permit it.
+    /// Checks that a node writes no byte twice, and no byte of its operands unless its effects
+    /// permit that write.
     fn check_writes(&self, unit: &Unit<'_>, shares: &[Share], writes: &mut [Write]) -> Result<()> {
         writes.sort_unstable_by_key(|write| (write.space, write.start, write.end));
         let overlap = |first: String, second: String, byte: u64| {

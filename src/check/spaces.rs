@@ -10,7 +10,7 @@ use crate::problem::Space;
 use crate::units::Alignment;
 
 impl Plan {
-    /// Checks that the plan's spaces are the graph's, or its own where it chose them.
+    /// Checks that the spaces of the plan are those of the graph, or spaces that the plan chose.
     pub(super) fn check_spaces(&self, graph: &Graph) -> Result<()> {
         let planned: Vec<_> = self.arenas().iter().map(|space| space.name.as_str()).collect();
         if planned.is_empty() {

@@ -257,8 +257,8 @@ impl Header {
 
     /// Returns a buffer of `size` bytes with `gaps` in its live range.
     ///
-    /// Steps outside the live range are ignored, and where gaps overlap, the bytes that all of
-    /// them keep are needed: minimalloc reads its files so.
+    /// Steps outside the live range are ignored. Where gaps overlap, the bytes that all of these
+    /// gaps keep are needed, as in minimalloc.
     fn with_gaps(&self, size: u64, live: LiveRange, text: &str) -> Result<Buffer, String> {
         let mut gaps = Vec::new();
         for gap in text.split_whitespace() {

@@ -9,8 +9,8 @@ use crate::units::gcd;
 /// A graph in which groups of nodes run as one.
 #[derive(Clone, Debug)]
 pub struct Grouped {
-    /// One node per group, and one for each node that is in none. Values keep their ids;
-    /// those that never leave their group are of kind [`Inner`](ValueKind::Inner).
+    /// One node per group, and one for each node outside all groups. Values keep their ids; values
+    /// that never leave a group are of kind [`Inner`](ValueKind::Inner).
     pub graph: Graph,
     /// By node of that graph: the nodes that it stands for, in order.
     pub members: Vec<Vec<NodeId>>,
@@ -116,8 +116,8 @@ impl Graph {
 /// The fused groups of a graph.
 struct Grouping<'a> {
     graph: &'a Graph,
-    /// By value: the nodes that name it. One that only asks for its shape must run after it,
-    /// too, and so be in the group or not at all.
+    /// By value: the nodes that name it. A node that reads only the shape of a value must run
+    /// after the producer, too, and so be in the group or not at all.
     users: Vec<Vec<NodeId>>,
     /// By node: the position of its group.
     group_of: Vec<Option<usize>>,

@@ -148,8 +148,8 @@ impl Graph {
         pairs
     }
 
-    /// Returns, by value, the nodes that name it as an operand, whether or not they read its
-    /// bytes, in execution order.
+    /// Returns, by value, the nodes that name the value as an operand, in execution order. A node
+    /// may ignore the operand's bytes.
     pub(crate) fn users(&self) -> Vec<Vec<NodeId>> {
         let mut users = vec![Vec::new(); self.values.len()];
         for &id in &self.order {
@@ -184,9 +184,9 @@ impl Graph {
 
     /// Returns the assignment that `node` performs, if it performs one.
     ///
-    /// An assignment mutates one state without reading it, and has an in-place *identity*
-    /// pair from another operand of that size to its result. So the state, too, has the
-    /// operand's bytes from then on.
+    /// An assignment mutates one state without reading it, and has an in-place *identity* pair
+    /// from another operand of the state's size to its result. So the state has the operand's
+    /// bytes from then on.
     pub fn assignment(&self, node: NodeId) -> Option<Assignment> {
         let node = self.node(node);
         let effects = node.effects();

@@ -5,8 +5,8 @@ use crate::units::Alignment;
 
 /// Permission for an output to take over the bytes of an input.
 ///
-/// The node must read the input elementwise: it has read everything that it needs of byte *i* when
-/// it writes byte *i*.
+/// The node must read the input elementwise: everything needed of byte *i* has been read when byte
+/// *i* is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InPlace {
     /// Position among the node's inputs.

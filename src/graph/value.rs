@@ -18,7 +18,7 @@ pub enum ValueKind {
     Constant,
     /// A node produces it.
     Activation,
-    /// A variable: it keeps its bytes between runs, and nodes may mutate it.
+    /// A variable: keeps its bytes between runs, and nodes may mutate it.
     State,
     /// A value inside a fused group: passed on piece by piece, never in the arena.
     /// Only [`Graph::grouped`](crate::Graph::grouped) makes such values.

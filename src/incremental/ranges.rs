@@ -161,8 +161,8 @@ impl Ranges {
         self.own_ends = vec![FOREVER; graph.values.len()];
     }
 
-    /// Ends every value after its last reader, or after its own node, and every class of
-    /// aliases with the last of them.
+    /// Ends the live range of every value after its last reader, or after its producer, and that
+    /// of every class of aliases with its last member.
     fn set_ends(&mut self, graph: &IncrementalGraph) {
         let mut ends: Vec<u32> =
             self.births.iter().map(|birth| birth.map_or(0, |birth| birth + 1)).collect();

@@ -190,8 +190,9 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Puts an item into a cheaper space, where those that it displaces weigh least, and those
-    /// elsewhere; undoes that, and returns `None`, unless it makes the whole cheaper.
+    /// Moves an item to a cheaper space, to the offset where the displaced items weigh least, and
+    /// moves the displaced items elsewhere. Undoes all moves and returns `None` unless the total
+    /// cost falls.
     fn exchange(&mut self, item: usize, pick: u8) -> Option<usize> {
         let (space, bytes) = (self.model.picked(item, pick).space, self.model.items[item].bytes);
         let alignment = self.model.items[item].alignments[usize::from(pick)];

@@ -15,8 +15,8 @@ pub struct Explanation {
     pub without: u64,
     /// Bytes of the arena with each technique that the target honors added to those before it.
     pub levels: Vec<(Technique, u64)>,
-    /// For each technique, the arena if it alone were switched the other way: left out if the
-    /// options have it, added if they do not.
+    /// For each technique, the arena if this technique alone were switched: left out if the
+    /// options have it, added if not.
     pub switched: Vec<(Technique, u64)>,
 }
 

@@ -32,8 +32,8 @@ pub(super) struct Attempt<'g> {
     pub(super) schedule: Schedule<'g>,
     /// The kind of fusion that made its groups.
     pub(super) fusion: Fusion,
-    /// Whether values are pieces of larger ones where they can be. That ties their bytes to
-    /// those of the whole, so that others cannot take them over.
+    /// Whether values are pieces of larger ones where possible. A piece is tied to the bytes of
+    /// the whole, so no output can take over the piece.
     pub(super) elision: bool,
     /// Bytes live at the highest step: no packing needs fewer.
     pub(super) load: u64,

@@ -14,8 +14,8 @@ use crate::liveness::Liveness;
 use crate::transform::{Fusion, fuse_within};
 
 impl Planner<'_> {
-    /// Returns the schedule of `attempt` with those of its groups taken apart that the peak
-    /// does not need, or that raise it, if there are any.
+    /// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or
+    /// that raise the peak; `None` if there are no such groups.
     ///
     /// A group runs where its last node does, so its parts can take its place one after the other,
     /// and only there does the number of live bytes change; two profiles tell which groups to

@@ -81,10 +81,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Moves the values that share bytes to where a view of the new sizes begins.
+    /// Moves the values that share bytes to the start of views of the new sizes.
     ///
-    /// Of the values that share bytes, the lowest stays, and the others keep their distance
-    /// from it unless it is that of a view.
+    /// Of the values that share bytes, the lowest stays. The others keep their distance from the
+    /// lowest one, except views, whose distance is given by the view.
     fn follow_views(&mut self, graph: &Graph) -> Result<()> {
         let mut neighbors: BTreeMap<u32, Vec<(u32, i128)>> = BTreeMap::new();
         for step in &self.steps {

@@ -11,8 +11,8 @@ use crate::plan::{Plan, ShareRule, WorkspacePlacement, WorkspacePolicy};
 use crate::units::{Alignment, Step};
 
 impl Plan {
-    /// Gives each workspace the cheapest size that fits into its bytes; else its smallest,
-    /// in the lowest room of its step.
+    /// Gives each workspace the cheapest size that fits into its bytes; else the smallest size, in
+    /// the lowest room of its step.
     pub(super) fn refit_workspaces(&mut self, graph: &Graph) -> Result<()> {
         if self.options.workspace == WorkspacePolicy::None {
             return Ok(());

@@ -178,10 +178,10 @@ impl Model {
     }
 }
 
-/// Returns, by value, whether it may be in memory that the caller brings: its class is, or
-/// may be taken over by one that is.
+/// Returns, by value, whether the value may be in memory that the caller brings: its class is the
+/// caller's, or may be taken over by one that is.
 ///
-/// Whether it will be depends on the order. So orders are compared by lower bounds.
+/// The final place depends on the order. So orders are compared by lower bounds.
 fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
     let mut outside = vec![false; graph.values().len()];
     let bytes = |class: &AliasClass| class.owner.map_or(0, |owner| graph.value(owner).bytes());

@@ -1,8 +1,8 @@
 //! Storage sharing: values share whole blocks, as NNVM, `MXNet` and Relay plan memory.
 //!
-//! A *block* is memory of its own that serves one value after another and grows to the
-//! largest of them; there are no offsets. It wastes more than an arena does, and is here
-//! because people come from it, and because runtimes exist that can do nothing else.
+//! A *block* is memory that serves one value after another and grows to the largest of them; there
+//! are no offsets. Blocks waste more bytes than an arena. They are here for users of these
+//! planners, and for runtimes that support nothing else.
 //!
 //! One pass walks the nodes in order. It lets outputs take over dying inputs, gives the
 //! other outputs free blocks of a similar size, and frees blocks after their last reader.

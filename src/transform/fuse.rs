@@ -279,8 +279,8 @@ impl Fuser<'_> {
     }
 
     /// Returns whether the output of `candidate` would be made in step with its reader, or else
-    /// while the reader loads it; `None` if it cannot be passed on piece by piece, or is not
-    /// meant to.
+    /// while the reader loads it; `None` if the output cannot be passed on piece by piece, or this
+    /// kind of fusion excludes the node.
     fn link(&self, candidate: &Candidate, group: &Group, reader: NodeId) -> Option<bool> {
         let node = self.graph.node(reader);
         let known = self.candidates[reader.index()].as_ref().expect("groups are of candidates");

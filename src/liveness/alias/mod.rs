@@ -189,8 +189,8 @@ impl AliasClasses {
         self.places[value.index()].map(|(class, _)| class).filter(|&class| class < self.in_arena)
     }
 
-    /// Returns the position of `value`'s class among those [of the caller](Self::of_caller), if
-    /// it is in one of them.
+    /// Returns the position of the class of `value` among the classes [of the
+    /// caller](Self::of_caller), if the class is one of these.
     pub fn caller_class_of(&self, value: ValueId) -> Option<usize> {
         self.places[value.index()].and_then(|(class, _)| class.checked_sub(self.in_arena))
     }
