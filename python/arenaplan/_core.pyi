@@ -75,7 +75,8 @@ class Arena:
     """
     Memory that a plan was committed to.
 
-    It is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+    An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena,
+    "u1")``
     and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
     may use it: see :meth:`lease`.
     """
@@ -154,16 +155,7 @@ class Graph:
     A validated, immutable graph.
     """
 
-    def __new__(
-        cls,
-        /,
-        name: str,
-        values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
-        nodes: Sequence[
-            tuple[str, str, Sequence[int | None], Sequence[int | None], Any, Sequence[int]]
-        ],
-        outputs: Sequence[int],
-    ) -> Graph:
+    def __new__(cls, /, name: Any, values: Any, nodes: Any, outputs: Any) -> Graph:
         """
         Validate tables of values and nodes.
         """
@@ -246,7 +238,7 @@ class IncrementalArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; what was there is unchanged.
+            If there is not enough memory; the arena is then unchanged.
         """
     def deallocate(self, /, allocation: Allocation) -> None:
         """
@@ -295,18 +287,11 @@ class IncrementalPlanner:
     def __new__(
         cls,
         /,
-        values: Sequence[tuple[int, str]],
-        nodes: Sequence[
-            tuple[
-                Sequence[int | None],
-                Sequence[int | None],
-                Sequence[int],
-                Sequence[tuple[int, int, bool]],
-            ]
-        ],
-        inputs: Sequence[int | None],
-        outputs: Sequence[int | None],
-        variables: Sequence[int] = ...,
+        values: Any,
+        nodes: Any,
+        inputs: Any,
+        outputs: Any,
+        variables: Any | None = None,
         *,
         mode: str = "default",
         alignment: int = 64,
@@ -362,7 +347,7 @@ class IncrementalPlanner:
         """
     def release_temporary(self, /) -> None:
         """
-        Free the temporary arena's memory, and remember what was where.
+        Free the temporary arena's memory, and keep the offsets.
         """
     def reset(self, /) -> None:
         """
@@ -382,7 +367,7 @@ class IncrementalPlanner:
         """
     def set_kind(self, /, value: int, kind: str) -> None:
         """
-        Change who owns a value's bytes.
+        Change the owner of a value's bytes.
         """
     def write(self, /, value: int, data: bytes) -> None:
         """
@@ -405,7 +390,7 @@ class Lease:
 @final
 class Packing:
     """
-    Offsets of buffers, and what is proven of their peak.
+    Offsets of buffers, and the proof of their peak.
     """
 
     def __len__(self, /) -> int: ...
@@ -433,7 +418,7 @@ class Packing:
     @property
     def seconds(self, /) -> float:
         """
-        How long the search took.
+        Seconds of the search.
         """
     @property
     def stages(self, /) -> list[dict[str, Any]]:
@@ -443,7 +428,7 @@ class Packing:
     @property
     def status(self, /) -> str:
         """
-        What is proven of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        Status of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
         """
     def to_csv(self, /) -> str:
         """
@@ -458,7 +443,7 @@ class Packing:
 @final
 class Plan:
     """
-    Where every value of a graph lives in one arena per memory.
+    A plan: an offset for every value of a graph, in one arena per memory.
     """
 
     def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
@@ -466,7 +451,7 @@ class Plan:
     @property
     def alignment(self, /) -> int:
         """
-        What divides every offset, in bytes.
+        Alignment of every offset, in bytes.
         """
     @property
     def arena_bytes(self, /) -> int:
@@ -476,7 +461,7 @@ class Plan:
     @property
     def bases(self, /) -> list[int]:
         """
-        Where the arena of each space begins in what :meth:`commit` allocates.
+        Start of the arena of each space in the memory that :meth:`commit` allocates.
         """
     @property
     def bytes_moved(self, /) -> list[int | None]:
@@ -489,29 +474,18 @@ class Plan:
         """
         Per buffer that the caller brings ``(value, name, bytes)``, in the order of the values.
 
-        They are spaces too, behind the last of ``spaces``.
+        The buffers are spaces too, behind the last of ``spaces``.
         """
     def check(self, /, graph: Any) -> Verdict:
         """
-        Raise unless the plan is valid for ``graph``, and return what is known of its claims.
+        Raise unless the plan is valid for ``graph``, and return the proofs of its claims.
 
         Raises
         ------
         PlanMismatch
             If it was made for another graph.
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-            If it would corrupt bytes, contradicts itself, or claims what is provably false.
-        """
-    def check_target(self, /, target: Target) -> None:
-        """
-        Raise unless ``target`` can run the plan, which may have been made for another one.
-
-        Call :meth:`check` first: this method believes the sizes in the plan.
-
-        Raises
-        ------
-        TargetMismatch
-            For the first step or option that the target does not honor.
+            If it would corrupt bytes, contradicts itself, or makes a false claim.
         """
     def check_target(self, /, target: Target) -> None:
         """
@@ -533,15 +507,15 @@ class Plan:
         """
         Digest of the graph that was planned.
         """
-    def fits(self, /) -> None:
-        """
-        Raise unless every space holds what is planned in it.
-        """
     @property
     def estimate(self, /) -> tuple[float, float] | None:
         """
         ``(seconds, fastest)``: the estimated seconds of one run, and of one run of the fastest
         plan that was tried; None if time was not weighed against bytes.
+        """
+    def fits(self, /) -> None:
+        """
+        Raise unless every space holds its planned bytes.
         """
     @property
     def floor(self, /) -> int | None:
@@ -557,7 +531,7 @@ class Plan:
     @property
     def gap(self, /) -> float:
         """
-        How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it.
+        Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
         """
     @property
     def live(self, /) -> list[tuple[int, int] | None]:
@@ -572,7 +546,7 @@ class Plan:
     @property
     def live_bytes(self, /) -> list[int]:
         """
-        How many bytes of all spaces are live at every step; shared bytes count once.
+        Live bytes of all spaces at every step; shared bytes count once.
         """
     def live_bytes_in(self, /, space: int) -> list[int]:
         """
@@ -617,14 +591,14 @@ class Plan:
     @property
     def order_search(self, /) -> str | None:
         """
-        What is known of the order: ``"given"`` if no other was looked for, ``"complete"`` if
+        Scope of the order: ``"given"`` if no other was searched for, ``"complete"`` if
         no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
         it is the best of those tried; None if the caller chose the steps.
         """
     @property
     def overlapped(self, /) -> list[int]:
         """
-        The nodes whose output overlaps an input, by index; of nodes that run as one, the last.
+        The nodes whose output overlaps an input, by index; of a fused group, the last node.
         """
     @property
     def peak_step(self, /) -> int:
@@ -653,8 +627,8 @@ class Plan:
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
-        Write the plan to a file, which becomes the new plan or stays what it was; a device or a
-        pipe is written into.
+        Write the plan to a file, which is replaced at once or unchanged; a device or a pipe is
+        written into.
         """
     @property
     def shared_values(self, /) -> list[tuple[int, int]]:
@@ -680,12 +654,13 @@ class Plan:
     @property
     def status(self, /) -> str:
         """
-        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+        ``"unknown"``.
         """
     def step_operands(self, /, node: int) -> tuple[list[int | None], list[int | None]]:
         """
-        Return what the step of a node reads and writes, by position: for nodes that run as one,
-        what they read from outside, each value once.
+        Return the operands of the step of a node, by position: for a fused group, the values that
+        it reads from outside, each value once.
         """
     @property
     def steps(self, /) -> list[list[int]]:
@@ -701,15 +676,15 @@ class Plan:
         """
         Return the plan as JSON text.
         """
-    @property
-    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
-        """
-        Per workspace ``(node, slot, choice, space, offset, bytes)``.
-        """
     def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
         """
         Return the same plan with an estimate of the time of one run, and of one run of the
         fastest plan that was tried, in nanoseconds.
+        """
+    @property
+    def workspaces(self, /) -> list[tuple[int, int, int, int, int, int]]:
+        """
+        Per workspace ``(node, slot, choice, space, offset, bytes)``.
         """
 
 @final
@@ -722,7 +697,7 @@ class SharedPlan:
     @property
     def alignment(self, /) -> int:
         """
-        What divides the address of the arena's first byte.
+        Alignment of the address of the arena's first byte.
         """
     @property
     def arena_bytes(self, /) -> int:
@@ -780,13 +755,14 @@ class SharedPlan:
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
-        Write the plans to a file, which becomes the new one or stays what it was; a device or a
-        pipe is written into.
+        Write the plans to a file, which is replaced at once or unchanged; a device or a pipe is
+        written into.
         """
     @property
     def status(self, /) -> str:
         """
-        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+        ``"unknown"``.
         """
     def to_json(self, /) -> str:
         """
@@ -795,13 +771,13 @@ class SharedPlan:
     @property
     def together(self, /) -> str:
         """
-        When the graphs run: ``"never-together"`` or ``"concurrent"``.
+        Rule for the runs of the graphs: ``"never-together"`` or ``"concurrent"``.
         """
 
 @final
 class SharedVerdict:
     """
-    What a check found out about the claims of valid plans that share one arena.
+    Result of a check about the claims of valid plans that share one arena.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -820,7 +796,7 @@ class SharedVerdict:
     @property
     def members(self, /) -> list[Verdict]:
         """
-        What is known of each plan by itself.
+        Verdict of each plan by itself.
         """
     @property
     def status(self, /) -> str:
@@ -869,11 +845,11 @@ class SimpleArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; what was there is unchanged.
+            If there is not enough memory; the arena is then unchanged.
         """
     def deallocate(self, /, offset: int, nbytes: int) -> None:
         """
-        Take back what :meth:`allocate` handed out; no bytes as often as one likes.
+        Take back a result of :meth:`allocate`; no bytes as often as one likes.
 
         Raises
         ------
@@ -897,7 +873,7 @@ class SimpleArena:
 @final
 class StoragePlan:
     """
-    Which values share blocks of memory.
+    Storage sharing: the blocks of memory that values share.
     """
 
     def __repr__(self, /) -> str: ...
@@ -924,7 +900,7 @@ class StoragePlan:
     @property
     def in_place_index(self, /) -> list[int]:
         """
-        Input whose block each value took over, by position; -1 none, -2 nobody reads it.
+        Input whose block each value took over, by position; -1 none, -2 without readers.
         """
     @property
     def match_range(self, /) -> int:
@@ -951,8 +927,8 @@ class Target:
     """
     A description of the program that runs a plan.
 
-    ``Target(name, techniques)`` describes a runner of one's own: it runs the techniques of that
-    list. :func:`arenaplan.targets` lists those that are known.
+    ``Target(name, techniques)`` describes another runner, which honors the techniques of that
+    list. :func:`arenaplan.targets` lists the known ones.
 
     Parameters
     ----------
@@ -1039,7 +1015,7 @@ class Target:
     @property
     def summary(self, /) -> str:
         """
-        One line about the runner; empty for one's own.
+        One line about the runner; empty for a custom target.
         """
     @property
     def techniques(self, /) -> list[str]:
@@ -1050,11 +1026,11 @@ class Target:
 @final
 class Verdict:
     """
-    What a check found out about the claims of a valid plan.
+    Result of a check about the claims of a valid plan.
 
-    Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about what
-    *no* plan can do is ``"verified"`` if the checker derived it from the graph, and ``"claimed"``
-    if whoever made the plan says so and nothing contradicts it.
+    Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about
+    *all* plans, such as a lower bound, is ``"verified"`` if the checker derived it from the graph,
+    and ``"claimed"`` if only the plan states it and nothing contradicts it.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -1128,16 +1104,16 @@ def find_assigns(
 
 def order_mutations(graph: Graph, elementwise: Sequence[int]) -> list[list[int]]:
     """
-    Return what every node must run after, so that states change in the order in which the
-    nodes were added.
+    Return the nodes that every node must run after, so that states change in the order in which
+    the nodes were added.
     """
 
 def pack(
-    sizes: Sequence[int],
-    live: Sequence[tuple[int, int]],
-    alignments: Sequence[int],
-    pins: Sequence[int | None],
-    hints: Sequence[int | None],
+    sizes,
+    live,
+    alignments,
+    pins,
+    hints,
     capacity: int | None,
     time_limit: float | None,
     node_limit: int | None,
@@ -1175,11 +1151,11 @@ def plan(
     overlapping: Sequence[int] | None = None,
 ) -> Plan:
     """
-    Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
+    Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 
     ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-    to run, with what is known of them, unless ``steps`` were derived from them. Workspaces may
+    to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
     raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
     may overlap inputs.
     """
@@ -1226,8 +1202,8 @@ def write_files(files: Sequence[tuple[str | PathLike[str], bytes | bytearray]]) 
     """
     Write files, each given by its path and content.
 
-    A regular file is replaced at once and keeps its mode, through a symbolic link, too; or it
-    stays what it was. The content of all of them is on disk before the first one is replaced.
+    A regular file is replaced at once and keeps its mode, through a symbolic link, too; on failure
+    it is unchanged. The content of all of them is on disk before the first one is replaced.
     Devices, pipes, and descriptors such as ``/dev/stdout`` are written into.
 
     Raises
@@ -1235,5 +1211,5 @@ def write_files(files: Sequence[tuple[str | PathLike[str], bytes | bytearray]]) 
     PlanWriteError
         If a file cannot be written; the message names it.
     BrokenPipeError
-        If nobody reads a pipe any more.
+        If a pipe has no reader any more.
     """
