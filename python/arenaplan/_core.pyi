@@ -487,17 +487,6 @@ class Plan:
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             If it would corrupt bytes, contradicts itself, or makes a false claim.
         """
-    def check_target(self, /, target: Target) -> None:
-        """
-        Raise unless ``target`` can run the plan, which may have been made for another one.
-
-        Call :meth:`check` first: this method believes the sizes in the plan.
-
-        Raises
-        ------
-        TargetMismatch
-            For the first step or option that the target does not honor.
-        """
     def commit(self, /, space: str | None = None) -> Arena:
         """
         Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.

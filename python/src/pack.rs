@@ -120,7 +120,19 @@ impl Source {
 
 /// Pack buffers of ``sizes`` bytes that are live during ``live``.
 #[pyfunction]
-#[pyo3(signature = (sizes, live, alignments, pins, hints, capacity, time_limit, node_limit, seed, threads, on_progress))]
+#[pyo3(signature = (
+    sizes: "list[int]",
+    live: "list[tuple[int, int]]",
+    alignments: "list[int]",
+    pins: "list[int | None]",
+    hints: "list[int | None]",
+    capacity,
+    time_limit,
+    node_limit,
+    seed,
+    threads,
+    on_progress,
+))]
 #[allow(clippy::too_many_arguments, reason = "one per column and option")]
 pub(crate) fn pack(
     py: Python<'_>,

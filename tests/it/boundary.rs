@@ -237,6 +237,8 @@ fn the_checker_refuses_forged_buffers_of_the_caller() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Whoever brings inputs and outputs: plans are valid, compute the same on real memory, and
     /// leave the caller's inputs alone.
     #[test]

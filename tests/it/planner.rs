@@ -45,6 +45,8 @@ fn bytes_live_at_once(graph: &Graph) -> u64 {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Every plan of every graph passes the checker, and its claims are ordered.
     #[test]
     fn every_plan_is_valid(graph in graphs(24)) {

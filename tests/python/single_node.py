@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 import arenaplan as ap
+from arenaplan.executor import workspace_choices
 from arenaplan.executor.executor import quiet_arithmetic
 from arenaplan.executor.groups import Unit
 from arenaplan.executor.steps import (
@@ -18,7 +19,6 @@ from arenaplan.executor.steps import (
     byte_size,
     own_workspaces,
     prepare,
-    workspace_choices,
 )
 
 Arrays = Sequence[np.ndarray | None]

@@ -164,7 +164,7 @@ def test_a_planted_link_of_a_temporary_name_is_not_followed(tmp_path: Path) -> N
 def test_threads_that_save_one_plan_never_fail(tmp_path: Path) -> None:
     graph = ap.Graph()
     graph.output(graph.input("x", (64,), "uint8"))
-    plan, path, failed = ap.plan(graph), tmp_path / "p.json", []
+    plan, path, failed = ap.plan(graph, target="ideal"), tmp_path / "p.json", []
 
     def save() -> None:
         for _ in range(50):

@@ -490,9 +490,13 @@ def test_lrn_overlaps_its_image_and_is_made_by_channels(size: int, options: dict
     squares = wide.astype(np.float64) ** 2
     sums = [squares[:, max(c - before, 0) : c + behind + 1].sum(axis=1) for c in range(18)]
     expected = (wide / (1 + 0.5 / size * np.stack(sums, axis=1)) ** 0.75).max((1, 2, 3))
-    overlapped = ap.plan(graph, optimize="overlap", **options)
+    overlapped = ap.plan(graph, optimize="overlap", **options, target="ideal")
     assert overlapped.overlapped == [1]
-    for plan in (overlapped, ap.plan(graph, **options), ap.plan(graph, optimize="none")):
+    for plan in (
+        overlapped,
+        ap.plan(graph, **options, target="ideal"),
+        ap.plan(graph, optimize="none", target="ideal"),
+    ):
         with ap.Executor(graph, plan) as executor:
             found = executor.run({"x": image}, verify=True)["y"].reshape(2)
         np.testing.assert_allclose(found, expected, rtol=1e-5)

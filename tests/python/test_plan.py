@@ -191,16 +191,16 @@ def forged(plan: ap.Plan, change: Callable[[dict[str, Any]], None]) -> ap.Plan:
 
 def test_a_check_says_what_it_verified() -> None:
     graph = chain(100, 300, 50)
-    verdict = ap.plan(graph).check(graph)
+    verdict = ap.plan(graph, target="ideal").check(graph)
     assert (verdict.lower_bound, verdict.status) == ("verified", "verified")
-    assert verdict.max_live == [ap.plan(graph).lower_bound]
+    assert verdict.max_live == [ap.plan(graph, target="ideal").lower_bound]
     assert verdict.move_cost is None
     assert not verdict.chose_spaces
 
 
 def test_a_forged_proof_is_refused() -> None:
     graph = chain(100, 300, 50)
-    plan = ap.plan(graph)
+    plan = ap.plan(graph, target="ideal")
 
     def shift(document: dict[str, Any]) -> None:
         (space,) = document["spaces"]
@@ -222,4 +222,4 @@ def test_a_floor_that_is_no_floor_is_refused() -> None:
         document["search"]["floor"] = 2**64 - 1
 
     with pytest.raises(errors.PlanCorrupt, match="its floor of 18446744073709551615 bytes"):
-        forged(ap.plan(graph), raise_floor).check(graph)
+        forged(ap.plan(graph, target="ideal"), raise_floor).check(graph)

@@ -38,7 +38,7 @@ def int64(*numbers: int) -> np.ndarray:
 
 def run(proto: ModelProto, feed: Mapping[str, np.ndarray], **options: Any) -> list[np.ndarray]:
     graph = load_onnx(proto)
-    with ap.Executor(graph, ap.plan(graph, **options)) as executor:
+    with ap.Executor(graph, ap.plan(graph, **options, target="ideal")) as executor:
         return list(executor.run(feed, verify=True).values())
 
 
@@ -64,7 +64,7 @@ def test_w1_one_constant_index_into_a_list_reads_it_on_each_run(
         weights={"i": np.full(shape, index, np.int64)},
     )
     graph = load_onnx(proto)
-    with ap.Executor(graph, ap.plan(graph, optimize="none")) as executor:
+    with ap.Executor(graph, ap.plan(graph, optimize="none", target="ideal")) as executor:
         for x in (np.arange(5, dtype=np.float32), floats(5)):
             np.testing.assert_array_equal(
                 executor.run({"x": x})["y"], np.take(-x, index).reshape(shape)
@@ -309,7 +309,7 @@ def test_verified_runs_of_values_that_are_not_aligned_agree(dtype: str) -> None:
             "x": rng.standard_normal((inner, rows)).astype(dtype),
         }
         for options in PLANS[:3]:
-            plan = ap.plan(graph, alignment=1, **options)
+            plan = ap.plan(graph, alignment=1, **options, target="ideal")
             with ap.Executor(graph, plan) as executor:
                 executor.run(feed, verify=True)
             placed = zip(graph.values, plan.placements, strict=True)
@@ -349,7 +349,7 @@ def test_u3_shapes_without_elements_that_numpy_cannot_have_are_refused(tmp_path:
     proto = model([node("Relu", "x", "r"), node("Neg", "r", "y")], {"x": [0, 1 << 40, 1 << 40]})
     graph = load_onnx(proto)
     for options in PLANS:
-        plan = ap.plan(graph, **options)
+        plan = ap.plan(graph, **options, target="ideal")
         with pytest.raises(errors.SizeOverflow, match="'x'"):
             ap.Executor(graph, plan)
     path = tmp_path / "model.onnx"

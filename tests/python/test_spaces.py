@@ -141,7 +141,7 @@ def test_the_reason_of_a_spill_says_which_one_it_is() -> None:
     x = graph.input("x", (8,), "uint8")
     (y,) = graph.node("Op", [x], [("y", (8,), "uint8")])
     graph.output(y)
-    plan = ap.plan(graph, spaces=spaces, pins={"x": "slow"}, alignment=1)
+    plan = ap.plan(graph, spaces=spaces, pins={"x": "slow"}, alignment=1, target="ideal")
     assert [v.reason for v in ap.spilled(graph, plan)] == ["it is pinned"]
     text = json.loads(plan.to_json())
     values = {value["value"]: value for value in text["values"]}
