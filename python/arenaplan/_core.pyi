@@ -75,8 +75,7 @@ class Arena:
     """
     Memory that a plan was committed to.
 
-    An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena,
-    "u1")``
+    A writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
     and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
     may use it: see :meth:`lease`.
     """
@@ -486,6 +485,17 @@ class Plan:
             If it was made for another graph.
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             If it would corrupt bytes, contradicts itself, or makes a false claim.
+        """
+    def check_target(self, /, target: Target) -> None:
+        """
+        Raise unless ``target`` can run the plan, which may have been made for another one.
+
+        Call :meth:`check` first: this method believes the sizes in the plan.
+
+        Raises
+        ------
+        TargetMismatch
+            For the first step or option that the target does not honor.
         """
     def commit(self, /, space: str | None = None) -> Arena:
         """

@@ -73,8 +73,7 @@ unsafe impl GlobalAlloc for Allocator {
 
 /// Memory that a plan was committed to.
 ///
-/// An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena,
-/// "u1")``
+/// A writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
 /// and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
 /// may use it: see :meth:`lease`.
 #[pyclass(frozen, module = "arenaplan._core")]
