@@ -115,8 +115,8 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 impl Target {
-    /// No runner: every technique, and no bytes but those of values. The figures of this target
-    /// bound those of all others from below.
+    /// No runner: every technique, and no bytes but those of values. At equal alignment, an optimal
+    /// plan for this target bounds those of all other targets from below.
     pub const IDEAL: Self = Self {
         name: Cow::Borrowed("ideal"),
         techniques: Techniques::ALL,
