@@ -128,7 +128,7 @@ impl Target {
         fixed: Provider::Nobody,
     };
 
-    /// The NumPy executor of the Python package: every technique; its kernels declare their
+    /// The `NumPy` executor of the Python package: every technique; its kernels declare their
     /// scratch memory before planning.
     pub const NUMPY: Self =
         Self { name: Cow::Borrowed("numpy"), scratch: Provider::Graph, ..Self::IDEAL };

@@ -19,7 +19,7 @@ import numpy as np
 
 from arenaplan import _core
 from arenaplan.backend import Scratch, backend_of
-from arenaplan.errors import InvalidDim, InvalidSize, UndefinedValue
+from arenaplan.errors import InvalidDim, InvalidSize, PlannerError, UndefinedValue
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
@@ -218,6 +218,7 @@ class Graph:
         """Name of the target that plans are for unless another one is asked for; importers set
         the one that runs their format."""
         self._variants: dict[str, Callable[[], Graph]] = {}
+        self._refusal: PlannerError | None = None
         self._constants: dict[int, ConstantData] = {}
         self._core: _core.Graph | None = None
 
@@ -403,7 +404,7 @@ class Graph:
         copy = Graph(self.name)
         copy.values, copy.warnings = list(self.values), list(self.warnings)
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
-        copy._constants = dict(self._constants)
+        copy._constants, copy._refusal = dict(self._constants), self._refusal
         rows = zip(self.nodes, after, strict=True)
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
@@ -411,6 +412,15 @@ class Graph:
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
         """Declare that the runner of this name sees another graph, which ``make`` returns."""
         self._variants[target] = make
+
+    def refuse(self, error: PlannerError) -> None:
+        """
+        Declare that this graph cannot be planned, and why; its variants still can.
+
+        The first refusal counts. The error is raised when the graph is planned or checked.
+        """
+        if self._refusal is None:
+            self._refusal = error
 
     def for_target(self, target: str) -> Graph:
         """
@@ -428,6 +438,8 @@ class Graph:
     @property
     def core(self) -> _core.Graph:
         """The validated, immutable graph that the Rust planner reads."""
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
         if self._core is None:
             self._core = _core.Graph(
                 self.name,

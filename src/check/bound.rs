@@ -98,7 +98,7 @@ struct Covered {
     /// By tree node: how many spans cover all of it that do not cover its parent.
     count: Vec<u32>,
     /// By tree node: bytes that are covered.
-    covered: Vec<u64>,
+    lengths: Vec<u64>,
 }
 
 impl Covered {
@@ -107,11 +107,11 @@ impl Covered {
         cuts.sort_unstable();
         cuts.dedup();
         let leaves = cuts.len().next_power_of_two();
-        Self { cuts, count: vec![0; 2 * leaves], covered: vec![0; 2 * leaves] }
+        Self { cuts, count: vec![0; 2 * leaves], lengths: vec![0; 2 * leaves] }
     }
 
     fn bytes(&self) -> u64 {
-        self.covered[1]
+        self.lengths[1]
     }
 
     fn cover(&mut self, start: u64, end: u64, adds: bool) {
@@ -139,9 +139,9 @@ impl Covered {
             self.change(2 * node + 1, middle..leaves.end, wanted, adds);
         }
         let last = self.cuts.len() - 1;
-        self.covered[node] = match (self.count[node], is_leaf) {
+        self.lengths[node] = match (self.count[node], is_leaf) {
             (0, true) => 0,
-            (0, false) => self.covered[2 * node] + self.covered[2 * node + 1],
+            (0, false) => self.lengths[2 * node] + self.lengths[2 * node + 1],
             _ => self.cuts[leaves.end.min(last)] - self.cuts[leaves.start.min(last)],
         };
     }

@@ -288,7 +288,7 @@ impl<'a> Replay<'a> {
                 // Output byte `offset` is input byte 0.
                 Whole::Output => (0, view.offset),
             };
-            for piece in content.iter() {
+            for piece in &content {
                 let start = piece.start.max(from);
                 let end = piece.end.min(from.saturating_add(bytes));
                 if start < end {
@@ -451,7 +451,7 @@ impl<'a> Replay<'a> {
     /// Checks that the memory of `value` holds its bytes.
     fn read(&self, value: ValueId) -> Result<()> {
         let Some(place) = self.places[value.index()] else { return Ok(()) };
-        for piece in self.content(value).iter() {
+        for piece in &self.content(value) {
             let (start, end) = (place.offset + piece.start, place.offset + piece.end);
             let base = i128::from(start) - i128::from(piece.origin_start);
             let owner = Owner::Value { value: piece.origin, base };

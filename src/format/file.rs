@@ -83,6 +83,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Content that is ready to appear at its place.
+#[allow(clippy::large_enum_variant, reason = "there are a few of them at a time")]
 enum Staged<'a> {
     /// Written to disk beside the file that it replaces, under no name or a temporary one.
     File { target: Target, content: &'a [u8], written: Written },
@@ -258,13 +259,11 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..MAX_LINKS {
         let folder = fs::canonicalize(folder_of(&path))?;
-        match fs::read_link(&path) {
-            Ok(next) => path = folder.join(next),
-            Err(_) => {
-                let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-                return Ok(folder.join(name));
-            }
-        }
+        let Ok(next) = fs::read_link(&path) else {
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            return Ok(folder.join(name));
+        };
+        path = folder.join(next);
     }
     Err(io::ErrorKind::InvalidInput.into())
 }

@@ -95,6 +95,7 @@ impl Cover {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use proptest::prelude::*;
 

@@ -324,12 +324,11 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
                     .get_or_insert_with(|| Failure { error: error.clone(), proven: *proven });
             }
         }
-        match position {
-            Some(position) => self.known[position].tried = tried.clone(),
-            None => {
-                let tried = tried.clone();
-                self.known.push(Known { attempt: walk.index, sharing, tried });
-            }
+        let known = tried.clone();
+        if let Some(position) = position {
+            self.known[position].tried = known;
+        } else {
+            self.known.push(Known { attempt: walk.index, sharing, tried: known });
         }
         Ok(tried)
     }

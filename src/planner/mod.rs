@@ -327,9 +327,8 @@ impl<'a> Planner<'a> {
             ("inputs", options.inputs == InputMemory::Caller),
             ("outputs", options.outputs == OutputMemory::Caller),
         ];
-        for (option, _) in
-            callers.into_iter().filter(|&(_, asked)| asked && !target.caller_memory())
-        {
+        let brought = callers.into_iter().find(|&(_, asked)| asked && !target.caller_memory());
+        if let Some((option, _)) = brought {
             return refuse(option, "has them in its arena".into());
         }
         let spaces = self.memories.map_or(1, |memories| memories.spaces().len());

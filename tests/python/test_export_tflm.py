@@ -1,11 +1,9 @@
 """Plans inside TFLite models, obeyed by the unmodified runtime."""
 
 import json
-import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +25,8 @@ from arenaplan.export.tflm import (
 )
 from arenaplan.importers.tflite.model import parse
 from arenaplan.importers.tflite.timeline import Box, timeline_of
-
-ARENA = 4_000_000
-RUNS = 20
+from tflm_models import branches
+from tflm_oracle import Tflm, assert_same, random_inputs, tflm_or_skip
 
 MODELS = {
     "vww_96_int8": (73_728, 55_296),
@@ -249,6 +246,40 @@ def test_a_variable_the_runtime_would_mistake_is_refused() -> None:
         plan_tflm(model, always=True)
 
 
+def accelerated(offsets: list[int]) -> bytes:
+    """Return a model whose accelerator has its operands inside of its memory, but for the last."""
+    shape = (4, 16)
+    tensors = [flat.tensor(name, shape, flat.INT8) for name in ("x", "a", "b", "y")]
+    tensors.insert(1, flat.tensor("memory", (128,), flat.INT8))
+    operators = [
+        flat.operator(1, [0], [2]),
+        flat.operator(0, [1, 2], [3]),
+        flat.operator(1, [3], [4]),
+    ]
+    codes = [flat.code("CUSTOM", "ethos-u"), flat.code("NEG")]
+    root = flat.model(codes, [flat.subgraph(tensors, operators, [0], [4])])
+    return with_offsets(root, offsets)
+
+
+def test_a_plan_of_an_accelerators_compiler_is_valid_and_stays(tmp_path: Path) -> None:
+    path, out = tmp_path / "m.tflite", tmp_path / "out.tflite"
+    # x, the memory, a and b inside of it, y.
+    for offsets, code in (
+        ([128, 0, 0, 64, 128], 0),
+        ([128, 0, 0, 0, 128], 0),  # Whether b overwrites a is up to the accelerator.
+        ([128, 0, 0, 64, 0], 0),  # The memory is needed no more.
+        ([64, 0, 0, 64, 128], 1),  # x is no operand of the accelerator.
+        ([128, 0, 0, 64, 64], 1),  # Neither is y, and b is read while it is written.
+    ):
+        path.write_bytes(accelerated(offsets))
+        assert main(["check", str(path)]) == code
+    for command in (["plan"], ["export", "--to", "tflm", "--always", "-o", str(out)]):
+        assert main([command[0], str(path), *command[1:]]) == 3
+    assert not out.exists()
+    with pytest.raises(errors.UnsupportedModel, match=r"'memory'.*accelerator"):
+        plan_tflm(parse(path.read_bytes()))
+
+
 # -- the command -----------------------------------------------------------------------
 
 
@@ -306,7 +337,9 @@ def test_a_given_plan_is_obeyed_or_refused(
         plan
     )  # NEG in place: the kernel must not.
     assert main(export) == 1
-    assert "PlanOverlap" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "target 'tflm' cannot run the plan" in said
+    assert f"--target tflm -o {plan}" in said
     ap.plan(graph, optimize="views", alignment=8, target="ideal").save(plan)
     stale = flat.fragmented()
     stale[2][0][0][4][0] = flat.Vector("i", (35,))
@@ -340,56 +373,9 @@ def test_a_folder_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
 # -- the runtime -------------------------------------------------------------------------
 
 
-class Tflm:
-    """The unmodified interpreter."""
-
-    def __init__(self, runtime, data: bytes) -> None:
-        self._interpreter = runtime.Interpreter.from_bytes(data, arena_size=ARENA)
-
-    def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        for index, array in enumerate(inputs):
-            self._interpreter.set_input(array, index)
-        self._interpreter.invoke()
-        return [self._interpreter.get_output(0).copy()]
-
-    def head(self, capfd: pytest.CaptureFixture[str]) -> int:
-        capfd.readouterr()
-        self._interpreter.print_allocations()
-        found = re.search(r"Arena allocation head (\d+) bytes", capfd.readouterr().err)
-        assert found
-        return int(found[1])
-
-
 @pytest.fixture
 def tflm() -> Callable[[bytes], Tflm]:
-    runtime = pytest.importorskip("tflite_micro").runtime
-    return lambda data: Tflm(runtime, data)
-
-
-def random_inputs(data: bytes, seed: int) -> list[np.ndarray]:
-    """Return an array of random bits for every input of a model."""
-    rng = np.random.default_rng(seed)
-    graph = ap.importers.tflite.load_tflite(data) if len(parse(data).subgraphs) == 1 else None
-    if graph is None:
-        return [np.array([seed % 2 == 0]), rng.standard_normal(16).astype(np.float32)]
-    arrays = []
-    for index in graph.inputs:
-        value = graph.values[index]
-        if value.dtype == "float32":
-            arrays.append(rng.standard_normal(value.shape).astype(np.float32))
-        else:
-            bounds = np.iinfo(value.dtype)
-            arrays.append(
-                rng.integers(bounds.min, bounds.max, value.shape, value.dtype, endpoint=True)
-            )
-    return arrays
-
-
-def assert_same(first: Tflm, second: Tflm, data: bytes) -> None:
-    for seed in range(RUNS):
-        inputs = random_inputs(data, seed)
-        for a, b in zip(first.run(inputs), second.run(inputs), strict=True):
-            assert a.tobytes() == b.tobytes()
+    return tflm_or_skip()
 
 
 @pytest.mark.parametrize("always", [False, True])
@@ -463,24 +449,6 @@ def test_litert_still_reads_the_file(shared: Path, tmp_path: Path) -> None:
 
 
 # -- another order ---------------------------------------------------------------------
-
-
-def branches() -> dict[int, Any]:
-    """Return a model that makes two large tensors before it makes them small."""
-    tensors = [
-        flat.tensor("x", (1, 4)),
-        *(flat.tensor(name, (1, 256)) for name in ("a", "b")),
-        *(flat.tensor(name, (1, 4)) for name in ("small_a", "small_b", "y")),
-    ]
-    operators = [
-        flat.operator(0, [0], [1]),
-        flat.operator(0, [0], [2]),
-        flat.operator(0, [1], [3]),
-        flat.operator(0, [2], [4]),
-        flat.operator(1, [3, 4], [5]),
-    ]
-    codes = [flat.code("FULLY_CONNECTED"), flat.code("ADD")]
-    return flat.model(codes, [flat.subgraph(tensors, operators, [0], [5])])
 
 
 def test_operators_are_put_into_a_better_order(

@@ -318,8 +318,17 @@ def test_a_tensor_that_no_machine_can_hold_is_refused() -> None:
 
 @pytest.mark.parametrize(("name", "options"), [("IF", 92), ("WHILE", 93), ("CALL_ONCE", 103)])
 def test_calls_of_subgraphs_are_refused_by_name(name: str, options: int) -> None:
-    with pytest.raises(errors.UnsupportedSubgraph, match=f"{name}_0"):
-        single(name, [flat.tensor("x", (1,))], [flat.tensor("y", (1,))], options=(options, {}))
+    x, y = flat.tensor("x", (1,)), flat.tensor("y", (1,))
+    operator = flat.operator(0, [0], [1], (options, {}))
+    root = flat.model([flat.code(name)], [flat.subgraph([x, y], [operator], [0], [1])])
+    graph = load(root)
+    assert [node.op for node in graph.nodes] == [name]
+    for target in ("nodes", "c", "ideal"):
+        with pytest.raises(errors.UnsupportedSubgraph, match=f"{name}_0"):
+            ap.plan(graph, target=target)
+    # All three name the subgraph that they are in.
+    with pytest.raises(errors.UnsupportedSubgraph, match="calls itself"):
+        ap.plan(graph)
 
 
 def test_operators_with_hidden_state_keep_their_order() -> None:

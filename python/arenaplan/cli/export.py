@@ -21,6 +21,7 @@ from arenaplan.cli.common import (
     shown,
     size,
 )
+from arenaplan.cli.notes import operator_names, scratch_note
 from arenaplan.cli.options import Alignments, add_plan_options, plan_options, seen_by
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel, TargetMismatch
@@ -69,7 +70,8 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--always",
         action="store_true",
-        help="tflm: decide offsets even if the runtime's own planner needs no more bytes",
+        help="tflm: decide offsets even if the runtime's own planner needs no more bytes, or "
+        "kernels may ask for scratch memory",
     )
     parser.add_argument(
         "--section",
@@ -198,6 +200,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         "status": result.status,
         "already_optimal": result.already_optimal,
         "pinned": result.pinned,
+        "scratch": list(result.scratch),
         "reordered": ordered is not model,
         "tensors": len(result.offsets),
     }
@@ -209,7 +212,8 @@ def _export_tflm(options: argparse.Namespace) -> None:
 def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:
     """Return the plan that was given, checked by the runtime's rules, or a new one."""
     if options.plan is None:
-        return plan_tflm(model, always=options.always)
+        # The shim has no planner of its own: the table decides.
+        return plan_tflm(model, always=options.always or options.to == "tflm-shim")
     plan = arenaplan.Plan.load(options.plan)
     plan.check(load_model(options))
     try:
@@ -226,12 +230,21 @@ def _verdict(name: str, result: TflmPlan) -> str:
         return (
             f"{shown(name)}: already optimal: TensorFlow Lite Micro's own planner needs "
             f"{size(result.head_before)} for tensors, {proof}; it stays in charge"
+            + (f"\n  {scratch_note(result.scratch)}" if result.scratch else "")
+        )
+    if not result.pinned:
+        return (
+            f"{shown(name)}: kernels of {operator_names(result.scratch)} may ask for scratch "
+            "memory, which the runtime places with the tensors; its own planner stays in charge "
+            f"and needs {size(result.head_before)} for tensors\n"
+            f"  --always decides anyway, with {size(result.head_fixed)} for tensors, and scratch "
+            "memory around them"
         )
     change = result.head_after / result.head_before - 1 if result.head_before else 0.0
     return (
         f"{shown(name)}: arena head {result.head_before:,} -> {result.head_after:,} bytes "
         f"({change:+.1%}), {proof}\n"
-        "  counted are tensors; scratch memory that kernels ask for, the runtime places around them"
+        f"  counted are tensors; {scratch_note(result.scratch)}"
     )
 
 

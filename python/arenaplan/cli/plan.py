@@ -21,6 +21,7 @@ from arenaplan.cli.common import (
     whole,
 )
 from arenaplan.cli.family import plan_shapes
+from arenaplan.cli.notes import notes_of
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.share import add_share, share
@@ -140,12 +141,12 @@ def execute(options: argparse.Namespace) -> None:
         raise
     except CapacityExceeded as error:
         if error.plan is not None:
-            report(graph, error.plan, as_json=options.json)
+            report(graph, error.plan, options, as_json=options.json)
         raise
     with delivering(options, plan.to_json):
         pins = {pattern: space for space, pattern in options.pin}
         as_json = options.json and not goes_to_stdout(options)
-        report(graph, plan, as_json=as_json, pins=pins)
+        report(graph, plan, options, as_json=as_json, pins=pins)
 
 
 def _refuse_unused(options: argparse.Namespace) -> None:
@@ -208,7 +209,12 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
 
 
 def report(
-    graph: Graph, plan: Plan, *, as_json: bool, pins: Mapping[str, str] | None = None
+    graph: Graph,
+    plan: Plan,
+    options: argparse.Namespace,
+    *,
+    as_json: bool,
+    pins: Mapping[str, str] | None = None,
 ) -> None:
     """Print the report of a plan."""
     summary = summarize(graph, plan, pins)
@@ -220,7 +226,7 @@ def report(
         f"{summary['values']:,} values, {summary['nodes']:,} nodes"
     )
     print(f"  arena        {size(plan.arena_bytes)}, {_proof(plan)}")
-    for note in notes_of(plan):
+    for note in notes_of(plan, options):
         print(f"  note         {note}")
     print(f"  lower bound  {size(plan.lower_bound)}")
     if plan.naive_bytes is not None:
@@ -250,21 +256,6 @@ def report(
             print(f"    {value['bytes']:>14,}  {where}  {shown(value['name'])}")
     if plan.move_cost is not None:
         _report_spaces(summary)
-
-
-def notes_of(plan: Plan) -> list[str]:
-    """Return the needs and omissions of the target beside the arena's bytes, one sentence each."""
-    target = plan.target
-    if target.name == "ideal":
-        return ["no runtime honors every technique at once: a plan for one needs --target"]
-    notes = []
-    if target.scratch == "runner":
-        notes.append("scratch memory of the runtime's kernels is not in these bytes")
-    elif target.name == "numpy" and plan.options["workspace"] == "none":
-        notes.append("scratch memory of the kernels is left out (--workspace none)")
-    if target.fixed == "runner":
-        notes.append("the runtime's own structures are not in these bytes")
-    return notes
 
 
 def step_label(graph: Graph, plan: Plan, step: int) -> str:

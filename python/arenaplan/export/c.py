@@ -7,10 +7,11 @@ from typing import Final
 
 from arenaplan import _core
 from arenaplan._core import Plan, Target
-from arenaplan.errors import InvalidName
+from arenaplan.errors import InvalidName, UnsupportedModel
 from arenaplan.export.placed import Row, has_alias, identifiers, labels_of, rows_of
 from arenaplan.export.tflm import TflmPlan
 from arenaplan.graph import Graph
+from arenaplan.importers.common import listed
 
 _MAX_ENUM: Final = 2**31 - 1
 """Largest constant of an enumeration: before C23 they are of type int."""
@@ -83,8 +84,18 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
     Return a plan as the table that TFLite Micro's ``NonPersistentMemoryPlannerShim`` takes.
 
     The shim asks for the tensors that need memory, in their order, and then for scratch
-    memory, which it cannot place: use it for models whose kernels ask for none.
+    memory, which it cannot place.
+
+    Raises
+    ------
+    UnsupportedModel
+        If kernels may ask for scratch memory.
     """
+    if result.scratch:
+        raise UnsupportedModel(
+            f"kernels of {listed(result.scratch)} may ask for scratch memory, which "
+            "NonPersistentMemoryPlannerShim cannot place; use --to tflm"
+        )
     prefix = next(identifiers([name or "model"]))
     prefix = f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
     offsets = result.offsets_of_boxes

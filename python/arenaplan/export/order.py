@@ -28,16 +28,16 @@ def better_order(model: Model, effort: Effort = "default") -> list[int] | None:
     """
     if len(model.subgraphs) != 1:
         return None
-    try:
-        graph = load_tflite(model.data)
-    except PlannerError:
-        return None  # A model that only the runtime understands keeps its order.
-    if len(graph.nodes) != len(model.subgraphs[0].operators):
-        return None
     # The runtime shares bytes for reshapes and nothing else.
     options = PlanOptions(target="nodes", alignment=ALIGNMENT, workspace="none", effort=effort)
-    given = plan(graph, options, optimize="views")
-    found = plan(graph, options, optimize="views,order")
+    try:
+        graph = load_tflite(model.data)
+        if len(graph.nodes) != len(model.subgraphs[0].operators):
+            return None
+        given = plan(graph, options, optimize="views")
+        found = plan(graph, options, optimize="views,order")
+    except PlannerError:
+        return None  # A model that only the runtime understands keeps its order.
     return found.order if found.arena_bytes < given.arena_bytes else None
 
 

@@ -33,6 +33,7 @@ from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
 from arenaplan.importers.common import quoted
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
+from arenaplan.importers.tflite.scratch import scratch_operators
 from arenaplan.importers.tflite.tensors import unique_names
 from arenaplan.importers.tflite.timeline import ALIGNMENT, Timeline, graph_of_timeline, timeline_of
 from arenaplan.planning import plan
@@ -54,7 +55,9 @@ class TflmPlan:
     head_before: int
     """Bytes that the runtime's own planner needs for tensors."""
     head_after: int
-    """Bytes that it needs with this plan. Scratch memory of kernels is not in either."""
+    """Bytes that it needs for tensors with this plan. Scratch memory is not in either."""
+    head_fixed: int
+    """Bytes for tensors at :attr:`offsets_of_boxes`, whether or not the plan decides."""
     lower_bound: int
     """Bytes that no plan with this order can go below."""
     status: str
@@ -63,6 +66,8 @@ class TflmPlan:
     """Whether the plan decides; otherwise the runtime's own planner does as well."""
     offsets_of_boxes: tuple[int, ...]
     """Offset of every tensor that needs memory, decided in any case."""
+    scratch: tuple[str, ...]
+    """Operators whose kernels may ask for scratch memory, which no file tells of."""
 
     @property
     def already_optimal(self) -> bool:
@@ -79,23 +84,24 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
     model : Model
         Result of :func:`~arenaplan.importers.tflite.model.parse`.
     always : bool, default False
-        Whether to decide offsets even if the runtime's own planner needs no more bytes.
-        Otherwise it is left alone, for it also places the scratch memory of kernels, which
-        no file tells of.
+        Whether to decide offsets even if the runtime's own planner needs no more bytes, or
+        kernels may ask for scratch memory. Otherwise it is left alone: it places scratch memory
+        together with the tensors, and around fixed offsets the two can need more bytes.
 
     Returns
     -------
     TflmPlan
-        Never worse than the runtime's own planner.
+        Never worse than the runtime's own planner, unless ``always`` is set.
     """
     timeline = timeline_of(model)
+    scratch = scratch_operators(model)
     greedy = greedy_offsets(timeline.boxes)
     before = head_bytes(timeline.boxes, greedy)
     best = plan(graph_of_timeline(timeline), target="tflm")
     after, offsets = best.arena_bytes, _box_offsets(best, timeline)
-    pinned = always or after < before
     if after > before:
         after, offsets = before, greedy
+    pinned = always or (after < before and not scratch)
     if after > _MAX_OFFSET:
         raise SizeOverflow(f"the runtime's offsets have 31 bits; the arena needs {after} bytes")
     every = [ONLINE] * timeline.tensors
@@ -104,8 +110,24 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
             every[box.tensor] = offset
     check_offsets(timeline, every)
     _check_variables(timeline, every)
-    status = "optimal" if after == best.lower_bound else "feasible"
-    return TflmPlan(tuple(every), before, after, best.lower_bound, status, pinned, tuple(offsets))
+    head = after if pinned else before
+    return TflmPlan(
+        offsets=tuple(every),
+        head_before=before,
+        head_after=head,
+        head_fixed=after,
+        lower_bound=best.lower_bound,
+        status="optimal" if head == best.lower_bound else "feasible",
+        pinned=pinned,
+        offsets_of_boxes=tuple(offsets),
+        scratch=scratch,
+    )
+
+
+def own_head(model: Model) -> int:
+    """Return the bytes that the runtime's own planner needs for the tensors of a model."""
+    boxes = timeline_of(model).boxes
+    return head_bytes(boxes, greedy_offsets(boxes))
 
 
 def plan_in_best_order(model: Model, *, always: bool = False) -> tuple[Model, TflmPlan]:
@@ -121,7 +143,8 @@ def plan_in_best_order(model: Model, *, always: bool = False) -> tuple[Model, Tf
         the model had.
     """
     given = plan_tflm(model, always=always)
-    order = better_order(model)
+    # Another order moves scratch memory in time, too, and nothing says by how much it grows.
+    order = None if given.scratch and not always else better_order(model)
     if order is None:
         return model, given
     other = reordered(model, order)
@@ -164,8 +187,17 @@ def obey(model: Model, given: Plan) -> TflmPlan:
     boxes = tuple(every[box.tensor] for box in timeline.boxes)
     after = head_bytes(timeline.boxes, boxes)
     bound = plan(graph_of_timeline(timeline), target="tflm").lower_bound
-    status = "optimal" if after == bound else "feasible"
-    return TflmPlan(tuple(every), before, after, bound, status, True, boxes)
+    return TflmPlan(
+        offsets=tuple(every),
+        head_before=before,
+        head_after=after,
+        head_fixed=after,
+        lower_bound=bound,
+        status="optimal" if after == bound else "feasible",
+        pinned=True,
+        offsets_of_boxes=boxes,
+        scratch=scratch_operators(model),
+    )
 
 
 def embed(model: Model, offsets: Sequence[int]) -> bytes:
@@ -279,7 +311,7 @@ def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
 
 def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
     """Sweep over the steps and refuse two boxes that are live together and overlap."""
-    same = _families(timeline)
+    same, areas = _families(timeline), bool(timeline.areas)
     pinned = [p for p, box in enumerate(timeline.boxes) if offsets[box.tensor] != ONLINE]
     # By offset: every box that overlaps this one begins below its end.
     pinned.sort(key=lambda position: offsets[timeline.boxes[position].tensor])
@@ -294,10 +326,24 @@ def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
                 continue
             if same[first] == same[second] and offsets[a.tensor] == offsets[b.tensor]:
                 continue
+            if areas and _is_inside(timeline, first, second):
+                continue
             raise PlanOverlap(
                 f"tensors {quoted(a.name)} and {quoted(b.name)} are both needed in step "
                 f"{max(a.start, b.start)} and share byte {offsets[b.tensor]}"
             )
+
+
+def _is_inside(timeline: Timeline, first: int, second: int) -> bool:
+    """Whether two boxes overlap inside of an accelerator, which orders its reads and writes."""
+    areas = timeline.areas
+    if second in areas.get(first, ()) or first in areas.get(second, ()):
+        return True
+    a, b = timeline.boxes[first], timeline.boxes[second]
+    # An operand that ends, and a result that begins, in the accelerator's step.
+    return min(a.end, b.end) - max(a.start, b.start) == 1 and any(
+        first in inside and second in inside for inside in areas.values()
+    )
 
 
 def _families(timeline: Timeline) -> list[int]:

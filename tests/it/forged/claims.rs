@@ -199,7 +199,8 @@ fn infeasible_is_verified_where_too_much_is_live() {
 
 #[test]
 fn workspaces_count_with_their_smallest_sizes() {
-    let choices = [64, 128].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).to_vec();
+    let choices =
+        [64, 128].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).to_vec();
     let workspaces = vec![Workspace { choices, alignment: arenaplan::Alignment::BYTE }];
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 64);
@@ -213,7 +214,8 @@ fn workspaces_count_with_their_smallest_sizes() {
     let small = {
         let mut sketch = Sketch::new();
         let x = sketch.input("x", 64);
-        let choices = [64, 128].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).to_vec();
+        let choices =
+            [64, 128].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).to_vec();
         let workspaces = vec![Workspace { choices, alignment: arenaplan::Alignment::BYTE }];
         let y = sketch.effectful("y", &[x], 64, Effects { workspaces, ..Effects::default() });
         sketch.build(&[y])

@@ -99,7 +99,8 @@ fn piece_of(offset: u64) -> Case {
 }
 
 fn workspace(bytes: &[u64], alignment: u64) -> Workspace {
-    let choices = bytes.iter().map(|&bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).collect();
+    let choices =
+        bytes.iter().map(|&bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).collect();
     Workspace { choices, alignment: Alignment::new(alignment).unwrap() }
 }
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from arenaplan.errors import (
     BudgetExceeded,
     UndefinedValue,
+    UnsupportedModel,
     UnsupportedOp,
     UnsupportedSubgraph,
 )
@@ -74,6 +75,10 @@ class Timeline:
     tensors: int = 0
     variables: list[tuple[int, int]] = field(default_factory=list)
     """Subgraph, and position in it, of each variable."""
+    areas: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Positions in :attr:`boxes` of tensors that are read though nothing writes them, as memory
+    of an accelerator is; with those of the other operands of the operators that read them, which
+    the accelerator's compiler has put inside."""
 
 
 def timeline_of(model: Model) -> Timeline:
@@ -101,7 +106,18 @@ def graph_of_timeline(timeline: Timeline, name: str = "") -> Graph:
 
     Its values are the boxes, in their order; its nodes are the steps, which run one after the
     other. A tensor whose name another subgraph has, too, is called by its position as well.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the model has memory of an accelerator, in which its compiler has settled everything.
     """
+    for area in timeline.areas:
+        raise UnsupportedModel(
+            f"tensor {quoted(timeline.boxes[area].name)} is read and nothing writes it: it is "
+            "memory of an accelerator, whose compiler has decided the offsets, and no other plan "
+            "may replace them"
+        )
     graph = Graph(name)
     graph.target = "tflm"
     seen: set[str] = set()
@@ -163,6 +179,7 @@ class _Clock:
         self._last: list[list[int]] = [[0] * len(s.tensors) for s in model.subgraphs]
         self._same: list[tuple[int, int, int, int]] = []
         self._unwritten: list[tuple[int, int]] = []
+        self._areas: list[tuple[int, int]] = []
         self._step = 0
         self._labels = ["Inputs"]
         self._budget = len(model.data)
@@ -199,6 +216,7 @@ class _Clock:
             # Nothing ever writes the scratch memory of an accelerator: it is always there.
             if self._first[index][tensor] is None:
                 self._first[index][tensor] = 0
+                self._areas.append((index, tensor))
             elif self._in_arena(index, tensor) and self._first[index][tensor] != 0:
                 name = self._model.subgraphs[index].tensors[tensor].name
                 raise UndefinedValue(
@@ -305,6 +323,11 @@ class _Clock:
                     flat = result.tensors + index
                     result.boxes.append(Box(flat, names[index], size, first, end))
             result.tensors += len(subgraph.tensors)
+        for number, area in self._areas:
+            if (number, area) in position:
+                others = self._operands_beside(number, area)
+                inside = {position[number, i] for i in others if (number, i) in position}
+                result.areas[position[number, area]] = frozenset(inside)
         for step, number, source, output in self._same:
             pair = position.get((number, source)), position.get((number, output))
             if pair[0] is None or pair[1] is None or not self._may_be_same(number, source, output):
@@ -312,6 +335,14 @@ class _Clock:
             if result.boxes[pair[0]].size == result.boxes[pair[1]].size:
                 result.same.append(Same(step, pair[0], pair[1]))
         return result
+
+    def _operands_beside(self, subgraph: int, tensor: int) -> set[int]:
+        """Return all other operands of the operators that read a tensor."""
+        found: set[int] = set()
+        for operator in self._model.subgraphs[subgraph].operators:
+            if tensor in operator.inputs:
+                found.update(i for i in (*operator.inputs, *operator.outputs) if i is not None)
+        return found - {tensor}
 
     def _may_be_same(self, subgraph: int, source: int, output: int) -> bool:
         """Whether sharing cannot disturb how callers copy into and out of a subgraph."""
