@@ -8,6 +8,7 @@ use arenaplan::{
 };
 
 /// `r = x + 1`, `a = r + 1`, `c = 3 a`, `y = c + r`: the smallest "model".
+#[allow(clippy::many_single_char_names, reason = "as in the formulas")]
 fn model() -> Result<Graph> {
     let mut builder = Graph::builder("sum of products");
     let mut array = |name, kind| -> Result<ValueId> {

@@ -2,8 +2,8 @@
 //!
 //! [`color_nodes`] is the coloring of `MXNet`'s memory planner: it covers the graph with
 //! long paths, whose nodes can never run at the same time, and gives each path a color.
-//! [`Reachability`] answers the question that coloring only guesses at: does one node run
-//! before another in *every* order that the graph permits?
+//! [`Reachability`] answers exactly whether one node runs before another in *every* order that
+//! the graph permits; coloring is an estimate of it.
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;

@@ -123,7 +123,7 @@ pub use schedule::{FoundOrder, OrderLimits, find_order};
 pub use shared::{SharedMember, SharedPlan, Together};
 pub use sharing::{
     Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
-    TakenFrom, find_assigns, order_mutations, reference_counts, share_storage,
+    TakenFrom, find_assigns, is_elementwise, order_mutations, reference_counts, share_storage,
 };
 #[doc(no_inline)]
 pub use solve::{
@@ -131,7 +131,10 @@ pub use solve::{
     PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
 };
 pub use solve::{Budget, Methods, Progress, SolveOptions, Stage, Tuning, TuningValue, solve};
-pub use storage::{StorageEntry, StoragePool, Tensor, load_params, save_params};
+pub use storage::{
+    StorageEntry, StorageLayout, StorageNode, StorageOperand, StoragePool, Tensor, load_params,
+    save_params,
+};
 pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};
 pub use transform::{Fusion, fuse};

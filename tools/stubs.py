@@ -28,8 +28,8 @@ def main() -> None:
     if text.count(marker) != 1:
         sys.exit("the generated stubs have changed: where is Arena.__dlpack__?")
     output.write_text(text.replace(marker, BUFFER + marker))
-    subprocess.run([here / "ruff", "format", "--quiet", output], check=True)
     subprocess.run([here / "ruff", "check", "--quiet", "--fix-only", output], check=True)
+    subprocess.run([here / "ruff", "format", "--quiet", output], check=True)
 
 
 if __name__ == "__main__":

@@ -38,10 +38,25 @@ from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
-from arenaplan.sharing import Assign, color_nodes, find_assigns, order_mutations, share_storage
+from arenaplan.sharing import (
+    Assign,
+    Coloring,
+    color_nodes,
+    find_assigns,
+    fuse,
+    order_mutations,
+    share_storage,
+)
 from arenaplan.spaces import Space
 from arenaplan.spill import Spilled, spilled
-from arenaplan.storage import StorageEntry, StoragePool, load_params, save_params
+from arenaplan.storage import (
+    StorageEntry,
+    StorageNode,
+    StorageOperand,
+    StoragePool,
+    load_params,
+    save_params,
+)
 
 backend.register(BACKEND.name, lambda: BACKEND)
 
@@ -50,6 +65,7 @@ __all__ = [
     "Arena",
     "Assign",
     "Choice",
+    "Coloring",
     "DynamicExecutor",
     "Effects",
     "Executor",
@@ -72,6 +88,8 @@ __all__ = [
     "Space",
     "Spilled",
     "StorageEntry",
+    "StorageNode",
+    "StorageOperand",
     "StoragePlan",
     "StoragePool",
     "Target",
@@ -85,6 +103,7 @@ __all__ = [
     "find_assigns",
     "from_exported_program",
     "from_jaxpr",
+    "fuse",
     "load",
     "load_params",
     "order_mutations",

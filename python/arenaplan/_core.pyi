@@ -20,6 +20,7 @@ __all__ = [
     "SharedPlan",
     "SharedVerdict",
     "SimpleArena",
+    "StorageLayout",
     "StoragePlan",
     "Target",
     "Verdict",
@@ -27,12 +28,15 @@ __all__ = [
     "color_nodes",
     "explain",
     "find_assigns",
+    "fuse",
+    "load_params",
     "order_mutations",
     "pack",
     "pack_csv",
     "plan",
     "plan_schema",
     "plan_together",
+    "save_params",
     "share_storage",
     "targets",
     "techniques",
@@ -154,7 +158,16 @@ class Graph:
     A validated, immutable graph.
     """
 
-    def __new__(cls, /, name: Any, values: Any, nodes: Any, outputs: Any) -> Graph:
+    def __new__(
+        cls,
+        /,
+        name: str,
+        values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
+        nodes: Sequence[
+            tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
+        ],
+        outputs: Sequence[int],
+    ) -> Graph:
         """
         Validate tables of values and nodes.
         """
@@ -162,6 +175,16 @@ class Graph:
     def digest(self, /) -> str:
         """
         SHA-256, in hexadecimal, of all that a plan depends on.
+        """
+    def grouped(self, /, groups: Sequence[Sequence[int]]) -> Graph:
+        """
+        Return the graph in which each group of nodes, by index in execution order, is one node.
+        Values keep their indices.
+
+        Raises
+        ------
+        InvalidGroup
+            If nodes cannot run as one.
         """
     @property
     def order(self, /) -> list[int]:
@@ -237,7 +260,9 @@ class IncrementalArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; the arena is then unchanged.
+            If there is not enough memory; what was there is unchanged.
+        ArenaInUse
+            If the memory would move while views of it are alive.
         """
     def deallocate(self, /, allocation: Allocation) -> None:
         """
@@ -247,6 +272,15 @@ class IncrementalArena:
     def high_water(self, /) -> int:
         """
         End of the highest allocation since the arena was cleared.
+        """
+    def lease(self, /) -> Lease:
+        """
+        Reserve the arena for one run, until the returned lease is released.
+
+        Raises
+        ------
+        ArenaBusy
+            If another run has it.
         """
     def purge_after(self, /, step: int) -> None:
         """
@@ -259,6 +293,11 @@ class IncrementalArena:
     def release(self, /) -> None:
         """
         Free the memory, and keep the allocations; it needs a commit again.
+
+        Raises
+        ------
+        ArenaInUse
+            If views of the memory are alive.
         """
     def reset(self, /) -> None:
         """
@@ -271,6 +310,13 @@ class IncrementalArena:
     def restore(self, /, allocations: Sequence[Allocation]) -> None:
         """
         Make exactly ``allocations``, which this arena made, active.
+        """
+    def view(self, /, allocation: Allocation) -> memoryview | None:
+        """
+        Return a writable view of an allocation's bytes, or None if it has none.
+
+        While it is alive, :meth:`commit` does not move the memory, nor does :meth:`release`
+        free it.
         """
     def write(self, /, allocation: Allocation, data: bytes) -> None:
         """
@@ -286,11 +332,18 @@ class IncrementalPlanner:
     def __new__(
         cls,
         /,
-        values: Any,
-        nodes: Any,
-        inputs: Any,
-        outputs: Any,
-        variables: Any | None = None,
+        values: Sequence[tuple[int, str]],
+        nodes: Sequence[
+            tuple[
+                Sequence[int | None],
+                Sequence[int | None],
+                Sequence[int],
+                Sequence[tuple[int, int, bool]],
+            ]
+        ],
+        inputs: Sequence[int | None],
+        outputs: Sequence[int | None],
+        variables: Sequence[int] | None = None,
         *,
         mode: str = "default",
         alignment: int = 64,
@@ -317,6 +370,12 @@ class IncrementalPlanner:
     def execute(self, /, start: int, stop: int) -> None:
         """
         Place the values that begin with nodes ``start`` up to, and without, ``stop``.
+
+        Raises
+        ------
+        ArenaInUse
+            If an arena would move while views of it are alive; the same call does the rest
+            once they are gone.
         """
     @staticmethod
     def from_graph(
@@ -330,6 +389,15 @@ class IncrementalPlanner:
         """
         Return a planner of the nodes of ``graph`` in execution order; values have the same
         indices, and each workspace, in its smallest size, is one more.
+        """
+    def lease(self, /) -> Lease:
+        """
+        Reserve the arenas for one run, until the returned lease is released.
+
+        Raises
+        ------
+        ArenaBusy
+            If another run has them.
         """
     def place(self, /, value: int) -> tuple[bool, int, int] | None:
         """
@@ -346,7 +414,32 @@ class IncrementalPlanner:
         """
     def release_temporary(self, /) -> None:
         """
-        Free the temporary arena's memory, and keep the offsets.
+        Free the temporary arena's memory, and remember what was where.
+
+        Raises
+        ------
+        ArenaInUse
+            If views of it are alive.
+        """
+    def replace_graph(
+        self,
+        /,
+        values: Sequence[tuple[int, str]],
+        nodes: Sequence[
+            tuple[
+                Sequence[int | None],
+                Sequence[int | None],
+                Sequence[int],
+                Sequence[tuple[int, int, bool]],
+            ]
+        ],
+        inputs: Sequence[int | None],
+        outputs: Sequence[int | None],
+        variables: Sequence[int] | None = None,
+    ) -> None:
+        """
+        Plan another graph in the same memory; nothing is placed yet. The tables are those of
+        the constructor.
         """
     def reset(self, /) -> None:
         """
@@ -367,6 +460,15 @@ class IncrementalPlanner:
     def set_kind(self, /, value: int, kind: str) -> None:
         """
         Change the owner of a value's bytes.
+        """
+    def view(self, /, value: int) -> memoryview | None:
+        """
+        Return a writable view of a value's bytes, or None where :meth:`place` does.
+
+        ``numpy.frombuffer(view, dtype)`` shares the memory. While a view is alive its arena
+        neither moves nor is freed: calls that would have to do so raise ``ArenaInUse``. The
+        bytes belong to the value for as long as it is live; planning gives them to other
+        values afterwards.
         """
     def write(self, /, value: int, data: bytes) -> None:
         """
@@ -844,7 +946,9 @@ class SimpleArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; the arena is then unchanged.
+            If there is not enough memory; what was there is unchanged.
+        ArenaInUse
+            If the memory would move while views of it are alive.
         """
     def deallocate(self, /, offset: int, nbytes: int) -> None:
         """
@@ -860,13 +964,92 @@ class SimpleArena:
         """
         End of the highest bytes that were handed out since the arena was empty.
         """
+    def lease(self, /) -> Lease:
+        """
+        Reserve the arena for one run, until the returned lease is released.
+
+        Raises
+        ------
+        ArenaBusy
+            If another run has it.
+        """
     def resolve(self, /, offset: int, nbytes: int) -> bytes | None:
         """
         Return a copy of some bytes, or None for no bytes.
         """
+    def view(self, /, offset: int, nbytes: int) -> memoryview | None:
+        """
+        Return a writable view of some bytes, or None for no bytes.
+
+        While it is alive, :meth:`commit` does not move the memory.
+        """
     def write(self, /, offset: int, data: bytes) -> None:
         """
         Overwrite the bytes from ``offset`` on.
+        """
+
+@final
+class StorageLayout:
+    """
+    Names, blocks and nodes of a planned graph, without memory.
+    """
+
+    def __new__(
+        cls,
+        /,
+        entries: Sequence[tuple[str, Sequence[int], str, int, int]],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+    ) -> StorageLayout:
+        """
+        Check values that no node makes; inputs and outputs by name.
+        """
+    def allocate(self, /, free: Sequence[tuple[int, int]]) -> list[tuple[int, int, int | Arena]]:
+        """
+        Return ``(storage id, device number, memory)`` of every block, the largest first; memory
+        is a position in ``free``, which has ``(bytes, device number)`` of blocks to use again,
+        or a new arena.
+        """
+    def check_input(self, /, name: str, dtype: str, shape: Sequence[int]) -> None:
+        """
+        Raise unless there is an input of this name, type and shape.
+        """
+    @property
+    def entries(self, /) -> list[tuple[str, list[int], str, int, int]]:
+        """
+        ``(name, shape, dtype, storage id, device number)`` of every value.
+        """
+    @staticmethod
+    def from_json(text: str) -> StorageLayout:
+        """
+        Return the layout of a graph in the JSON form of a graph runtime.
+        """
+    @staticmethod
+    def from_plan(graph: Graph, plan: StoragePlan) -> StorageLayout:
+        """
+        Return the layout of ``graph`` under ``plan``.
+        """
+    @property
+    def inputs(self, /) -> list[str]:
+        """
+        Names of the values that the caller supplies.
+        """
+    @property
+    def nodes(
+        self, /
+    ) -> list[tuple[str, str, list[tuple[int, int, int]], dict[str, str], list[int]]]:
+        """
+        ``(op, name, inputs, attributes, after)`` of every node, inputs as
+        ``(node, output, version)``.
+        """
+    @property
+    def outputs(self, /) -> list[str]:
+        """
+        Names of the values that the caller receives.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the JSON form of a graph runtime.
         """
 
 @final
@@ -891,10 +1074,27 @@ class StoragePlan:
         """
         Color of every node, by index; None with one color.
         """
-    def decorate(self, /, graph: Graph, elementwise: Sequence[int]) -> StoragePlan:
+    def decorate(
+        self,
+        /,
+        graph: Graph,
+        elementwise: Sequence[int] | None = None,
+        *,
+        assigns: dict[int, tuple[bool, int, int, int]] | None = None,
+    ) -> StoragePlan:
         """
         Return the plan with blocks for inputs, constants and states, assignments tied to
-        their states; nodes in ``elementwise`` may write an assignment's state themselves.
+        their states.
+
+        ``assigns`` is what :func:`arenaplan.find_assigns` returns, for this graph or for the one
+        that :func:`arenaplan.order_mutations` made this graph from. Without it the assignments
+        are found, where nodes in ``elementwise`` may write an assignment's state themselves;
+        effects of the nodes decide if that is None.
+
+        Raises
+        ------
+        InvalidOption
+            If a value that a node makes has no block, or ``assigns`` is for another graph.
         """
     @property
     def in_place_index(self, /) -> list[int]:
@@ -1081,9 +1281,9 @@ class Verdict:
         Whether ``status`` of the plan was ``"verified"`` or only ``"claimed"``.
         """
 
-def color_nodes(graph: Graph, num_temp: int) -> list[int]:
+def color_nodes(graph: Graph, num_temp: int) -> tuple[list[int], int]:
     """
-    Return the color of every node, at most ``num_temp`` colors.
+    Return the color of every node, at most ``num_temp`` colors, and the number of colors.
     """
 
 def explain(
@@ -1095,24 +1295,34 @@ def explain(
     """
 
 def find_assigns(
-    graph: Graph, elementwise: Sequence[int]
+    graph: Graph, elementwise: Sequence[int] | None = None
 ) -> list[tuple[bool, int, int, int] | None]:
     """
     Return ``(direct, state, source, result)`` of every node that is an assignment.
     """
 
-def order_mutations(graph: Graph, elementwise: Sequence[int]) -> list[list[int]]:
+def fuse(graph: Graph, kinds: Sequence[str]) -> list[list[int]]:
+    """
+    Return groups of nodes that can run as one, by kinds of fusion.
+    """
+
+def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:
+    """
+    Return ``(name, dtype, shape, bytes)`` of every array of a parameter blob.
+    """
+
+def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> list[list[int]]:
     """
     Return the nodes that every node must run after, so that states change in the order in which
     the nodes were added.
     """
 
 def pack(
-    sizes,
-    live,
-    alignments,
-    pins,
-    hints,
+    sizes: list[int],
+    live: list[tuple[int, int]],
+    alignments: list[int],
+    pins: list[int | None],
+    hints: list[int | None],
     capacity: int | None,
     time_limit: float | None,
     node_limit: int | None,
@@ -1168,6 +1378,11 @@ def plan_together(graphs: Sequence[Graph], together: str, options: Incomplete) -
     """
     Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
     ``"never-together"`` or ``"concurrent"``.
+    """
+
+def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearray]]) -> bytes:
+    """
+    Return a parameter blob of ``(name, dtype, shape, bytes)`` rows.
     """
 
 def share_storage(

@@ -335,6 +335,22 @@ class ArenaCommitError(ArenaError, MemoryError):
     """The arena's memory could not be allocated."""
 
 
+class ArenaMismatch(ArenaError):
+    """The arena was made for another plan."""
+
+
+class FusedNode(ArenaError):
+    """A node runs as one with others, so that it has no memory of its own."""
+
+
+class InvalidOperand(ArenaError):
+    """A step has no such operand, or the operand cannot be lent as was asked."""
+
+
+class InvalidCast(ArenaError):
+    """The size or address of bytes does not fit elements of a type."""
+
+
 class InvalidBuffer(ArenaError):
     """A buffer given as the arena is read-only, not contiguous, or not bytes."""
 

@@ -8,6 +8,11 @@ from arenaplan import _core
 from arenaplan.graph import Graph
 from arenaplan.options import WorkspacePolicy
 
+_RUNTIME_TEMPORARIES = (
+    "without the scratch tensors that kernels of TensorFlow Lite request when they are prepared: "
+    "the model does not hold them, and the runtime adds them to its arena"
+)
+
 IncrementalMode: TypeAlias = Literal["default", "litert", "tflite-2019"]
 
 
@@ -29,6 +34,7 @@ def report_incremental(
     )
     planner.execute(0, len(graph.nodes))
     temporary, persistent = planner.arena_bytes
+    notes = [] if mode == "default" else [_RUNTIME_TEMPORARIES]
     places = {value.name: planner.place(value.index) for value in graph.values}
     return {
         "model": graph.name,
@@ -38,6 +44,7 @@ def report_incremental(
         "arena_bytes": temporary + persistent,
         "persistent_bytes": persistent,
         "alignment": alignment,
+        "notes": notes,
         "offsets": {
             name: {"persistent": place[0], "offset": place[1], "bytes": place[2]}
             for name, place in places.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from arenaplan import _core
@@ -13,6 +14,9 @@ from arenaplan.graph import Graph
 SizeRule: TypeAlias = Literal["bytes", "elements_x4"]
 SharingMode: TypeAlias = Literal["default", "nnvm"]
 Assignment: TypeAlias = Literal["external", "dynamic"] | int
+FusionKind: TypeAlias = Literal[
+    "elementwise", "anchors", "prologue", "attention", "perceptrons", "channels"
+]
 
 _CODES = {"external": -2, "dynamic": -3}
 
@@ -29,6 +33,7 @@ def share_storage(
     nodes: range | None = None,
     counts: Sequence[int] | None = None,
     assigned: Mapping[int, Assignment] | None = None,
+    groups: Iterable[Iterable[int]] = (),
 ) -> StoragePlan:
     """
     Decide which values of ``graph`` share blocks of memory.
@@ -59,6 +64,10 @@ def share_storage(
         How often each value is read.
     assigned : mapping, optional
         Storage that is decided, by value: ``"external"``, ``"dynamic"`` or a block number.
+    groups : iterable of iterables of int, optional
+        Nodes that run as one, such as :func:`fuse` returns. A value that never leaves its
+        group gets no block. Node positions in ``nodes`` are those of the grouped graph,
+        ``graph.core.grouped(groups)``, which also is the graph for ``to_plan``.
 
     Returns
     -------
@@ -69,6 +78,8 @@ def share_storage(
     ------
     InvalidOption
         If the options contradict each other or the graph.
+    InvalidGroup
+        If nodes of a group cannot run as one.
 
     Examples
     --------
@@ -91,8 +102,9 @@ def share_storage(
             if not 0 <= value < len(codes):
                 raise InvalidOption(f"option assigned: there is no value {value}")
             codes[value] = _CODES[storage] if isinstance(storage, str) else storage
+    listed = [list(group) for group in groups]
     return _core.share_storage(
-        graph.core,
+        graph.core.grouped(listed) if listed else graph.core,
         match_range=match_range,
         auto_search=auto_search,
         num_temp=num_temp,
@@ -105,13 +117,75 @@ def share_storage(
     )
 
 
-def color_nodes(graph: Graph, num_temp: int) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class Coloring:
+    """A color for every node, as :func:`color_nodes` returns it."""
+
+    colors: list[int]
+    """Color of every node, by index."""
+    count: int
+    """Number of colors: the paths that were found, and one for the rest."""
+
+    @property
+    def rest(self) -> int:
+        """Color of nodes on no path, and of values that no node produces."""
+        return self.count - 1
+
+
+def color_nodes(graph: Graph, num_temp: int) -> Coloring:
     """
     Return a color for every node: long paths first, at most ``num_temp`` colors.
 
     Nodes of one color, but the last, are on one path and can never run at the same time.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> (a,) = graph.node("Op", [], [("a", (1,), "float32")])
+    >>> _ = graph.node("Op", [a], [("b", (1,), "float32")])
+    >>> _ = graph.node("Op", [a], [("c", (1,), "float32")])
+    >>> coloring = ap.color_nodes(graph, 2)
+    >>> coloring, coloring.rest
+    (Coloring(colors=[0, 1, 0], count=2), 1)
     """
-    return _core.color_nodes(graph.core, num_temp)
+    return Coloring(*_core.color_nodes(graph.core, num_temp))
+
+
+def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors")) -> list[list[int]]:
+    """
+    Return groups of nodes that can run as one, by index in execution order.
+
+    Only the flows of the nodes decide. A group makes one value, piece by piece; other values
+    of its nodes are never needed whole.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to look at.
+    kinds : iterable of str
+        Which nodes may join the group of their readers: ``"elementwise"`` ones, ``"anchors"``
+        (one other node, such as a convolution, before them), ``"prologue"``, ``"attention"``,
+        ``"perceptrons"``, ``"channels"``; the switches of ``Fusion`` in Rust.
+
+    Raises
+    ------
+    InvalidOption
+        If a kind is none of these.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x, y = graph.input("x", (10,)), graph.input("y", (10,))
+    >>> (s,) = graph.node("Add", [x, y], [("s", (10,), "float32")], flows=[(0, 10, (0, 1))])
+    >>> (e,) = graph.node("Exp", [s], [("e", (10,), "float32")], flows=[(0, 10, (0,))])
+    >>> graph.output(e)
+    >>> groups = ap.fuse(graph)
+    >>> groups, ap.share_storage(graph, groups=groups).storage_ids
+    ([[0, 1]], [-1, -1, -1, 0])
+    """
+    return _core.fuse(graph.core, list(kinds))
 
 
 class Assign(NamedTuple):
@@ -127,7 +201,7 @@ class Assign(NamedTuple):
     """The result of the node: the new bytes of the state."""
 
 
-def find_assigns(graph: Graph, elementwise: Iterable[int] = ()) -> dict[int, Assign]:
+def find_assigns(graph: Graph, elementwise: Iterable[int] | None = None) -> dict[int, Assign]:
     """
     Return the assignments of ``graph``, by node.
 
@@ -137,10 +211,12 @@ def find_assigns(graph: Graph, elementwise: Iterable[int] = ()) -> dict[int, Ass
     Parameters
     ----------
     graph : Graph
-        The graph to look at.
-    elementwise : iterable of int
+        What to look at.
+    elementwise : iterable of int, optional
         Nodes that may write into a state that they read: they write directly for an
-        assignment if their results have no other readers.
+        assignment if nothing else needs what they return. By default the effects of a node
+        decide: the node has an in-place pair, or a flow with one element per piece, and a
+        pair for every state that it reads.
 
     Returns
     -------
@@ -161,26 +237,37 @@ def find_assigns(graph: Graph, elementwise: Iterable[int] = ()) -> dict[int, Ass
     ...     ignores=[0],
     ...     mutates=[0],
     ... )
-    >>> ap.find_assigns(graph, elementwise=[0])
+    >>> ap.find_assigns(graph)
     {1: Assign(direct=True, state=0, source=1, result=2)}
     """
-    rows = _core.find_assigns(graph.core, list(elementwise))
+    rows = _core.find_assigns(graph.core, _listed(elementwise))
     return {node: Assign(*row) for node, row in enumerate(rows) if row is not None}
 
 
-def order_mutations(graph: Graph, elementwise: Iterable[int] = ()) -> Graph:
+def _listed(nodes: Iterable[int] | None) -> list[int] | None:
+    return None if nodes is None else list(nodes)
+
+
+def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> Graph:
     """
     Return a copy of ``graph`` in which states change in the order in which nodes were added.
 
     A node that was added before another one that writes a state sees the state's old bytes,
     and one that was added later sees the new ones, for any order of execution. For a
     direct assignment (see :func:`find_assigns`) it is the producer of the right side that
-    waits for the readers of the old bytes.
+    waits for the readers of the old bytes. :func:`find_assigns` has the same answer for the copy.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to order.
+    elementwise : iterable of int, optional
+        As in :func:`find_assigns`; with ``()`` no assignment is direct.
 
     Raises
     ------
     GraphCycle
-        If a node would have to run before and after another one; without ``elementwise``
+        If a node would have to run before and after another one; with ``elementwise=()``
         that happens only if the nodes were added in an order in which they cannot run.
 
     Examples
@@ -193,7 +280,7 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] = ()) -> Graph:
     >>> ap.order_mutations(graph).nodes[1].after
     (0,)
     """
-    return graph.with_after(_core.order_mutations(graph.core, list(elementwise)))
+    return graph.with_after(_core.order_mutations(graph.core, _listed(elementwise)))
 
 
 def report_storage_sharing(

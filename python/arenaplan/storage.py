@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from arenaplan import _core
 from arenaplan._core import StoragePlan
 from arenaplan.errors import StorageError, UndefinedValue
 from arenaplan.graph import Graph
 
 ALIGNMENT = 64
 """Alignment of the address of every buffer, in bytes."""
-
-_BLOB_MAGIC = 0xF7E58D4F05049CB7
-_ARRAY_MAGIC = 0xDD5E40F096B4A13F
-_TYPE_CODES = {"i": 0, "u": 1, "f": 2}
-_MOST_DIMENSIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +32,32 @@ class StorageEntry:
     def nbytes(self) -> int:
         """Size in bytes."""
         return math.prod(self.shape) * _dtype(self.dtype, self.name).itemsize
+
+
+class StorageOperand(NamedTuple):
+    """One result of a node, as an operand of a later node."""
+
+    node: int
+    """Position of the node that makes the value."""
+    output: int
+    """Position among the results of that node."""
+    version: int
+    """Number of times that the value was overwritten, this node included."""
+
+
+class StorageNode(NamedTuple):
+    """A node as a graph runtime runs it."""
+
+    op: str
+    """``"null"`` for a value that no node makes, ``"tvm_op"`` for a call of a function."""
+    name: str
+    """Name of the node: that of its first result, if there is one."""
+    inputs: tuple[StorageOperand, ...]
+    """Operands of earlier nodes."""
+    attributes: Mapping[str, str]
+    """Attributes; ``func_name`` is the operator of a call."""
+    after: tuple[int, ...]
+    """Positions of earlier nodes that must run first, although no operand says so."""
 
 
 class StoragePool:
@@ -79,19 +99,53 @@ class StoragePool:
         *,
         reuse: StoragePool | None = None,
     ) -> None:
-        self.entries = tuple(entries)
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-        self._by_name = {entry.name: entry for entry in self.entries}
-        if len(self._by_name) != len(self.entries):
-            raise StorageError("two values have the same name")
-        for name in (*self.inputs, *self.outputs):
-            self._entry(name)
-        sizes, devices = _blocks(self.entries)
-        self.devices = devices
+        entries = tuple(entries)
+        devices = sorted({entry.device for entry in entries})
+        rows = [
+            (it.name, it.shape, _dtype(it.dtype, it.name).name, it.storage_id, number)
+            for it in entries
+            for number in (devices.index(it.device),)
+        ]
+        layout = _core.StorageLayout(rows, list(inputs), list(outputs))
+        self._set_up(layout, dict(enumerate(devices)), reuse)
+
+    def _set_up(
+        self, layout: _core.StorageLayout, devices: Mapping[int, str], reuse: StoragePool | None
+    ) -> None:
+        """Allocate the blocks of ``layout``, whose devices have these names."""
+        self._layout = layout
+        self.entries = tuple(
+            StorageEntry(name, tuple(shape), dtype, number, devices[device])
+            for name, shape, dtype, number, device in layout.entries
+        )
+        self.inputs = tuple(layout.inputs)
+        self.outputs = tuple(layout.outputs)
+        self.nodes = tuple(
+            StorageNode(
+                op, name, tuple(StorageOperand(*it) for it in read), attributes, tuple(after)
+            )
+            for op, name, read, attributes, after in layout.nodes
+        )
+        """Nodes in execution order, with one for each value that no node makes."""
+        numbers = {name: number for number, name in devices.items()}
+        free, known = [], []
+        if reuse is not None:
+            for key, buffer in reuse.buffers.items():
+                number = numbers.get(reuse.devices[key])
+                if number is not None:
+                    free.append(buffer)
+                    known.append((buffer.nbytes, number))
+        self.devices: dict[int, str] = {}
         """Device of every storage id."""
-        self.buffers = _allocate(sizes, devices, reuse)
+        self.buffers: dict[int, np.ndarray] = {}
         """One array of bytes per storage id."""
+        for number, device, memory in layout.allocate(known):
+            self.devices[number] = devices[device]
+            self.buffers[number] = (
+                free[memory]
+                if isinstance(memory, int)
+                else np.frombuffer(memoryview(memory), np.uint8)
+            )
         self._own = {entry.name: self._view(entry) for entry in self.entries}
         self._wired = dict(self._own)
 
@@ -105,81 +159,63 @@ class StoragePool:
         Return the pool of ``graph`` under ``plan``.
 
         Values that the plan leaves to others, such as graph inputs, get buffers of their own.
+        The inputs of the pool are all values that no node makes: graph inputs, constants and
+        states.
         """
-        ids = plan.storage_ids
-        fresh = max(ids, default=-1) + 1
-        entries = []
-        for value, storage_id in zip(graph.values, ids, strict=True):
-            if storage_id < 0:
-                storage_id, fresh = fresh, fresh + 1
-            space = value.space or "arena"
-            entries.append(StorageEntry(value.name, value.shape, value.dtype, storage_id, space))
-        names = [value.name for value in graph.values]
-        inputs = [names[index] for index in graph.inputs]
-        outputs = [names[index] for index in graph.outputs]
-        return cls(entries, inputs, outputs, reuse=reuse)
+        layout = _core.StorageLayout.from_plan(graph.core, plan)
+        rows = zip(layout.entries, graph.values, strict=True)
+        devices = {row[4]: value.space or "arena" for row, value in rows}
+        return cls._of(layout, devices, reuse)
 
     @classmethod
     def from_json(cls, text: str, *, reuse: StoragePool | None = None) -> StoragePool:
         """
-        Return the pool of a graph in the JSON form of NNVM's graph runtime.
+        Return the pool of a graph in the JSON form of the graph runtimes of NNVM and TVM.
 
-        It holds storage ids, shapes and types, but no sizes. A result of a node with several
-        is called ``node:1`` and so on, the first one ``node``.
+        It holds nodes, storage ids, shapes and types, but no sizes. A result of a node with
+        several is called ``node:1`` and so on, the first one ``node``, unless the node has an
+        attribute ``output_names``. A device is called by its number.
         """
-        try:
-            document = json.loads(text)
-            nodes, attributes = document["nodes"], document["attrs"]
-            rows = document["node_row_ptr"]
-            ids, shapes, types = (attributes[key][1] for key in ("storage_id", "shape", "dltype"))
-            devices = attributes.get("device_index", [None, [0] * len(ids)])[1]
-            names = []
-            for index, node in enumerate(nodes):
-                count = rows[index + 1] - rows[index]
-                names += [
-                    f"{node['name']}:{slot}" if slot else node["name"] for slot in range(count)
-                ]
-            columns = zip(names, shapes, types, ids, devices, strict=True)
-            entries = [
-                StorageEntry(
-                    str(name), tuple(int(d) for d in shape), str(dtype), int(id_), str(device)
-                )
-                for name, shape, dtype, id_, device in columns
-            ]
-            inputs = [names[rows[node]] for node in document["arg_nodes"]]
-            outputs = [names[rows[head[0]] + head[1]] for head in document["heads"]]
-        except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
-            raise StorageError(f"not the JSON form of a planned graph: {error!r}") from error
-        return cls(entries, inputs, outputs, reuse=reuse)
+        layout = _core.StorageLayout.from_json(text)
+        return cls._of(layout, {row[4]: str(row[4]) for row in layout.entries}, reuse)
+
+    @classmethod
+    def _of(
+        cls, layout: _core.StorageLayout, devices: Mapping[int, str], reuse: StoragePool | None
+    ) -> StoragePool:
+        pool = cls.__new__(cls)
+        pool._set_up(layout, devices, reuse)
+        return pool
 
     def to_json(self) -> str:
-        """Return the JSON form that :meth:`from_json` reads, without nodes' operands."""
-        names = [entry.name for entry in self.entries]
-        devices = sorted({entry.device for entry in self.entries})
-        by_name = {name: index for index, name in enumerate(names)}
-        document = {
-            "nodes": [{"op": "null", "name": name, "inputs": []} for name in names],
-            "arg_nodes": [by_name[name] for name in self.inputs],
-            "node_row_ptr": list(range(len(names) + 1)),
-            "heads": [[by_name[name], 0, 0] for name in self.outputs],
-            "attrs": {
-                "storage_id": ["list_int", [entry.storage_id for entry in self.entries]],
-                "shape": ["list_shape", [list(entry.shape) for entry in self.entries]],
-                "dltype": ["list_str", [entry.dtype for entry in self.entries]],
-                "device_index": [
-                    "list_int",
-                    [devices.index(entry.device) for entry in self.entries],
-                ],
-            },
-        }
-        return json.dumps(document, indent=1)
+        """
+        Return the JSON form that :meth:`from_json` and graph runtimes read.
+
+        A node that no operator makes has op ``"null"``; other nodes are ``"tvm_op"``, with the
+        operator as the attribute ``func_name``. Operands are ``[node, output, version]``.
+
+        Examples
+        --------
+        >>> import json
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (4,))
+        >>> (y,) = graph.node("Relu", [x], [("y", (4,), "float32")])
+        >>> graph.output(y)
+        >>> pool = ap.StoragePool.from_plan(graph, ap.share_storage(graph))
+        >>> [node["inputs"] for node in json.loads(pool.to_json())["nodes"]]
+        [[], [[0, 0, 0]]]
+        """
+        return self._layout.to_json()
 
     # -- values --------------------------------------------------------------
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return the array that nodes work on."""
-        self._entry(name)
-        return self._wired[name]
+        try:
+            return self._wired[name]
+        except KeyError:
+            raise UndefinedValue(f"the pool has no value {name!r}") from None
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -205,9 +241,8 @@ class StoragePool:
         StorageError
             If the shape or type differs.
         """
-        target = self._wired[self._input(name).name]
-        _check_array(array, target, f"input {name!r}")
-        np.copyto(target, array, casting="no")
+        self._check(name, array)
+        np.copyto(self._wired[name], array, casting="no")
 
     def set_input_zero_copy(self, name: str, array: np.ndarray) -> None:
         """
@@ -220,17 +255,18 @@ class StoragePool:
         StorageError
             If shape or type differ, or ``array`` is not contiguous at a multiple of 64.
         """
-        entry = self._input(name)
-        _check_array(array, self._own[name], f"input {name!r}")
+        self._check(name, array)
         if not array.flags.c_contiguous:
             raise StorageError(f"input {name!r}: the array is not contiguous")
         if array.ctypes.data % ALIGNMENT:
             raise StorageError(f"input {name!r}: the array is not aligned to {ALIGNMENT} bytes")
-        self._wired[entry.name] = array
+        self._wired[name] = array
 
     def get_input(self, name: str) -> np.ndarray:
         """Return the pool's array of an input."""
-        return self._own[self._input(name).name]
+        if name not in self.inputs:
+            raise UndefinedValue(f"the pool has no input {name!r}")
+        return self._own[name]
 
     def get_output(self, index: int) -> np.ndarray:
         """Return the array of output number ``index``."""
@@ -248,9 +284,9 @@ class StoragePool:
         """
         params = load_params(blob)
         for name, array in params.items():
-            _check_array(array, self._wired[self._input(name).name], f"parameter {name!r}")
+            self._check(name, array)
         for name, array in params.items():
-            self.set_input(name, array)
+            np.copyto(self._wired[name], array, casting="no")
 
     def share_params(self, other: StoragePool, names: Iterable[str]) -> None:
         """
@@ -263,9 +299,9 @@ class StoragePool:
         """
         shared = {}
         for name in names:
-            array = other[other._input(name).name]
-            _check_array(array, self._own[self._input(name).name], f"parameter {name!r}")
-            shared[name] = array
+            other.get_input(name)
+            self._check(name, other[name])
+            shared[name] = other[name]
         self._own.update(shared)
         self._wired.update(shared)
         used = {entry.storage_id for entry in self.entries if entry.name not in shared}
@@ -273,16 +309,11 @@ class StoragePool:
 
     # -- helpers -------------------------------------------------------------
 
-    def _entry(self, name: str) -> StorageEntry:
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise UndefinedValue(f"the pool has no value {name!r}") from None
-
-    def _input(self, name: str) -> StorageEntry:
-        if name not in self.inputs:
-            raise UndefinedValue(f"the pool has no input {name!r}")
-        return self._by_name[name]
+    def _check(self, name: str, array: np.ndarray) -> None:
+        """Refuse an array of another type or shape than the input called ``name``."""
+        if not array.dtype.isnative:
+            raise StorageError(f"input {name!r}: the array has the byte order of other machines")
+        self._layout.check_input(name, array.dtype.name, array.shape)
 
     def _view(self, entry: StorageEntry) -> np.ndarray:
         buffer = self.buffers[entry.storage_id]
@@ -294,6 +325,11 @@ def save_params(params: Mapping[str, np.ndarray]) -> bytes:
     """
     Return a parameter blob: names and arrays, in NNVM's form.
 
+    Raises
+    ------
+    StorageError
+        If an array has a type that has no code in this form.
+
     Examples
     --------
     >>> import numpy as np
@@ -301,23 +337,12 @@ def save_params(params: Mapping[str, np.ndarray]) -> bytes:
     >>> load_params(blob)["w"]
     array([0., 1., 2.], dtype=float32)
     """
-    parts = [struct.pack("<QQQ", _BLOB_MAGIC, 0, len(params))]
-    for name in params:
-        data = name.encode()
-        parts += [struct.pack("<Q", len(data)), data]
-    parts.append(struct.pack("<Q", len(params)))
+    rows = []
     for name, value in params.items():
-        array = np.ascontiguousarray(value).reshape(np.shape(value))
-        code = _TYPE_CODES.get(array.dtype.kind)
-        if code is None:
-            raise StorageError(f"parameter {name!r} has type {array.dtype}, which has no code")
+        array = np.asarray(value)
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        head = struct.pack(
-            "<QQiiiBBH", _ARRAY_MAGIC, 0, 1, 0, array.ndim, code, array.itemsize * 8, 1
-        )
-        shape = struct.pack(f"<{array.ndim}q", *array.shape)
-        parts += [head, shape, struct.pack("<q", array.nbytes), little.tobytes()]
-    return b"".join(parts)
+        rows.append((name, array.dtype.name, array.shape, little.tobytes()))
+    return _core.save_params(rows)
 
 
 def load_params(blob: bytes) -> dict[str, np.ndarray]:
@@ -329,61 +354,14 @@ def load_params(blob: bytes) -> dict[str, np.ndarray]:
     StorageError
         If the blob is cut short, or is none.
     """
-    reader = _Reader(blob)
-    magic, _, count = reader.unpack("<QQQ")
-    if magic != _BLOB_MAGIC:
-        raise StorageError("not a parameter blob")
-    names = []
-    # Every name takes at least the eight bytes of its length.
-    for _ in range(reader.checked_count(count, 8)):
-        (length,) = reader.unpack("<Q")
+    params = {}
+    for name, dtype, shape, data in _core.load_params(bytes(blob)):
+        little = _dtype(dtype, name).newbyteorder("<")
         try:
-            names.append(reader.take(length).decode())
-        except UnicodeDecodeError as error:
-            raise StorageError("a parameter's name is not UTF-8") from error
-    (arrays,) = reader.unpack("<Q")
-    if arrays != count or len(set(names)) != len(names):
-        raise StorageError(f"{count} names, some of them equal, for {arrays} parameters")
-    return {name: _read_array(reader, name) for name in names}
-
-
-class _Reader:
-    """Bytes that are read one after the other, never past the end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
-        self._at = 0
-
-    def take(self, count: int) -> bytes:
-        if not 0 <= count <= len(self._data) - self._at:
-            raise StorageError("the parameter blob is cut short")
-        self._at += count
-        return bytes(self._data[self._at - count : self._at])
-
-    def unpack(self, form: str) -> tuple[Any, ...]:
-        return struct.unpack(form, self.take(struct.calcsize(form)))
-
-    def checked_count(self, count: int, each: int) -> int:
-        if count * each > len(self._data) - self._at:
-            raise StorageError("the parameter blob is cut short")
-        return count
-
-
-def _read_array(reader: _Reader, name: str) -> np.ndarray:
-    """Return the next array of a blob."""
-    magic, _, _, _, ndim, code, bits, lanes = reader.unpack("<QQiiiBBH")
-    if magic != _ARRAY_MAGIC or not 0 <= ndim <= _MOST_DIMENSIONS or lanes != 1:
-        raise StorageError(f"parameter {name!r} is no array")
-    kinds = {number: kind for kind, number in _TYPE_CODES.items()}
-    try:
-        dtype = np.dtype(f"<{kinds[code]}{bits // 8}")
-    except (KeyError, TypeError) as error:
-        raise StorageError(f"parameter {name!r} has an unknown type") from error
-    shape = reader.unpack(f"<{ndim}q")
-    (nbytes,) = reader.unpack("<q")
-    if bits % 8 or any(dim < 0 for dim in shape) or math.prod(shape) * dtype.itemsize != nbytes:
-        raise StorageError(f"parameter {name!r} of shape {shape} does not have {nbytes} bytes")
-    return np.frombuffer(reader.take(nbytes), dtype).reshape(shape)
+            params[name] = np.frombuffer(data, little).reshape(shape)
+        except ValueError as error:
+            raise StorageError(f"parameter {name!r} is no array of NumPy: {error}") from error
+    return params
 
 
 def _dtype(name: str, value: str) -> np.dtype[Any]:
@@ -392,59 +370,3 @@ def _dtype(name: str, value: str) -> np.dtype[Any]:
         return np.dtype(name)
     except TypeError:
         raise StorageError(f"value {value!r} has type {name!r}, which NumPy lacks") from None
-
-
-def _blocks(entries: Iterable[StorageEntry]) -> tuple[dict[int, int], dict[int, str]]:
-    """Return size and device of every storage id."""
-    sizes: dict[int, int] = {}
-    devices: dict[int, str] = {}
-    for entry in entries:
-        if entry.storage_id < 0:
-            raise StorageError(f"value {entry.name!r} has no storage: {entry.storage_id}")
-        if any(dim < 0 for dim in entry.shape):
-            raise StorageError(f"value {entry.name!r} has the shape {entry.shape}")
-        if devices.setdefault(entry.storage_id, entry.device) != entry.device:
-            raise StorageError(f"storage {entry.storage_id} is on two devices")
-        sizes[entry.storage_id] = max(sizes.get(entry.storage_id, 0), entry.nbytes)
-    return sizes, devices
-
-
-def _allocate(
-    sizes: Mapping[int, int], devices: Mapping[int, str], reuse: StoragePool | None
-) -> dict[int, np.ndarray]:
-    """Return a buffer for every id, the largest first, from ``reuse`` where one is large enough."""
-    free = []
-    if reuse is not None:
-        free = [(reuse.devices[key], buffer) for key, buffer in reuse.buffers.items()]
-    buffers = {}
-    for key in sorted(sizes, key=lambda key: (-sizes[key], key)):
-        fitting = [
-            position
-            for position, (device, buffer) in enumerate(free)
-            if device == devices[key] and buffer.nbytes >= sizes[key]
-        ]
-        if fitting:
-            best = min(fitting, key=lambda position: free[position][1].nbytes)
-            buffers[key] = free.pop(best)[1]
-        else:
-            buffers[key] = _aligned(sizes[key])
-    return buffers
-
-
-def _aligned(nbytes: int) -> np.ndarray:
-    """Return zeroed bytes at a multiple of the alignment."""
-    try:
-        raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    except (MemoryError, ValueError) as error:
-        raise StorageError(f"a block of {nbytes} bytes could not be allocated") from error
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + nbytes]
-
-
-def _check_array(array: np.ndarray, target: np.ndarray, what: str) -> None:
-    """Refuse an array of another shape or type."""
-    if array.shape != target.shape or array.dtype != target.dtype:
-        raise StorageError(
-            f"{what} is {target.dtype}{list(target.shape)}, "
-            f"given was {array.dtype}{list(array.shape)}"
-        )

@@ -1,4 +1,4 @@
-//! The arena's bytes as a Python buffer, and the allocator of the extension. The only `unsafe`
+//! The bytes of arenas as Python buffers, and the allocator of the extension. The only `unsafe`
 //! of the bindings: the buffer protocol is a C interface, and an allocator hands out memory.
 
 #![allow(unsafe_code, reason = "the buffer protocol is a C interface, and so is an allocator")]
@@ -7,13 +7,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Mutex;
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use arenaplan::{Alignment, SpaceId, quoted};
+use arenaplan::{Alignment, ArenaAllocator, ArenaBlock, Error, SpaceId, SystemAllocator, quoted};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyMemoryView, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::error::{OrRaise, raise_named};
@@ -86,10 +87,29 @@ pub(crate) struct Arena {
     bytes: usize,
     /// Buffers that the interpreter holds.
     views: AtomicUsize,
-    /// The process of which a run has the arena; 0 if none has. A fork has a copy of the
-    /// memory, and the lease of its parent is none of its own.
-    holder: AtomicU32,
+    holder: Holder,
     process: u32,
+}
+
+/// The process of which a run has an arena; 0 if none has. A fork has a copy of the memory,
+/// and the lease of its parent is none of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holder(Arc<AtomicU32>);
+
+impl Holder {
+    /// Returns whether a run of this process has the arena.
+    fn is_busy(&self) -> bool {
+        self.0.load(Ordering::Acquire) == std::process::id()
+    }
+
+    /// Reserves `arena`, which is the object that the lease keeps alive.
+    pub(crate) fn lease(&self, py: Python<'_>, arena: Py<PyAny>) -> PyResult<Lease> {
+        let process = std::process::id();
+        if self.0.swap(process, Ordering::AcqRel) == process {
+            return Err(raise_named(py, "ArenaBusy", "another run has the arena".into()));
+        }
+        Ok(Lease { arena, holder: self.clone(), process, held: AtomicBool::new(true) })
+    }
 }
 
 impl Arena {
@@ -126,7 +146,7 @@ impl Arena {
             address,
             bytes,
             views: AtomicUsize::new(0),
-            holder: AtomicU32::new(0),
+            holder: Holder::default(),
             process: std::process::id(),
         })
     }
@@ -136,18 +156,13 @@ impl Arena {
         let mut memory = self.memory.lock().map_err(|_| Refusal::Poisoned)?;
         // Views are counted under the same lock, so none can begin in between.
         match self.views.load(Ordering::Acquire) {
-            0 if self.is_busy() => Err(Refusal::Busy),
+            0 if self.holder.is_busy() => Err(Refusal::Busy),
             0 => {
                 *memory = None;
                 Ok(())
             }
             views => Err(Refusal::Views(views)),
         }
-    }
-
-    /// Returns whether a run of this process has the arena.
-    fn is_busy(&self) -> bool {
-        self.holder.load(Ordering::Acquire) == std::process::id()
     }
 
     /// Returns whether the memory was freed.
@@ -212,11 +227,8 @@ impl Arena {
     fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
         let arena = slf.get();
         arena.check_open(py)?;
-        let process = std::process::id();
-        if arena.holder.swap(process, Ordering::AcqRel) == process {
-            return Err(raise_named(py, "ArenaBusy", "another run has the arena".into()));
-        }
-        Ok(Lease { arena: slf, process, held: AtomicBool::new(true) })
+        let holder = arena.holder.clone();
+        holder.lease(py, slf.into_any())
     }
 
     /// Free the memory.
@@ -343,7 +355,8 @@ impl Arena {
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Lease {
-    arena: Py<Arena>,
+    arena: Py<PyAny>,
+    holder: Holder,
     /// The process that took it.
     process: u32,
     held: AtomicBool,
@@ -353,7 +366,7 @@ impl Lease {
     fn end(&self) {
         // The copy that a fork has of the lease ends nothing there.
         if self.held.swap(false, Ordering::AcqRel) && self.process == std::process::id() {
-            self.arena.get().holder.store(0, Ordering::Release);
+            self.holder.0.store(0, Ordering::Release);
         }
     }
 }
@@ -382,5 +395,202 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Memory of an incremental arena, which views keep alive.
+///
+/// Invariants, which the blocks below refer to:
+///
+/// 1. `address` is that of `bytes` initialized bytes of `owner`, exposed when the memory was
+///    made. `owner` does nothing any more but free them when it is dropped.
+/// 2. One [`Block`] has the memory, and makes the only references of Rust to its bytes.
+#[derive(Debug)]
+struct Memory {
+    _owner: Box<dyn ArenaBlock>,
+    address: usize,
+    bytes: usize,
+}
+
+/// A block of an incremental arena.
+#[derive(Debug)]
+struct Block {
+    memory: Arc<Memory>,
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        let Memory { address, bytes, .. } = *self.memory;
+        // SAFETY: the bytes are there and initialized (invariant 1) while `memory` is, which
+        // the result borrows. Nothing of Rust writes them meanwhile (invariant 2, and this
+        // borrows `self`); a Python thread that does, through a view, races with the call
+        // that it is for, as with any writable buffer of Python.
+        unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(address), bytes) }
+    }
+}
+
+impl AsMut<[u8]> for Block {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let Memory { address, bytes, .. } = *self.memory;
+        // SAFETY: as in `as_ref`; nothing of Rust reads or writes the bytes meanwhile
+        // (invariant 2, and this borrows `self` mutably).
+        unsafe { slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(address), bytes) }
+    }
+}
+
+/// The allocator of an incremental arena: zeroed blocks that do not move while views of them
+/// are alive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ViewableMemory {
+    /// The memory of the last block.
+    last: Arc<Mutex<Weak<Memory>>>,
+    /// Views that are alive.
+    views: Arc<AtomicUsize>,
+    /// Whether a block was not moved because of views since that was last asked.
+    refused: Arc<AtomicBool>,
+}
+
+impl ViewableMemory {
+    /// Raises `ArenaInUse` if a view is alive.
+    pub(crate) fn check_unused(&self, py: Python<'_>) -> PyResult<()> {
+        match self.views.load(Ordering::Acquire) {
+            0 => Ok(()),
+            views => Err(raise_named(py, "ArenaInUse", views_alive(views))),
+        }
+    }
+
+    /// Returns whether a block was not moved because of views since this was last asked.
+    pub(crate) fn was_refused(&self) -> bool {
+        self.refused.swap(false, Ordering::AcqRel)
+    }
+
+    /// Returns a result, with `ArenaInUse` in place of an error that views are the reason of.
+    pub(crate) fn or_raise<T>(&self, py: Python<'_>, result: arenaplan::Result<T>) -> PyResult<T> {
+        or_in_use(py, self.was_refused(), result)
+    }
+
+    /// Returns a view of bytes of the last block, which the arena has just lent.
+    pub(crate) fn view<'py>(
+        &self,
+        py: Python<'py>,
+        address: usize,
+        bytes: usize,
+    ) -> PyResult<Bound<'py, PyMemoryView>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let inside = last.filter(|memory| {
+            let start = address.checked_sub(memory.address);
+            start.is_some_and(|start| bytes <= memory.bytes.saturating_sub(start))
+        });
+        let Some(memory) = inside else {
+            return Err(raise_named(py, "InternalError", "bytes outside of their arena".into()));
+        };
+        self.views.fetch_add(1, Ordering::AcqRel);
+        let view = ArenaView { _memory: memory, address, bytes, views: Arc::clone(&self.views) };
+        PyMemoryView::from(Bound::new(py, view)?.as_any())
+    }
+}
+
+impl ArenaAllocator for ViewableMemory {
+    fn allocate(
+        &mut self,
+        bytes: u64,
+        alignment: Alignment,
+    ) -> arenaplan::Result<Box<dyn ArenaBlock>> {
+        let mut owner = SystemAllocator.allocate(bytes, alignment)?;
+        let bytes = (*owner).as_mut();
+        let (address, bytes) = (bytes.as_mut_ptr().expose_provenance(), bytes.len());
+        let memory = Arc::new(Memory { _owner: owner, address, bytes });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&memory);
+        Ok(Box::new(Block { memory }))
+    }
+
+    fn reallocate(
+        &mut self,
+        block: Box<dyn ArenaBlock>,
+        bytes: u64,
+        alignment: Alignment,
+    ) -> Result<Box<dyn ArenaBlock>, (Box<dyn ArenaBlock>, Error)> {
+        let views = self.views.load(Ordering::Acquire);
+        if views > 0 {
+            self.refused.store(true, Ordering::Release);
+            return Err((block, Error::ArenaState { reason: views_alive(views) }));
+        }
+        match self.allocate(bytes, alignment) {
+            Ok(mut larger) => {
+                let old = (*block).as_ref();
+                if let Some(start) = (*larger).as_mut().get_mut(..old.len()) {
+                    start.copy_from_slice(old);
+                }
+                Ok(larger)
+            }
+            Err(error) => Err((block, error)),
+        }
+    }
+}
+
+/// Returns a result, with `ArenaInUse` in place of an error if views were the reason.
+pub(crate) fn or_in_use<T>(
+    py: Python<'_>,
+    refused: bool,
+    result: arenaplan::Result<T>,
+) -> PyResult<T> {
+    match result {
+        Err(Error::ArenaState { reason }) if refused => Err(raise_named(py, "ArenaInUse", reason)),
+        result => result.or_raise(py),
+    }
+}
+
+/// Says that the memory of an arena cannot move.
+fn views_alive(views: usize) -> String {
+    let which = if views == 1 {
+        "1 view of the arena is".into()
+    } else {
+        format!("{views} views of the arena are")
+    };
+    format!("{which} alive: its memory can neither move nor be freed")
+}
+
+/// The exporter of bytes of an incremental arena; Python sees a `memoryview` of it.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct ArenaView {
+    _memory: Arc<Memory>,
+    address: usize,
+    bytes: usize,
+    views: Arc<AtomicUsize>,
+}
+
+impl Drop for ArenaView {
+    fn drop(&mut self) {
+        self.views.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[pymethods]
+impl ArenaView {
+    /// Fills in a buffer of the bytes.
+    // SAFETY: the caller, the interpreter, passes either null or a valid `Py_buffer`.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no buffer to fill in"));
+        }
+        let exporter = slf.get();
+        let length = ffi::Py_ssize_t::try_from(exporter.bytes)
+            .map_err(|_| PyBufferError::new_err("the arena is too large"))?;
+        let pointer: *mut c_void = ptr::with_exposed_provenance_mut(exporter.address);
+        // SAFETY: `PyBuffer_FillInfo` asks for a valid `view`, which the interpreter passed
+        // and which is not null; for an exporter that it takes a new reference to; and for
+        // `length` bytes at `pointer`, which the exporter's memory has (they were inside of it
+        // when the view was made) and keeps while the exporter lives.
+        let status =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length, 0, flags) };
+        if status != 0 {
+            return Err(PyErr::fetch(slf.py()));
+        }
+        Ok(())
     }
 }

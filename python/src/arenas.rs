@@ -1,12 +1,12 @@
-//! Incremental arenas, of both generations.
+//! The incremental arenas of TensorFlow Lite, of 2019 and of today, with views of their memory.
 
 use std::sync::{Mutex, MutexGuard};
 
 use arenaplan::{Alignment, GapRule, LiveRange, Span, Step};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
+use crate::arena::{Holder, Lease, ViewableMemory};
 use crate::error::{OrRaise, raise_named};
 
 /// An arena that is filled while it is planned, as TensorFlow Lite's was in 2019.
@@ -17,6 +17,8 @@ use crate::error::{OrRaise, raise_named};
 #[derive(Debug)]
 pub(crate) struct SimpleArena {
     inner: Mutex<arenaplan::SimpleArena>,
+    memory: ViewableMemory,
+    holder: Holder,
 }
 
 /// An arena whose allocations have live ranges and only avoid those they meet, as
@@ -27,6 +29,8 @@ pub(crate) struct SimpleArena {
 #[derive(Debug)]
 pub(crate) struct IncrementalArena {
     inner: Mutex<arenaplan::IncrementalArena>,
+    memory: ViewableMemory,
+    holder: Holder,
 }
 
 /// Bytes of an incremental arena, and when they are needed.
@@ -86,7 +90,9 @@ impl SimpleArena {
     #[pyo3(signature = (alignment=64))]
     fn new(py: Python<'_>, alignment: u64) -> PyResult<Self> {
         let alignment = Alignment::new(alignment).or_raise(py)?;
-        Ok(Self { inner: Mutex::new(arenaplan::SimpleArena::new(alignment)) })
+        let memory = ViewableMemory::default();
+        let arena = arenaplan::SimpleArena::with_allocator(alignment, Box::new(memory.clone()));
+        Ok(Self { inner: Mutex::new(arena), memory, holder: Holder::default() })
     }
 
     /// Return the offset of ``nbytes`` bytes: of the shortest free stretch that holds them,
@@ -121,7 +127,19 @@ impl SimpleArena {
     /// ArenaCommitError
     ///     If there is not enough memory; the arena is then unchanged.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
-        locked(py, &self.inner)?.commit().or_raise(py)
+        let committed = locked(py, &self.inner)?.commit();
+        self.memory.or_raise(py, committed)
+    }
+
+    /// Reserve the arena for one run, until the returned lease is released.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaBusy
+    ///     If another run has it.
+    fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
+        let holder = slf.get().holder.clone();
+        holder.lease(py, slf.into_any())
     }
 
     /// Return a copy of some bytes, or None for no bytes.
@@ -134,6 +152,24 @@ impl SimpleArena {
         let arena = locked(py, &self.inner)?;
         let bytes = arena.resolve(Span { offset, bytes: nbytes }).or_raise(py)?;
         Ok(bytes.map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    /// Return a writable view of some bytes, or None for no bytes.
+    ///
+    /// While it is alive, :meth:`commit` does not move the memory.
+    fn view<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        nbytes: u64,
+    ) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        let found = {
+            let arena = locked(py, &self.inner)?;
+            let bytes = arena.resolve(Span { offset, bytes: nbytes });
+            bytes.map(|bytes| bytes.map(|bytes| (bytes.as_ptr().addr(), bytes.len())))
+        };
+        let found = found.or_raise(py)?;
+        found.map(|(address, bytes)| self.memory.view(py, address, bytes)).transpose()
     }
 
     /// Overwrite the bytes from ``offset`` on.
@@ -169,17 +205,13 @@ impl IncrementalArena {
     #[new]
     #[pyo3(signature = (alignment=64, *, rule="shortest"))]
     fn new(py: Python<'_>, alignment: u64, rule: &str) -> PyResult<Self> {
-        let rule = match rule {
-            "shortest" => GapRule::Shortest,
-            "litert" => GapRule::AlignedAgainstUnaligned,
-            _ => {
-                let message = format!("rule {rule:?} is neither 'shortest' nor 'litert'");
-                return Err(PyValueError::new_err(message));
-            }
-        };
+        let rule: GapRule = rule.parse().or_raise(py)?;
         let alignment = Alignment::new(alignment).or_raise(py)?;
-        let arena = arenaplan::IncrementalArena::new(alignment).with_rule(rule);
-        Ok(Self { inner: Mutex::new(arena) })
+        let memory = ViewableMemory::default();
+        let arena =
+            arenaplan::IncrementalArena::with_allocator(alignment, Box::new(memory.clone()));
+        let inner = Mutex::new(arena.with_rule(rule));
+        Ok(Self { inner, memory, holder: Holder::default() })
     }
 
     /// Return ``nbytes`` bytes that no active allocation has from step ``start`` up to, and
@@ -245,7 +277,13 @@ impl IncrementalArena {
     }
 
     /// Free the memory, and keep the allocations; it needs a commit again.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaInUse
+    ///     If views of the memory are alive.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.memory.check_unused(py)?;
         locked(py, &self.inner)?.release();
         Ok(())
     }
@@ -257,7 +295,19 @@ impl IncrementalArena {
     /// ArenaCommitError
     ///     If there is not enough memory; the arena is then unchanged.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
-        locked(py, &self.inner)?.commit().or_raise(py)
+        let committed = locked(py, &self.inner)?.commit();
+        self.memory.or_raise(py, committed)
+    }
+
+    /// Reserve the arena for one run, until the returned lease is released.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaBusy
+    ///     If another run has it.
+    fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
+        let holder = slf.get().holder.clone();
+        holder.lease(py, slf.into_any())
     }
 
     /// Return a copy of an allocation's bytes, or None if it has none.
@@ -269,6 +319,24 @@ impl IncrementalArena {
         let arena = locked(py, &self.inner)?;
         let bytes = arena.resolve(allocation.inner.span).or_raise(py)?;
         Ok(bytes.map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    /// Return a writable view of an allocation's bytes, or None if it has none.
+    ///
+    /// While it is alive, :meth:`commit` does not move the memory, nor does :meth:`release`
+    /// free it.
+    fn view<'py>(
+        &self,
+        py: Python<'py>,
+        allocation: &Allocation,
+    ) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        let found = {
+            let arena = locked(py, &self.inner)?;
+            let bytes = arena.resolve(allocation.inner.span);
+            bytes.map(|bytes| bytes.map(|bytes| (bytes.as_ptr().addr(), bytes.len())))
+        };
+        let found = found.or_raise(py)?;
+        found.map(|(address, bytes)| self.memory.view(py, address, bytes)).transpose()
     }
 
     /// Overwrite the first bytes of an allocation.

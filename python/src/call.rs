@@ -119,7 +119,12 @@ fn work_here<T: Send>(
     py.detach(|| {
         let done = work(cancel, &|progress| {
             tell(&sender, started, progress);
-            if let Err(error) = Python::attach(|py| py.check_signals()) {
+            #[allow(
+                clippy::redundant_closure_for_method_calls,
+                reason = "its lifetime is too narrow"
+            )]
+            let signals = Python::attach(|py| py.check_signals());
+            if let Err(error) = signals {
                 cancel.store(true, Ordering::Relaxed);
                 if let Ok(mut stopped) = stopped.lock() {
                     stopped.get_or_insert(error);

@@ -72,6 +72,7 @@ impl Graph {
 impl Graph {
     /// Validate tables of values and nodes.
     #[new]
+    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]]", outputs: "Sequence[int]"))]
     fn new(
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
@@ -135,6 +136,20 @@ impl Graph {
             graph.with_staging(staging.into_iter().map(read))
         })?;
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
+    }
+
+    /// Return the graph in which each group of nodes, by index in execution order, is one node.
+    /// Values keep their indices.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidGroup
+    ///     If nodes cannot run as one.
+    fn grouped(&self, py: Python<'_>, groups: Vec<Vec<u32>>) -> PyResult<Self> {
+        let read = |group: Vec<u32>| group.into_iter().map(NodeId::from).collect();
+        let groups: Vec<Vec<NodeId>> = groups.into_iter().map(read).collect();
+        let grouped = py.detach(|| self.inner.grouped(&groups)).or_raise(py)?;
+        Ok(Self { inner: Arc::new(grouped.graph) })
     }
 
     /// SHA-256, in hexadecimal, of all that a plan depends on.

@@ -1,15 +1,16 @@
-//! Planning while a model runs.
+//! The incremental planner: tables of values and nodes in, views of the arenas out.
 
 use std::sync::Mutex;
 
 use arenaplan::{
-    Alignment, AllocationType, Error, IncrementalGraph, IncrementalNode, IncrementalOptions,
-    IncrementalValue, SharePair, quoted,
+    Alignment, Error, IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue,
+    SharePair,
 };
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
+use crate::arena::{Holder, Lease, ViewableMemory, or_in_use};
 use crate::error::{OrRaise, raise, raise_named};
 use crate::graph::Graph;
 
@@ -21,29 +22,9 @@ type NodeRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize,
 #[derive(Debug)]
 pub(crate) struct IncrementalPlanner {
     inner: Mutex<arenaplan::IncrementalPlanner>,
-}
-
-/// Allocation types by name.
-const KINDS: [(&str, AllocationType); 9] = [
-    ("none", AllocationType::None),
-    ("read_only", AllocationType::ReadOnly),
-    ("arena", AllocationType::Arena),
-    ("persistent_arena", AllocationType::PersistentArena),
-    ("dynamic", AllocationType::Dynamic),
-    ("persistent_read_only", AllocationType::PersistentReadOnly),
-    ("custom", AllocationType::Custom),
-    ("variant", AllocationType::Variant),
-    ("non_cpu", AllocationType::NonCpu),
-];
-
-/// Returns the allocation type called `name`.
-fn kind_called(py: Python<'_>, name: &str) -> PyResult<AllocationType> {
-    let found = KINDS.iter().find(|(known, _)| *known == name);
-    found.map(|&(_, kind)| kind).ok_or_else(|| {
-        let names: Vec<_> = KINDS.iter().map(|(known, _)| *known).collect();
-        let reason = format!("{} is none of {}", quoted(name), names.join(", "));
-        raise(py, &Error::InvalidOption { option: "kind", reason })
-    })
+    temporary: ViewableMemory,
+    persistent: ViewableMemory,
+    holder: Holder,
 }
 
 /// Reads a table of numbers, or raises an exception that names the permitted content.
@@ -79,7 +60,66 @@ fn read_options(
     })
 }
 
+/// Reads the tables of a graph.
+fn read_graph(
+    values: &Bound<'_, PyAny>,
+    nodes: &Bound<'_, PyAny>,
+    inputs: &Bound<'_, PyAny>,
+    outputs: &Bound<'_, PyAny>,
+    variables: Option<&Bound<'_, PyAny>>,
+) -> PyResult<IncrementalGraph> {
+    let py = values.py();
+    let values: Vec<(u64, String)> = read_table(values, "values")?;
+    let nodes: Vec<NodeRow> = read_table(nodes, "nodes")?;
+    let variables = variables.map(|variables| read_table(variables, "variables"));
+    let value = |(bytes, kind): (u64, String)| {
+        Ok(IncrementalValue { bytes, kind: kind.parse().or_raise(py)? })
+    };
+    let share = |(input, output, unmodified)| SharePair { input, output, unmodified };
+    let node = |(inputs, outputs, temporaries, shares): NodeRow| IncrementalNode {
+        inputs,
+        outputs,
+        temporaries,
+        shares: shares.into_iter().map(share).collect(),
+    };
+    Ok(IncrementalGraph {
+        values: values.into_iter().map(value).collect::<PyResult<_>>()?,
+        nodes: nodes.into_iter().map(node).collect(),
+        inputs: read_table(inputs, "inputs")?,
+        outputs: read_table(outputs, "outputs")?,
+        variables: variables.transpose()?.unwrap_or_default(),
+    })
+}
+
 impl IncrementalPlanner {
+    /// Returns a planner of `graph` whose arenas can be viewed.
+    fn make(
+        py: Python<'_>,
+        graph: IncrementalGraph,
+        options: IncrementalOptions,
+    ) -> PyResult<Self> {
+        let (temporary, persistent) = (ViewableMemory::default(), ViewableMemory::default());
+        let allocators = (Box::new(temporary.clone()), Box::new(persistent.clone()));
+        let inner = py
+            .detach(|| {
+                let (first, second) = allocators;
+                arenaplan::IncrementalPlanner::with_allocators(graph, options, first, second)
+            })
+            .or_raise(py)?;
+        Ok(Self { inner: Mutex::new(inner), temporary, persistent, holder: Holder::default() })
+    }
+
+    /// Calls `work` with the planner, which may have to move the memory of its arenas.
+    fn grow(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut arenaplan::IncrementalPlanner) -> arenaplan::Result<()>,
+    ) -> PyResult<()> {
+        let result = self.with(py, |planner| Ok(work(planner)))?;
+        let refused = [&self.temporary, &self.persistent].map(ViewableMemory::was_refused);
+        or_in_use(py, refused.contains(&true), result)
+    }
+
     /// Calls `work` with the planner.
     fn with<T>(
         &self,
@@ -97,7 +137,7 @@ impl IncrementalPlanner {
 impl IncrementalPlanner {
     /// Plan lifetimes; nothing is placed yet.
     #[new]
-    #[pyo3(signature = (values, nodes, inputs, outputs, variables=None, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
+    #[pyo3(signature = (values: "Sequence[tuple[int, str]]", nodes: "Sequence[tuple[Sequence[int | None], Sequence[int | None], Sequence[int], Sequence[tuple[int, int, bool]]]]", inputs: "Sequence[int | None]", outputs: "Sequence[int | None]", variables: "Sequence[int] | None"=None, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
     #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python class")]
     fn new(
         py: Python<'_>,
@@ -111,30 +151,9 @@ impl IncrementalPlanner {
         preserve_inputs: bool,
         preserve_all: bool,
     ) -> PyResult<Self> {
-        let values: Vec<(u64, String)> = read_table(values, "values")?;
-        let nodes: Vec<NodeRow> = read_table(nodes, "nodes")?;
-        let variables = variables.map(|variables| read_table(variables, "variables"));
-        let value = |(bytes, kind): (u64, String)| {
-            Ok(IncrementalValue { bytes, kind: kind_called(py, &kind)? })
-        };
-        let share = |(input, output, unmodified)| SharePair { input, output, unmodified };
-        let node = |(inputs, outputs, temporaries, shares): NodeRow| IncrementalNode {
-            inputs,
-            outputs,
-            temporaries,
-            shares: shares.into_iter().map(share).collect(),
-        };
-        let graph = IncrementalGraph {
-            values: values.into_iter().map(value).collect::<PyResult<_>>()?,
-            nodes: nodes.into_iter().map(node).collect(),
-            inputs: read_table(inputs, "inputs")?,
-            outputs: read_table(outputs, "outputs")?,
-            variables: variables.transpose()?.unwrap_or_default(),
-        };
+        let graph = read_graph(values, nodes, inputs, outputs, variables)?;
         let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
-        let inner =
-            py.detach(|| arenaplan::IncrementalPlanner::new(graph, options)).or_raise(py)?;
-        Ok(Self { inner: Mutex::new(inner) })
+        Self::make(py, graph, options)
     }
 
     /// Return a planner of the nodes of ``graph`` in execution order; values have the same
@@ -150,13 +169,45 @@ impl IncrementalPlanner {
         preserve_all: bool,
     ) -> PyResult<Self> {
         let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
-        let plan = || arenaplan::IncrementalPlanner::new(graph.inner.as_ref().into(), options);
-        Ok(Self { inner: Mutex::new(py.detach(plan).or_raise(py)?) })
+        Self::make(py, graph.inner.as_ref().into(), options)
     }
 
     /// Place the values that begin with nodes ``start`` up to, and without, ``stop``.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaInUse
+    ///     If an arena would move while views of it are alive; the same call does the rest
+    ///     once they are gone.
     fn execute(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<()> {
-        self.with(py, |planner| planner.execute(start..stop))
+        self.grow(py, |planner| planner.execute(start..stop))
+    }
+
+    /// Plan another graph in the same memory; nothing is placed yet. The tables are those of
+    /// the constructor.
+    #[pyo3(signature = (values: "Sequence[tuple[int, str]]", nodes: "Sequence[tuple[Sequence[int | None], Sequence[int | None], Sequence[int], Sequence[tuple[int, int, bool]]]]", inputs: "Sequence[int | None]", outputs: "Sequence[int | None]", variables: "Sequence[int] | None"=None))]
+    fn replace_graph(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        nodes: &Bound<'_, PyAny>,
+        inputs: &Bound<'_, PyAny>,
+        outputs: &Bound<'_, PyAny>,
+        variables: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let graph = read_graph(values, nodes, inputs, outputs, variables)?;
+        self.with(py, |planner| planner.replace_graph(graph))
+    }
+
+    /// Reserve the arenas for one run, until the returned lease is released.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaBusy
+    ///     If another run has them.
+    fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
+        let holder = slf.get().holder.clone();
+        holder.lease(py, slf.into_any())
     }
 
     /// Work lifetimes out again, after sizes or types have changed.
@@ -179,12 +230,13 @@ impl IncrementalPlanner {
 
     /// Free the temporary arena's memory, and keep the offsets.
     fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
+        self.temporary.check_unused(py)?;
         self.with(py, arenaplan::IncrementalPlanner::release_temporary)
     }
 
     /// Get the temporary arena's memory back.
     fn acquire_temporary(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, arenaplan::IncrementalPlanner::acquire_temporary)
+        self.grow(py, arenaplan::IncrementalPlanner::acquire_temporary)
     }
 
     /// Change the size of a value.
@@ -194,7 +246,7 @@ impl IncrementalPlanner {
 
     /// Change the owner of a value's bytes.
     fn set_kind(&self, py: Python<'_>, value: u32, kind: &str) -> PyResult<()> {
-        let kind = kind_called(py, kind)?;
+        let kind = kind.parse().or_raise(py)?;
         self.with(py, |planner| planner.set_kind(value, kind))
     }
 
@@ -213,6 +265,26 @@ impl IncrementalPlanner {
     /// Return a copy of a value's bytes, or None where :meth:`place` does.
     fn read<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
         self.with(py, |planner| Ok(planner.bytes(value)?.map(|bytes| PyBytes::new(py, bytes))))
+    }
+
+    /// Return a writable view of a value's bytes, or None where :meth:`place` does.
+    ///
+    /// ``numpy.frombuffer(view, dtype)`` shares the memory. While a view is alive its arena
+    /// neither moves nor is freed: calls that would have to do so raise ``ArenaInUse``. The
+    /// bytes belong to the value for as long as it is live; planning gives them to other
+    /// values afterwards.
+    fn view<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        let found = self.with(py, |planner| {
+            let persistent = planner.place(value).is_some_and(|place| place.persistent);
+            let bytes = planner.bytes(value)?;
+            Ok(bytes.map(|bytes| (persistent, bytes.as_ptr().addr(), bytes.len())))
+        })?;
+        let view = |(persistent, address, bytes)| {
+            let memory: &ViewableMemory =
+                if persistent { &self.persistent } else { &self.temporary };
+            memory.view(py, address, bytes)
+        };
+        found.map(view).transpose()
     }
 
     /// Overwrite the first bytes of a value.

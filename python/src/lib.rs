@@ -19,6 +19,7 @@ mod pack;
 mod plan;
 mod shared;
 mod sharing;
+mod storage;
 mod target;
 mod verdict;
 
@@ -42,7 +43,11 @@ mod _core {
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};
     #[pymodule_export]
-    use crate::sharing::{StoragePlan, color_nodes, find_assigns, order_mutations, share_storage};
+    use crate::sharing::{
+        StoragePlan, color_nodes, find_assigns, fuse, order_mutations, share_storage,
+    };
+    #[pymodule_export]
+    use crate::storage::{StorageLayout, load_params, save_params};
     #[pymodule_export]
     use crate::target::{Target, targets};
     #[pymodule_export]

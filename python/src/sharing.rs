@@ -1,8 +1,8 @@
 //! Storage sharing and coloring.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use arenaplan::{Assign, AssignKind, SharingOptions, Storage};
+use arenaplan::{Assign, AssignKind, Fusion, NodeId, SharingOptions, Storage, quoted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -14,7 +14,7 @@ use crate::plan::Plan;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StoragePlan {
-    inner: arenaplan::StoragePlan,
+    pub(crate) inner: arenaplan::StoragePlan,
     spaces: Vec<String>,
 }
 
@@ -57,28 +57,92 @@ pub(crate) fn share_storage(
     Ok(StoragePlan { inner, spaces })
 }
 
-/// Return the color of every node, at most ``num_temp`` colors.
+/// Return the color of every node, at most ``num_temp`` colors, and the number of colors.
 #[pyfunction]
-pub(crate) fn color_nodes(py: Python<'_>, graph: &Graph, num_temp: u32) -> PyResult<Vec<u32>> {
+pub(crate) fn color_nodes(
+    py: Python<'_>,
+    graph: &Graph,
+    num_temp: u32,
+) -> PyResult<(Vec<u32>, u32)> {
     let coloring = py.detach(|| arenaplan::color_nodes(&graph.inner, num_temp)).or_raise(py)?;
-    Ok(coloring.colors().to_vec())
+    Ok((coloring.colors().to_vec(), coloring.count()))
+}
+
+/// Return groups of nodes that can run as one, by kinds of fusion.
+#[pyfunction]
+pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResult<Vec<Vec<u32>>> {
+    let mut fusion = Fusion::default();
+    for kind in kinds {
+        let Some(switch) = fusion.switch(&kind) else {
+            let names = Fusion::NAMES.join(", ");
+            let reason = format!("{} is none of {names}", quoted(&kind));
+            let error = arenaplan::Error::InvalidOption { option: "kinds", reason };
+            return Err(crate::error::raise(py, &error));
+        };
+        *switch = true;
+    }
+    let groups = py.detach(|| arenaplan::fuse(&graph.inner, fusion));
+    Ok(groups.into_iter().map(|group| group.into_iter().map(u32::from).collect()).collect())
 }
 
 /// `(direct, state, source, result)` of an assignment.
 type AssignRow = (bool, u32, u32, u32);
 
-/// Returns the assignment of every node, where the nodes in `elementwise` may write for others.
-fn assigns(graph: &Graph, elementwise: Vec<u32>) -> Vec<Option<Assign>> {
+/// Returns what every node assigns, where the nodes in `elementwise` may write for others, or
+/// those whose effects say so.
+fn assigns(graph: &Graph, elementwise: Option<Vec<u32>>) -> Vec<Option<Assign>> {
+    let Some(elementwise) = elementwise else {
+        let by_effects = |node| arenaplan::is_elementwise(&graph.inner, node);
+        return arenaplan::find_assigns(&graph.inner, by_effects);
+    };
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
     arenaplan::find_assigns(&graph.inner, |node| elementwise.contains(&u32::from(node)))
 }
 
+/// Returns the assignments of a mapping from nodes to rows, or those that are found.
+fn given_assigns(
+    py: Python<'_>,
+    graph: &Graph,
+    elementwise: Option<Vec<u32>>,
+    given: Option<HashMap<u32, AssignRow>>,
+) -> PyResult<Vec<Option<Assign>>> {
+    let refuse = |reason: String| {
+        let error = arenaplan::Error::InvalidOption { option: "assigns", reason };
+        Err(crate::error::raise(py, &error))
+    };
+    let Some(given) = given else { return Ok(py.detach(|| assigns(graph, elementwise))) };
+    if elementwise.is_some() {
+        return refuse("elementwise nodes are not asked for where assignments are given".into());
+    }
+    let mut found = vec![None; graph.inner.nodes().len()];
+    for (node, (direct, state, source, result)) in given {
+        let id = NodeId::from(node);
+        let place = found.get_mut(id.index());
+        let known = place.is_some().then(|| graph.inner.assignment(id)).flatten();
+        let (Some(place), Some(known)) = (place, known) else {
+            return refuse(format!("node {node} is no assignment"));
+        };
+        let row = [known.state, known.source, known.result].map(u32::from);
+        if row != [state, source, result] {
+            return refuse(format!("node {node} assigns other values"));
+        }
+        if direct && graph.inner.producer(known.source).is_none() {
+            return refuse(format!("no node makes what node {node} assigns"));
+        }
+        let kind = if direct { AssignKind::Direct } else { AssignKind::Copy };
+        let arenaplan::Assignment { state, source, result } = known;
+        *place = Some(Assign { kind, state, source, result });
+    }
+    Ok(found)
+}
+
 /// Return ``(direct, state, source, result)`` of every node that is an assignment.
 #[pyfunction]
+#[pyo3(signature = (graph, elementwise=None))]
 pub(crate) fn find_assigns(
     py: Python<'_>,
     graph: &Graph,
-    elementwise: Vec<u32>,
+    elementwise: Option<Vec<u32>>,
 ) -> Vec<Option<AssignRow>> {
     let row = |it: Assign| {
         let direct = it.kind == AssignKind::Direct;
@@ -91,10 +155,11 @@ pub(crate) fn find_assigns(
 /// Return the nodes that every node must run after, so that states change in the order in which
 /// the nodes were added.
 #[pyfunction]
+#[pyo3(signature = (graph, elementwise=None))]
 pub(crate) fn order_mutations(
     py: Python<'_>,
     graph: &Graph,
-    elementwise: Vec<u32>,
+    elementwise: Option<Vec<u32>>,
 ) -> PyResult<Vec<Vec<u32>>> {
     let ordered = py
         .detach(|| arenaplan::order_mutations(&graph.inner, &assigns(graph, elementwise)))
@@ -157,9 +222,26 @@ impl StoragePlan {
     }
 
     /// Return the plan with blocks for inputs, constants and states, assignments tied to
-    /// their states; nodes in ``elementwise`` may write an assignment's state themselves.
-    fn decorate(&self, py: Python<'_>, graph: &Graph, elementwise: Vec<u32>) -> PyResult<Self> {
-        let assigns = assigns(graph, elementwise);
+    /// their states.
+    ///
+    /// ``assigns`` is what :func:`arenaplan.find_assigns` returns, for this graph or for the one
+    /// that :func:`arenaplan.order_mutations` made this graph from. Without it the assignments
+    /// are found, where nodes in ``elementwise`` may write an assignment's state themselves;
+    /// effects of the nodes decide if that is None.
+    ///
+    /// Raises
+    /// ------
+    /// InvalidOption
+    ///     If a value that a node makes has no block, or ``assigns`` is for another graph.
+    #[pyo3(signature = (graph, elementwise=None, *, assigns=None))]
+    fn decorate(
+        &self,
+        py: Python<'_>,
+        graph: &Graph,
+        elementwise: Option<Vec<u32>>,
+        assigns: Option<HashMap<u32, AssignRow>>,
+    ) -> PyResult<Self> {
+        let assigns = given_assigns(py, graph, elementwise, assigns)?;
         let inner = self.inner.clone().decorate(&graph.inner, &assigns).or_raise(py)?;
         Ok(Self { inner, spaces: self.spaces.clone() })
     }

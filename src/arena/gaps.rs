@@ -1,7 +1,9 @@
 //! Free stretches between allocations that share no byte.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
+use crate::error::{Error, Result, quoted};
 use crate::units::Alignment;
 
 /// The rule by which the gap for an allocation is chosen.
@@ -10,9 +12,27 @@ pub enum GapRule {
     /// The shortest gap in which it fits, the lowest of several.
     #[default]
     Shortest,
-    /// The rule of `LiteRT`: gaps in order of address; a gap replaces the best one so far if the
-    /// bytes *behind its aligned start* are fewer than the best gap has *in all*.
-    AlignedAgainstUnaligned,
+    /// As `LiteRT`: gaps in order of address, a gap replacing the best one so far if what it
+    /// has *behind the aligned start* is less than the best one has *in all*.
+    LiteRt,
+}
+
+impl GapRule {
+    /// Every rule and its name, the same in Rust and in Python.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("shortest", Self::Shortest), ("litert", Self::LiteRt)];
+}
+
+impl FromStr for GapRule {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(name, _)| *name == text);
+        found.map(|&(_, rule)| rule).ok_or_else(|| {
+            let reason = format!("{} is neither 'shortest' nor 'litert'", quoted(text));
+            Error::InvalidOption { option: "rule", reason }
+        })
+    }
 }
 
 /// The gaps between allocations, and the room behind the last allocation.
@@ -65,7 +85,7 @@ impl Gaps {
                 .by_length
                 .range((bytes, 0)..)
                 .find_map(|&(length, start)| fits(start, start + length)),
-            GapRule::AlignedAgainstUnaligned => {
+            GapRule::LiteRt => {
                 let mut best: Option<(u64, u64)> = None;
                 for (&start, &end) in &self.by_address {
                     let Some(at) = fits(start, end) else { continue };

@@ -303,7 +303,7 @@ impl IncrementalArena {
             if aligned.checked_add(bytes)? <= start {
                 let measure = match self.rule {
                     GapRule::Shortest => start - at,
-                    GapRule::AlignedAgainstUnaligned => start - aligned,
+                    GapRule::LiteRt => start - aligned,
                 };
                 if best.is_none_or(|(_, length)| measure < length) {
                     best = Some((aligned, start - at));

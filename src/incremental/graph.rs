@@ -1,6 +1,8 @@
 //! The graph of an incremental planner: sizes and types may change between executions.
 
-use crate::error::{Error, Result};
+use std::str::FromStr;
+
+use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind, Whole};
 
 /// The owner of the bytes of a value.
@@ -27,7 +29,35 @@ pub enum AllocationType {
     NonCpu,
 }
 
-/// A value: its present number of bytes, and their owner.
+impl AllocationType {
+    /// Every type and its name, the same in Rust and in Python.
+    pub const NAMES: [(&'static str, Self); 9] = [
+        ("none", Self::None),
+        ("read_only", Self::ReadOnly),
+        ("arena", Self::Arena),
+        ("persistent_arena", Self::PersistentArena),
+        ("dynamic", Self::Dynamic),
+        ("persistent_read_only", Self::PersistentReadOnly),
+        ("custom", Self::Custom),
+        ("variant", Self::Variant),
+        ("non_cpu", Self::NonCpu),
+    ];
+}
+
+impl FromStr for AllocationType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(name, _)| *name == text);
+        found.map(|&(_, kind)| kind).ok_or_else(|| {
+            let names = Self::NAMES.map(|(name, _)| name).join(", ");
+            let reason = format!("{} is none of {names}", quoted(text));
+            Error::InvalidOption { option: "kind", reason }
+        })
+    }
+}
+
+/// A value: its present size, and the owner of its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IncrementalValue {
     /// Size in bytes.

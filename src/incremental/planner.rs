@@ -1,4 +1,4 @@
-//! The planner that a runtime calls.
+//! The incremental planner, as a runtime calls it between nodes.
 
 use std::ops::Range;
 

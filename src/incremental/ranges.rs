@@ -44,7 +44,7 @@ impl Ranges {
         [temporary, persistent]: [Box<dyn ArenaAllocator>; 2],
     ) -> Self {
         let rule = match options.mode {
-            IncrementalMode::LiteRt => GapRule::AlignedAgainstUnaligned,
+            IncrementalMode::LiteRt => GapRule::LiteRt,
             IncrementalMode::Default | IncrementalMode::TfLite2019 => GapRule::Shortest,
         };
         let arena = |allocator| {

@@ -16,7 +16,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-pub use assign::{Assign, AssignKind, find_assigns, order_mutations};
+pub use assign::{Assign, AssignKind, find_assigns, is_elementwise, order_mutations};
 
 use crate::coloring::{Coloring, Reachability, color_nodes};
 use crate::error::{Error, Result, quoted};
@@ -30,11 +30,11 @@ pub enum Storage {
     /// No rule applies: graph inputs, constants, and values outside a node range.
     #[default]
     Unassigned,
-    /// From the caller.
+    /// Memory of the caller.
     External,
-    /// From wherever the node gets it at run time.
+    /// Memory that the node gets at run time.
     Dynamic,
-    /// From the block with this number.
+    /// The block with this number.
     Block(u32),
 }
 
@@ -75,7 +75,7 @@ pub enum TakenFrom {
     /// No block was taken over.
     #[default]
     Nothing,
-    /// From the input at this position.
+    /// The input at this position.
     Input(u32),
     /// No block taken over, and no readers: the block was free again at once.
     NeverRead,
@@ -221,8 +221,10 @@ pub struct StoragePlan {
     pub(crate) taken_from: Vec<TakenFrom>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) given: u32,
-    /// Values that have the block of a state.
+    /// Results and right sides of assignments, which have the block of a state.
     pub(crate) tied: Vec<ValueId>,
+    /// Results of direct assignments: their nodes do nothing.
+    pub(crate) direct: Vec<ValueId>,
     pub(crate) not_allocated: usize,
     pub(crate) match_range: u64,
     pub(crate) coloring: Option<Coloring>,

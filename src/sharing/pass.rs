@@ -96,6 +96,7 @@ impl<'a> Pass<'a> {
             blocks: self.pool.blocks,
             given: self.given,
             tied: Vec::new(),
+            direct: Vec::new(),
             not_allocated: self.not_allocated,
             match_range: self.match_range,
             coloring: None,

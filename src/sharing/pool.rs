@@ -14,7 +14,7 @@ pub(super) type Acceptable<'a> = &'a dyn Fn(&[NodeId]) -> bool;
 /// Most free blocks that a request looks at where not every block will do.
 const MOST_CANDIDATES: usize = 256;
 
-/// Blocks, and which of them are free.
+/// All blocks, and the free ones by size.
 #[derive(Debug)]
 pub(super) struct Pool {
     match_range: u64,
@@ -88,7 +88,7 @@ impl Pool {
         users.push(node);
     }
 
-    /// Notes that `node` reads `block`, or shows it as another value.
+    /// Records that `node` reads `block`, or shows it as another value.
     pub(super) fn touch(&mut self, block: u32, node: NodeId) {
         self.users[at(block)].push(node);
     }

@@ -1,41 +1,30 @@
 //! Memory at run time from storage ids: one block per id, one view per value.
 //!
-//! A runtime that was handed storage ids, shapes and types, but no sizes, has all it needs:
-//! a block is as large as its largest value. [`StoragePool`] is such a runtime's memory,
-//! as NNVM's graph runtime sets it up.
+//! A runtime that gets storage ids, shapes and types needs no sizes: a block is as large as its
+//! largest value. A [`StorageLayout`] has names, blocks and nodes of a planned graph, and its
+//! JSON form; a [`StoragePool`] adds the memory, as NNVM's graph runtime sets it up. Pools
+//! with memory of another kind, such as arrays of a language that calls this crate, are built on
+//! the layout.
 
 mod json;
+mod layout;
 mod params;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+pub use layout::{StorageEntry, StorageLayout, StorageNode, StorageOperand};
 pub use params::{load_params, save_params};
 
 use crate::arena::{ArenaAllocator as _, ArenaBlock, Input, NodeMemory, Output, SystemAllocator};
 use crate::error::{Error, Result, quoted};
 use crate::graph::{DType, Graph};
-use crate::index::{SpaceId, ValueId};
-use crate::sharing::StoragePlan;
+use crate::index::SpaceId;
+use crate::sharing::{Block, StoragePlan};
 use crate::units::Alignment;
 
-/// Alignment of the address of every block, and of an array that is used without a copy.
+/// Alignment of every block, and of an array that is used without a copy, in bytes.
 const ALIGNMENT: u64 = 64;
-
-/// A value, and the block that it lives in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StorageEntry {
-    /// Name of the value.
-    pub name: String,
-    /// Type of its elements.
-    pub dtype: DType,
-    /// Dimensions of the tensor.
-    pub shape: Vec<u64>,
-    /// Number of the block.
-    pub block: u32,
-    /// Memory that the block is in.
-    pub space: SpaceId,
-}
 
 /// An array of the caller: an input or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +41,7 @@ pub struct Tensor<'a> {
 
 /// Memory that serves some values, one after another.
 #[derive(Clone, Debug)]
-struct Block {
+struct Memory {
     bytes: Arc<dyn ArenaBlock>,
     space: SpaceId,
     /// Whether this pool allocated it, not one that it shares parameters with.
@@ -84,11 +73,8 @@ struct Block {
 /// ```
 #[derive(Debug)]
 pub struct StoragePool<'a> {
-    entries: Vec<StorageEntry>,
-    positions: HashMap<String, usize>,
-    inputs: Vec<usize>,
-    outputs: Vec<usize>,
-    blocks: BTreeMap<u32, Block>,
+    layout: StorageLayout,
+    blocks: BTreeMap<u32, Memory>,
     /// By input: the caller's bytes that are read in its place.
     lent: HashMap<usize, &'a [u8]>,
 }
@@ -107,35 +93,25 @@ impl<'a> StoragePool<'a> {
         inputs: Vec<usize>,
         outputs: Vec<usize>,
     ) -> Result<Self> {
-        Self::allocate(entries, inputs, outputs, Vec::new())
+        Self::with_layout(StorageLayout::new(entries, inputs, outputs)?)
+    }
+
+    /// Allocates the blocks of a layout, zeroed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaCommit`] if there is not enough memory.
+    pub fn with_layout(layout: StorageLayout) -> Result<Self> {
+        Self::allocate(layout, Vec::new())
     }
 
     /// Returns the pool of `graph` under `plan`; positions are those of the graph's values.
     ///
-    /// Values that the plan leaves to others, such as graph inputs, get blocks of their own.
-    ///
     /// # Errors
     ///
-    /// - [`Error::Storage`] if the plan is not for this graph.
-    /// - [`Error::ArenaCommit`] if there is not enough memory.
+    /// As [`StorageLayout::from_plan`] and [`with_layout`](Self::with_layout).
     pub fn from_plan(graph: &Graph, plan: &StoragePlan) -> Result<Self> {
-        if plan.storages().len() != graph.values().len() {
-            return Err(storage("the plan is for another graph".into()));
-        }
-        let mut fresh = u32::try_from(plan.blocks().len()).expect("blocks have 32 bits")..;
-        let entries = graph.values().iter().zip(plan.storages()).map(|(value, storage)| {
-            let block = storage.block().or_else(|| fresh.next()).expect("blocks have 32 bits");
-            StorageEntry {
-                name: value.name().to_owned(),
-                dtype: value.dtype(),
-                shape: value.shape().to_vec(),
-                block,
-                space: value.space(),
-            }
-        });
-        let inputs = graph.inputs().map(ValueId::index).collect();
-        let outputs = graph.outputs().iter().copied().map(ValueId::index).collect();
-        Self::new(entries.collect(), inputs, outputs)
+        Self::with_layout(StorageLayout::from_plan(graph, plan)?)
     }
 
     /// Returns a pool of other values in the blocks of this one, where they are large
@@ -152,66 +128,52 @@ impl<'a> StoragePool<'a> {
     ) -> Result<Self> {
         let own = self.blocks.into_values().filter(|block| block.is_own);
         let free = own.filter(|block| Arc::strong_count(&block.bytes) == 1).collect();
-        Self::allocate(entries, inputs, outputs, free)
+        Self::allocate(StorageLayout::new(entries, inputs, outputs)?, free)
     }
 
-    fn allocate(
-        entries: Vec<StorageEntry>,
-        inputs: Vec<usize>,
-        outputs: Vec<usize>,
-        mut free: Vec<Block>,
-    ) -> Result<Self> {
-        let mut positions = HashMap::new();
-        for (position, entry) in entries.iter().enumerate() {
-            if positions.insert(entry.name.clone(), position).is_some() {
-                return Err(Error::DuplicateName { what: "values", name: quoted(&entry.name) });
-            }
-        }
-        if let Some(&missing) = inputs.iter().chain(&outputs).find(|&&it| it >= entries.len()) {
-            return Err(undefined(&format!("value {missing}")));
-        }
-        let mut sizes: Vec<(u32, (u64, SpaceId))> = block_sizes(&entries)?.into_iter().collect();
-        // The largest first, so that it finds the block that it needs.
-        sizes.sort_by_key(|&(block, (bytes, _))| (std::cmp::Reverse(bytes), block));
+    fn allocate(layout: StorageLayout, free: Vec<Memory>) -> Result<Self> {
+        let size = |memory: &Memory| to_u64(memory.bytes.as_ref().as_ref().len());
+        let known: Vec<Block> =
+            free.iter().map(|memory| Block { bytes: size(memory), space: memory.space }).collect();
+        let mut free: Vec<Option<Memory>> = free.into_iter().map(Some).collect();
         let alignment = Alignment::new(ALIGNMENT)?;
         let mut blocks = BTreeMap::new();
-        for (number, (bytes, space)) in sizes {
-            let size = |block: &Block| block.bytes.as_ref().as_ref().len();
-            let fitting = free
-                .iter()
-                .enumerate()
-                .filter(|(_, block)| block.space == space && to_u64(size(block)) >= bytes)
-                .min_by_key(|(_, block)| size(block))
-                .map(|(position, _)| position);
-            let block = if let Some(position) = fitting {
-                free.swap_remove(position)
+        for (number, found) in layout.reuse(&known) {
+            let block = if let Some(memory) = found.and_then(|position| free[position].take()) {
+                memory
             } else {
+                let Block { bytes, space } = layout.blocks()[&number];
                 let bytes = SystemAllocator.allocate(bytes, alignment)?.into();
-                Block { bytes, space, is_own: true }
+                Memory { bytes, space, is_own: true }
             };
             blocks.insert(number, block);
         }
-        Ok(Self { entries, positions, inputs, outputs, blocks, lent: HashMap::new() })
+        Ok(Self { layout, blocks, lent: HashMap::new() })
+    }
+
+    /// Returns names, blocks and nodes.
+    pub const fn layout(&self) -> &StorageLayout {
+        &self.layout
     }
 
     /// Returns every value, by position.
     pub fn entries(&self) -> &[StorageEntry] {
-        &self.entries
+        self.layout.entries()
     }
 
     /// Returns the positions of the values that the caller supplies.
     pub fn inputs(&self) -> &[usize] {
-        &self.inputs
+        self.layout.inputs()
     }
 
     /// Returns the positions of the values that the caller receives.
     pub fn outputs(&self) -> &[usize] {
-        &self.outputs
+        self.layout.outputs()
     }
 
     /// Returns the position of the value called `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.positions.get(name).copied()
+        self.layout.position(name)
     }
 
     /// Returns the bytes of all blocks that are not another pool's.
@@ -239,7 +201,7 @@ impl<'a> StoragePool<'a> {
     /// - [`Error::UndefinedValue`] if there is no such value.
     /// - [`Error::Storage`] if the bytes are the caller's, or shared with another pool.
     pub fn value_mut(&mut self, position: usize) -> Result<&mut [u8]> {
-        match self.entries.get(position) {
+        match self.entries().get(position) {
             Some(entry) if self.lent.contains_key(&position) => Err(read_only(&entry.name)),
             _ => self.own_value_mut(position),
         }
@@ -261,7 +223,7 @@ impl<'a> StoragePool<'a> {
             self.value_mut(position)?;
             let (block, bytes) = self.locate(position)?;
             if bytes > 0 && written.insert(block, (output, bytes)).is_some() {
-                let name = quoted(&self.entries[position].name);
+                let name = quoted(&self.entries()[position].name);
                 return Err(storage(format!("value {name} shares its block with another output")));
             }
         }
@@ -332,7 +294,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// [`Error::UndefinedValue`] if there is no such input.
     pub fn input(&self, name: &str) -> Result<&[u8]> {
-        self.own_value(self.input_called(name)?)
+        self.own_value(self.layout.input(name)?)
     }
 
     /// Returns the bytes of output number `index`.
@@ -342,7 +304,7 @@ impl<'a> StoragePool<'a> {
     /// [`Error::UndefinedValue`] if there is no such output.
     pub fn output(&self, index: usize) -> Result<&[u8]> {
         let missing = || undefined(&format!("output {index}"));
-        self.value(*self.outputs.get(index).ok_or_else(missing)?)
+        self.value(*self.outputs().get(index).ok_or_else(missing)?)
     }
 
     /// Copies the arrays of a [parameter blob](save_params) into the inputs of their names.
@@ -378,8 +340,8 @@ impl<'a> StoragePool<'a> {
                 let name = quoted(name);
                 return Err(storage(format!("input {name} is another array in the other pool")));
             }
-            let block = Block { is_own: false, ..other.blocks[&from.block].clone() };
-            shared.push((self.input_called(name)?, to.block, block));
+            let block = Memory { is_own: false, ..other.blocks[&from.block].clone() };
+            shared.push((self.layout.input(name)?, to.block, block));
         }
         for (position, number, block) in shared {
             self.lent.remove(&position);
@@ -390,8 +352,8 @@ impl<'a> StoragePool<'a> {
 
     /// Returns an input that is alone in its block.
     fn lone_input(&self, name: &str) -> Result<&StorageEntry> {
-        let entry = &self.entries[self.input_called(name)?];
-        let in_block = self.entries.iter().filter(|other| other.block == entry.block).count();
+        let entry = &self.entries()[self.layout.input(name)?];
+        let in_block = self.entries().iter().filter(|other| other.block == entry.block).count();
         if in_block > 1 {
             let name = quoted(name);
             return Err(storage(format!("input {name} is not alone in its block")));
@@ -399,25 +361,13 @@ impl<'a> StoragePool<'a> {
         Ok(entry)
     }
 
-    /// Returns the position of the input called `name`.
-    fn input_called(&self, name: &str) -> Result<usize> {
-        let position = self.position(name).filter(|position| self.inputs.contains(position));
-        position.ok_or_else(|| undefined(&format!("input {}", quoted(name))))
-    }
-
     /// Returns the position of the input that an array is for, if it fits.
     fn fitting_input(&self, tensor: &Tensor<'_>) -> Result<usize> {
-        let position = self.input_called(tensor.name)?;
-        let entry = &self.entries[position];
+        let position = self.layout.fitting_input(tensor.name, tensor.dtype, &tensor.shape)?;
         let (_, bytes) = self.locate(position)?;
-        if (tensor.dtype, &tensor.shape) != (entry.dtype, &entry.shape)
-            || tensor.bytes.len() != bytes
-        {
+        if tensor.bytes.len() != bytes {
             let (name, given) = (quoted(tensor.name), tensor.bytes.len());
-            return Err(storage(format!(
-                "input {name} is {} {:?} of {bytes} bytes, given was {} {:?} of {given}",
-                entry.dtype, entry.shape, tensor.dtype, tensor.shape
-            )));
+            return Err(storage(format!("input {name} has {bytes} bytes, given were {given}")));
         }
         Ok(position)
     }
@@ -433,38 +383,16 @@ impl<'a> StoragePool<'a> {
         let (block, bytes) = self.locate(position)?;
         let block = self.blocks.get_mut(&block).expect("every entry has a block");
         let block = Arc::get_mut(&mut block.bytes);
-        let block = block.ok_or_else(|| read_only(&self.entries[position].name))?;
+        let block = block.ok_or_else(|| read_only(&self.layout.entries()[position].name))?;
         Ok(&mut block.as_mut()[..bytes])
     }
 
     /// Returns the block of the value at `position`, and its size.
     fn locate(&self, position: usize) -> Result<(u32, usize)> {
         let missing = || undefined(&format!("value {position}"));
-        let entry = self.entries.get(position).ok_or_else(missing)?;
+        let entry = self.entries().get(position).ok_or_else(missing)?;
         Ok((entry.block, usize::try_from(entry.bytes()?).expect("its block was allocated")))
     }
-}
-
-impl StorageEntry {
-    /// Returns the size of the value.
-    fn bytes(&self) -> Result<u64> {
-        let what = || format!("value {}", quoted(&self.name));
-        let bytes = self.dtype.array_bytes(&self.shape);
-        bytes.ok_or_else(|| Error::SizeOverflow { what: what() })
-    }
-}
-
-/// Returns size and space of every block.
-fn block_sizes(entries: &[StorageEntry]) -> Result<BTreeMap<u32, (u64, SpaceId)>> {
-    let mut sizes: BTreeMap<u32, (u64, SpaceId)> = BTreeMap::new();
-    for entry in entries {
-        let (bytes, space) = sizes.entry(entry.block).or_insert((0, entry.space));
-        if *space != entry.space {
-            return Err(storage(format!("block {} is in two spaces", entry.block)));
-        }
-        *bytes = entry.bytes()?.max(*bytes);
-    }
-    Ok(sizes)
 }
 
 fn storage(reason: String) -> Error {

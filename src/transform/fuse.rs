@@ -33,7 +33,24 @@ pub struct Fusion {
 }
 
 impl Fusion {
-    /// Returns the same kinds without those that work on pieces larger than elements.
+    /// Names of the switches, the same in Rust and in Python.
+    pub const NAMES: [&'static str; 6] =
+        ["elementwise", "anchors", "prologue", "attention", "perceptrons", "channels"];
+
+    /// Returns the switch of this name, if there is one.
+    pub fn switch(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "elementwise" => &mut self.elementwise,
+            "anchors" => &mut self.anchors,
+            "prologue" => &mut self.prologue,
+            "attention" => &mut self.attention,
+            "perceptrons" => &mut self.perceptrons,
+            "channels" => &mut self.channels,
+            _ => return None,
+        })
+    }
+
+    /// Returns the same without what makes nodes work on pieces larger than elements.
     #[must_use]
     pub const fn without_streams(self) -> Self {
         Self { attention: false, perceptrons: false, channels: false, ..self }

@@ -333,7 +333,7 @@ fn row_25_blocks_of_a_custom_allocator_are_measured() {
 #[test]
 fn k11_litert_measures_gaps_from_two_places() {
     let rows = [(28, 2, 2), (22, 3, 6), (21, 5, 5), (8, 2, 4), (7, 4, 6), (6, 4, 4)];
-    let rule = GapRule::AlignedAgainstUnaligned;
+    let rule = GapRule::LiteRt;
     let mut arena = IncrementalArena::new(aligned(64)).with_rule(rule);
     let found = rows.map(|(bytes, first, last)| {
         arena.allocate(aligned(8), bytes, nodes(first, last)).unwrap().span.offset
@@ -344,7 +344,7 @@ fn k11_litert_measures_gaps_from_two_places() {
 
 #[test]
 fn k11_by_default_the_shortest_gap_wins() {
-    for (rule, expected) in [(GapRule::AlignedAgainstUnaligned, 24), (GapRule::Shortest, 8)] {
+    for (rule, expected) in [(GapRule::LiteRt, 24), (GapRule::Shortest, 8)] {
         let mut arena = IncrementalArena::new(aligned(64)).with_rule(rule);
         // Gaps 8..17 and 20..32: the second has 8 bytes behind its aligned start.
         let made =
@@ -393,7 +393,7 @@ proptest! {
         actions in prop::collection::vec((0_u8..12, 1_u64..200, 0_u32..30, 1_u32..30, 0_u32..4), 1..120),
         litert in any::<bool>(),
     ) {
-        let rule = if litert { GapRule::AlignedAgainstUnaligned } else { GapRule::Shortest };
+        let rule = if litert { GapRule::LiteRt } else { GapRule::Shortest };
         let mut arena = IncrementalArena::new(aligned(64)).with_rule(rule);
         let mut taken: Vec<(Allocation, LiveRange)> = Vec::new();
         for (action, bytes, start, length, log2) in actions {

@@ -1,6 +1,16 @@
 //! Integration tests: one binary, one module per subject.
 #![allow(
     clippy::as_conversions,
+    clippy::enum_variant_names,
+    clippy::items_after_statements,
+    clippy::similar_names,
+    clippy::too_many_lines,
+    clippy::trivially_copy_pass_by_ref,
+    clippy::type_complexity,
+    clippy::needless_range_loop,
+    clippy::single_match_else,
+    clippy::mut_mut,
+    clippy::useless_vec,
     clippy::format_collect,
     clippy::many_single_char_names,
     clippy::needless_for_each,

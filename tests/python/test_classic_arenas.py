@@ -11,6 +11,7 @@ from arenaplan.errors import (
     GraphCycle,
     InvalidAlignment,
     InvalidLiveRange,
+    InvalidOption,
     PlanOutOfBounds,
     PlanOverlap,
     SizeOverflow,
@@ -82,7 +83,7 @@ def test_row_25_basic_arena_operations_of_today() -> None:
         arena.write(found[5], b"x" * 1024)
     with pytest.raises(InvalidLiveRange):
         arena.allocate(1, 1, 2, 2)
-    with pytest.raises(ValueError, match="rule"):
+    with pytest.raises(InvalidOption, match="'shortest' nor 'litert'"):
         ap.IncrementalArena(rule="first")
 
 
@@ -180,3 +181,63 @@ def test_row_09_a_writer_that_must_wait_for_itself_is_refused() -> None:
     with pytest.raises(GraphCycle):
         ap.order_mutations(graph, elementwise=[0, 1])
     assert ap.order_mutations(graph).core.order == [0, 1, 2, 3, 4]
+
+
+def g_n16(**effects) -> ap.Graph:
+    """``w += 1; w2 = w + 1``."""
+    graph = ap.Graph()
+    w2, w = graph.state("w2", (10,)), graph.state("w", (10,))
+    (add0,) = graph.node("Op", [w], [("add0", (10,), "float32")], **effects)
+    assign0 = assign(graph, w, add0, "assign0")
+    (add1,) = graph.node("Op", [assign0], [("add1", (10,), "float32")], **effects)
+    graph.output(assign(graph, w2, add1, "assign1"))
+    return graph
+
+
+def test_d1_g_n16_keeps_its_direct_writes_in_the_order_of_mutations() -> None:
+    graph = g_n16()
+    ordered = ap.order_mutations(graph, elementwise=[0, 2])
+    shared = ap.share_storage(ordered)
+    found = ap.find_assigns(graph, elementwise=[0, 2])
+    assert ap.find_assigns(ordered, elementwise=[0, 2]) == found
+    assert all(each.direct for each in found.values())
+    for plan in (
+        shared.decorate(ordered.core, [0, 2]),
+        shared.decorate(ordered.core, assigns=found),
+    ):
+        w2, w, add0, assign0, add1, assign1 = plan.storage_ids
+        assert w2 == add1 == assign1
+        assert w == add0 == assign0
+        assert plan.allocated_bytes == 80
+    found[1] = found[1]._replace(direct=False)
+    assert shared.decorate(ordered.core, assigns=found).allocated_bytes == 120, "add0 by itself"
+
+
+def test_d1_assignments_of_another_graph_are_refused() -> None:
+    graph = g_n16()
+    shared = ap.share_storage(graph)
+    for wrong in (
+        {0: ap.Assign(False, 0, 1, 2)},
+        {9: ap.Assign(False, 0, 1, 2)},
+        {1: ap.Assign(True, 0, 2, 3)},
+    ):
+        with pytest.raises(InvalidOption, match="assigns"):
+            shared.decorate(graph.core, assigns=wrong)
+    with pytest.raises(InvalidOption, match="assigns"):
+        shared.decorate(graph.core, [0], assigns={})
+
+
+def test_d8_effects_say_which_nodes_write_directly() -> None:
+    """G-N16 again, with in-place pairs, and no list of nodes anywhere."""
+    graph = g_n16(in_place=[(0, 0)])
+    assert [each.direct for each in ap.find_assigns(graph).values()] == [True, True]
+    assert not any(each.direct for each in ap.find_assigns(graph, elementwise=()).values())
+    ordered = ap.order_mutations(graph)
+    plan = ap.share_storage(ordered).decorate(ordered.core)
+    assert plan.allocated_bytes == 80
+    plan.to_plan(ordered.core, alignment=1).check(ordered.core)
+    flows = ap.Graph()
+    v, x = flows.state("v", (10,)), flows.input("x", (10,))
+    (y,) = flows.node("Exp", [x], [("y", (10,), "float32")], flows=[(0, 10, (0,))])
+    flows.output(assign(flows, v, y, "new v"))
+    assert ap.find_assigns(flows)[1].direct

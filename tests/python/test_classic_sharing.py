@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import InvalidOption, PlanOverlap
+from arenaplan.errors import ArenaBusy, ArenaInUse, InvalidOption, PlanOverlap
 from arenaplan.sharing import report_storage_sharing
 
 
@@ -64,9 +65,39 @@ def test_row_19_colors() -> None:
     (c,) = graph.node("C", [a], [("c", (10,), "float32")])
     graph.output(b)
     graph.output(c)
-    assert ap.color_nodes(graph, 2) == [0, 1, 0]
+    assert ap.color_nodes(graph, 2) == ap.Coloring([0, 1, 0], 2)
     assert ap.share_storage(graph, num_temp=2).colors == [0, 1, 0]
     assert ap.share_storage(graph).colors is None
+
+
+def test_row_19_count_and_rest_of_colors_are_those_of_g_n14() -> None:
+    """Four independent chains of one node: paths get colors first, other nodes the last."""
+    graph = ap.Graph()
+    for name in "abcd":
+        graph.node("Op", [], [(name, (10,), "float32")])
+    coloring = ap.color_nodes(graph, 3)
+    assert (coloring.count, coloring.rest) == (3, 2)
+    assert sorted(coloring.colors) == [0, 1, 2, 2]
+    assert (ap.color_nodes(graph, 9).count, ap.color_nodes(graph, 9).rest) == (5, 4)
+
+
+def test_d7_fusion_groups_are_found_and_share_storage() -> None:
+    """exp(y + x), then a node that needs all of it: one group, one block less."""
+    graph = ap.Graph()
+    x, y = graph.input("x", (10,)), graph.input("y", (10,))
+    (s,) = graph.node("Add", [y, x], [("s", (10,), "float32")], flows=[(0, 10, (0, 1))])
+    (e,) = graph.node("Exp", [s], [("e", (10,), "float32")], flows=[(0, 10, (0,))])
+    (m,) = graph.node("Opaque", [e], [("m", (10,), "float32")])
+    graph.output(m)
+    assert ap.fuse(graph, ["elementwise"]) == [[0, 1]]
+    assert ap.fuse(graph, []) == []
+    alone, grouped = ap.share_storage(graph), ap.share_storage(graph, groups=[[0, 1]])
+    assert (alone.storage_ids, grouped.storage_ids) == ([-1, -1, 0, 1, 0], [-1, -1, -1, 0, 1])
+    assert grouped.to_plan(graph.core.grouped([[0, 1]]), alignment=4).arena_bytes == 160
+    with pytest.raises(InvalidOption, match="channels"):
+        ap.fuse(graph, ["everything"])
+    with pytest.raises(ap.errors.InvalidGroup):
+        ap.share_storage(graph, groups=[[1, 2]])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +148,121 @@ def test_an_incremental_planner_of_a_graph_has_its_values_and_workspaces() -> No
         assert planner.place(w)[0], "states are persistent"
         sizes = [planner.place(value)[2] for value in (x, w, y, 3)]
         assert sizes == [40, 20, 40, 30]
+
+
+@pytest.mark.parametrize("mode", ["default", "litert", "tflite-2019"])
+def test_d3_nodes_run_in_views_of_an_incremental_planner(mode: str) -> None:
+    """
+    nonzero(x) + 1, where the size of the first result is known once it was computed.
+
+    The temporary arena moves between the nodes; content stays.
+    """
+    planner = ap.IncrementalPlanner(
+        [(40, "arena"), (0, "arena"), (0, "arena")],
+        [([0], [1], [], []), ([1], [2], [], [(0, 0, False)])],
+        [0],
+        [2],
+        mode=mode,
+        alignment=4,
+    )
+
+    def array(value: int, dtype: str) -> np.ndarray:
+        return np.frombuffer(planner.view(value), dtype)
+
+    with planner.lease():
+        planner.execute(0, 1)
+        array(0, "float32")[:] = [0, 3, 0, 5, 0, 0, 7, 8, 9, 9]
+        found = np.flatnonzero(array(0, "float32"))
+        assert planner.view(1) is None
+        planner.set_bytes(1, found.nbytes)
+        planner.set_bytes(2, found.nbytes)
+        if mode == "tflite-2019":
+            planner.plan()
+        planner.execute(0, 2)
+        array(1, "int64")[:] = found
+        np.add(array(1, "int64"), 1, out=array(2, "int64"))
+        assert array(2, "int64").tolist() == [2, 4, 7, 8, 9, 10]
+        with pytest.raises(ArenaBusy):
+            planner.lease()
+    assert planner.read(2) == array(2, "int64").tobytes()
+
+
+def test_d3_memory_does_not_move_under_a_view() -> None:
+    planner = ap.IncrementalPlanner(
+        [(100, "arena"), (50, "arena"), (100_000, "arena")],
+        [([0], [1], [], []), ([1], [2], [], [])],
+        [0],
+        [2],
+    )
+    planner.execute(0, 1)
+    view = planner.view(1)
+    assert (view.nbytes, view.readonly, view.format) == (50, False, "B")
+    view[:3] = b"abc"
+    with pytest.raises(ArenaInUse, match="1 view of the arena is alive"):
+        planner.execute(1, 2)
+    with pytest.raises(ArenaInUse):
+        planner.release_temporary()
+    assert bytes(view[:3]) == b"abc"
+    view.release()
+    planner.execute(1, 2)
+    assert planner.read(1)[:3] == b"abc"
+    with planner.view(2) as large:
+        assert large.nbytes == 100_000
+    kept = np.frombuffer(planner.view(2), "uint8")
+    kept[:] = 9
+    del planner, large
+    assert kept.sum() == 900_000, "a view keeps the memory"
+
+
+def test_d3_views_of_arenas() -> None:
+    simple = ap.SimpleArena()
+    offset = simple.allocate(1, 8)
+    simple.commit()
+    np.frombuffer(simple.view(offset, 8), "uint8")[:] = 7
+    assert simple.resolve(offset, 8) == bytes([7] * 8)
+    assert simple.view(0, 0) is None
+    arena = ap.IncrementalArena()
+    first = arena.allocate(1, 8, 0, 2)
+    with pytest.raises(ap.errors.ArenaState):
+        arena.view(first)
+    arena.commit()
+    with arena.view(first) as view:
+        view[:] = b"12345678"
+        arena.allocate(1, 1000, 1, 2)
+        for refused in (arena.commit, arena.release):
+            with pytest.raises(ArenaInUse):
+                refused()
+    assert arena.commit()
+    assert arena.resolve(first) == b"12345678"
+    arena.release()
+    for each in (simple, arena):
+        with each.lease(), pytest.raises(ArenaBusy):
+            each.lease()
+        each.lease().release()
+
+
+def test_d3_another_graph_is_planned_in_the_same_memory() -> None:
+    planner = ap.IncrementalPlanner(
+        [(1000, "arena"), (1000, "arena")], [([0], [1], [], [])], [0], [1]
+    )
+    planner.execute(0, 1)
+    before = planner.buffer_bytes
+    planner.replace_graph(
+        [(100, "arena"), (100, "arena"), (64, "persistent_arena")],
+        [([0, 2], [1], [], [])],
+        [0],
+        [1],
+        [2],
+    )
+    assert planner.place(0) is None
+    planner.execute(0, 1)
+    assert planner.place(1)[2] == 100
+    assert planner.place(2)[0], "persistent"
+    assert planner.buffer_bytes[0] == before[0]
+    with pytest.raises(ap.errors.UndefinedValue):
+        planner.replace_graph([(1, "arena")], [([4], [], [], [])], [], [])
+    with pytest.raises(InvalidOption, match="persistent_arena, dynamic"):
+        planner.replace_graph([(1, "arena_rw")], [], [], [])
 
 
 def test_the_incremental_planner_places_what_becomes_known() -> None:

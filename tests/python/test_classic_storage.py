@@ -199,3 +199,82 @@ def test_row_23_a_planned_graph_runs_in_its_pool() -> None:
         np.add(pool[read], 1, out=pool[written])
     assert pool.get_output(0).tolist() == [4] * 5
     assert pool.nbytes == 3 * 20
+
+
+def test_d2_json_has_operands_and_its_nodes_run() -> None:
+    """A runtime of ten lines reads the file and runs its nodes, as the pool does."""
+    graph = ap.Graph()
+    x, w = graph.input("x", (4,)), graph.constant("w", (4,))
+    low, high = graph.node("Split", [x], [("low", (2,), "float32"), ("high", (2,), "float32")])
+    (total,) = graph.node("Add", [low, high], [("total", (2,), "float32")], name="sum")
+    (y,) = graph.node("Cat", [high, total], [("cat", (4,), "float32")])
+    (out,) = graph.node("Add", [y, w], [("out", (4,), "float32")])
+    graph.output(out)
+    graph.output(low)
+    text = ap.StoragePool.from_plan(graph, ap.share_storage(graph)).to_json()
+    functions = {
+        "Split": lambda x: (x[:2], x[2:]),
+        "Add": lambda a, b: (a + b,),
+        "Cat": lambda a, b: (np.concatenate([a, b]),),
+    }
+    document = json.loads(text)
+    assert [node["op"] for node in document["nodes"]] == ["null"] * 2 + ["tvm_op"] * 4
+    assert document["arg_nodes"] == [0, 1]
+    assert document["heads"] == [[5, 0, 0], [2, 0, 0]]
+    rows, attributes = document["node_row_ptr"], document["attrs"]
+    ids, shapes = attributes["storage_id"][1], attributes["shape"][1]
+    blocks = {number: np.zeros(8, "float32") for number in ids}
+
+    def value(node: int, output: int, _version: int) -> np.ndarray:
+        entry = rows[node] + output
+        return blocks[ids[entry]][: np.prod(shapes[entry], dtype=int)]
+
+    given = {"x": [1, 2, 3, 4], "w": [10, 20, 30, 40]}
+    for index, node in enumerate(document["nodes"]):
+        if node["op"] == "null":
+            value(index, 0, 0)[:] = given[node["name"]]
+            continue
+        operands = [value(*operand) for operand in node["inputs"]]
+        assert len(operands) == int(node["attrs"]["num_inputs"])
+        made = functions[node["attrs"]["func_name"]](*operands)
+        assert len(made) == int(node["attrs"]["num_outputs"])
+        for output, array in enumerate([np.copy(array) for array in made]):
+            value(index, output, 0)[:] = array
+    assert [value(*head).tolist() for head in document["heads"]] == [[13, 24, 34, 46], [1, 2]]
+
+    pool = ap.StoragePool.from_json(text)
+    assert pool.to_json() == text
+    assert pool.nodes[3] == ap.StorageNode(
+        "tvm_op",
+        "total",
+        (ap.StorageOperand(2, 0, 0), ap.StorageOperand(2, 1, 0)),
+        {"func_name": "Add", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0"},
+        (),
+    )
+    assert [entry.name for entry in pool.entries] == [
+        "x",
+        "w",
+        "low",
+        "high",
+        "total",
+        "cat",
+        "out",
+    ]
+    pool.set_input("w", np.ones(4, "float32"))
+
+
+@pytest.mark.parametrize("operand", [[3, 0, 0], [0, 1, 0], [-1, 0, 0], [0, 0, 0, 0], "x"])
+def test_d2_operands_that_no_earlier_node_makes_are_refused(operand: object) -> None:
+    document = json.loads(small_pool().to_json())
+    document["nodes"][2]["inputs"] = [operand]
+    with pytest.raises(StorageError):
+        ap.StoragePool.from_json(json.dumps(document))
+
+
+def test_row_24_arrays_in_another_byte_order_are_refused_and_saved_in_ours() -> None:
+    swapped = np.arange(3, dtype=np.dtype("float32").newbyteorder())
+    with pytest.raises(StorageError, match="byte order"):
+        small_pool().set_input("w", swapped)
+    assert ap.load_params(ap.save_params({"w": swapped}))["w"].tolist() == [0, 1, 2]
+    with pytest.raises(StorageError, match="'w'"):
+        ap.save_params({"w": np.zeros(3, bool)})

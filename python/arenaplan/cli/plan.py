@@ -203,6 +203,8 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
         print(f"  arena        {size(summary['arena_bytes'])}")
         if summary["persistent_bytes"]:
             print(f"  persistent   {size(summary['persistent_bytes'])} of it")
+        for note in summary["notes"]:
+            print(f"  note         {note}")
         return
     print(f"  blocks       {len(summary['blocks'])}, {size(summary['allocated_bytes'])} in all")
     print(f"  match range  {summary['match_range']}")

@@ -158,7 +158,7 @@ fn is_send_and_sync<T: Send + Sync + 'static>() {}
 fn programs_and_arenas_go_between_threads() {
     is_send_and_sync::<Program>();
     is_send_and_sync::<Arena<'static>>();
-    fn lent<'a>(memory: StepMemory<'a>) -> impl Send + Sync + 'a {
+    fn lent(memory: StepMemory<'_>) -> impl Send + Sync + '_ {
         memory
     }
     let _ = lent;

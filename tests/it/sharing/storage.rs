@@ -1,12 +1,13 @@
 //! Memory at run time from storage ids.
 
 use arenaplan::{
-    DType, Error, Input, Output, SharingOptions, SpaceId, StorageEntry, StoragePool, Tensor,
-    load_params, save_params, share_storage,
+    AssignKind, DType, Effects, Error, InPlace, Input, Node, NodeId, Output, SharingOptions,
+    SpaceId, StorageEntry, StorageLayout, StorageNode, StorageOperand, StoragePool, Tensor,
+    ValueKind, find_assigns, load_params, save_params, share_storage,
 };
 use proptest::prelude::*;
 
-use crate::sharing::branches;
+use crate::sharing::{Net, branches};
 
 fn entry(name: &str, dtype: DType, shape: &[u64], block: u32) -> StorageEntry {
     let (name, shape, space) = (name.into(), shape.to_vec(), SpaceId::new(0));
@@ -257,4 +258,91 @@ fn row_24_blobs_are_those_of_the_original() {
     let complex = Tensor { dtype: DType::COMPLEX64, shape: vec![1], ..w(&[0; 8]) };
     assert_eq!(save_params(&[complex]).unwrap_err().kind(), "StorageError");
     assert_eq!(save_params(&[w(&[0; 11])]).unwrap_err().kind(), "StorageError");
+}
+
+/// `w` is a state that is read, overwritten and read again; `split` has two results.
+fn with_nodes() -> (arenaplan::Graph, arenaplan::StoragePlan) {
+    let mut net = Net::new();
+    let value = |net: &mut Net, name: &str, kind| net.value(name, kind, DType::FLOAT32, &[10]);
+    let x = net.input("x");
+    let w = value(&mut net, "w", ValueKind::State);
+    let [a, b, new, y] =
+        ["a", "b", "new", "y"].map(|name| value(&mut net, name, ValueKind::Activation));
+    net.builder.add_node(Node::new("split", "Split").reads([x]).writes([a, b]));
+    let effects = Effects {
+        in_place: vec![InPlace { input: 1, output: 0, identity: true }],
+        mutates: vec![0],
+        ignores: vec![0],
+        ..Effects::default()
+    };
+    let assign = Node::new("store", "Assign").reads([w, b]).writes([new]).with_effects(effects);
+    net.builder.add_node(assign);
+    let add = Node::new("add", "Add").reads([a, w]).writes([y]).after([NodeId::new(1)]);
+    net.builder.add_node(add);
+    let graph = net.build(&[y, new]);
+    let plan = share_storage(&graph, &SharingOptions::default()).unwrap();
+    (graph, plan)
+}
+
+#[test]
+fn d2_json_holds_the_nodes_with_their_operands() {
+    let (graph, plan) = with_nodes();
+    let text = StoragePool::from_plan(&graph, &plan).unwrap().to_json();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let call = |function: &str, inputs: &str, outputs: &str| {
+        serde_json::json!({"func_name": function, "num_inputs": inputs, "num_outputs": outputs,
+            "flatten_data": "0"})
+    };
+    let mut split = call("Split", "1", "2");
+    split["output_names"] = r#"["a","b"]"#.into();
+    let expected = serde_json::json!([
+        {"op": "null", "name": "x", "inputs": []},
+        {"op": "null", "name": "w", "inputs": []},
+        {"op": "tvm_op", "name": "a", "inputs": [[0, 0, 0]], "attrs": split},
+        {"op": "tvm_op", "name": "new", "inputs": [[1, 0, 1], [2, 1, 0]],
+         "attrs": call("Assign", "2", "1")},
+        {"op": "tvm_op", "name": "y", "inputs": [[2, 0, 0], [1, 0, 1]], "control_deps": [3],
+         "attrs": call("Add", "2", "1")},
+    ]);
+    assert_eq!(document["nodes"], expected);
+    assert_eq!(document["arg_nodes"], serde_json::json!([0, 1]));
+    assert_eq!(document["node_row_ptr"], serde_json::json!([0, 1, 2, 4, 5, 6]));
+    assert_eq!(document["heads"], serde_json::json!([[4, 0, 0], [3, 0, 0]]));
+    let again = StoragePool::from_json(&text).unwrap();
+    assert_eq!(again.to_json(), text);
+    let names: Vec<_> = again.entries().iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["x", "w", "a", "b", "new", "y"]);
+    assert_eq!(again.layout().nodes()[4].after, [3]);
+}
+
+#[test]
+fn d2_the_node_of_a_direct_assignment_does_nothing() {
+    let (graph, plan) = with_nodes();
+    let mut assigns = find_assigns(&graph, |_| false);
+    assigns[1].as_mut().unwrap().kind = AssignKind::Direct;
+    let plan = plan.decorate(&graph, &assigns).unwrap();
+    let layout = StorageLayout::from_plan(&graph, &plan).unwrap();
+    assert_eq!(layout.nodes()[3].attributes["func_name"], "__nop");
+}
+
+#[test]
+fn d2_nodes_that_do_not_fit_are_refused() {
+    let layout = small().layout().clone();
+    let with = |change: fn(&mut Vec<StorageNode>)| {
+        let mut nodes = layout.nodes().to_vec();
+        change(&mut nodes);
+        StorageLayout::with_nodes(layout.entries().to_vec(), nodes, vec![], vec![])
+    };
+    assert!(with(|_| ()).is_ok());
+    let changes: [fn(&mut Vec<StorageNode>); 6] = [
+        |nodes| nodes[1].inputs.push(StorageOperand { node: 1, output: 0, version: 0 }),
+        |nodes| nodes[1].inputs.push(StorageOperand { node: 0, output: 1, version: 0 }),
+        |nodes| nodes[1].after.push(1),
+        |nodes| nodes[1].outputs.push(0),
+        |nodes| nodes[1].outputs.push(99),
+        |nodes| nodes[1].outputs.clear(),
+    ];
+    for change in changes {
+        assert_eq!(with(change).unwrap_err().kind(), "StorageError");
+    }
 }

@@ -2,7 +2,8 @@
 
 use arenaplan::{
     Assign, AssignKind, DType, Effects, Error, Graph, InPlace, Input, Node, NodeId, Output, Plan,
-    SharingOptions, ValueId, ValueKind, find_assigns, order_mutations, share_storage,
+    SharingOptions, ValueId, ValueKind, find_assigns, is_elementwise, order_mutations,
+    share_storage,
 };
 use proptest::prelude::*;
 
@@ -319,6 +320,7 @@ proptest! {
                 Err(Error::GraphCycle { .. }) if direct => continue,
                 made => made.unwrap(),
             };
+            prop_assert_eq!(find_assigns(&ordered, |_| direct), assigns);
             let mut states = vec![vec![5; 40], vec![9; 40]];
             let mut arena = vec![0; plan.arena_bytes() as usize];
             let place = |state: usize| offset(&plan, ValueId::new(state)) as usize;
@@ -333,4 +335,74 @@ proptest! {
             }
         }
     }
+}
+
+// -- which assignments are direct ------------------------------------------------------
+
+#[test]
+fn d1_the_order_of_mutations_does_not_change_which_assignments_are_direct() {
+    // G-N16: two direct assignments, in order: the nodes that follow wait for their producers.
+    let graph = update();
+    let assigns = find_assigns(&graph, |_| true);
+    let ordered = order_mutations(&graph, &assigns).unwrap();
+    assert_eq!(find_assigns(&ordered, |_| true), assigns);
+    let plan = share_storage(&ordered, &SharingOptions::nnvm()).unwrap();
+    let plan = plan.decorate(&ordered, &find_assigns(&ordered, |_| true)).unwrap();
+    assert_eq!(plan.allocated_bytes(), 80);
+
+    // A swap: the producer for one state reads the other, and the second producer waits for it.
+    let mut net = Net::new();
+    let (v, w, x) = (state(&mut net, "v"), state(&mut net, "w"), net.input("x"));
+    let r = net.op("r", P, &[v]);
+    let first = assign(&mut net, "w = r", w, r);
+    let p = net.op("p", P, &[x]);
+    let second = assign(&mut net, "v = p", v, p);
+    let graph = net.build(&[first, second]);
+    let assigns = find_assigns(&graph, |_| true);
+    let ordered = order_mutations(&graph, &assigns).unwrap();
+    assert!(!ordered.node(NodeId::new(2)).control_dependencies().is_empty());
+    assert_eq!(find_assigns(&ordered, |_| true), assigns);
+    assert!(assigns.iter().flatten().all(|assign| assign.kind == AssignKind::Direct));
+}
+
+#[test]
+fn d1_a_producer_that_a_reader_of_the_old_bytes_waits_for_does_not_write_directly() {
+    let mut net = Net::new();
+    let (w, x) = (state(&mut net, "w"), net.input("x"));
+    let source = net.op("source", P, &[x]);
+    let between = net.op("between", P, &[x]);
+    let reader = net.value("reader", ValueKind::Activation, DType::FLOAT32, &[10]);
+    net.builder.add_node(Node::new("between too", "Op").reads([between]).after([NodeId::new(0)]));
+    net.builder
+        .add_node(Node::new("reader", "Op").reads([w]).writes([reader]).after([NodeId::new(2)]));
+    let written = assign(&mut net, "assign", w, source);
+    let graph = net.build(&[reader, written]);
+    let copy = find_assigns(&graph, |_| true)[4].unwrap();
+    assert_eq!(copy.kind, AssignKind::Copy, "the reader runs after what would write");
+}
+
+#[test]
+fn d8_effects_tell_which_nodes_may_write_into_a_state() {
+    let mut net = Net::new();
+    let (v, w, x) = (state(&mut net, "v"), state(&mut net, "w"), net.input("x"));
+    let value = |net: &mut Net, name| net.value(name, ValueKind::Activation, DType::FLOAT32, &[10]);
+    let [flows, rows, reads, pair] =
+        ["flows", "rows", "reads", "pair"].map(|it| value(&mut net, it));
+    let unary = |name, input, output| Node::new(name, "Op").reads([input]).writes([output]);
+    net.builder.add_node(unary("flows", x, flows).flow(0, 10, [0]));
+    net.builder.add_node(unary("rows", x, rows).flow(0, 5, [0]));
+    net.builder.add_node(unary("reads", w, reads).flow(0, 10, [0]));
+    net.builder.add_node(unary("pair", w, pair).in_place(0, 0));
+    let opaque = net.op("opaque", P, &[x]);
+    let results = [flows, rows, reads, pair, opaque]
+        .map(|it| assign(&mut net, &format!("to v {}", it.index()), v, it));
+    let last = value(&mut net, "last");
+    net.builder.add_node(unary("last", results[4], last).flow(0, 10, [0]));
+    let graph = net.build(&[last]);
+    let found = [0, 1, 2, 3, 4, 10].map(|node| is_elementwise(&graph, NodeId::new(node)));
+    // A node that reads a state, or the result of an assignment, needs a pair to write over it.
+    assert_eq!(found, [true, false, false, true, false, false]);
+    let kinds = find_assigns(&graph, |node| is_elementwise(&graph, node));
+    let direct = kinds.iter().flatten().map(|assign| assign.kind == AssignKind::Direct);
+    assert_eq!(direct.collect::<Vec<_>>(), [true, false, false, true, false]);
 }
