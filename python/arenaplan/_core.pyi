@@ -260,9 +260,7 @@ class IncrementalArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; what was there is unchanged.
-        ArenaInUse
-            If the memory would move while views of it are alive.
+            If there is not enough memory; the arena is then unchanged.
         """
     def deallocate(self, /, allocation: Allocation) -> None:
         """
@@ -414,12 +412,7 @@ class IncrementalPlanner:
         """
     def release_temporary(self, /) -> None:
         """
-        Free the temporary arena's memory, and remember what was where.
-
-        Raises
-        ------
-        ArenaInUse
-            If views of it are alive.
+        Free the temporary arena's memory, and keep the offsets.
         """
     def replace_graph(
         self,
@@ -946,9 +939,7 @@ class SimpleArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; what was there is unchanged.
-        ArenaInUse
-            If the memory would move while views of it are alive.
+            If there is not enough memory; the arena is then unchanged.
         """
     def deallocate(self, /, offset: int, nbytes: int) -> None:
         """
