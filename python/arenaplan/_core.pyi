@@ -261,6 +261,8 @@ class IncrementalArena:
         ------
         ArenaCommitError
             If there is not enough memory; the arena is then unchanged.
+        ArenaInUse
+            If the memory would move while views of it are alive.
         """
     def deallocate(self, /, allocation: Allocation) -> None:
         """
@@ -413,6 +415,11 @@ class IncrementalPlanner:
     def release_temporary(self, /) -> None:
         """
         Free the temporary arena's memory, and keep the offsets.
+
+        Raises
+        ------
+        ArenaInUse
+            If views of it are alive.
         """
     def replace_graph(
         self,
@@ -940,6 +947,8 @@ class SimpleArena:
         ------
         ArenaCommitError
             If there is not enough memory; the arena is then unchanged.
+        ArenaInUse
+            If the memory would move while views of it are alive.
         """
     def deallocate(self, /, offset: int, nbytes: int) -> None:
         """

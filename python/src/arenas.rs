@@ -126,6 +126,8 @@ impl SimpleArena {
     /// ------
     /// ArenaCommitError
     ///     If there is not enough memory; the arena is then unchanged.
+    /// ArenaInUse
+    ///     If the memory would move while views of it are alive.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
         let committed = locked(py, &self.inner)?.commit();
         self.memory.or_raise(py, committed)
@@ -294,6 +296,8 @@ impl IncrementalArena {
     /// ------
     /// ArenaCommitError
     ///     If there is not enough memory; the arena is then unchanged.
+    /// ArenaInUse
+    ///     If the memory would move while views of it are alive.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
         let committed = locked(py, &self.inner)?.commit();
         self.memory.or_raise(py, committed)

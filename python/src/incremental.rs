@@ -229,6 +229,11 @@ impl IncrementalPlanner {
     }
 
     /// Free the temporary arena's memory, and keep the offsets.
+    ///
+    /// Raises
+    /// ------
+    /// ArenaInUse
+    ///     If views of it are alive.
     fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
         self.temporary.check_unused(py)?;
         self.with(py, arenaplan::IncrementalPlanner::release_temporary)
