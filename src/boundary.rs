@@ -1,4 +1,4 @@
-//! Whose memory the inputs and outputs of a graph are in.
+//! The memory of graph inputs and outputs: the arena or the caller's buffers.
 
 use std::str::FromStr;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, quoted};
 
-/// Whose memory graph inputs are in.
+/// The memory of graph inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum InputMemory {
-    /// The arena's: their bytes are given away after the last reader, but no node writes its
-    /// result over them.
+    /// The arena. Bytes of an input are reused after its last reader, but no node writes its
+    /// result in place over an input.
     #[default]
     Inside,
-    /// The caller's: each input is in a buffer of its own, which is only ever read.
+    /// The caller's: each input is in a read-only buffer of its own.
     Caller,
-    /// The arena's, and nodes may write their results over them.
+    /// The arena, and nodes may write their results over inputs in place.
     Reuse,
 }
 
@@ -49,16 +49,16 @@ impl FromStr for InputMemory {
     }
 }
 
-/// Whose memory graph outputs are in.
+/// The memory of graph outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum OutputMemory {
-    /// The arena's.
+    /// The arena.
     #[default]
     Inside,
-    /// The caller's: each output is in a buffer of its own, which also holds what the output
-    /// takes over, shows, or is joined from.
+    /// The caller's: each output is in a buffer of its own, which also holds the values that the
+    /// output takes over, shows, or is joined from.
     Caller,
 }
 

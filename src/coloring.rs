@@ -1,6 +1,6 @@
-//! Relations between nodes in every order: colors of long paths, and reachability.
+//! Dependence of nodes: colors of long paths, and reachability.
 //!
-//! [`color_nodes`] is what `MXNet`'s memory planner calls coloring: it covers the graph with
+//! [`color_nodes`] is the coloring of `MXNet`'s memory planner: it covers the graph with
 //! long paths, whose nodes can never run at the same time, and gives each path a color.
 //! [`Reachability`] answers exactly whether one node runs before another in *every* order that
 //! the graph permits; coloring is an estimate of it.
@@ -32,7 +32,7 @@ impl Coloring {
         self.count
     }
 
-    /// Returns the color of nodes on no path, and of values that no node produces.
+    /// Returns the color of values on no path, such as values that no node produces.
     pub const fn rest(&self) -> u32 {
         self.count - 1
     }
@@ -40,9 +40,9 @@ impl Coloring {
 
 /// Returns colors for the nodes of `graph`, at most `most` of them.
 ///
-/// Color 0 is the longest path along data operands, color 1 the longest among what is
-/// left, and so on; a path may run through nodes that have a color already, but does not
-/// count them. What is on none of the first `most - 1` paths shares the last color.
+/// Color 0 is the longest path along data operands, color 1 the longest among the remaining nodes,
+/// and so on; a path may run through nodes that have a color already, but does not count them.
+/// Nodes on none of the first `most - 1` paths share the last color.
 /// Control dependencies are not part of a path.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ pub fn color_weighted(graph: &Graph, importance: &[u32], most: u32) -> Result<Co
     Ok(Coloring { colors, count: color + 1 })
 }
 
-/// Who produces the operands of each node; nodes by position in the order.
+/// The producers of the operands of each node; nodes by position in the order.
 ///
 /// Every path is found by a walk over all nodes. This is small and read from one end to the
 /// other, which the graph is not.
@@ -132,7 +132,7 @@ impl Operands {
         Self { producers, ends }
     }
 
-    /// Returns who produces the operands of a node, in the order of the operands.
+    /// Returns the producers of the operands of a node, in the order of the operands.
     fn of(&self, position: usize) -> &[usize] {
         let start = if position == 0 { 0 } else { self.ends[position - 1] };
         &self.producers[start..self.ends[position]]
@@ -168,7 +168,8 @@ fn best_path(operands: &Operands, importance: &[u32]) -> Vec<usize> {
 /// Most entries of the table that [`Reachability`] keeps: 256 MiB.
 const MOST_ENTRIES: usize = 1 << 26;
 
-/// Which nodes run before which in every order that the graph permits.
+/// The reachability relation of a graph: pairs of nodes that run in this sequence in every order
+/// that the graph permits.
 ///
 /// Nodes are cut into chains in which each depends on the one before. For every node and
 /// chain one number is kept: how many nodes of the chain come before the node. That takes
@@ -177,7 +178,7 @@ const MOST_ENTRIES: usize = 1 << 26;
 /// their nodes.
 #[derive(Clone, Debug)]
 pub struct Reachability {
-    /// By node: its chain, `chains` or more if it is left out, and its place in it.
+    /// By node: its chain (`chains` or more if the node is in none) and its position in the chain.
     place: Vec<(usize, u32)>,
     /// By node, then chain: how many nodes of the chain come before it.
     before: Vec<u32>,
@@ -186,7 +187,7 @@ pub struct Reachability {
 }
 
 impl Reachability {
-    /// Returns what runs before what in `graph`.
+    /// Returns the reachability relation of `graph`.
     #[must_use]
     pub fn new(graph: &Graph) -> Self {
         Self::with_limit(graph, MOST_ENTRIES)

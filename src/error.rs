@@ -9,12 +9,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Every message is enough to act on by itself: it names the value, node or
 /// field. Names are quoted, escaped and shortened by [`quoted`], since they come
-/// from files that nobody vouches for.
+/// from untrusted files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "every message names its fields")]
 pub enum Error {
-    /// A size in bytes exceeds what a machine can address.
+    /// A size in bytes exceeds the address space of a machine.
     #[error("{what} needs more bytes than a machine can address")]
     SizeOverflow { what: String },
     /// An alignment is not a power of two.
@@ -75,7 +75,7 @@ pub enum Error {
         step: u32,
         /// Node that runs then, if there is one.
         node: Option<String>,
-        /// What is needed then, with its bytes, the largest first.
+        /// The values that are needed then, with their bytes, the largest first.
         values: Vec<(String, u64)>,
         /// Whether it is proven that no order of the steps that were tried fits, however values
         /// share bytes; otherwise no plan was found. Never if another technique than other
@@ -83,7 +83,7 @@ pub enum Error {
         proven: bool,
     },
 
-    /// A line of a CSV file is not what it should be.
+    /// A line of a CSV file has the wrong form.
     #[error("line {line}: {reason}")]
     InvalidCsv { line: usize, reason: String },
     /// The text is not a plan.

@@ -1,11 +1,11 @@
-//! A number that is computed once and kept beside what it is computed from.
+//! A number that is computed once and stored beside its source.
 
 use std::sync::OnceLock;
 
 /// A number that tells the layouts of plans apart.
 ///
-/// It is no part of what a plan *is*: two are always equal, and a copy computes its own, for a
-/// copy is what the crate changes.
+/// The number is no part of the identity of a plan: two fingerprints compare equal always. A copy
+/// computes its own number, since the crate modifies copies.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprint(OnceLock<u64>);
 

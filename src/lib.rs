@@ -1,10 +1,11 @@
 //! Plans where every tensor of a neural network lives in one arena, and proves how small
 //! that arena can be.
 //!
-//! A [`Graph`] says what each node does to memory. A [`Planner`] makes a [`Plan`] of it: an
+//! A [`Graph`] declares the effects of each node on memory. A [`Planner`] makes a [`Plan`] of it:
+//! an
 //! offset for every value, so that values needed at the same time share no byte, together
 //! with a lower bound that no plan can go below. The plan is committed to an [`Arena`],
-//! which lends each step of a [`Program`] what it reads and writes.
+//! which lends the operands of each step of a [`Program`].
 //!
 //! ```
 //! use arenaplan::{DType, Graph, Node, Planner, Status, Value, ValueKind};
@@ -44,7 +45,7 @@
 //!
 //! The pipeline can be entered at any stage: [`Liveness`] makes the buffers of a graph, a
 //! [`Problem`] can also be written by hand or read from CSV, [`solve()`] packs it, and
-//! [`Plan::check`] is the independent definition of what a valid plan is.
+//! [`Plan::check`] is the independent definition of a valid plan.
 
 mod arena;
 mod bound;

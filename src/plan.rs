@@ -1,4 +1,4 @@
-//! A plan: where every value lives, what it was planned for, and what is proven.
+//! A plan: a place for every value, the steps and options, the target, and the proofs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::packing::Status;
 use crate::target::Target;
 use crate::technique::Techniques;
 
-/// How the sizes of workspaces are chosen.
+/// The rule for the sizes of workspaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -53,7 +53,7 @@ impl FromStr for WorkspacePolicy {
     }
 }
 
-/// How much work to spend on the choice of groups and orders.
+/// Effort for the choice of groups and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -95,18 +95,18 @@ impl FromStr for Effort {
     }
 }
 
-/// What is known of an order.
+/// Scope of the choice of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum OrderSearch {
-    /// It is the graph's own; no other was looked for.
+    /// The order of the graph; no other was searched for.
     #[default]
     Given,
     /// No other order of the same steps has fewer bytes live at its highest step, as long as
     /// no output overlaps an input at a distance.
     Complete,
-    /// It is the best of those that were tried.
+    /// The best order of those that were tried.
     Beam,
 }
 
@@ -126,25 +126,25 @@ impl OrderSearch {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PlanOptions {
-    /// What divides every offset, in bytes.
+    /// Alignment of every offset, in bytes.
     pub alignment: u64,
-    /// What may be done to need fewer bytes.
+    /// Techniques that may be used.
     pub optimize: Techniques,
-    /// How much work to spend on choosing.
+    /// Effort of the choice.
     #[serde(default, skip_serializing_if = "Effort::is_default")]
     pub effort: Effort,
     /// Whether graph inputs keep their bytes until the end of a run.
     pub preserve_inputs: bool,
-    /// Whose memory graph inputs are in.
+    /// The memory of graph inputs.
     #[serde(default, skip_serializing_if = "InputMemory::is_default")]
     pub inputs: InputMemory,
-    /// Whose memory graph outputs are in.
+    /// The memory of graph outputs.
     #[serde(default, skip_serializing_if = "OutputMemory::is_default")]
     pub outputs: OutputMemory,
     /// Whether the plan is safe in every order that the graph permits, not only in its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parallel_safe: bool,
-    /// How the sizes of workspaces are chosen.
+    /// The rule for the sizes of workspaces.
     pub workspace: WorkspacePolicy,
     /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
     /// was tried; `None` if time was not weighed against bytes.
@@ -172,7 +172,7 @@ impl Default for PlanOptions {
     }
 }
 
-/// Where a value lives, and when.
+/// Offset and live range of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
@@ -190,7 +190,7 @@ pub struct Placement {
     pub live: [u32; 2],
 }
 
-/// Where a workspace lives.
+/// Offset of one workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspacePlacement {
@@ -217,8 +217,9 @@ pub enum ShareRule {
     View,
     /// The output takes over the bytes of an input that dies.
     InPlace,
-    /// The output begins at some distance before an input that dies, and overlaps it: it is
-    /// made in order, and each piece written when what it overwrites has been read.
+    /// The output begins at some distance before an input that dies, and overlaps it: the output
+    /// is made in order, and each piece is written after the last read of the bytes that it
+    /// overwrites.
     Overlap,
 }
 
@@ -230,7 +231,7 @@ pub struct Share {
     pub input: u32,
     /// Position among the node's outputs.
     pub output: u32,
-    /// What permits it.
+    /// The rule that permits the share.
     pub rule: ShareRule,
 }
 
@@ -242,12 +243,12 @@ pub struct PlanStep {
     pub node: u32,
     /// Name of the node.
     pub name: String,
-    /// Positions of the nodes that run as one with it, in order, before it: what they make
-    /// passes on piece by piece and has no place.
+    /// Positions of the nodes of a fused group before its last node, in order; empty for a single
+    /// node. Values inside a group are passed on piece by piece and have no place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fused: Vec<u32>,
-    /// Values read, by position; null for an operand that is left out, or whose bytes are
-    /// never read. Of nodes that run as one: what they read from outside, each once.
+    /// Values read, by position; null for an operand that is left out, or whose bytes are never
+    /// read. For a fused group: the values read from outside, each once.
     pub inputs: Vec<Option<u32>>,
     /// Values written, by position; null for a result that is left out.
     pub outputs: Vec<Option<u32>>,
@@ -255,8 +256,8 @@ pub struct PlanStep {
     pub shares: Vec<Share>,
 }
 
-/// What is planned for one space: an arena, or a buffer that the caller brings for one input
-/// or output.
+/// The plan of one space: of an arena, or of a buffer that the caller brings for one input or
+/// output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpacePlan {
@@ -266,13 +267,13 @@ pub struct SpacePlan {
     pub arena_bytes: u64,
     /// Bytes that it must have under any offsets: proven, for this order and sharing.
     pub lower_bound: u64,
-    /// What is known about `arena_bytes`.
+    /// Status of `arena_bytes`.
     pub status: Status,
-    /// What divides the address of the arena's first byte.
+    /// Alignment of the address of the arena's first byte.
     pub alignment: u64,
     /// Bytes that the space holds, if it is limited.
     pub capacity: Option<u64>,
-    /// What it costs to read or write one byte in it.
+    /// Cost of reading or writing one byte in the space.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost: u64,
     /// Position of the value that the caller brings this buffer for; `None` for an arena.
@@ -285,22 +286,22 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What it costs to move the bytes of one run, where the plan chose the space of each value.
+/// Cost of moving the bytes of one run, where the plan chose the space of each value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveCost {
     /// Bytes that nodes read and write, each times the cost of its space.
     pub cost: u64,
-    /// What it costs at least, wherever the values are: proven for this order, these steps and
-    /// this sharing of bytes.
+    /// Lower bound of the cost, for any spaces of the values: proven for this order, these steps
+    /// and this sharing of bytes.
     pub lower_bound: u64,
 }
 
-/// What is known of the choice of steps and their order.
+/// Scope of the choice of steps and their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
-    /// What is known of the order.
+    /// Scope of the order.
     pub order: OrderSearch,
     /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
     /// were tried it needs least: no order of theirs needs fewer.
@@ -309,7 +310,8 @@ pub struct Search {
     /// in any order, workspaces of overlaps are not known, or time was up.
     #[serde(default, skip_serializing_if = "Techniques::is_none")]
     pub skipped: Techniques,
-    /// The time of one run, as the runtime's model of it says; `None` if nobody asked.
+    /// Estimated time of one run, by the model of the target's backend; `None` if there was no
+    /// estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<TimeEstimate>,
 }
@@ -324,10 +326,10 @@ pub struct TimeEstimate {
     pub fastest_nanoseconds: u64,
 }
 
-/// Where every value of a graph lives in one arena per space.
+/// A plan: an offset for every value of a graph, in one arena per space.
 ///
-/// A plan stands on its own: it names the values it places and carries the
-/// [`digest`](Self::digest) of the graph. One that comes from a file is trusted only
+/// A plan stands on its own: names of values and the [`digest`](Self::digest) of the graph are
+/// part of the plan. A plan from a file is trusted only after
 /// after [`check`](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -373,8 +375,7 @@ impl Plan {
         self.options
     }
 
-    /// Returns what is known of the choice of steps and their order; `None` if the caller
-    /// chose them.
+    /// Returns the scope of the choice of steps and their order; `None` if the caller chose them.
     pub const fn search(&self) -> Option<Search> {
         self.search
     }
@@ -382,7 +383,7 @@ impl Plan {
     /// Returns the same plan with an estimate of the time of one run in its
     /// [`search`](Self::search).
     ///
-    /// A plan whose steps the caller chose has no search, and stays as it is.
+    /// A plan with steps of the caller has no search, and is unchanged.
     ///
     /// ```
     /// use arenaplan::{DType, Graph, Node, Planner, TimeEstimate, Value, ValueKind};
@@ -409,7 +410,7 @@ impl Plan {
         self
     }
 
-    /// Returns what to run, in order: nodes, and nodes that run as one.
+    /// Returns the steps in order: nodes, and fused groups of nodes.
     pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
@@ -427,14 +428,14 @@ impl Plan {
         nodes.map(|&node| NodeId::from(node))
     }
 
-    /// Returns what is planned for each space: the arenas, then the buffers that the caller
-    /// brings, ascending by value.
+    /// Returns the plan of each space: the arenas, then the buffers that the caller brings,
+    /// ascending by value.
     pub fn spaces(&self) -> &[SpacePlan] {
         &self.spaces
     }
 
-    /// Returns what moving bytes costs, if the plan chose the space of each value; `None` if
-    /// the graph did.
+    /// Returns the cost of moving bytes, if the plan chose the space of each value; `None` if the
+    /// graph did.
     pub const fn move_cost(&self) -> Option<MoveCost> {
         self.move_cost
     }
@@ -442,7 +443,7 @@ impl Plan {
     /// Returns how many bytes of each value nodes read and write in one run, in the order of
     /// [`placements`](Self::placements).
     ///
-    /// What is shared as a view is not moved. What the caller reads and writes is not counted.
+    /// A shared view is not moved. Accesses of the caller are not counted.
     pub fn bytes_moved(&self) -> Vec<u64> {
         let mut sizes = vec![0; self.value_count()];
         for placement in &self.placements {
@@ -521,7 +522,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether every space holds what is planned in it.
+    /// Returns whether every space holds its planned bytes.
     ///
     /// # Errors
     ///
@@ -541,7 +542,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns what is known of the plan's size.
+    /// Returns the status of the plan's size.
     pub fn status(&self) -> Status {
         self.arenas().iter().fold(Status::Optimal, |status, space| status.and(space.status))
     }

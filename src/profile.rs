@@ -1,4 +1,4 @@
-//! What a plan has in memory at each step: for reports.
+//! Profile of a plan: live values and bytes per step, for reports.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Plan {
                 events.push((placement.live[0], true, start, end));
                 events.push((placement.live[1], false, start, end));
             }
-            // Deaths sort before births, so that a step counts what is live in it.
+            // Deaths sort before births, so that a step counts its live values only.
             events.sort_unstable();
             let mut spans: BTreeMap<(u64, u64), usize> = BTreeMap::new();
             let mut before = 0;
@@ -144,7 +144,7 @@ impl Plan {
 /// Returns the value that stands for all those that `value` is joined to.
 fn root(joined_to: &mut BTreeMap<u32, u32>, mut value: u32) -> u32 {
     while let Some(&next) = joined_to.get(&value) {
-        // Whoever comes here next has half as far to go.
+        // Path compression: the next walk has half as far to go.
         if let Some(&further) = joined_to.get(&next) {
             joined_to.insert(value, further);
         }

@@ -7,13 +7,13 @@ use crate::error::{Error, Result, quoted};
 use crate::packing::Status;
 use crate::plan::Plan;
 
-/// When graphs that share an arena run.
+/// Rule for the runs of graphs that share an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Together {
-    /// One after the other, in any order: models that are called in turn, or branches of
-    /// which only one is taken. What one leaves behind is gone when another has run, except
+    /// One after the other, in any order: models that are called in turn, or branches
+    /// of which only one is taken. Values of one graph are lost when another graph has run, except
     /// for its states.
     #[serde(rename = "never-together")]
     Never,
@@ -54,7 +54,7 @@ impl FromStr for Together {
 pub struct SharedMember {
     /// First byte of its plan's arena in the shared one.
     pub base: u64,
-    /// Where its values are, counted from there.
+    /// The plan; its offsets count from `base`.
     pub plan: Plan,
 }
 
@@ -85,7 +85,7 @@ impl SharedPlan {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns what divides the address of the arena's first byte.
+    /// Returns the alignment of the address of the arena's first byte.
     pub fn alignment(&self) -> u64 {
         let spaces = self.members.iter().flat_map(|one| one.plan.spaces());
         spaces.map(|space| space.alignment).max().unwrap_or(1)
@@ -102,7 +102,7 @@ impl SharedPlan {
         self.capacity
     }
 
-    /// Returns what is known of the arena's size.
+    /// Returns the status of the arena's size.
     pub fn status(&self) -> Status {
         Status::of(self.arena_bytes(), self.lower_bound, self.capacity)
     }

@@ -115,8 +115,8 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 impl Target {
-    /// No runner: every technique, and no bytes but those of values. The figures of this target
-    /// bound those of all others from below.
+    /// No runner: every technique, and no bytes but those of values. At equal alignment, an optimal
+    /// plan for this target bounds those of all other targets from below.
     pub const IDEAL: Self = Self {
         name: Cow::Borrowed("ideal"),
         techniques: Techniques::ALL,
@@ -203,7 +203,7 @@ impl Target {
         Self::EXECUTORCH,
     ];
 
-    /// Returns the description of a runner of one's own that honors `techniques`, with the other
+    /// Returns the description of another runner that honors `techniques`, with the other
     /// properties of [`NODES`](Self::NODES).
     ///
     /// # Errors
@@ -255,7 +255,7 @@ impl Target {
         &self.name
     }
 
-    /// Returns one line about the runner, for lists; empty for a target of one's own.
+    /// Returns one line about the runner, for lists; empty for a custom target.
     pub fn summary(&self) -> &'static str {
         match &*self.name {
             "ideal" => "no runtime: the bytes that every technique together would leave",

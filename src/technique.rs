@@ -1,4 +1,4 @@
-//! What a planner may do to need fewer bytes than values of their own would take.
+//! Techniques: ways of a planner to need fewer bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result, quoted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Technique {
-    /// What a node shows unchanged shares bytes with what it is shown of.
+    /// A view shares bytes with the value that it shows.
     Views,
     /// An output takes over the bytes of a dying input.
     InPlace,
@@ -22,7 +22,7 @@ pub enum Technique {
     Fusion,
     /// Nodes run in another order.
     Order,
-    /// Products and what follows them run as one, row by row.
+    /// Products and the row-wise nodes after them run as one, row by row.
     Streaming,
     /// An output that is made in order overlaps a dying input at a distance.
     Overlap,
@@ -100,7 +100,7 @@ impl Techniques {
     pub const ALL: Self = Self(127);
     /// No technique: every value has bytes of its own while it is needed.
     pub const NONE: Self = Self(0);
-    /// What leaves the graph and its order as they are: views and outputs in place.
+    /// Techniques that keep the graph and its order: views and outputs in place.
     pub const BASIC: Self = Self(3);
 
     /// Returns whether `technique` is in the set.

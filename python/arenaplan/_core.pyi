@@ -94,7 +94,7 @@ class Arena:
     """
     Memory that a plan was committed to.
 
-    It is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+    A writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
     and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
     may use it: see :meth:`lease`.
     """
@@ -433,7 +433,7 @@ class IncrementalArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; what was there is unchanged.
+            If there is not enough memory; the arena is then unchanged.
         ArenaInUse
             If the memory would move while views of it are alive.
         """
@@ -616,7 +616,7 @@ class IncrementalPlanner:
         """
     def release_temporary(self, /) -> None:
         """
-        Free the temporary arena's memory, and remember what was where.
+        Free the temporary arena's memory, and keep the offsets.
 
         Raises
         ------
@@ -661,7 +661,7 @@ class IncrementalPlanner:
         """
     def set_kind(self, /, value: int, kind: str) -> None:
         """
-        Change who owns a value's bytes.
+        Change the owner of a value's bytes.
         """
     def view(self, /, value: int) -> memoryview | None:
         """
@@ -770,7 +770,7 @@ class MoveCost:
 @final
 class Packing:
     """
-    Offsets of buffers, and what is proven of their peak.
+    Offsets of buffers, and the proof of their peak.
     """
 
     def __len__(self, /) -> int: ...
@@ -798,7 +798,7 @@ class Packing:
     @property
     def seconds(self, /) -> float:
         """
-        How long the search took.
+        Seconds of the search.
         """
     @property
     def stages(self, /) -> list[dict[str, Any]]:
@@ -808,7 +808,7 @@ class Packing:
     @property
     def status(self, /) -> str:
         """
-        What is proven of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        Status of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
         """
     def to_csv(self, /) -> str:
         """
@@ -967,7 +967,7 @@ class Plan:
     @property
     def alignment(self, /) -> int:
         """
-        What divides every offset, in bytes.
+        Alignment of every offset, in bytes.
         """
     @property
     def arena_bytes(self, /) -> int:
@@ -977,7 +977,7 @@ class Plan:
     @property
     def bases(self, /) -> list[int]:
         """
-        Where the arena of each space begins in what :meth:`commit` allocates.
+        Start of the arena of each space in the memory that :meth:`commit` allocates.
         """
     @property
     def bytes_moved(self, /) -> list[int | None]:
@@ -990,18 +990,18 @@ class Plan:
         """
         The buffers that the caller brings, in the order of the values.
 
-        They are spaces too, behind the last of ``spaces``.
+        The buffers are spaces too, behind the last of ``spaces``.
         """
     def check(self, /, graph: Any) -> Verdict:
         """
-        Raise unless the plan is valid for ``graph``, and return what is known of its claims.
+        Raise unless the plan is valid for ``graph``, and return the proofs of its claims.
 
         Raises
         ------
         PlanMismatch
             If it was made for another graph.
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-            If it would corrupt bytes, contradicts itself, or claims what is provably false.
+            If it would corrupt bytes, contradicts itself, or makes a false claim.
         """
     def check_target(self, /, target: Target) -> None:
         """
@@ -1030,7 +1030,7 @@ class Plan:
         """
     def fits(self, /) -> None:
         """
-        Raise unless every space holds what is planned in it.
+        Raise unless every space holds its planned bytes.
         """
     @property
     def floor(self, /) -> int | None:
@@ -1046,7 +1046,7 @@ class Plan:
     @property
     def gap(self, /) -> float:
         """
-        How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it.
+        Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
         """
     def live_at(self, /, step: int) -> list[int]:
         """
@@ -1055,7 +1055,7 @@ class Plan:
     @property
     def live_bytes(self, /) -> list[int]:
         """
-        How many bytes of all spaces are live at every step; shared bytes count once.
+        Live bytes of all spaces at every step; shared bytes count once.
         """
     def live_bytes_in(self, /, space: int) -> list[int]:
         """
@@ -1100,14 +1100,14 @@ class Plan:
     @property
     def order_search(self, /) -> str | None:
         """
-        What is known of the order: ``"given"`` if no other was looked for, ``"complete"`` if
+        Scope of the order: ``"given"`` if no other was searched for, ``"complete"`` if
         no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
         it is the best of those tried; None if the caller chose the steps.
         """
     @property
     def overlapped(self, /) -> list[int]:
         """
-        The nodes whose output overlaps an input, by index; of nodes that run as one, the last.
+        The nodes whose output overlaps an input, by index; of a fused group, the last node.
         """
     @property
     def peak_step(self, /) -> int:
@@ -1137,8 +1137,8 @@ class Plan:
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
-        Write the plan to a file, which becomes the new plan or stays what it was; a device or a
-        pipe is written into.
+        Write the plan to a file, which is replaced at once or unchanged; a device or a pipe is
+        written into.
         """
     @property
     def shares(self, /) -> list[Share]:
@@ -1160,7 +1160,8 @@ class Plan:
     @property
     def status(self, /) -> str:
         """
-        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+        ``"unknown"``.
         """
     def step_operands(self, /, node: int) -> StepOperands:
         """
@@ -1297,7 +1298,7 @@ class SharedPlan:
     @property
     def alignment(self, /) -> int:
         """
-        What divides the address of the arena's first byte.
+        Alignment of the address of the arena's first byte.
         """
     @property
     def arena_bytes(self, /) -> int:
@@ -1355,13 +1356,14 @@ class SharedPlan:
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
-        Write the plans to a file, which becomes the new one or stays what it was; a device or a
-        pipe is written into.
+        Write the plans to a file, which is replaced at once or unchanged; a device or a pipe is
+        written into.
         """
     @property
     def status(self, /) -> str:
         """
-        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+        ``"unknown"``.
         """
     def to_json(self, /) -> str:
         """
@@ -1370,13 +1372,13 @@ class SharedPlan:
     @property
     def together(self, /) -> str:
         """
-        When the graphs run: ``"never-together"`` or ``"concurrent"``.
+        Rule for the runs of the graphs: ``"never-together"`` or ``"concurrent"``.
         """
 
 @final
 class SharedVerdict:
     """
-    What a check found out about the claims of valid plans that share one arena.
+    Result of a check about the claims of valid plans that share one arena.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -1395,7 +1397,7 @@ class SharedVerdict:
     @property
     def members(self, /) -> list[Verdict]:
         """
-        What is known of each plan by itself.
+        Verdict of each plan by itself.
         """
     @property
     def status(self, /) -> str:
@@ -1444,13 +1446,13 @@ class SimpleArena:
         Raises
         ------
         ArenaCommitError
-            If there is not enough memory; what was there is unchanged.
+            If there is not enough memory; the arena is then unchanged.
         ArenaInUse
             If the memory would move while views of it are alive.
         """
     def deallocate(self, /, offset: int, nbytes: int) -> None:
         """
-        Take back what :meth:`allocate` handed out; no bytes as often as one likes.
+        Take back a result of :meth:`allocate`; no bytes as often as one likes.
 
         Raises
         ------
@@ -1576,7 +1578,7 @@ class StepOperands:
 @final
 class StoragePlan:
     """
-    Which values share blocks of memory.
+    Storage sharing: the blocks of memory that values share.
     """
 
     def __repr__(self, /) -> str: ...
@@ -1620,7 +1622,7 @@ class StoragePlan:
     @property
     def in_place_index(self, /) -> list[int]:
         """
-        Input whose block each value took over, by position; -1 none, -2 nobody reads it.
+        Input whose block each value took over, by position; -1 none, -2 without readers.
         """
     @property
     def match_range(self, /) -> int:
@@ -1647,8 +1649,8 @@ class Target:
     """
     A description of the program that runs a plan.
 
-    ``Target(name, techniques)`` describes a runner of one's own: it runs the techniques of that
-    list. :func:`arenaplan.targets` lists those that are known.
+    ``Target(name, techniques)`` describes another runner, which honors the techniques of that
+    list. :func:`arenaplan.targets` lists the known ones.
 
     Parameters
     ----------
@@ -1735,7 +1737,7 @@ class Target:
     @property
     def summary(self, /) -> str:
         """
-        One line about the runner; empty for one's own.
+        One line about the runner; empty for a custom target.
         """
     @property
     def techniques(self, /) -> list[str]:
@@ -1746,11 +1748,11 @@ class Target:
 @final
 class Verdict:
     """
-    What a check found out about the claims of a valid plan.
+    Result of a check about the claims of a valid plan.
 
-    Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about what
-    *no* plan can do is ``"verified"`` if the checker derived it from the graph, and ``"claimed"``
-    if whoever made the plan says so and nothing contradicts it.
+    Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about
+    *all* plans, such as a lower bound, is ``"verified"`` if the checker derived it from the graph,
+    and ``"claimed"`` if only the plan states it and nothing contradicts it.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -1832,8 +1834,8 @@ def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:
 
 def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> list[list[int]]:
     """
-    Return what every node must run after, so that states change in the order in which the
-    nodes were added.
+    Return the nodes that every node must run after, so that states change in the order in which
+    the nodes were added.
     """
 
 def pack(
@@ -1884,11 +1886,11 @@ def plan(
     overlapping: Sequence[int] | None = None,
 ) -> Plan:
     """
-    Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
+    Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 
     ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-    to run, with what is known of them, unless ``steps`` were derived from them. Workspaces may
+    to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
     raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
     may overlap inputs.
     """
@@ -1940,8 +1942,8 @@ def write_files(files: Sequence[tuple[str | PathLike[str], bytes | bytearray]]) 
     """
     Write files, each given by its path and content.
 
-    A regular file is replaced at once and keeps its mode, through a symbolic link, too; or it
-    stays what it was. The content of all of them is on disk before the first one is replaced.
+    A regular file is replaced at once and keeps its mode, through a symbolic link, too; on failure
+    it is unchanged. The content of all of them is on disk before the first one is replaced.
     Devices, pipes, and descriptors such as ``/dev/stdout`` are written into.
 
     Raises
@@ -1949,5 +1951,5 @@ def write_files(files: Sequence[tuple[str | PathLike[str], bytes | bytearray]]) 
     PlanWriteError
         If a file cannot be written; the message names it.
     BrokenPipeError
-        If nobody reads a pipe any more.
+        If a pipe has no reader any more.
     """

@@ -1,5 +1,5 @@
 """
-Backends: whoever runs a plan, as far as the planner has to know.
+Backends: code that runs the plans of a target, as far as the planner depends on it.
 
 A backend says which scratch memory its kernels need, and estimates the time of a run. Planning
 looks a backend up here by the name of the plan's target and imports none, so that a backend may
@@ -20,7 +20,7 @@ Scratch: TypeAlias = "Mapping[int, Sequence[Sequence[Choice]]]"
 
 
 class Backend(Protocol):
-    """What planning asks of a runtime."""
+    """Interface of a runtime for planning."""
 
     @property
     def name(self) -> str:

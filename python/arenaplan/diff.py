@@ -1,4 +1,4 @@
-"""What changed between two plans."""
+"""Changes between two plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arenaplan._core import Live, PlacedWorkspace, Placement, Plan
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value is, and when."""
+    """Offset and live range of a value."""
 
     space: str
     offset: int
@@ -66,7 +66,7 @@ class Diff:
 
 def diff(before: Plan, after: Plan) -> Diff:
     """
-    Return what changed between two plans, value by value.
+    Return the changes between two plans, value by value.
 
     Values are the same if their names are. The plans may be of different models.
     """

@@ -29,7 +29,7 @@ class SizeError(PlannerError):
 
 
 class SizeOverflow(SizeError):
-    """A size in bytes exceeds what a machine can address."""
+    """A size in bytes exceeds the address space of a machine."""
 
 
 class InvalidSize(SizeError):
@@ -149,7 +149,7 @@ class PackingError(PlannerError):
 
 
 class InvalidCsv(PackingError):
-    """A line of a CSV file is not what it should be."""
+    """A line of a CSV file has the wrong form."""
 
 
 class CapacityExceeded(PackingError):
@@ -172,7 +172,7 @@ class SpacesExceeded(CapacityExceeded):
     node : str or None
         Name of the node that runs then.
     values : list of (str, int)
-        What is needed then, with its bytes, the largest first.
+        The values that are needed then, with their bytes, the largest first.
     proven : bool
         Whether it is proven that no order of the steps that were tried fits, however values
         share bytes; otherwise no plan was found.
@@ -374,7 +374,7 @@ class InputMismatch(ExecutionError):
 
 
 class IndexOutOfRange(ExecutionError, ModelError):
-    """An index, in a model file or in an operand of indices, is not one of what it selects from."""
+    """An index, in a model file or in an operand of indices, is out of range."""
 
 
 class KernelError(ExecutionError):

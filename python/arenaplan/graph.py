@@ -1,9 +1,9 @@
 """
-The graph that is planned: values, nodes, and what each node does to memory.
+The graph that is planned: values, nodes, and the effects of each node on memory.
 
-A :class:`Graph` is built by an importer or by hand. It holds what the planner
-must know (sizes and :class:`Effects`) and what an executor needs besides
-(operators, attributes, constant data). The planner sees only the first part,
+A :class:`Graph` is built by an importer or by hand. It holds the facts for the planner (sizes and
+:class:`Effects`) and further facts for an executor (operators, attributes, constant data). The
+planner sees only the first part,
 as the immutable Rust graph in :attr:`Graph.core`.
 """
 
@@ -109,7 +109,7 @@ class Choice(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What a node does to memory."""
+    """Effects of a node on memory."""
 
     in_place: tuple[InPlace, ...] = ()
     """Outputs that may take over the bytes of a dying input."""
@@ -127,8 +127,8 @@ class Effects(NamedTuple):
     """Positions of inputs that the node copies to scratch memory before it computes with
     them: elementwise producers can be applied on the way."""
     overlaps: tuple[Overlap, ...] = ()
-    """Outputs that are made in order, so that they may overlap a dying input. What ``flows``
-    say about that need not be said again."""
+    """Outputs that are made in order, so that they may overlap a dying input. Overlaps that follow
+    from ``flows`` need not be declared."""
 
 
 NO_EFFECTS = Effects()
@@ -137,7 +137,7 @@ NO_EFFECTS = Effects()
 @dataclass(slots=True)
 class Value:
     """
-    What one node produces and others read.
+    A tensor that one node produces and other nodes read.
 
     To be read only: the planner works on a copy that the graph has made.
     """
@@ -356,7 +356,7 @@ class Graph:
         version: int = 0,
         after: tuple[int, ...] = (),
     ) -> Node:
-        """Append a node whose values and effects are already made; what importers call."""
+        """Append a node whose values and effects are already made; importers call this."""
         self._core = None
         index = len(self.nodes)
         node = Node(
@@ -469,7 +469,7 @@ class Graph:
         overlapped : iterable of int
             The last node of each step whose output overlaps an input.
         target : str, default "numpy"
-            Name of whoever runs the plan.
+            Name of the target.
         """
         graph, backend = self.for_target(target), backend_of(target)
         if workspace == "none" or backend is None:
@@ -533,7 +533,7 @@ def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:
 
 
 def _checked_dim(dim: object, name: str) -> int:
-    """Return ``dim`` as an int, refusing what only looks like one."""
+    """Return ``dim`` as an int; refuse values that only look like one."""
     if isinstance(dim, (bool, np.bool_)):
         raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number")
     try:

@@ -25,7 +25,7 @@ def report_incremental(
     preserve_inputs: bool = False,
     workspace: WorkspacePolicy = "none",
 ) -> dict[str, Any]:
-    """Return what ``arenaplan plan --strategy litert --json`` prints, or another mode's."""
+    """Return the document of ``arenaplan plan --strategy litert --json``, or of another mode."""
     planner = _core.IncrementalPlanner.from_graph(
         graph.core_for(workspace),
         mode=mode,

@@ -227,7 +227,7 @@ def technique_names(optimize: str | Iterable[str]) -> list[str] | None:
 
 
 def checked_alignment(alignment: int) -> int:
-    """Refuse what cannot be a power of two of 64 bits."""
+    """Refuse anything but a power of two of 64 bits."""
     alignment = whole_number(alignment, "alignment")
     if alignment <= 0 or alignment >= 1 << 64:
         raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
@@ -235,7 +235,7 @@ def checked_alignment(alignment: int) -> int:
 
 
 def _checked_capacity(capacity: int | None) -> int | None:
-    """Refuse what cannot be a number of bytes."""
+    """Refuse anything but a number of bytes."""
     if capacity is None:
         return None
     capacity = whole_number(capacity, "capacity")

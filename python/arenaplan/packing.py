@@ -115,7 +115,7 @@ def pack(
 
 
 class Limits(TypedDict):
-    """How much a search may do."""
+    """Limits of a search."""
 
     time_limit: float | None
     node_limit: int | None

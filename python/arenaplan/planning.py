@@ -57,7 +57,7 @@ def plan(
     -------
     Plan
         The plan, checked. ``arena_bytes`` is its size; ``lower_bound``, ``gap`` and
-        ``status`` say what is proven about that size for the plan's target.
+        ``status`` are the proofs about that size for the plan's target.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def plan_together(
 
 
 class Explanation(NamedTuple):
-    """What a plan owes to each technique, and what it cannot go below."""
+    """The bytes that each technique saves, and the lower bound."""
 
     plan: Plan
     """The plan that the given options make."""
@@ -199,7 +199,7 @@ class Explanation(NamedTuple):
 
 
 class TimedExplanation(NamedTuple):
-    """What each technique is worth to a runtime: bytes with scratch memory, and seconds."""
+    """The worth of each technique for a runtime: bytes with scratch memory, and seconds."""
 
     backend: str
     """Name of the backend that estimates."""
@@ -219,7 +219,7 @@ def explain(
     graph: Graph, options: PlanOptions | None = None, **overrides: Unpack[PlanKeywords]
 ) -> Explanation:
     """
-    Say what each technique is worth for ``graph``.
+    Return the worth of each technique for ``graph``.
 
     Parameters
     ----------
@@ -234,8 +234,8 @@ def explain(
     Returns
     -------
     Explanation
-        A plan, and the bytes that other choices of techniques need. ``plan.floor`` is what
-        no order of any steps that were tried goes below.
+        A plan, and the bytes that other choices of techniques need. ``plan.floor`` is a lower
+        bound for all orders of any steps that were tried.
 
     Raises
     ------
@@ -272,7 +272,7 @@ def explain(
 
 
 def _timed(maker: Maker, max_slowdown: float) -> TimedExplanation:
-    """Return what each technique is worth to a backend."""
+    """Return the worth of each technique for a backend."""
 
     def point(names: Sequence[str]) -> Point:
         return maker.finish(maker.draft(names), optimize=",".join(names) or "none").point

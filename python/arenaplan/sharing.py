@@ -44,7 +44,7 @@ def share_storage(
     Parameters
     ----------
     graph : Graph
-        What to plan.
+        The graph to plan.
     match_range : int, default 16
         How many times larger or smaller than a value its block may be; 0 for a block of its
         own for every value. NNVM reads it from ``NNVM_EXEC_MATCH_RANGE``.
@@ -53,9 +53,9 @@ def share_storage(
     num_temp : int, default 1
         Number of colors; above 1, a block only moves on to a node of the color that freed it.
     size_rule : {"bytes", "elements_x4"}, default "bytes"
-        How many bytes a value counts for; NNVM counts four per element whatever the type.
+        Measure of a value's size; NNVM counts four bytes per element of any type.
     mode : {"default", "nnvm"}, default "default"
-        Whose rules decide; ``"nnvm"`` reproduces the original to the byte, with its defects.
+        The rules that decide; ``"nnvm"`` reproduces the original to the byte, with its defects.
     parallel_safe : bool, default False
         Whether the result must be safe in every order that the graph permits.
     nodes : range, optional
@@ -240,7 +240,7 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> G
     Return a copy of ``graph`` in which states change in the order in which nodes were added.
 
     A node that was added before another one that writes a state sees the state's old bytes,
-    and one that was added later sees the new ones, whatever order the nodes run in. For a
+    and one that was added later sees the new ones, for any order of execution. For a
     direct assignment (see :func:`find_assigns`) it is the producer of the right side that
     waits for the readers of the old bytes. :func:`find_assigns` has the same answer for the copy.
 
@@ -273,7 +273,7 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> G
 def report_storage_sharing(
     graph: Graph, *, strategy: str = "storage-sharing", **options: Any
 ) -> dict[str, Any]:
-    """Return what ``arenaplan plan --strategy storage-sharing --json`` prints."""
+    """Return the document of ``arenaplan plan --strategy storage-sharing --json``."""
     result = share_storage(graph, **options)
     return {
         "model": graph.name,

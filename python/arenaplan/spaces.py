@@ -1,4 +1,4 @@
-"""Several memories: what they hold, what they cost, and which values belong where."""
+"""Several memories: their capacities and costs, and the homes of values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Space:
     capacity : int, optional
         Bytes that it holds; unlimited if left out.
     cost : int, optional
-        What it costs to read or write one byte, in any unit that all spaces share. By
+        Cost of reading or writing one byte, in any unit that all spaces share. By
         default the position among the spaces: 0 for the first one, which is the fastest.
     alignment : int, optional
         Power of two that divides every offset in it; by default that of the plan.
@@ -66,7 +66,7 @@ def parse_spaces(text: str) -> list[Space]:
     """
     Return the spaces that a text such as ``sram=64KiB,psram=8MiB@3`` stands for.
 
-    After ``@`` comes what it costs to move a byte.
+    After ``@`` comes the cost of moving a byte.
 
     >>> parse_spaces("sram=64K,psram=8M@3")[1]
     Space(name='psram', capacity=8388608, cost=3, alignment=None)

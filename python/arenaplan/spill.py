@@ -1,4 +1,4 @@
-"""What a plan put into slower memory than the fastest one, why, and what that costs."""
+"""Spilled values: those in slower memory than the fastest one, with reasons and cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Spilled:
     moved : int
         Bytes of it that nodes read and write in one run.
     cost : int
-        What that costs more than in the fastest memory.
+        Extra cost compared with the fastest memory.
     reason : str
         Why it is not there.
     """
@@ -47,7 +47,7 @@ def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> 
     Parameters
     ----------
     graph : Graph
-        What was planned.
+        The graph that was planned.
     plan : Plan
         A plan with several spaces.
     pins : mapping of str to str, optional

@@ -15,7 +15,7 @@ from arenaplan.errors import StorageError, UndefinedValue
 from arenaplan.graph import Graph
 
 ALIGNMENT = 64
-"""What divides the address of every buffer, in bytes."""
+"""Alignment of the address of every buffer, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class StoragePool:
         """
         Make nodes read an input from ``array`` itself.
 
-        Only what nodes read is rewired: :meth:`get_input` still returns the pool's array.
+        Only the inputs of nodes are rewired: :meth:`get_input` still returns the pool's array.
 
         Raises
         ------
@@ -290,7 +290,7 @@ class StoragePool:
 
     def share_params(self, other: StoragePool, names: Iterable[str]) -> None:
         """
-        Use the arrays of ``other`` for some inputs, instead of arrays of one's own.
+        Use the arrays of ``other`` for some inputs, instead of the pool's own.
 
         Raises
         ------

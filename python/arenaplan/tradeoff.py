@@ -24,7 +24,7 @@ from arenaplan.graph import Graph, Node
 Progress: TypeAlias = Callable[[dict[str, Any]], object]
 
 _ROUNDS = 4
-"""How often the steps of a plan are taken apart further."""
+"""Largest number of rounds in which the steps of a plan are taken apart further."""
 _WIDER = 1.03
 """The part of its bytes that an arena grows by where offsets were not found."""
 _WORTHWHILE = 0.98
@@ -34,7 +34,7 @@ _SLOW = ("overlap", "streaming", "fusion")
 
 
 class Point(NamedTuple):
-    """What a plan that was tried needs."""
+    """Bytes and seconds of a plan that was tried."""
 
     bytes: int
     """Bytes of the arena."""
@@ -63,7 +63,7 @@ class Timed(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The plan that was chosen, and what was tried."""
+    """The plan that was chosen, and the points that were tried."""
 
     plan: Plan
     tried: tuple[Point, ...]
@@ -74,8 +74,8 @@ class Maker:
     """
     Makes plans of one graph with workspaces.
 
-    What nodes need together is known once it is known which run as one, and whose output
-    overlaps an input. So a plan without workspaces, a *draft*, comes first.
+    The scratch memory of a fused group is known only once the group and its overlaps are known. So
+    a plan without workspaces, a *draft*, comes first.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Maker:
         Parameters
         ----------
         steps : list of list of int, optional
-            What to run; the steps of the draft if left out.
+            The steps to run; the steps of the draft if left out.
         overlapping : list of int, optional
             The last nodes of the steps whose output may overlap an input.
         room : int, default 0
@@ -156,7 +156,7 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
         How many times as long as the fastest way to run the graph a plan may take; infinite
         if bytes alone count.
     steps : list of list of int, optional
-        What to run, if the caller says so; then nothing is left to choose.
+        The steps to run, if the caller gives them; then there is no choice.
     """
     draft = maker.draft(maker.names, steps)
     first = maker.finish(draft)
@@ -270,7 +270,7 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
 
 
 class _Now(NamedTuple):
-    """How a step runs in a plan."""
+    """The way in which a step runs in a plan."""
 
     held: int
     """Bytes that are live without its scratch memory."""
@@ -284,7 +284,7 @@ def _ways(
     """Return the ways to run a step, with other scratch memory or in parts."""
     declared = maker.backend.step_seconds(maker.graph, nodes, staged=shared is not None)
     fitting = [seconds for size, seconds in declared if size <= now.scratch]
-    # The estimate of the plan knows more: what sharing spares, and chains in one place.
+    # The estimate of the plan knows more: copies that sharing spares, and chains in one place.
     known = now.seconds - min(fitting, default=declared[0][1])
     ways = [
         _Way(now.held + size, known + seconds, staged=shared is not None)
@@ -304,7 +304,7 @@ def _ways(
 
 
 def _apart(maker: Maker, nodes: Sequence[int], alignment: int) -> list[tuple[int, float]]:
-    """Return the ways to run nodes one by one: bytes besides what is live, and seconds."""
+    """Return the ways to run nodes one by one: bytes besides live ones, and seconds."""
     graph, backend = maker.graph, maker.backend
     inner = _inner_bytes(maker, nodes, alignment)
     members = []

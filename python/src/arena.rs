@@ -74,7 +74,7 @@ unsafe impl GlobalAlloc for Allocator {
 
 /// Memory that a plan was committed to.
 ///
-/// It is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+/// A writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
 /// and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
 /// may use it: see :meth:`lease`.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -134,7 +134,7 @@ impl Arena {
         Self::zeroed(py, found.arena_bytes, found.alignment)
     }
 
-    /// Allocates bytes, whatever is going to be in them.
+    /// Allocates bytes for any content.
     pub(crate) fn zeroed(py: Python<'_>, bytes: u64, alignment: u64) -> PyResult<Self> {
         let alignment = Alignment::new(alignment).or_raise(py)?;
         let memory = py.detach(|| arenaplan::Arena::zeroed(bytes, alignment)).or_raise(py)?;
@@ -151,7 +151,7 @@ impl Arena {
         })
     }
 
-    /// Frees the memory, unless somebody uses it.
+    /// Frees the memory, unless it is in use.
     fn free(&self) -> Result<(), Refusal> {
         let mut memory = self.memory.lock().map_err(|_| Refusal::Poisoned)?;
         // Views are counted under the same lock, so none can begin in between.

@@ -115,7 +115,7 @@ impl SimpleArena {
         Ok(span.offset)
     }
 
-    /// Take back what :meth:`allocate` handed out; no bytes as often as one likes.
+    /// Take back a result of :meth:`allocate`; no bytes as often as one likes.
     ///
     /// Raises
     /// ------
@@ -130,7 +130,7 @@ impl SimpleArena {
     /// Raises
     /// ------
     /// ArenaCommitError
-    ///     If there is not enough memory; what was there is unchanged.
+    ///     If there is not enough memory; the arena is then unchanged.
     /// ArenaInUse
     ///     If the memory would move while views of it are alive.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
@@ -300,7 +300,7 @@ impl IncrementalArena {
     /// Raises
     /// ------
     /// ArenaCommitError
-    ///     If there is not enough memory; what was there is unchanged.
+    ///     If there is not enough memory; the arena is then unchanged.
     /// ArenaInUse
     ///     If the memory would move while views of it are alive.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {

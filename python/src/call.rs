@@ -12,33 +12,33 @@ use crate::error::{raise, raise_named};
 use crate::headroom::{Call, Worker};
 use crate::pack::Moment;
 
-/// How often a call looks for Ctrl-C.
+/// Interval at which a call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
 /// Memory that every call sets aside, in bytes.
 const LEAST_ASIDE: usize = 1 << 20;
-/// Memory set aside for each value, node or buffer that a call is about, in bytes: what the
-/// passes after the last look at the flag need.
+/// Memory set aside for each value, node or buffer of a call, in bytes: enough for the passes
+/// after the last look at the flag.
 const ASIDE_PER_ITEM: usize = 1 << 10;
 
 /// Tells how far the work is.
 pub(crate) type Tell<'t> = &'t (dyn Fn(Progress) + Sync);
 
-/// What a call came to.
+/// Result of a call.
 #[derive(Debug)]
 pub(crate) struct Ended<T> {
     pub(crate) value: T,
-    /// Ctrl-C, or what `hear` raised: the work was asked to end then.
+    /// Ctrl-C, or the exception of `hear`: the work was asked to end then.
     pub(crate) stopped: Option<PyErr>,
     pub(crate) seconds: f64,
 }
 
-/// What the thread that works has to say.
+/// Messages of the working thread.
 enum News<T> {
     Moment(Moment),
     Done(T),
 }
 
-/// Returns a budget that ends when `cancel` is set, and tells what happens.
+/// Returns a budget that ends when `cancel` is set, and reports progress.
 pub(crate) fn budget<'b>(cancel: &'b AtomicBool, tell: Tell<'b>) -> Budget<'b> {
     let mut budget = Budget::default();
     budget.cancel = Some(cancel);
@@ -81,7 +81,7 @@ pub(crate) fn watch<T: Send + 'static>(
             worker.enter();
             let Some(work) = work.lock().ok().and_then(|mut work| work.take()) else { return };
             let done = work(cancel, &|progress| tell(&sender, started, progress));
-            // Nobody listens any more if the call was given up.
+            // There is no listener any more if the call was given up.
             let _ = sender.send(News::Done(done));
             Worker::leave();
         })
@@ -102,11 +102,11 @@ pub(crate) fn watch<T: Send + 'static>(
 /// Sends progress to the thread that listens.
 fn tell<T>(sender: &Sender<News<T>>, started: Instant, progress: Progress) {
     let seconds = started.elapsed().as_secs_f64();
-    // Nobody listens any more if the call was given up.
+    // There is no listener any more if the call was given up.
     let _ = sender.send(News::Moment(Moment { seconds, progress }));
 }
 
-/// Does the work on this thread, and returns what Ctrl-C raised.
+/// Does the work on this thread, and returns the exception that Ctrl-C raised.
 fn work_here<T: Send>(
     py: Python<'_>,
     cancel: &'static AtomicBool,
@@ -183,8 +183,8 @@ pub(crate) fn copied(py: Python<'_>, text: &str) -> PyResult<String> {
     Ok(text.to_owned())
 }
 
-/// Raises unless `bytes` can be allocated now: for what is made on the interpreter's thread,
-/// where a failure could not be raised.
+/// Raises unless `bytes` can be allocated now: for memory of the interpreter's thread, where a
+/// failure could not be raised.
 pub(crate) fn admit(py: Python<'_>, bytes: usize) -> PyResult<()> {
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(bytes.saturating_add(LEAST_ASIDE)).map_err(|_| out_of_memory(py))

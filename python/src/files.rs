@@ -10,13 +10,13 @@ use pyo3::pybacked::PyBackedBytes;
 
 use crate::error::{raise_named, unwritten};
 
-/// How often a write that waits for the reader of a pipe looks for Ctrl-C.
+/// Interval at which a write that waits for the reader of a pipe looks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Write files, each given by its path and content.
 ///
-/// A regular file is replaced at once and keeps its mode, through a symbolic link, too; or it
-/// stays what it was. The content of all of them is on disk before the first one is replaced.
+/// A regular file is replaced at once and keeps its mode, through a symbolic link, too; on failure
+/// it is unchanged. The content of all of them is on disk before the first one is replaced.
 /// Devices, pipes, and descriptors such as ``/dev/stdout`` are written into.
 ///
 /// Raises
@@ -24,13 +24,13 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// PlanWriteError
 ///     If a file cannot be written; the message names it.
 /// BrokenPipeError
-///     If nobody reads a pipe any more.
+///     If a pipe has no reader any more.
 #[pyfunction]
 pub(crate) fn write_files(py: Python<'_>, files: Vec<(PathBuf, PyBackedBytes)>) -> PyResult<()> {
     write_all(py, files)
 }
 
-/// Writes files. What waits for the reader of a pipe can be interrupted by Ctrl-C.
+/// Writes files. A write that waits for the reader of a pipe can be interrupted by Ctrl-C.
 pub(crate) fn write_all<C>(py: Python<'_>, files: Vec<(PathBuf, C)>) -> PyResult<()>
 where
     C: AsRef<[u8]> + Send + Sync + 'static,

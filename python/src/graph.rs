@@ -62,7 +62,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Returns how many values and nodes there are: what a call about the graph depends on.
+    /// Returns the number of values and nodes: the size of a call about the graph.
     pub(crate) fn items(&self) -> usize {
         self.inner.values().len() + self.inner.nodes().len()
     }
@@ -200,7 +200,7 @@ fn space_called(
     *spaces.entry(name).or_insert_with_key(|name| builder.add_space(Space::new(name.as_str())))
 }
 
-/// Reads a name, of what the caller says.
+/// Reads a name from the caller.
 fn read_name(name: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     name.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyUnicodeEncodeError>(name.py()) {

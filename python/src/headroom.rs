@@ -1,4 +1,4 @@
-//! What happens when the system has no more memory.
+//! Behavior when the system has no more memory.
 //!
 //! The standard library ends the process when an allocation that cannot report its failure
 //! fails, and most allocations of a planner cannot. So the [allocator](crate::arena) of the
@@ -25,7 +25,7 @@ thread_local! {
     static WORKS_FOR: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// What the allocator has to know of one call.
+/// State of one call for the allocator.
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,
@@ -131,7 +131,7 @@ impl Call {
         self.slot().is_lost.load(Ordering::Acquire)
     }
 
-    /// Returns what makes a thread work for this call.
+    /// Returns the guard that makes a thread work for this call.
     pub(crate) fn worker(&self) -> Worker {
         Worker(self.0)
     }
@@ -139,7 +139,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        // What a lost thread refers to stays as it is.
+        // Data of a lost thread is never freed.
         if !self.is_lost() {
             let aside = self.slot().aside.lock().ok().and_then(|mut aside| aside.take());
             drop(aside);

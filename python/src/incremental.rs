@@ -28,7 +28,7 @@ pub(crate) struct IncrementalPlanner {
     holder: Holder,
 }
 
-/// Reads a table of numbers, or raises an exception that tells what it may hold.
+/// Reads a table of numbers, or raises an exception that names the permitted content.
 fn read_table<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     table: &Bound<'py, PyAny>,
     name: &'static str,
@@ -229,7 +229,7 @@ impl IncrementalPlanner {
         self.with(py, |planner| planner.reset_after(node))
     }
 
-    /// Free the temporary arena's memory, and remember what was where.
+    /// Free the temporary arena's memory, and keep the offsets.
     ///
     /// Raises
     /// ------
@@ -250,7 +250,7 @@ impl IncrementalPlanner {
         self.with(py, |planner| planner.set_bytes(value, nbytes))
     }
 
-    /// Change who owns a value's bytes.
+    /// Change the owner of a value's bytes.
     fn set_kind(&self, py: Python<'_>, value: u32, kind: &str) -> PyResult<()> {
         let kind = kind.parse().or_raise(py)?;
         self.with(py, |planner| planner.set_kind(value, kind))

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::call::{self, Ended, admit};
 use crate::error::OrRaise;
 
-/// Offsets of buffers, and what is proven of their peak.
+/// Offsets of buffers, and the proof of their peak.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Packing {
@@ -48,7 +48,7 @@ impl Moment {
     }
 }
 
-/// How much a search may do.
+/// Limits of a search.
 #[derive(Debug)]
 struct Limits {
     time_limit: Option<f64>,
@@ -57,7 +57,7 @@ struct Limits {
     threads: usize,
 }
 
-/// Bytes of each row of what is packed, as long as rows are columns of numbers.
+/// Bytes of each row of a problem, as long as rows are columns of numbers.
 const ROW_BYTES: usize = 64;
 /// Bytes of a line of CSV, at least.
 const LINE_BYTES: usize = 8;
@@ -104,7 +104,7 @@ impl Columns {
     }
 }
 
-/// What is packed.
+/// The problem.
 enum Source {
     Buffers(Problem),
     Csv(CsvProblem),
@@ -262,13 +262,13 @@ impl Packing {
         self.inner.lower_bound()
     }
 
-    /// What is proven of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+    /// Status of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
     #[getter]
     fn status(&self) -> String {
         self.inner.status().to_string()
     }
 
-    /// How long the search took.
+    /// Seconds of the search.
     #[getter]
     fn seconds(&self) -> f64 {
         self.seconds

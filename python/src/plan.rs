@@ -119,11 +119,11 @@ impl Options {
     }
 }
 
-/// Plan ``graph`` with the given options, a dict; ``steps`` are what to run, if that is given.
+/// Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 ///
 /// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-/// to run, with what is known of them, unless ``steps`` were derived from them. Workspaces may
+/// to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
 /// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
 /// may overlap inputs.
 #[pyfunction]
@@ -270,13 +270,14 @@ impl Plan {
         self.inner.lower_bound()
     }
 
-    /// How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it.
+    /// Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
     #[getter]
     fn gap(&self) -> f64 {
         self.inner.gap()
     }
 
-    /// What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+    /// Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+    /// ``"unknown"``.
     #[getter]
     fn status(&self) -> String {
         self.inner.status().to_string()
@@ -288,7 +289,7 @@ impl Plan {
         Target { inner: self.inner.target().clone() }
     }
 
-    /// What divides every offset, in bytes.
+    /// Alignment of every offset, in bytes.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.options().alignment
@@ -327,7 +328,7 @@ impl Plan {
         ]))
     }
 
-    /// What is known of the order: ``"given"`` if no other was looked for, ``"complete"`` if
+    /// Scope of the order: ``"given"`` if no other was searched for, ``"complete"`` if
     /// no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
     /// it is the best of those tried; None if the caller chose the steps.
     #[getter]
@@ -453,7 +454,7 @@ impl Plan {
         }
     }
 
-    /// The nodes whose output overlaps an input, by index; of nodes that run as one, the last.
+    /// The nodes whose output overlaps an input, by index; of a fused group, the last node.
     #[getter]
     fn overlapped(&self) -> Vec<u32> {
         let is_overlap = |share: &arenaplan::Share| share.rule == ShareRule::Overlap;
@@ -488,7 +489,7 @@ impl Plan {
         rows
     }
 
-    /// How many bytes of all spaces are live at every step; shared bytes count once.
+    /// Live bytes of all spaces at every step; shared bytes count once.
     #[getter]
     fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
         py.detach(|| {
@@ -558,7 +559,7 @@ impl Plan {
 
     /// The buffers that the caller brings, in the order of the values.
     ///
-    /// They are spaces too, behind the last of ``spaces``.
+    /// The buffers are spaces too, behind the last of ``spaces``.
     #[getter]
     fn caller_buffers(&self) -> Vec<CallerBuffer> {
         let row = |space: &SpacePlan| {
@@ -598,14 +599,14 @@ impl Plan {
         Ok(call::run(py, items, move |_, _| plan.resized(&graph))?.or_raise(py)?.into())
     }
 
-    /// Raise unless the plan is valid for ``graph``, and return what is known of its claims.
+    /// Raise unless the plan is valid for ``graph``, and return the proofs of its claims.
     ///
     /// Raises
     /// ------
     /// PlanMismatch
     ///     If it was made for another graph.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-    ///     If it would corrupt bytes, contradicts itself, or claims what is provably false.
+    ///     If it would corrupt bytes, contradicts itself, or makes a false claim.
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
@@ -627,7 +628,7 @@ impl Plan {
         self.inner.check_target(&target.inner).or_raise(py)
     }
 
-    /// Raise unless every space holds what is planned in it.
+    /// Raise unless every space holds its planned bytes.
     fn fits(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.fits().or_raise(py)
     }
@@ -650,8 +651,8 @@ impl Plan {
         Ok(read.or_raise(py)?.into())
     }
 
-    /// Write the plan to a file, which becomes the new plan or stays what it was; a device or a
-    /// pipe is written into.
+    /// Write the plan to a file, which is replaced at once or unchanged; a device or a pipe is
+    /// written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let plan = Arc::clone(&self.inner);
         let text = call::run(py, plan.value_count(), move |_, _| plan.to_json())?;
@@ -667,7 +668,7 @@ impl Plan {
         Ok(read.or_raise(py)?.into())
     }
 
-    /// Where the arena of each space begins in what :meth:`commit` allocates.
+    /// Start of the arena of each space in the memory that :meth:`commit` allocates.
     #[getter]
     fn bases(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         Ok(self.inner.side_by_side().or_raise(py)?.0)
@@ -703,8 +704,8 @@ fn ratio(thousandths: u64) -> f64 {
 }
 
 impl Plan {
-    /// Returns the core's graph: `graph` itself, or what it makes of itself for a plan with
-    /// such steps and workspaces.
+    /// Returns the core's graph: `graph` itself, or the variant of it for a plan with such steps
+    /// and workspaces.
     fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());

@@ -42,7 +42,7 @@ pub(crate) fn plan_together(
 
 #[pymethods]
 impl SharedPlan {
-    /// When the graphs run: ``"never-together"`` or ``"concurrent"``.
+    /// Rule for the runs of the graphs: ``"never-together"`` or ``"concurrent"``.
     #[getter]
     fn together(&self) -> &'static str {
         self.inner.together().name()
@@ -60,13 +60,14 @@ impl SharedPlan {
         self.inner.lower_bound()
     }
 
-    /// What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+    /// Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+    /// ``"unknown"``.
     #[getter]
     fn status(&self) -> String {
         self.inner.status().to_string()
     }
 
-    /// What divides the address of the arena's first byte.
+    /// Alignment of the address of the arena's first byte.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.alignment()
@@ -142,8 +143,8 @@ impl SharedPlan {
         Ok(Self { inner })
     }
 
-    /// Write the plans to a file, which becomes the new one or stays what it was; a device or a
-    /// pipe is written into.
+    /// Write the plans to a file, which is replaced at once or unchanged; a device or a pipe is
+    /// written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let text = py.detach(|| self.inner.to_json());
         write_all(py, vec![(path, text)])

@@ -11,7 +11,7 @@ use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::results::{Assign, Block};
 
-/// Which values share blocks of memory.
+/// Storage sharing: the blocks of memory that values share.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StoragePlan {
@@ -147,8 +147,8 @@ pub(crate) fn find_assigns(
     assigns.into_iter().map(|found| found.map(Assign::from)).collect()
 }
 
-/// Return what every node must run after, so that states change in the order in which the
-/// nodes were added.
+/// Return the nodes that every node must run after, so that states change in the order in which
+/// the nodes were added.
 #[pyfunction]
 #[pyo3(signature = (graph, elementwise=None))]
 pub(crate) fn order_mutations(
@@ -171,7 +171,7 @@ impl StoragePlan {
         self.inner.storages().iter().map(|storage| storage.code()).collect()
     }
 
-    /// Input whose block each value took over, by position; -1 none, -2 nobody reads it.
+    /// Input whose block each value took over, by position; -1 none, -2 without readers.
     #[getter]
     fn in_place_index(&self) -> Vec<i64> {
         self.inner.taken_from().iter().map(|taken| taken.code()).collect()

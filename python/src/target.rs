@@ -7,8 +7,8 @@ use crate::error::{OrRaise, raise_named};
 
 /// A description of the program that runs a plan.
 ///
-/// ``Target(name, techniques)`` describes a runner of one's own: it runs the techniques of that
-/// list. :func:`arenaplan.targets` lists those that are known.
+/// ``Target(name, techniques)`` describes another runner, which honors the techniques of that
+/// list. :func:`arenaplan.targets` lists the known ones.
 ///
 /// Parameters
 /// ----------
@@ -79,7 +79,7 @@ impl Target {
         self.inner.name()
     }
 
-    /// One line about the runner; empty for one's own.
+    /// One line about the runner; empty for a custom target.
     #[getter]
     fn summary(&self) -> &'static str {
         self.inner.summary()

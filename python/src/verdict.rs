@@ -1,13 +1,13 @@
-//! What a check found out about the claims of a valid plan.
+//! Verdicts: results of a check about the claims of a valid plan.
 
 use arenaplan::Proof;
 use pyo3::prelude::*;
 
-/// What a check found out about the claims of a valid plan.
+/// Result of a check about the claims of a valid plan.
 ///
-/// Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about what
-/// *no* plan can do is ``"verified"`` if the checker derived it from the graph, and ``"claimed"``
-/// if whoever made the plan says so and nothing contradicts it.
+/// Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about
+/// *all* plans, such as a lower bound, is ``"verified"`` if the checker derived it from the graph,
+/// and ``"claimed"`` if only the plan states it and nothing contradicts it.
 #[pyclass(frozen, eq, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
@@ -74,7 +74,7 @@ impl Verdict {
     }
 }
 
-/// What a check found out about the claims of valid plans that share one arena.
+/// Result of a check about the claims of valid plans that share one arena.
 #[pyclass(frozen, eq, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SharedVerdict {
@@ -83,7 +83,7 @@ pub(crate) struct SharedVerdict {
 
 #[pymethods]
 impl SharedVerdict {
-    /// What is known of each plan by itself.
+    /// Verdict of each plan by itself.
     #[getter]
     fn members(&self) -> Vec<Verdict> {
         let members = self.inner.members().iter();

@@ -8,15 +8,14 @@ use crate::units::Alignment;
 
 /// Bytes that an [`ArenaAllocator`] gave out.
 ///
-/// They must stay where they are for as long as the block lives.
+/// The bytes must not move for as long as the block lives.
 pub trait ArenaBlock: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync> ArenaBlock for B {}
 
-/// Where an incremental arena gets its bytes from.
+/// The source of the bytes of an incremental arena.
 ///
-/// Whatever an implementation does wrong, an arena that uses it is only refused: every
-/// block is measured before it is used.
+/// An arena refuses a faulty implementation: every block is measured before its first use.
 pub trait ArenaAllocator: Debug + Send + Sync {
     /// Returns a block of at least `bytes` bytes at a multiple of `alignment`.
     ///
@@ -29,7 +28,7 @@ pub trait ArenaAllocator: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The same `block` as before, and why it could not grow.
+    /// The same `block` as before, and the reason why it could not grow.
     fn reallocate(
         &mut self,
         block: Box<dyn ArenaBlock>,
@@ -99,7 +98,7 @@ impl Backing {
 
     /// Makes sure that there are `bytes` bytes, content kept; returns whether they moved.
     ///
-    /// On failure the bytes are what they were.
+    /// On failure the bytes are unchanged.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<bool> {
         let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if bytes <= size(self.bytes()) {

@@ -6,7 +6,7 @@ use bytemuck::{Pod, PodCastError, try_cast_slice, try_cast_slice_mut};
 
 /// Returns bytes as elements of `T`, or why they are none.
 pub(crate) fn cast<T: Pod>(bytes: &[u8]) -> Result<&[T], String> {
-    // No bytes are no elements, whatever their address is.
+    // Zero bytes are zero elements, at any address.
     if bytes.is_empty() {
         return Ok(&[]);
     }

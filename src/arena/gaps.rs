@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::error::{Error, Result, quoted};
 use crate::units::Alignment;
 
-/// How the gap for an allocation is chosen.
+/// The rule by which the gap for an allocation is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GapRule {
     /// The shortest gap in which it fits, the lowest of several.
@@ -35,14 +35,14 @@ impl FromStr for GapRule {
     }
 }
 
-/// The gaps between allocations, and what is behind the last one.
+/// The gaps between allocations, and the room behind the last allocation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
     /// Start to end.
     by_address: BTreeMap<u64, u64>,
     /// Length and start.
     by_length: BTreeSet<(u64, u64)>,
-    /// Where the last allocation ends.
+    /// End of the last allocation.
     end: u64,
 }
 

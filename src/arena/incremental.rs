@@ -12,18 +12,18 @@ use crate::units::{Alignment, LiveRange, Step};
 /// Bytes of an [`IncrementalArena`], and when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
-    /// Which bytes.
+    /// The bytes of the allocation.
     pub span: Span,
-    /// When they are needed.
+    /// The live range of the allocation.
     pub live: LiveRange,
     id: u32,
 }
 
 /// An arena whose allocations have live ranges and only avoid those they meet.
 ///
-/// It is what TensorFlow Lite's planner works with today. An allocation sees the *active*
+/// TensorFlow Lite's planner works with such an arena today. An allocation sees the *active*
 /// ones only: those that were made and not dropped since. Where they all meet the new one
-/// a search takes `O(log n)`; otherwise it costs what sorting those that it meets does.
+/// a search takes `O(log n)`; otherwise it takes a sort of the allocations that it meets.
 ///
 /// ```
 /// use arenaplan::{Alignment, IncrementalArena, LiveRange};
@@ -54,7 +54,7 @@ pub struct IncrementalArena {
     gaps: GapsState,
 }
 
-/// What is known of the gaps between all active allocations.
+/// State of the gaps between all active allocations.
 #[derive(Clone, Debug)]
 enum GapsState {
     Known(Gaps),
@@ -209,8 +209,8 @@ impl IncrementalArena {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is not enough memory: what was there is unchanged, and
-    /// the arena is not committed.
+    /// [`Error::ArenaCommit`] if there is not enough memory; the arena is then unchanged and not
+    /// committed.
     pub fn commit(&mut self) -> Result<bool> {
         self.committed = false;
         let present = self.buffer_bytes();

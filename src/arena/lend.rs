@@ -5,14 +5,14 @@ use std::fmt::Debug;
 use crate::arena::Region;
 use crate::arena::spans::{Holder, Reading, StepSpans, Stretch, Writing};
 
-/// What a node reads and writes, for as long as the arena is borrowed.
+/// The memory of one node: shared slices of its inputs, exclusive slices of its outputs.
 ///
 /// No byte that is lent to be written is lent a second time.
 #[derive(Debug)]
 pub struct NodeMemory<'a> {
-    /// What the node reads, by position.
+    /// Inputs of the node, by position.
     pub inputs: Vec<Input<'a>>,
-    /// What the node writes, by position.
+    /// Outputs of the node, by position.
     pub outputs: Vec<Output<'a>>,
     /// Scratch bytes, by slot.
     pub workspaces: Vec<&'a mut [u8]>,
@@ -26,7 +26,7 @@ pub enum Input<'a, T = u8> {
     Absent,
     /// The operand is not in the arena: it is a constant.
     External,
-    /// Its elements.
+    /// Elements of the input.
     Shared(&'a [T]),
     /// Its elements are part of an output: the step works in place, or the output is a
     /// concatenation that already holds them, or both overlap. In the last case the step must
@@ -38,7 +38,7 @@ pub enum Input<'a, T = u8> {
         /// First element of the operand in the output.
         offset: usize,
     },
-    /// Its elements, to read and to write: it is a state that the step
+    /// Elements of the input, to read and to write: it is a state that the step
     /// [mutates](crate::Effects::mutates).
     State(&'a mut [T]),
     /// Its elements are part of a state that the step mutates.
@@ -56,10 +56,11 @@ pub enum Output<'a, T = u8> {
     /// The operand is left out.
     #[default]
     Absent,
-    /// Its elements. If the step works in place they hold the input, and may be more than
+    /// Elements of the output. If the step works in place they hold the input, and may be more
+    /// than
     /// the output needs where the input is larger; so they are, too, where both overlap.
     Exclusive(&'a mut [T]),
-    /// Its elements are part of an input, and already what they should be.
+    /// Its elements are part of an input and already have their final content.
     Within {
         /// Position of the input.
         input: usize,
@@ -68,7 +69,7 @@ pub enum Output<'a, T = u8> {
     },
 }
 
-/// Where the slices go that are cut off an arena.
+/// Slots for the slices that are cut off an arena.
 #[derive(Debug)]
 pub(crate) struct Slots<'s, 'm> {
     pub(crate) inputs: &'s mut [Input<'m>],
@@ -90,7 +91,7 @@ pub(crate) struct Around<'m> {
     pub(crate) right: &'m [Region<'m>],
 }
 
-/// The bytes of an arena, whoever owns them: hides how long those of the caller live.
+/// The bytes of an arena, owned or borrowed. Hides the lifetime of the caller's bytes.
 pub(crate) trait Memory: Debug + Send + Sync {
     /// Returns bytes to read, or `None` if there are no such bytes.
     fn bytes(&self, place: Stretch) -> Option<&[u8]>;

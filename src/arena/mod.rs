@@ -55,9 +55,9 @@ impl Region<'_> {
 
 /// Memory that a plan was committed to: one stretch of bytes per space.
 ///
-/// [`Plan::commit`] allocates it, [`Plan::bind`] takes the caller's. It lends slices of
-/// itself, never two that overlap unless both are shared. It knows its plan, and refuses
-/// another one, unless that has the same digest, spaces and offsets.
+/// [`Plan::commit`] allocates the memory, [`Plan::bind`] takes the caller's. An arena lends slices
+/// of its bytes; two lent slices overlap only if both are shared. An arena knows its plan, and
+/// refuses another one, unless digest, spaces and offsets are the same.
 ///
 /// A [`Program`](crate::Program) runs in it: see [`step`](Self::step).
 ///
@@ -84,13 +84,13 @@ impl Region<'_> {
 #[derive(Debug)]
 pub struct Arena<'a> {
     pub(crate) regions: Vec<Region<'a>>,
-    /// Fingerprint of the plan whose arena it is.
+    /// Fingerprint of the plan that the arena was made for.
     plan: Option<u64>,
 }
 
 impl Plan {
-    /// Allocates the arena of every space, zeroed and aligned, and whatever else the caller
-    /// would have to bring.
+    /// Allocates the arena of every space, zeroed and aligned, and the buffers that the caller
+    /// would otherwise have to bring.
     ///
     /// # Errors
     ///
@@ -173,9 +173,9 @@ impl Plan {
 }
 
 impl Arena<'static> {
-    /// Allocates one stretch of bytes, zeroed and aligned, whatever is going to be in it.
+    /// Allocates one stretch of zeroed, aligned bytes for any content.
     ///
-    /// It is no plan's arena until [`rebind`](Self::rebind) makes it one.
+    /// The memory belongs to no plan until [`rebind`](Self::rebind) gives it to one.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Arena<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Plan::bind`]; the arena is then what it was.
+    /// As [`Plan::bind`]; the arena is then unchanged.
     pub fn rebind(&mut self, plan: &Plan) -> Result<()> {
         let (spaces, given) = (plan.spaces().len(), self.regions.len());
         if given != spaces {
@@ -251,7 +251,7 @@ impl Arena<'_> {
         self.plan == Some(layout)
     }
 
-    /// Refuses a plan whose arena this is not.
+    /// Refuses a plan that the arena was not made for.
     fn check_plan(&self, plan: &Plan) -> Result<()> {
         if self.belongs_to(plan.layout()) { Ok(()) } else { Err(mismatch(plan)) }
     }
@@ -305,7 +305,7 @@ impl Arena<'_> {
         cast_mut(self.value_mut(plan, value)?).map_err(|reason| invalid_cast(plan, value, reason))
     }
 
-    /// Lends what one node reads and writes, if it is a step by itself: see [`NodeMemory`].
+    /// Lends the memory of one node that is a step by itself: see [`NodeMemory`].
     ///
     /// Works out where that is, and allocates, in each call: [`step`](Self::step) does not. A
     /// plan does not say which states a node mutates, so they are lent to be read.

@@ -1,4 +1,4 @@
-//! Which allocations are live together with a new one, without looking at all of them.
+//! Search for allocations that are live together with a new one, without a look at all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

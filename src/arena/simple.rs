@@ -121,7 +121,7 @@ impl SimpleArena {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is not enough memory; what was there is unchanged.
+    /// [`Error::ArenaCommit`] if there is not enough memory; the arena is then unchanged.
     pub fn commit(&mut self) -> Result<bool> {
         self.committed = false;
         let padding = self.alignment.bytes().saturating_mul(2);

@@ -1,5 +1,5 @@
-//! Where the operands of one step are, settled once: what is lent to whom, and that no byte
-//! that is lent to be written is lent a second time.
+//! The spans of the operands of one step, settled once. Invariant: a byte that is lent for writing
+//! is lent to one operand only.
 
 use std::ops::Range;
 
@@ -43,12 +43,12 @@ impl Stretch {
     }
 }
 
-/// How an input is lent.
+/// The way in which an input is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// The operand is left out, or never read.
     Absent,
-    /// It has no place.
+    /// The operand has no memory in the arena.
     External,
     /// To be read.
     Shared,
@@ -60,7 +60,7 @@ pub(crate) enum Reading {
     WithinState { input: usize, offset: usize },
 }
 
-/// How an output is lent.
+/// The way in which an output is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// The operand is left out.
@@ -74,35 +74,35 @@ pub(crate) enum Writing {
 /// One operand of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand<A> {
-    /// Which value it is; `None` if it is left out.
+    /// The value; `None` if it is left out.
     pub(crate) value: Option<ValueId>,
-    /// Its own bytes, if it has a place.
+    /// Its bytes, if the value has a place.
     pub(crate) place: Option<Stretch>,
-    /// How it is lent.
+    /// The way in which it is lent.
     pub(crate) access: A,
 }
 
 /// Scratch memory of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scratch {
-    /// Which node works in it.
+    /// The node that declares the workspace.
     pub(crate) node: NodeId,
     /// Position among the workspaces of the node.
     pub(crate) slot: usize,
-    /// Its bytes.
+    /// Bytes of the workspace.
     pub(crate) place: Stretch,
 }
 
 /// Bytes that are cut off a region as a whole.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Which bytes.
+    /// The bytes of the piece.
     pub(crate) place: Stretch,
-    /// Who gets them.
+    /// The operands that receive the piece.
     pub(crate) holder: Holder,
 }
 
-/// Who gets the bytes of a piece.
+/// The operand that receives the bytes of a piece.
 #[derive(Clone, Debug)]
 pub(crate) enum Holder {
     /// The output at this position.
@@ -126,14 +126,14 @@ pub(crate) struct Reader {
     pub(crate) end: usize,
 }
 
-/// What one step is lent.
+/// The memory of one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepSpans {
-    /// What the step reads, by position.
+    /// Inputs of the step, by position.
     pub(crate) inputs: Box<[Operand<Reading>]>,
-    /// What it writes, by position.
+    /// Outputs of the step, by position.
     pub(crate) outputs: Box<[Operand<Writing>]>,
-    /// Where it works besides: the workspaces of its nodes, in order.
+    /// Workspaces of the nodes of the step, in order.
     pub(crate) workspaces: Box<[Scratch]>,
     /// Disjoint pieces, ascending by region and first byte; none is empty.
     pub(crate) pieces: Box<[Piece]>,
@@ -193,7 +193,7 @@ pub(crate) fn settle(
     })
 }
 
-/// Returns what a step reads, as if it wrote nothing.
+/// Returns the inputs of a step, as if the step wrote nothing.
 fn read(
     plan: &Plan,
     step: &PlanStep,
@@ -218,7 +218,7 @@ fn read(
     Ok(inputs)
 }
 
-/// Returns what a step writes, as if it shared nothing.
+/// Returns the outputs of a step, as if the step shared nothing.
 fn written(plan: &Plan, step: &PlanStep) -> Result<Vec<Operand<Writing>>> {
     let mut outputs = Vec::with_capacity(step.outputs.len());
     for operand in &step.outputs {
@@ -294,7 +294,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Claims what the outputs need for themselves.
+    /// Claims the exclusive bytes of the outputs.
     fn claim_outputs(&mut self) {
         for position in 0..self.outputs.len() {
             let Some(mut place) = self.outputs[position].place else { continue };
@@ -354,7 +354,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Finds out how each input can be read, and claims what inputs need for themselves.
+    /// Finds the way to read each input, and claims the bytes that inputs have for themselves.
     ///
     /// The pieces so far are disjoint and sorted.
     fn claim_inputs(&mut self) -> Result<Box<[Reader]>> {

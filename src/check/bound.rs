@@ -79,7 +79,7 @@ fn fallen(rigids: &[&Rigid], horizon: u32, in_every_order: bool) -> Option<u64> 
         let base = if rigid.is_pinned {
             (floor <= rigid.base).then_some(rigid.base)?
         } else {
-            // What is left of its base by whole alignments is aligned as it was.
+            // The rest of the base below a multiple of the alignment keeps its alignment.
             let rest = rigid.base % rigid.alignment;
             let above = floor.saturating_sub(rest).checked_next_multiple_of(rigid.alignment)?;
             above.checked_add(rest)?
@@ -147,11 +147,11 @@ impl Covered {
     }
 }
 
-/// The highest byte that is taken at each step, of what has been put down.
+/// The highest taken byte at each step, over all bodies that were put down.
 struct Skyline {
     /// By tree node: the highest byte below it.
     highest: Vec<u64>,
-    /// By tree node: what all steps below it have at least.
+    /// By tree node: the least height of all steps below it.
     everywhere: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What of a plan is in memory that the caller brings.
+//! Rules for values in the memory of the caller.
 
 use crate::boundary::{InputMemory, OutputMemory};
 use crate::check::{Joined, is_at, mismatch};
@@ -64,16 +64,16 @@ impl Plan {
         }
     }
 
-    /// Returns the value whose buffer a placement is in, if the caller brings it.
+    /// Returns the value that owns the caller's buffer of a placement, if the placement is in one.
     fn owner_of(&self, place: &Placement) -> Option<ValueId> {
         let space = self.spaces.get(SpaceId::from(place.space).index())?;
         space.caller.map(ValueId::from)
     }
 
-    /// Returns whether a value may be in the space that it is in.
+    /// Returns whether a value may be in its space.
     ///
-    /// A buffer of the caller holds what the plan says shares bytes with the value that it is
-    /// for, and nothing else.
+    /// A buffer of the caller holds its value and the values that share bytes with it according to
+    /// the plan, and no others.
     pub(super) fn may_be_at(
         &self,
         graph: &Graph,

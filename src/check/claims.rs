@@ -1,7 +1,7 @@
-//! What a plan says of its sizes, and of what no plan can do.
+//! Claims of a plan: its sizes, and bounds that hold for all plans.
 //!
-//! A claim is checked for contradictions first. Once the plan is known to be valid, each claim
-//! about what no plan can do is derived, refuted, or reported as claimed.
+//! A claim is checked for contradictions first. Once the plan is known to be valid, each bound is
+//! derived, refuted, or reported as claimed.
 
 use crate::check::bound::{compacted, live, max_live};
 use crate::check::needs::Needs;
@@ -20,7 +20,7 @@ fn corrupt<T>(reason: String) -> Result<T> {
 }
 
 impl Plan {
-    /// Checks that what the plan says of its sizes and of their proof does not contradict itself.
+    /// Checks that the sizes of the plan and their proofs do not contradict each other.
     pub(super) fn check_claims(&self, graph: &Graph) -> Result<()> {
         let Ok(alignment) = Alignment::new(self.options.alignment) else {
             return corrupt(format!("the alignment {} is no power of two", self.options.alignment));
@@ -84,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// Returns what is known of the claims of a valid plan.
+    /// Returns the proofs of the claims of a valid plan.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Plan {
         Ok(Verdict { spaces, chose_spaces: self.move_cost.is_some(), order, floor, move_cost })
     }
 
-    /// Returns what is known of the order and of the floor.
+    /// Returns the proofs of the order and of the floor.
     fn judge_search(
         &self,
         graph: &Graph,

@@ -1,20 +1,20 @@
-//! Symbolic memory: whose bytes are where.
+//! Symbolic memory: the owner of every byte.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::index::{NodeId, ValueId};
 
-/// Whose bytes a stretch of memory holds.
+/// The owner of a stretch of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Those of a value whose first byte is, or would be, at address `base`.
+    /// Bytes of a value whose first byte is, or would be, at address `base`.
     Value { value: ValueId, base: i128 },
     /// Scratch of a node.
     Workspace(NodeId),
 }
 
-/// Memory that remembers for every byte whose bytes it holds.
+/// Memory that stores the owner of every byte.
 #[derive(Debug, Default)]
 pub(super) struct Memory(BTreeMap<u64, (u64, Owner)>);
 
@@ -44,8 +44,8 @@ impl Memory {
         }
     }
 
-    /// Returns the first byte of `span` that `owner` does not own, and who owns it; `known` tells
-    /// as whose bytes those of an owner are known.
+    /// Returns the first byte of `span` that `owner` does not own, and its owner. `known` maps an
+    /// owner to the owner that it stands for.
     pub(super) fn find_other(
         &self,
         span: Range<u64>,

@@ -1,4 +1,4 @@
-//! What a valid plan is.
+//! The definition of a valid plan.
 //!
 //! This module is the definition of correct, and shares no code with what it checks. The checker
 //! believes nothing that a plan says about itself. It derives the steps, live ranges and operands
@@ -43,8 +43,8 @@
 //! 4. *Commit.* Memory takes the contents of step 3; workspaces become *scratch*.
 //!
 //! Nodes that run as one are one step. Its operands are the values that cross its border, and its
-//! permissions are derived forwards, from what one piece of the result needs of each operand
-//! (`unit.rs`).
+//! permissions are derived forwards, from the part of each operand that one piece of the result
+//! needs (`unit.rs`).
 //!
 //! # Validity
 //!
@@ -64,7 +64,7 @@
 //!
 //! # Claims
 //!
-//! A plan also claims what *no* plan can do: a lower bound, an optimal size, a complete search.
+//! A plan also makes claims about *all* plans: a lower bound, an optimal size, a complete search.
 //! The checker derives the bytes that are live at once by a count of its own (`bound.rs`); a lower
 //! bound up to that is [`Verified`](Proof::Verified). A bound above the size that a compaction
 //! reaches is false, and the plan is refused. A search may have proved a bound in between, which is
@@ -93,20 +93,20 @@ use rigid::{Rigid, Scratch};
 use unit::Unit;
 pub use verdict::{Proof, SharedVerdict, SpaceVerdict, Verdict};
 
-/// What is known of a valid plan.
+/// Facts about a valid plan.
 struct Examined {
     verdict: Verdict,
-    /// What its arenas consist of.
+    /// The bodies in its arenas.
     rigids: Vec<Rigid>,
     /// Number of steps.
     horizon: u32,
 }
 
 impl Plan {
-    /// Returns what is known of the claims of the plan, if it is valid for `graph`.
+    /// Returns the proofs of the claims of the plan, if the plan is valid for `graph`.
     ///
-    /// Every offset, size and live range of a valid plan is right. What the plan claims that *no*
-    /// plan can do is verified or only claimed: the [`Verdict`] tells.
+    /// Every offset, size and live range of a valid plan is right. A claim about *all* plans, such
+    /// as a lower bound, is verified or only claimed: the [`Verdict`] tells.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Plan {
         self.examine(graph).map(|found| found.verdict)
     }
 
-    /// Checks the plan, and returns what is known of it.
+    /// Checks the plan, and returns facts about it.
     fn examine(&self, graph: &Graph) -> Result<Examined> {
         let digest = graph.digest();
         if self.digest != digest {
@@ -234,7 +234,7 @@ impl Plan {
             if value.pin().is_some_and(|pin| pin != placement.offset) {
                 return mismatch(format!("{} is not where it is pinned", name()));
             }
-            // What is a piece of another value is where that has it.
+            // A piece of another value is at its place in that value.
             let general = if joined.at_distances[index] { 1 } else { self.options.alignment };
             let element = (value.dtype().bits() / 8).clamp(1, 16).min(self.options.alignment);
             let alignment = value.alignment().bytes().max(general);
@@ -327,8 +327,8 @@ impl Plan {
     }
 }
 
-/// Checks that whoever reads or writes a state finds what the graph's own order leaves
-/// there.
+/// Checks that each reader and each writer of a state finds the content that the graph's own order
+/// leaves there.
 fn check_state_order(graph: &Graph, order: &[NodeId]) -> Result<()> {
     let mut position = vec![0; order.len()];
     for (step, node) in order.iter().enumerate() {
@@ -372,7 +372,7 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], keeps_inputs: bool) -> Vec<[u3
     live
 }
 
-/// Which values a plan says share bytes with which.
+/// The pairs of values that share bytes according to a plan.
 struct Joined {
     /// By value: one that stands for all that it is joined to.
     root: Vec<usize>,

@@ -1,5 +1,5 @@
-//! What the steps of a plan need by themselves, whatever their order and however values share
-//! bytes.
+//! The bytes that each step of a plan needs by itself, in any order of the steps and with any
+//! sharing of bytes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::units::Alignment;
 pub(super) struct Needs {
     /// No order of these steps has fewer bytes live at its highest step.
     pub(super) least: u64,
-    /// No step needs more for what it reads and writes.
+    /// Upper bound of the bytes that any step reads and writes.
     pub(super) most: u64,
     /// No order of any steps has fewer bytes live at its first step.
     pub(super) supplied: u64,

@@ -1,5 +1,5 @@
-//! What a plan that is safe in every order must not have: bytes that two nodes use, one of
-//! them to write, although either may run first.
+//! Races: bytes that two nodes use, one of them to write, although either node may run first. A
+//! plan that is safe in every order must have none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,16 +8,16 @@ use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::index::NodeId;
 
-/// Who used a stretch of memory since it was last written.
+/// The nodes that used a stretch of memory since its last write.
 #[derive(Clone, Debug)]
 struct Stretch {
     end: u64,
-    /// `None` for the caller, who is done before the run.
+    /// `None` for the caller, whose accesses end before the run.
     writer: Option<NodeId>,
     readers: Vec<NodeId>,
 }
 
-/// Memory that remembers who used it, and what must therefore run before what.
+/// Memory that stores the users of every byte, and the dependencies that follow from them.
 #[derive(Debug, Default)]
 pub(super) struct Races {
     spaces: BTreeMap<u32, BTreeMap<u64, Stretch>>,

@@ -23,7 +23,7 @@ struct Piece {
     end: u64,
     /// The value that the bytes were written as.
     origin: ValueId,
-    /// Where `start` is in `origin`.
+    /// Position of `start` in `origin`.
     origin_start: u64,
 }
 
@@ -45,7 +45,7 @@ struct Write {
     by: Writer,
 }
 
-/// What a node writes bytes as.
+/// The content of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
     /// The output at this position.
@@ -62,14 +62,14 @@ pub(super) struct Replay<'a> {
     graph: &'a Graph,
     /// By value: where it is; `None` for constants.
     places: Vec<Option<&'a Placement>>,
-    /// By value: whose bytes it holds; `None` for its own.
+    /// By value: the owner of its bytes; `None` for the value itself.
     contents: Vec<Option<Rc<[Piece]>>>,
     /// By value: the larger value of which all its own bytes are a part, and where they begin
     /// there.
     parts: RefCell<Vec<Option<(ValueId, u64)>>>,
     memories: Vec<Memory>,
     step: Step,
-    /// Who used which bytes, if the plan must be safe in every order.
+    /// The users of every byte, if the plan must be safe in every order.
     races: Option<Races>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Replay<'a> {
         self.races.take().map_or(Ok(()), |races| races.check(self.graph, &order))
     }
 
-    /// Checks what runs at one step reads and writes, and writes it.
+    /// Checks the reads and writes of one step, and performs the writes.
     fn run_unit(&mut self, unit: &Unit<'_>, shares: &[Share]) -> Result<()> {
         for (_, value) in unit.reads() {
             self.read(value)?;
@@ -175,7 +175,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns what a unit assigns, if the result is where the state is.
+    /// Returns the assignment of a unit, if the result is at the address of the state.
     fn assignment_in_place(&self, unit: &Unit<'_>) -> Option<Assignment> {
         let &[node] = unit.nodes.as_slice() else { return None };
         let assignment = self.graph.assignment(node)?;
@@ -206,8 +206,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Checks that a node writes no byte twice, and none that it still reads unless its
-    /// effects permit it.
+    /// Checks that a node writes no byte twice, and no byte of its operands unless its effects
+    /// permit that write.
     fn check_writes(&self, unit: &Unit<'_>, shares: &[Share], writes: &mut [Write]) -> Result<()> {
         writes.sort_unstable_by_key(|write| (write.space, write.start, write.end));
         let overlap = |first: String, second: String, byte: u64| {
@@ -269,8 +269,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns whose bytes `output` holds after the node has run, `None` for its own, and
-    /// which of its bytes the node must write because no view already put them there.
+    /// Returns the owner of the bytes of `output` after the node has run, `None` for the output
+    /// itself, and the bytes that the node must write because no view put them there.
     fn shown(
         &self,
         unit: &Unit<'_>,
@@ -304,8 +304,8 @@ impl<'a> Replay<'a> {
         if pieces.is_empty() {
             return (None, std::iter::once(0..bytes).collect());
         }
-        // What no view covers is the output's own; where two views cover the same bytes,
-        // the node must write them, for which of the two is right cannot be told.
+        // Bytes without a view are the output's own. Bytes of two views must be written by the
+        // node, since the plan does not say which view is right.
         pieces.sort_unstable_by_key(|piece| (piece.start, piece.end));
         let mut content: Vec<Piece> = Vec::new();
         let mut missing = Vec::new();
@@ -377,11 +377,11 @@ impl<'a> Replay<'a> {
             && whole.offset.checked_add(view.offset) == Some(part.offset)
     }
 
-    /// Makes the bytes of values that `output` shows whole its own, and returns whose bytes it
-    /// holds then, `None` for its own.
+    /// Makes the output the owner of all values that it shows as a whole, and returns the owner of
+    /// the output's bytes, `None` for the output itself.
     ///
-    /// Those bytes are where they are, and nobody can write only one of the two. A chain of
-    /// concatenations has one piece at each step this way, not as many as there are steps.
+    /// The addresses are equal, and no node can write only one of the two. So a chain of
+    /// concatenations has one piece at each step, and not one per step.
     fn joined(&mut self, output: ValueId, content: &[Piece]) -> Option<Rc<[Piece]>> {
         if content.len() == 1 {
             return Some(content.into());
@@ -431,7 +431,7 @@ impl<'a> Replay<'a> {
         Owner::Value { value: piece.origin, base: base - i128::from(piece.origin_start) }
     }
 
-    /// Returns whose bytes `value` holds.
+    /// Returns the owner of the bytes of `value`.
     fn content(&self, value: ValueId) -> Vec<Piece> {
         let Some(content) = &self.contents[value.index()] else {
             let end = self.graph.value(value).bytes();

@@ -1,5 +1,5 @@
-//! What moves as one when a plan is laid out anew: values at fixed distances from each other,
-//! and workspaces.
+//! Rigid bodies: values at fixed distances from each other, and workspaces. A new layout moves
+//! each body as a whole.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(super) struct Rigid {
     pub(super) spans: Vec<Span>,
 }
 
-/// The smallest size that a workspace may have, and what divides its offset.
+/// The smallest size of a workspace, and the alignment of its offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scratch {
     pub(super) bytes: u64,
@@ -53,7 +53,7 @@ impl Rigid {
 
     /// Rounds spans outward to `alignment`, as far as the base is aligned.
     ///
-    /// Bytes beside a value that is aligned serve nobody else. A body that begins elsewhere is
+    /// Padding beside an aligned value is free for no other value. A body at an unaligned start is
     /// counted by the byte.
     fn rounded(mut self, alignment: Alignment) -> Self {
         if alignment.divides(self.base) {

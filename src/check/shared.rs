@@ -1,4 +1,4 @@
-//! What valid plans for one arena are.
+//! The definition of valid plans for one arena.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::shared::{SharedMember, SharedPlan, Together};
 use crate::units::MAX_BYTES;
 
 impl SharedPlan {
-    /// Returns what is known of the claims of the plans, if they are valid for `graphs`, and
+    /// Returns the proofs of the claims of the plans, if each plan is valid for its graph, and all
     /// together in one arena.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl SharedPlan {
         self.judge(found)
     }
 
-    /// Returns what is known of the claims of plans that are valid together.
+    /// Returns the proofs of the claims of plans that are valid together.
     fn judge(&self, found: Vec<Examined>) -> Result<SharedVerdict> {
         let (max_live, reached) = match self.together {
             Together::Concurrent => self.side_by_side(&found),

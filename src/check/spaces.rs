@@ -1,4 +1,4 @@
-//! What a plan says of its spaces, and of what it costs to move bytes in them.
+//! The spaces of a plan, and the cost of moving bytes in them.
 
 use crate::check::unit::Unit;
 use crate::check::{Proof, is_at, mismatch};
@@ -10,7 +10,7 @@ use crate::problem::Space;
 use crate::units::Alignment;
 
 impl Plan {
-    /// Checks that the plan's spaces are the graph's, or its own where it chose them.
+    /// Checks that the spaces of the plan are those of the graph, or spaces that the plan chose.
     pub(super) fn check_spaces(&self, graph: &Graph) -> Result<()> {
         let planned: Vec<_> = self.arenas().iter().map(|space| space.name.as_str()).collect();
         if planned.is_empty() {
@@ -67,8 +67,8 @@ impl Plan {
 
     /// Returns whether a value that the graph has in `declared` may be in `chosen`.
     ///
-    /// A plan that chose spaces may put what the graph has in its default space anywhere; the
-    /// others stay in the space of that name.
+    /// A plan that chose spaces may put values of the graph's default space anywhere; other values
+    /// stay in the space of that name.
     pub(super) fn may_be_in(&self, graph: &Graph, declared: SpaceId, chosen: u32) -> bool {
         if self.move_cost.is_none() {
             return is_at(chosen, declared.index());
@@ -103,7 +103,7 @@ impl Plan {
         moved
     }
 
-    /// Checks what the plan says of the cost of moving bytes.
+    /// Checks the cost of moving bytes.
     pub(super) fn check_move_cost(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
         let Some(said) = self.move_cost else { return Ok(()) };
         let space_cost = |space: u32| u128::from(self.spaces[SpaceId::from(space).index()].cost);
@@ -129,7 +129,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns what is known of the lower bound of the cost of moving bytes.
+    /// Returns the proof of the lower bound of the cost of moving bytes.
     ///
     /// No assignment costs less than one that has each value in the cheapest space that it may be
     /// in and that could hold it alone.

@@ -19,7 +19,7 @@ impl Plan {
     /// [`Error::TargetMismatch`] for the first step or option that the target does not honor.
     ///
     /// ```
-    /// use arenaplan::{DType, Graph, Node, Planner, Target, Value, ValueKind};
+    /// use arenaplan::{DType, Graph, Node, Planner, Target, Value, ValueKind, WorkspacePolicy};
     ///
     /// let mut builder = Graph::builder("chain");
     /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
@@ -29,7 +29,9 @@ impl Plan {
     /// builder.add_node(Node::new("relu", "Relu").reads([y]).writes([z]).in_place(0, 0));
     /// builder.add_output(z);
     ///
-    /// let plan = Planner::new().plan(&builder.build()?)?;
+    /// // Code in C places scratch memory by itself.
+    /// let planner = Planner::new().workspace(WorkspacePolicy::None);
+    /// let plan = planner.plan(&builder.build()?)?;
     /// assert!(plan.check_target(&Target::C).is_ok());
     /// let error = plan.check_target(&Target::TFLM).unwrap_err().to_string();
     /// assert!(error.contains("'tflm'") && error.contains("in place"), "{error}");

@@ -1,7 +1,7 @@
-//! What runs at one step: a node, or several as one.
+//! Units: the node or the fused group of one step.
 //!
-//! Whether nodes can run as one is worked out here anew, forwards: for every value inside
-//! of a group, what of each outside value a *piece* of it needs.
+//! Whether nodes can be fused is derived here anew, forwards: for every value inside a group, the
+//! part of each outside value that one *piece* of it needs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
 use crate::index::{NodeId, ValueId};
 use crate::plan::{Plan, PlanStep, ShareRule};
 
-/// The operands of one step, and what it may do to them.
+/// The operands of one step, and its permissions on them.
 pub(super) struct Unit<'a> {
     /// The nodes that run, in order.
     pub(super) nodes: Vec<NodeId>,
@@ -22,18 +22,18 @@ pub(super) struct Unit<'a> {
     pub(super) reads: Vec<Option<ValueId>>,
     /// Values that it writes, by position.
     pub(super) writes: Vec<Option<ValueId>>,
-    /// What it may do to them, by position.
+    /// Permissions on them, by position.
     pub(super) effects: Cow<'a, Effects>,
     /// States that it writes.
     pub(super) mutates: Vec<ValueId>,
-    /// Which inputs its output may overlap, if the plan says that it overlaps any.
+    /// The inputs that its output may overlap, if the plan says that the output overlaps one.
     pub(super) overlaps: Vec<Overlap>,
-    /// Positions of the inputs whose bytes an output may be in under some plan.
+    /// Positions of the inputs that an output may share bytes with under some plan.
     pub(super) takes: Vec<usize>,
 }
 
 impl<'a> Unit<'a> {
-    /// Returns what each step of a plan runs.
+    /// Returns the unit of each step of a plan.
     pub(super) fn all(plan: &Plan, graph: &'a Graph) -> Result<Vec<Self>> {
         let readers = graph.readers();
         plan.steps().iter().map(|step| Self::of(step, graph, &readers)).collect()
@@ -83,7 +83,7 @@ fn present(operands: &[Option<ValueId>]) -> impl Iterator<Item = (usize, ValueId
     operands.filter_map(|(position, operand)| operand.map(|value| (position, value)))
 }
 
-/// How much of an outside value a piece needs.
+/// The part of an outside value that a piece needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// The bytes at the same place.
@@ -169,7 +169,7 @@ impl<'a> Group<'a, '_> {
         })
     }
 
-    /// Returns what one node makes of outside values.
+    /// Returns the dependence of one node on outside values.
     fn run(&self, node: &Node) -> Result<(ValueId, Made)> {
         let effects = node.effects();
         let outputs: Vec<_> = node.produces().collect();
@@ -227,8 +227,8 @@ impl<'a> Group<'a, '_> {
     }
 }
 
-/// Returns the positions of the inputs whose bytes an output of a node may be in: in place, as a
-/// view, or at a distance.
+/// Returns the positions of the inputs that an output of a node may share bytes with: in place, as
+/// a view, or at a distance.
 fn takes_of(node: &Node) -> Vec<usize> {
     let effects = node.effects();
     let in_place = effects.in_place.iter().map(|pair| pair.input);

@@ -1,13 +1,13 @@
-//! What a check found out about the claims of a valid plan.
+//! Verdicts: results of a check about the claims of a valid plan.
 
 use std::fmt;
 
-/// How a claim of a plan is known to the checker.
+/// The origin of a claim of a plan, as the checker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Proof {
     /// The checker derived the claim from the graph, by code of its own.
     Verified,
-    /// The checker neither derived nor refuted the claim: whoever made the plan says so.
+    /// The checker neither derived nor refuted the claim: only the plan states it.
     Claimed,
 }
 
@@ -31,7 +31,7 @@ impl Proof {
         if derived { Self::Verified } else { Self::Claimed }
     }
 
-    /// Returns what is known of two claims together.
+    /// Returns the weaker of two proofs.
     pub(super) fn and(self, other: Self) -> Self {
         self.max(other)
     }
@@ -43,7 +43,7 @@ impl fmt::Display for Proof {
     }
 }
 
-/// What a check found out about one arena.
+/// Result of a check about one arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceVerdict {
     /// Bytes that are live at once at the highest step, as the checker counts them: no offsets
@@ -55,10 +55,10 @@ pub struct SpaceVerdict {
     pub status: Proof,
 }
 
-/// What [`Plan::check`](crate::Plan::check) found out about the claims of a valid plan.
+/// Result of [`Plan::check`](crate::Plan::check) about the claims of a valid plan.
 ///
-/// Offsets, live ranges, sharing and sizes of a valid plan are always verified. A search may
-/// prove more than a check can repeat, so a claim about what *no* plan can do is either
+/// Offsets, live ranges, sharing and sizes of a valid plan are always verified. A search may prove
+/// more than a check can repeat, so a claim about *all* plans is either
 /// [`Verified`](Proof::Verified) or only [`Claimed`](Proof::Claimed). A claim that is
 /// provably false makes the plan invalid.
 ///
@@ -87,7 +87,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns what is known of each arena, in the order of [`Plan::arenas`](crate::Plan::arenas).
+    /// Returns the verdict of each arena, in the order of [`Plan::arenas`](crate::Plan::arenas).
     #[must_use]
     pub fn spaces(&self) -> &[SpaceVerdict] {
         &self.spaces
@@ -100,34 +100,33 @@ impl Verdict {
         self.chose_spaces
     }
 
-    /// Returns what is known of the lower bounds of all arenas together.
+    /// Returns the proof of the lower bounds of all arenas together.
     #[must_use]
     pub fn lower_bound(&self) -> Proof {
         self.spaces.iter().fold(Proof::Verified, |proof, space| proof.and(space.lower_bound))
     }
 
-    /// Returns what is known of the statuses of all arenas together.
+    /// Returns the proof of the statuses of all arenas together.
     #[must_use]
     pub fn status(&self) -> Proof {
         self.spaces.iter().fold(Proof::Verified, |proof, space| proof.and(space.status))
     }
 
-    /// Returns what is known of a [complete](crate::OrderSearch::Complete) search for an order;
-    /// `None` if the plan claims none.
+    /// Returns the proof of a [complete](crate::OrderSearch::Complete) search for an order; `None`
+    /// if the plan claims none.
     #[must_use]
     pub const fn order(&self) -> Option<Proof> {
         self.order
     }
 
-    /// Returns what is known of the [floor](crate::Search::floor); `None` if the plan claims
-    /// none.
+    /// Returns the proof of the [floor](crate::Search::floor); `None` if the plan claims none.
     #[must_use]
     pub const fn floor(&self) -> Option<Proof> {
         self.floor
     }
 
-    /// Returns what is known of the lower bound of the cost of moving bytes; `None` if the plan
-    /// claims none. The cost itself is always verified.
+    /// Returns the proof of the lower bound of the cost of moving bytes; `None` if the plan claims
+    /// none. The cost itself is always verified.
     #[must_use]
     pub const fn move_cost(&self) -> Option<Proof> {
         self.move_cost
@@ -142,7 +141,7 @@ impl Verdict {
     }
 }
 
-/// What [`SharedPlan::check`](crate::SharedPlan::check) found out about the claims of valid
+/// Result of [`SharedPlan::check`](crate::SharedPlan::check) about the claims of valid
 /// plans in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedVerdict {
@@ -153,7 +152,7 @@ pub struct SharedVerdict {
 }
 
 impl SharedVerdict {
-    /// Returns what is known of each plan by itself, in the order of the plans.
+    /// Returns the verdict of each plan by itself, in the order of the plans.
     #[must_use]
     pub fn members(&self) -> &[Verdict] {
         &self.members
@@ -166,13 +165,13 @@ impl SharedVerdict {
         self.max_live
     }
 
-    /// Returns what is known of the lower bound of the shared arena.
+    /// Returns the proof of the lower bound of the shared arena.
     #[must_use]
     pub const fn lower_bound(&self) -> Proof {
         self.lower_bound
     }
 
-    /// Returns what is known of the status of the shared arena.
+    /// Returns the proof of the status of the shared arena.
     #[must_use]
     pub const fn status(&self) -> Proof {
         self.status

@@ -20,7 +20,7 @@ use crate::packing::Packing;
 use crate::problem::{Buffer, Part, Problem, Space};
 use crate::units::{Alignment, LiveRange};
 
-/// A problem of one space, and what its buffers are called.
+/// A problem of one space, and the names of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvProblem {
     /// Names by [`BufferId`].
@@ -29,7 +29,7 @@ pub struct CsvProblem {
     pub problem: Problem,
 }
 
-/// What a column holds.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Id,
@@ -53,7 +53,7 @@ struct Gap {
 #[derive(Debug)]
 struct Header {
     columns: Vec<Column>,
-    /// What to add to the last step to make ranges half-open.
+    /// Number to add to the last step to make ranges half-open.
     inclusive: u32,
 }
 
@@ -62,8 +62,7 @@ impl CsvProblem {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidCsv`] with the number of the line that is wrong, or what
-    /// [`Problem::new`] says.
+    /// [`Error::InvalidCsv`] with the number of the wrong line, or the errors of [`Problem::new`].
     ///
     /// ```
     /// use arenaplan::{CsvProblem, Space};
@@ -258,8 +257,8 @@ impl Header {
 
     /// Returns a buffer of `size` bytes with `gaps` in its live range.
     ///
-    /// Steps outside the live range are ignored, and where gaps overlap, the bytes that all of
-    /// them keep are needed: minimalloc reads its files so.
+    /// Steps outside the live range are ignored. Where gaps overlap, the bytes that all of these
+    /// gaps keep are needed, as in minimalloc.
     fn with_gaps(&self, size: u64, live: LiveRange, text: &str) -> Result<Buffer, String> {
         let mut gaps = Vec::new();
         for gap in text.split_whitespace() {
@@ -377,7 +376,7 @@ fn needed(live: LiveRange, size: u64, gaps: &[Gap]) -> Vec<Gap> {
     }
 }
 
-/// How often each number occurs.
+/// Number of occurrences of each number.
 #[derive(Debug, Default)]
 struct Counts(BTreeMap<u64, usize>);
 

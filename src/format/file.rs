@@ -95,7 +95,7 @@ enum Staged<'a> {
 struct Target {
     /// Without symbolic links.
     path: PathBuf,
-    /// That of the file which is there.
+    /// Metadata of the existing file.
     old: Option<Metadata>,
 }
 
@@ -156,7 +156,7 @@ impl Target {
         self.write_named(content).map(Written::Named)
     }
 
-    /// Writes content under a temporary name that nobody else has.
+    /// Writes content under a fresh temporary name.
     fn write_named(&self, content: &[u8]) -> io::Result<NamedTempFile> {
         let mut builder = Builder::new();
         #[cfg(unix)]
@@ -282,7 +282,8 @@ fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only the administrator may give files away; who may write the folder owns the new one.
+        // Only the administrator may give files away. Without that right, the user who writes the
+        // folder owns the new file.
         let _ = fchown(file, Some(old.uid()), Some(old.gid()));
     }
     Ok(())

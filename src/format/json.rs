@@ -1,8 +1,8 @@
 //! Plans as JSON, published as [`plan_schema`].
 //!
-//! The text is data from nobody in particular: it is read once, with a limit, into typed
-//! fields, and whoever uses the plan calls [`Plan::check`]. The checksum tells damage from
-//! contradiction; it is no protection against somebody who recomputes it.
+//! The text is untrusted: it is read once, with a limit, into typed fields, and users of the plan
+//! call [`Plan::check`]. The checksum tells damage from contradiction; it is no protection against
+//! an attacker, who can recompute it.
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
@@ -194,7 +194,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// As [`from_json`](Self::from_json), and whatever the file system refuses.
+    /// As [`from_json`](Self::from_json), and errors of the file system.
     pub fn load(path: impl AsRef<Path>) -> std::io::Result<Result<Self>> {
         Ok(Self::from_json(&file::read(path.as_ref())?))
     }

@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Names {
     /// All names, one directly behind the other.
     text: String,
-    /// Where in the text each name ends.
+    /// End of each name in the text.
     ends: Vec<usize>,
 }
 

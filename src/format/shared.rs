@@ -106,7 +106,7 @@ impl SharedPlan {
     ///
     /// # Errors
     ///
-    /// As [`from_json`](Self::from_json), and whatever the file system refuses.
+    /// As [`from_json`](Self::from_json), and errors of the file system.
     pub fn load(path: impl AsRef<Path>) -> std::io::Result<Result<Self>> {
         Ok(Self::from_json(&file::read(path.as_ref())?))
     }

@@ -1,5 +1,5 @@
-//! Nodes that run as one: what they make passes on piece by piece, and needs no memory
-//! but a workspace.
+//! Fused groups of nodes. Values inside a group are produced and consumed piece by piece and need
+//! no memory but workspaces.
 
 use crate::error::{Error, Result, quoted};
 use crate::graph::{Effects, Flow, Graph, InPlace, Node, ValueKind, Whole};
@@ -9,8 +9,8 @@ use crate::units::gcd;
 /// A graph in which groups of nodes run as one.
 #[derive(Clone, Debug)]
 pub struct Grouped {
-    /// One node per group, and one for each node that is in none. Values keep their ids;
-    /// those that never leave their group are of kind [`Inner`](ValueKind::Inner).
+    /// One node per group, and one for each node outside all groups. Values keep their ids; values
+    /// that never leave a group are of kind [`Inner`](ValueKind::Inner).
     pub graph: Graph,
     /// By node of that graph: the nodes that it stands for, in order.
     pub members: Vec<Vec<NodeId>>,
@@ -113,11 +113,11 @@ impl Graph {
     }
 }
 
-/// Which nodes run as one.
+/// The fused groups of a graph.
 struct Grouping<'a> {
     graph: &'a Graph,
-    /// By value: the nodes that name it. One that only asks for its shape must run after it,
-    /// too, and so be in the group or not at all.
+    /// By value: the nodes that name it. A node that reads only the shape of a value must run
+    /// after the producer, too, and so be in the group or not at all.
     users: Vec<Vec<NodeId>>,
     /// By node: the position of its group.
     group_of: Vec<Option<usize>>,
@@ -182,7 +182,7 @@ impl Grouping<'_> {
                 .flat_map(|&id| graph.node(id).effects.workspaces.iter().cloned())
                 .collect(),
             flows: vec![Flow { output: 0, pieces, follows }],
-            // What they need together is said by the last one.
+            // The last node states the joint needs of the group.
             staging: sink.effects.staging.clone(),
             ..Effects::default()
         };
@@ -197,12 +197,12 @@ impl Grouping<'_> {
         })
     }
 
-    /// Returns what a group reads from outside, in order, and in how many pieces it can run;
-    /// `None` if it cannot run piece by piece.
+    /// Returns the operands of a group from outside, in order, and the number of pieces in which
+    /// the group can run; `None` if it cannot run piece by piece.
     ///
-    /// Walks from the last node backwards. A node is *in step* if whoever reads what it
-    /// makes needs the piece that is being made; else it is applied to what another node
-    /// loads, any part of it at any time, and must be elementwise.
+    /// Walks from the last node backwards. A node is *in step* if each of its readers needs the
+    /// piece that is being made. Otherwise it is applied to operands that another node loads, any
+    /// part at any time, and must be elementwise.
     fn reads(&self, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
         let graph = self.graph;
         let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
@@ -215,7 +215,7 @@ impl Grouping<'_> {
             let node = graph.node(id);
             let flow = node.only_flow(elements)?;
             let made = node.produces().next()?.1;
-            // What nobody in the group reads has no place to go.
+            // A value without a reader in the group has no place to go.
             let steps = if id == sink { true } else { in_step[index]? };
             if steps {
                 pieces = gcd(pieces, flow.pieces);

@@ -1,4 +1,4 @@
-//! The graph: values, nodes, and what each node does to memory.
+//! The graph: values, nodes, and the effects of each node on memory.
 //!
 //! A [`Graph`] is immutable and valid by construction: a [`GraphBuilder`] checks it.
 
@@ -34,14 +34,14 @@ pub struct Graph {
     sorted: bool,
 }
 
-/// What a node does that overwrites a state with the bytes of another value.
+/// A node that overwrites a state with the bytes of another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The left side.
     pub state: ValueId,
     /// The right side.
     pub source: ValueId,
-    /// What the node returns: the state's new bytes.
+    /// The result of the node: the new bytes of the state.
     pub result: ValueId,
 }
 
@@ -119,7 +119,8 @@ impl Graph {
     /// them writes a state that the other one reads or writes: in the graph's own order it
     /// comes first.
     ///
-    /// Whoever mutates a state comes after those that read what was there before.
+    /// A node that mutates a state depends on every node that reads the previous content of that
+    /// state.
     pub fn state_order(&self) -> Vec<(NodeId, NodeId)> {
         let mut last: Vec<(Option<NodeId>, Vec<NodeId>)> =
             vec![Default::default(); self.values.len()];
@@ -147,8 +148,8 @@ impl Graph {
         pairs
     }
 
-    /// Returns, by value, the nodes that name it as an operand, whether or not they read its
-    /// bytes, in execution order.
+    /// Returns, by value, the nodes that name the value as an operand, in execution order. A node
+    /// may ignore the operand's bytes.
     pub(crate) fn users(&self) -> Vec<Vec<NodeId>> {
         let mut users = vec![Vec::new(); self.values.len()];
         for &id in &self.order {
@@ -159,8 +160,8 @@ impl Graph {
         users
     }
 
-    /// Iterates over what `node` must run after: the producers of its operands, then its
-    /// control dependencies; a node may come twice.
+    /// Iterates over the dependencies of `node`: the producers of its operands, then its control
+    /// dependencies; a node may come twice.
     pub fn dependencies(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         order::dependencies(self.node(node), &self.producers)
     }
@@ -176,16 +177,16 @@ impl Graph {
         self.sorted
     }
 
-    /// Returns whether `order` runs every node once, each after what it depends on.
+    /// Returns whether `order` runs every node once, each after its dependencies.
     pub fn is_topological(&self, order: &[NodeId]) -> bool {
         order::is_topological(&self.nodes, &self.producers, order)
     }
 
-    /// Returns what `node` assigns, if it is an assignment.
+    /// Returns the assignment that `node` performs, if it performs one.
     ///
-    /// An assignment mutates one state without reading it, and has an in-place *identity*
-    /// pair from another operand of that size to its result. So the state, too, has the
-    /// operand's bytes from then on.
+    /// An assignment mutates one state without reading it, and has an in-place *identity* pair
+    /// from another operand of the state's size to its result. So the state has the operand's
+    /// bytes from then on.
     pub fn assignment(&self, node: NodeId) -> Option<Assignment> {
         let node = self.node(node);
         let effects = node.effects();

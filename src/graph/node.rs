@@ -1,12 +1,12 @@
-//! Nodes: what an operator reads and writes, and what it does to memory.
+//! Nodes: operands, results, and effects on memory.
 
 use crate::index::{NodeId, ValueId};
 use crate::units::Alignment;
 
 /// Permission for an output to take over the bytes of an input.
 ///
-/// The node must read the input elementwise: whatever it needs of byte *i* has been
-/// read when it writes byte *i*.
+/// The node must read the input elementwise: everything needed of byte *i* has been read when byte
+/// *i* is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InPlace {
     /// Position among the node's inputs.
@@ -17,7 +17,7 @@ pub struct InPlace {
     pub identity: bool,
 }
 
-/// Which of the two values of a [`View`] contains the other.
+/// The value of a [`View`] that contains the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Whole {
     /// The output shows bytes of the input: a reshape, a slice, a part of a split.
@@ -37,7 +37,7 @@ pub struct View {
     pub output: usize,
     /// First byte of the smaller value inside the larger one.
     pub offset: u64,
-    /// Which of the two is the larger one.
+    /// The larger one of the two.
     pub whole: Whole,
 }
 
@@ -82,7 +82,7 @@ pub struct Overlap {
     pub distance: u64,
 }
 
-/// What a node does to memory. The default is to read every input and write every output.
+/// Effects of a node on memory. The default is to read every input and write every output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
     /// Outputs that may take over the bytes of a dying input.
@@ -94,8 +94,8 @@ pub struct Effects {
     /// Positions of inputs that the node copies to scratch memory, tile by tile, before it
     /// computes with them: elementwise producers can be applied on the way.
     pub loads: Vec<usize>,
-    /// Outputs that are made in order, so that they may overlap a dying input. What
-    /// [`flows`](Self::flows) say about that need not be said again.
+    /// Outputs that are made in order, so that they may overlap a dying input. Overlaps that
+    /// follow from [`flows`](Self::flows) need not be declared.
     pub overlaps: Vec<Overlap>,
     /// Positions of inputs whose bytes are never read; only their shape is.
     pub ignores: Vec<usize>,
@@ -122,7 +122,7 @@ impl Effects {
 pub struct Workspace {
     /// Sizes that the node can work with; at least one.
     pub choices: Vec<Choice>,
-    /// What divides the workspace's offset.
+    /// Alignment of the workspace's offset, in bytes.
     pub alignment: Alignment,
 }
 
@@ -153,14 +153,14 @@ impl Node {
         }
     }
 
-    /// Sets what the node reads, `None` for an optional operand that is left out.
+    /// Sets the inputs of the node, `None` for an optional operand that is left out.
     #[must_use]
     pub fn reads<V: Into<Option<ValueId>>>(mut self, inputs: impl IntoIterator<Item = V>) -> Self {
         self.inputs = inputs.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets what the node writes, `None` for an optional result that is left out.
+    /// Sets the outputs of the node, `None` for an optional result that is left out.
     #[must_use]
     pub fn writes<V: Into<Option<ValueId>>>(
         mut self,
@@ -170,7 +170,7 @@ impl Node {
         self
     }
 
-    /// Sets what the node does to memory besides.
+    /// Sets the other effects of the node on memory.
     #[must_use]
     pub fn with_effects(mut self, effects: Effects) -> Self {
         self.effects = effects;
@@ -258,7 +258,7 @@ impl Node {
         self.outputs.get(position).copied().flatten()
     }
 
-    /// Returns what the node does to memory.
+    /// Returns the effects of the node on memory.
     pub const fn effects(&self) -> &Effects {
         &self.effects
     }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result, quoted};
 use crate::graph::Node;
 use crate::index::NodeId;
 
-/// Returns what `node` must run after: the producers of its operands, and its control
+/// Returns the dependencies of `node`: the producers of its operands, and its control
 /// dependencies.
 pub(super) fn dependencies<'a>(
     node: &'a Node,
@@ -17,7 +17,7 @@ pub(super) fn dependencies<'a>(
     data.chain(node.after.iter().copied())
 }
 
-/// Returns whether `order` runs every node once, each after what it depends on.
+/// Returns whether `order` runs every node once, each after its dependencies.
 pub(super) fn is_topological(
     nodes: &[Node],
     producers: &[Option<NodeId>],

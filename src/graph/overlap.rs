@@ -1,4 +1,4 @@
-//! How far apart an output and an input must begin to overlap.
+//! The distance between an output and an input that overlap.
 
 use crate::graph::{Graph, Overlap, Value};
 use crate::index::NodeId;

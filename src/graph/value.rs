@@ -1,4 +1,4 @@
-//! Values: what one node produces and others read.
+//! Values: tensors that one node produces and other nodes read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use crate::error::{Error, Result, quoted};
 use crate::index::SpaceId;
 use crate::units::{Alignment, MAX_BYTES};
 
-/// Who supplies a value's bytes, and for how long they are needed.
+/// The supplier of a value's bytes, and the time for which the bytes are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ValueKind {
     /// The caller writes it before a run.
     Input,
-    /// It never changes and lives outside the arena.
+    /// Constant data outside the arena, such as weights.
     Constant,
     /// A node produces it.
     Activation,
-    /// A variable: it keeps its bytes between runs, and nodes may mutate it.
+    /// A variable: keeps its bytes between runs, and nodes may mutate it.
     State,
-    /// It passes piece by piece between nodes that run as one, and is never in the arena.
+    /// A value inside a fused group: passed on piece by piece, never in the arena.
     /// Only [`Graph::grouped`](crate::Graph::grouped) makes such values.
     Inner,
 }
@@ -156,7 +156,7 @@ impl FromStr for DType {
     }
 }
 
-/// What one node produces and others read.
+/// A tensor that one node produces and other nodes read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     pub(super) name: String,
@@ -220,7 +220,7 @@ impl Value {
         &self.name
     }
 
-    /// Returns who supplies the bytes.
+    /// Returns the supplier of the bytes.
     pub const fn kind(&self) -> ValueKind {
         self.kind
     }
@@ -248,7 +248,7 @@ impl Value {
         self.bytes
     }
 
-    /// Returns what divides the value's offset.
+    /// Returns the alignment of the value's offset, in bytes.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }
@@ -263,8 +263,8 @@ impl Value {
         self.pin
     }
 
-    /// Returns whether the value lives in the arena: everything but constants and what
-    /// never leaves a group of nodes.
+    /// Returns whether the value lives in the arena: every value but constants and values inside
+    /// fused groups.
     pub const fn is_planned(&self) -> bool {
         !matches!(self.kind, ValueKind::Constant | ValueKind::Inner)
     }

@@ -1,4 +1,4 @@
-//! Graphs of an incremental planner: sizes and types may change between executions.
+//! The graph of an incremental planner: sizes and types may change between executions.
 
 use std::str::FromStr;
 
@@ -62,7 +62,7 @@ impl FromStr for AllocationType {
 pub struct IncrementalValue {
     /// Size in bytes.
     pub bytes: u64,
-    /// Owner of the bytes.
+    /// The owner of the bytes.
     pub kind: AllocationType,
 }
 
@@ -73,7 +73,7 @@ pub struct SharePair {
     pub input: usize,
     /// Position among the node's outputs.
     pub output: usize,
-    /// Whether the bytes stay what they are.
+    /// Whether the bytes are constant.
     pub unmodified: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An [`IncrementalPlanner`] places values node range by node range, because sizes of later
 //! values may only be known when earlier nodes have run. It is for runtimes whose shapes
-//! change; what is known beforehand is better served by [`Planner`](crate::Planner).
+//! change. For sizes that are known beforehand, [`Planner`](crate::Planner) needs fewer bytes.
 
 mod events;
 mod graph;
@@ -19,12 +19,12 @@ pub use planner::{IncrementalPlanner, Place};
 use crate::error::{Error, Result, quoted};
 use crate::units::Alignment;
 
-/// Whose rules decide.
+/// The rules that decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IncrementalMode {
-    /// Ours: an output is only written over bytes that no alias of them is read from later;
-    /// what nobody reads lives for one step; a value that grew is placed anew.
+    /// The rules of this crate: an output is only written over bytes that no alias of them is read
+    /// from later; a value without readers lives for one step; a value that grew is placed anew.
     #[default]
     Default,
     /// TensorFlow Lite's of today, to the byte.
@@ -60,14 +60,14 @@ impl fmt::Display for IncrementalMode {
     }
 }
 
-/// How an [`IncrementalPlanner`] plans.
+/// Options of an [`IncrementalPlanner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncrementalOptions {
-    /// Whose rules decide.
+    /// The rules that decide.
     pub mode: IncrementalMode,
-    /// What divides every offset.
+    /// Alignment of every offset, in bytes.
     pub alignment: Alignment,
-    /// What divides the address of each arena.
+    /// Alignment of the address of each arena, in bytes.
     pub arena_alignment: Alignment,
     /// Whether graph inputs keep their bytes until the end; today's TensorFlow Lite always
     /// keeps them.

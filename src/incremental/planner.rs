@@ -9,12 +9,12 @@ use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
 use crate::incremental::ranges::Ranges;
 use crate::incremental::{IncrementalMode, IncrementalOptions};
 
-/// Arena and bytes of a value.
+/// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Whether it is in the persistent arena.
     pub persistent: bool,
-    /// The bytes.
+    /// The bytes of the value.
     pub span: Span,
 }
 
@@ -164,7 +164,7 @@ impl IncrementalPlanner {
         Ok(())
     }
 
-    /// Frees the temporary arena's memory, and remembers what was where.
+    /// Frees the temporary arena's memory, and keeps the offsets.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl IncrementalPlanner {
         Ok(())
     }
 
-    /// Changes who owns a value's bytes.
+    /// Changes the owner of a value's bytes.
     ///
     /// # Errors
     ///
@@ -308,7 +308,7 @@ impl IncrementalPlanner {
         }
     }
 
-    /// Returns the arenas with live ranges, which mode `tflite-2019` does not have.
+    /// Returns an error about a feature that `tflite-2019` lacks.
     fn ranges(&mut self, what: &str) -> Result<(&mut Ranges, &IncrementalGraph)> {
         match &mut self.engine {
             Engine::Ranges(ranges) => Ok((ranges, &self.graph)),

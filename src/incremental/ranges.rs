@@ -10,7 +10,7 @@ use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
 use crate::incremental::{IncrementalMode, IncrementalOptions, share};
 use crate::units::{LiveRange, Step};
 
-/// The end of what lives to the end.
+/// The end of live ranges that last to the end.
 const FOREVER: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -22,11 +22,11 @@ pub(super) struct Ranges {
     ends: Vec<u32>,
     /// By value: the node after the last one that needs it by itself.
     own_ends: Vec<u32>,
-    /// By value: whose bytes it has.
+    /// By value: the value whose bytes it has.
     roots: Vec<u32>,
     /// By node: values that begin with it.
     begins: Vec<Vec<u32>>,
-    /// By value: what was allocated for it.
+    /// By value: its allocation.
     allocations: Vec<Option<Allocation>>,
     /// Values with an allocation in the temporary arena, by when they begin.
     allocated: BTreeSet<(Step, u32)>,
@@ -161,8 +161,8 @@ impl Ranges {
         self.own_ends = vec![FOREVER; graph.values.len()];
     }
 
-    /// Ends every value after its last reader, or after its own node, and every class of
-    /// aliases with the last of them.
+    /// Ends the live range of every value after its last reader, or after its producer, and that
+    /// of every class of aliases with its last member.
     fn set_ends(&mut self, graph: &IncrementalGraph) {
         let mut ends: Vec<u32> =
             self.births.iter().map(|birth| birth.map_or(0, |birth| birth + 1)).collect();
@@ -248,7 +248,7 @@ impl Ranges {
             }
             return;
         }
-        // What grew is placed anew, around everything that stays.
+        // A value that grew is placed anew, around all values that stay.
         for &value in order {
             if graph.values[at(value)].kind == AllocationType::Arena
                 && let Some(old) = self.allocations[at(value)].take()
@@ -265,7 +265,7 @@ impl Ranges {
         }
     }
 
-    /// Returns what values are placed by: those that live throughout first, then the largest.
+    /// Returns the sort key of values: values that live throughout first, then the largest.
     fn rank(&self, graph: &IncrementalGraph, value: u32) -> (bool, Reverse<u64>, u32, u32) {
         let birth = self.births[at(value)].unwrap_or(0);
         if birth == 0 && self.ends[at(value)] == FOREVER {
@@ -354,7 +354,7 @@ impl Ranges {
         self.last_active = node;
     }
 
-    /// Returns what a value's bytes were allocated for: for itself, or for its root.
+    /// Returns the allocation of a value's bytes: its own, or that of its root.
     pub(super) fn allocation(&self, graph: &IncrementalGraph, value: u32) -> Option<Allocation> {
         let kind = graph.values[at(value)].kind;
         if !*self.executed.get(at(value))? {

@@ -1,4 +1,4 @@
-//! Which outputs have the bytes of an input.
+//! Sharing: outputs that have the bytes of an input.
 
 use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
 
@@ -11,7 +11,7 @@ const LITERT_SCALAR_BYTES: u64 = 4;
 
 /// Returns the value whose bytes each value has, as TensorFlow Lite decides it.
 ///
-/// `references` counts, by value, the reads and whatever else needs it.
+/// `references` counts the uses of each value: reads, and all other uses.
 pub(super) fn as_litert(graph: &IncrementalGraph, references: &[u32]) -> Vec<u32> {
     let mut roots = own_roots(graph);
     let is_input = flags(graph, graph.inputs.iter().flatten());
@@ -43,8 +43,8 @@ pub(super) fn as_litert(graph: &IncrementalGraph, references: &[u32]) -> Vec<u32
     roots
 }
 
-/// Returns the value whose bytes each value has, so that no bytes are overwritten that are
-/// read later, by whatever name.
+/// Returns the value whose bytes each value has. No bytes are overwritten that are read later,
+/// under any name.
 ///
 /// `ends` says, by value, until when it is needed by itself.
 pub(super) fn safely(graph: &IncrementalGraph, births: &[Option<u32>], ends: &[u32]) -> Vec<u32> {

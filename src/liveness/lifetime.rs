@@ -1,4 +1,4 @@
-//! When each value is needed.
+//! Lifetimes: the live range of each value.
 
 use crate::coloring::Reachability;
 use crate::graph::{Graph, ValueKind};
@@ -9,8 +9,8 @@ use crate::units::{LiveRange, Step};
 ///
 /// A value is live from the step that produces it until after the last step that
 /// reads its bytes. Graph inputs and states are live from step 0; graph outputs and
-/// states, and inputs that are to be preserved, until the end; a value that nobody
-/// reads, for the one step that produces it.
+/// states, and inputs that are to be preserved, until the end; a value without readers, for the
+/// one step that produces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     live: Vec<Option<LiveRange>>,
@@ -86,7 +86,7 @@ impl Lifetimes {
     }
 }
 
-/// Returns the live ranges of what no node produces, before anybody reads it.
+/// Returns the live ranges of values that no node produces, before any reader.
 fn supplied(graph: &Graph, preserve_inputs: bool, horizon: Step) -> Vec<Option<(Step, Step)>> {
     let start = Step::new(0);
     graph

@@ -22,12 +22,12 @@ use crate::plan::ShareRule;
 use crate::problem::{Buffer, Part, Problem};
 use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
 
-/// Which rules [`Liveness`] applies.
+/// Rules and limits of [`Liveness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct LivenessOptions {
-    /// What divides every offset, and every size after rounding up.
+    /// Alignment of every offset, and of every size after rounding up.
     pub alignment: Alignment,
     /// Whether an output may be all bytes of an input that it shows unchanged.
     pub views: bool,
@@ -37,9 +37,9 @@ pub struct LivenessOptions {
     pub in_place: bool,
     /// Whether it may only if both have the same size.
     pub same_size: bool,
-    /// Whose memory graph inputs are in, and whether outputs may take it over.
+    /// The memory of graph inputs, and whether outputs may take it over.
     pub inputs: InputMemory,
-    /// Whose memory graph outputs are in.
+    /// The memory of graph outputs.
     pub outputs: OutputMemory,
     /// Whether graph inputs keep their bytes until the end.
     pub preserve_inputs: bool,
@@ -68,7 +68,7 @@ impl Default for LivenessOptions {
 }
 
 impl LivenessOptions {
-    /// Returns whether the bytes of graph inputs stay what they are until the end.
+    /// Returns whether the bytes of graph inputs are unchanged until the end.
     pub(crate) fn keeps_inputs(&self) -> bool {
         self.preserve_inputs || self.inputs == InputMemory::Caller
     }
@@ -106,24 +106,24 @@ pub struct ChosenWorkspace {
 /// The buffers of a graph, and which values are in them.
 #[derive(Clone, Debug)]
 pub struct Liveness {
-    /// When each value is needed.
+    /// Live ranges of the values.
     pub lifetimes: Lifetimes,
-    /// Which values share their bytes.
+    /// Values that share their bytes.
     pub classes: AliasClasses,
     /// One buffer per alias class in the arena, in the order of [`AliasClasses::classes`],
     /// then one per workspace.
     pub problem: Problem,
     /// The workspaces behind the last buffers of the problem.
     pub workspaces: Vec<ChosenWorkspace>,
-    /// What runs before what in every order, if that is what counts.
+    /// Reachability of nodes, if every order counts.
     reach: Option<Reachability>,
 }
 
 impl Liveness {
     /// Returns the buffers that `graph` needs when it runs in `order`.
     ///
-    /// `declined` names operands, by node and position in ascending order, that are no
-    /// pieces of what they are joined to.
+    /// `declined` names operands, by node and position in ascending order, that are copied instead
+    /// of being pieces of a concatenation.
     ///
     /// # Errors
     ///

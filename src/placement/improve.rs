@@ -11,8 +11,8 @@ use crate::error::Result;
 /// Buffers that are packed in all for large problems.
 const MOST_PACKED: usize = 40_000;
 
-/// Returns an assignment that fits, if one is found: the best of a layout by exchanges, and of
-/// what `start` and everything in one space lead to.
+/// Returns an assignment that fits, if one is found: the best of a layout by exchanges, and of two
+/// local searches, from `start` and from everything in one space.
 pub(super) fn improved(
     model: &Model<'_>,
     start: Option<&Picks>,
@@ -36,7 +36,7 @@ pub(super) fn improved(
         let mut draft = Draft::new(model, picks);
         let is_cheaper =
             |draft: &Draft<'_>| best.as_ref().is_none_or(|best| draft.cost() < best.cost());
-        // Whoever is pushed out only makes it dearer.
+        // Each item that is pushed out only adds to the cost.
         if is_cheaper(&draft) && draft.push_out(packer, half)? && is_cheaper(&draft) {
             best = Some(draft);
         }
@@ -74,7 +74,7 @@ impl<'a> Draft<'a> {
         self.model.picked(item, self.picks[item]).space
     }
 
-    /// Returns what putting an item into another option adds to the cost.
+    /// Returns the change of the cost if an item takes another option.
     fn extra(&self, item: usize, pick: u8) -> u64 {
         let now = self.model.picked(item, self.picks[item]).cost;
         self.model.picked(item, pick).cost.saturating_sub(now)
@@ -116,7 +116,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the first space that cannot be packed, and what is in it.
+    /// Returns the first space that cannot be packed, and the items in it.
     fn first_overfull(&self, packer: &mut Packer<'_>) -> Result<Option<(usize, Vec<usize>)>> {
         for space in 0..self.loads.len() {
             let members = self.model.members_of(&self.picks, space);

@@ -1,7 +1,7 @@
 //! Assignments built with their offsets, and improved by exchanging items.
 //!
-//! Every item has a space and an offset at all times, so that whatever comes out fits, without
-//! a search for a packing.
+//! Every item has a space and an offset at all times, so every result fits without a search for a
+//! packing.
 
 use std::cmp::Reverse;
 
@@ -190,8 +190,9 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Puts an item into a cheaper space, where those that it displaces weigh least, and those
-    /// elsewhere; undoes that, and returns `None`, unless it makes the whole cheaper.
+    /// Moves an item to a cheaper space, to the offset where the displaced items weigh least, and
+    /// moves the displaced items elsewhere. Undoes all moves and returns `None` unless the total
+    /// cost falls.
     fn exchange(&mut self, item: usize, pick: u8) -> Option<usize> {
         let (space, bytes) = (self.model.picked(item, pick).space, self.model.items[item].bytes);
         let alignment = self.model.items[item].alignments[usize::from(pick)];
@@ -226,7 +227,8 @@ impl<'a> Layout<'a> {
                 let weights = crossed(at).map(|&(_, _, other)| weight(other));
                 (weights.fold(0_u64, u64::saturating_add), at)
             })
-            // Who is displaced may find another gap, so that some more than the gain is fine.
+            // A displaced item may find another gap, so a loss that slightly exceeds the gain is
+            // allowed.
             .filter(|&(displaced, _)| displaced < gain.saturating_mul(2))
             .min()?;
         let displaced: Vec<_> = crossed(at).map(|&(_, _, other)| other).collect();

@@ -1,18 +1,17 @@
-//! Which buffer goes to which memory: from buffers that may be in several spaces to a
-//! [`Problem`] in which each is in one, and its packing.
+//! Assignment of buffers to memories: from buffers that may be in several spaces to a [`Problem`]
+//! in which each buffer is in one space, and its packing.
 //!
-//! Moving a byte costs more in one memory than in another. Wanted is the assignment of
-//! buffers to spaces that costs least and of which every space can be packed within its
-//! capacity.
+//! A byte moved costs more in one memory than in another. The result is the cheapest assignment of
+//! buffers to spaces in which every space can be packed within its capacity.
 //!
-//! - `sweep` walks through time once. Its states are the spaces of what is live, so it finds
-//!   the cheapest assignment of which the *loads* fit, and what each state costs from there
-//!   on. Exact, unless there are too many states.
-//! - `search` lists assignments from cheap to dear, guided by those costs. The first whose
-//!   spaces can be packed is the best one.
-//! - `layout` and `improve` are for what is too large for that. The first builds assignments
-//!   together with their offsets, and exchanges buffers for others. The second asks the
-//!   packing solvers: it pushes out buffers until everything fits, and pulls others in.
+//! - `sweep` walks through time once. Its states are the spaces of the live items. It finds the
+//!   cheapest assignment whose *loads* fit, and the remaining cost of each state. Exact, unless
+//!   there are too many states.
+//! - `search` lists assignments by ascending cost (best-first, with the remaining costs as
+//!   heuristic). The first one whose spaces can be packed is optimal.
+//! - `layout` and `improve` serve larger problems. The first builds assignments together with
+//!   their offsets, and exchanges buffers for others. The second asks the packing solvers: it
+//!   pushes out buffers until everything fits, and pulls others in.
 
 mod improve;
 mod layout;
@@ -116,7 +115,7 @@ impl AssignmentProblem {
         &self.spaces
     }
 
-    /// Returns what it costs to have `candidate` in `space`.
+    /// Returns the cost of `candidate` in `space`.
     fn cost(&self, candidate: usize, space: usize) -> u64 {
         self.candidates[candidate].traffic * self.spaces[space].cost()
     }
@@ -131,11 +130,11 @@ impl AssignmentProblem {
     }
 }
 
-/// What became of an [`AssignmentProblem`].
+/// Result for an [`AssignmentProblem`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is only ever one")]
 pub enum Assigned {
-    /// Every buffer has a space and an offset, and every space holds what is in it.
+    /// Every buffer has a space and an offset, and every space holds its buffers.
     Fits(SpaceAssignment),
     /// There is none, or none was found.
     NoRoom(NoRoom),
@@ -146,11 +145,11 @@ pub enum Assigned {
 pub struct SpaceAssignment {
     /// The buffers, in their spaces.
     pub problem: Problem,
-    /// Their offsets; the bounds are those of this assignment.
+    /// Offsets of the buffers; the bounds are those of this assignment.
     pub packing: Packing,
-    /// What moving all bytes costs.
+    /// Cost of moving all bytes.
     pub cost: u64,
-    /// What it costs under any assignment: proven.
+    /// Proven minimum of the cost, under any assignment.
     pub lower_bound: u64,
 }
 
@@ -164,28 +163,28 @@ impl SpaceAssignment {
 /// Why there is no assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    /// What there is no room for.
+    /// A conflict: buffers without room.
     pub floor: Floor,
     /// Step at which it is needed.
     pub step: Step,
-    /// What is live then.
+    /// Buffers that are live then.
     pub buffers: Vec<BufferId>,
     /// Whether it is proven that there is no assignment; otherwise none was found.
     pub proven: bool,
 }
 
-/// What there is no room for.
+/// The cause of a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Floor {
     /// One buffer that is larger than each space that it may be in.
     Buffer,
-    /// The buffers that are live at one step and may be in this space only: those whose home
-    /// it is, and those that are too large for every other space.
+    /// The buffers that are live at one step and may be in this space only: those whose home is
+    /// the space, and those that are too large for every other space.
     Home(SpaceId),
-    /// What is live at one step.
+    /// Buffers that are live at one step.
     Step,
-    /// What is live at one step, since some of it had to be elsewhere before.
+    /// Buffers that are live at one step, since some of them had to be elsewhere before.
     History,
     /// The buffers of a space, at offsets: at each step by itself there is room.
     Offsets,
@@ -238,7 +237,7 @@ pub(crate) fn assign_within(problem: &AssignmentProblem, work: Work<'_>) -> Resu
     }
 }
 
-/// Returns the cheapest picks that are found, and what is proven about them.
+/// Returns the cheapest picks that are found, and their proof.
 fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
     let cheapest = vec![0; model.items.len()];
     if packer.fits(model, &cheapest)? {
@@ -265,7 +264,7 @@ fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
     if is_exact || work.depth.states == 0 || work.is_over() {
         return Ok(found);
     }
-    // Wider, now that it is known what is too dear.
+    // Wider, since the bound of the cost is known now.
     let below = found.best.as_ref().map_or(u64::MAX, |best| model.cost_of(best));
     let limits = Limits { widest: usize::MAX, states: work.depth.states, below };
     let cheaper = match sweep::run(model, work, limits) {
@@ -276,13 +275,13 @@ fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
     if cheaper.best.is_some() || found.best.is_none() {
         return Ok(cheaper);
     }
-    // Nothing costs less: what was found is the best, as far as that is proven.
+    // No assignment costs less: the result is optimal, as far as that is proven.
     let bound = if cheaper.exhausted { below } else { cheaper.lower_bound };
     found.lower_bound = found.lower_bound.max(bound);
     Ok(found)
 }
 
-/// Returns why there is no assignment: what is live at one step.
+/// Returns the reason why there is no assignment: buffers that are live at one step.
 fn no_room(floor: Floor, crowd: Crowd, proven: bool) -> NoRoom {
     let buffers = crowd.members.into_iter().map(BufferId::new).collect();
     NoRoom { floor, step: crowd.step, buffers, proven }

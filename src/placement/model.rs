@@ -5,7 +5,7 @@ use super::{AssignmentProblem, Floor, NoRoom};
 use crate::index::BufferId;
 use crate::units::{Alignment, LiveRange, Step};
 
-/// How many states the test of one moment may look at.
+/// Largest number of states in the test of one moment.
 const MOMENT_STATES: usize = 20_000;
 
 /// One space that an item may be in.
@@ -24,7 +24,7 @@ pub(super) struct Item {
     pub(super) bytes: u64,
     /// Offset at which it is fixed.
     pub(super) pin: Option<u64>,
-    /// By option: what divides its offset.
+    /// By option: alignment of its offset.
     pub(super) alignments: Vec<Alignment>,
     /// Bytes and when they are needed; one rectangle for nearly every item.
     rectangles: Vec<(u64, LiveRange)>,
@@ -45,7 +45,7 @@ impl Item {
     }
 }
 
-/// What is live at one step.
+/// Items that are live at one step.
 #[derive(Clone, Debug)]
 pub(super) struct Crowd {
     pub(super) step: Step,
@@ -127,12 +127,12 @@ impl<'a> Model<'a> {
         position.and_then(|position| u8::try_from(position).ok())
     }
 
-    /// Returns what an item is picked to be in.
+    /// Returns the space that an item is picked for.
     pub(super) fn picked(&self, item: usize, pick: u8) -> Choice {
         self.items[item].options[usize::from(pick)]
     }
 
-    /// Returns what moving all bytes costs.
+    /// Returns the cost of moving all bytes.
     pub(super) fn cost_of(&self, picks: &Picks) -> u64 {
         let items: u64 =
             picks.iter().enumerate().map(|(item, &pick)| self.picked(item, pick).cost).sum();
@@ -163,7 +163,7 @@ impl<'a> Model<'a> {
         members
     }
 
-    /// Returns what is live at `step`: items by position, with their bytes.
+    /// Returns the live items at `step`, by position, with their bytes.
     pub(super) fn live_at(&self, step: Step) -> Vec<(usize, u64)> {
         let born = self.items.partition_point(|item| item.live.start() <= step);
         (0..born)
@@ -172,8 +172,8 @@ impl<'a> Model<'a> {
             .collect()
     }
 
-    /// Calls `visit` with every moment and what is live then, in order of time, until it
-    /// returns something.
+    /// Calls `visit` with every moment and its live items, in order of time, until it returns
+    /// something.
     fn visit_moments<T>(
         &self,
         mut visit: impl FnMut(Step, &[(usize, u64)]) -> Option<T>,
@@ -241,8 +241,8 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Returns a moment whose crowd fits the spaces in no way, whatever was before: the one
-    /// that exceeds all spaces together by most, or else the first one.
+    /// Returns a moment whose live items fit the spaces in no way, for any past: the one that
+    /// exceeds all spaces together by most, or else the first one.
     pub(super) fn first_crowd(&self) -> Option<Crowd> {
         let room = self.capacities.iter().map(|&bytes| u128::from(bytes)).sum::<u128>();
         let mut largest = (room, None);
@@ -264,7 +264,7 @@ impl<'a> Model<'a> {
     fn fits_at_once(&self, live: &[(usize, u64)]) -> bool {
         let mut live = live.to_vec();
         live.sort_by_key(|&(item, bytes)| (std::cmp::Reverse(bytes), item));
-        // Depth first, the largest first: each entry is how far, and what is left.
+        // Depth first, the largest item first: each entry is a depth and the remaining room.
         let mut open = vec![(0, self.capacities.clone())];
         for _ in 0..MOMENT_STATES {
             let Some((depth, room)) = open.pop() else { return false };
@@ -282,11 +282,11 @@ impl<'a> Model<'a> {
 
     /// Returns a cost that no assignment can go below.
     ///
-    /// What is live at one moment and would cost least in one space may exceed it: some of
-    /// that has to be elsewhere, and costs at least the difference to its second choice.
-    /// Fractions of items are allowed, so that taking the cheapest bytes first is the least.
-    /// Several moments add up, if what is live at the one before is free to be elsewhere: the
-    /// best chain of moments is found from front to back.
+    /// The live items of one moment may exceed the space where each is cheapest. Then some of them
+    /// are elsewhere, and cost at least the difference to their second choice. Fractions of items
+    /// are allowed, so taking the cheapest bytes first is a lower bound. Bounds of several moments
+    /// add up if items of the earlier moment are free to be elsewhere later: dynamic programming
+    /// finds the best chain of moments from front to back.
     pub(super) fn overflow_bound(&self, work: Work<'_>) -> u64 {
         let base: u64 = self.items.iter().map(|item| item.options[0].cost).sum();
         let empty: u64 = self.empty.iter().map(|(_, option)| option.cost).sum();
@@ -309,8 +309,8 @@ impl<'a> Model<'a> {
         base + empty + proven.last().map_or(0, |&(_, most)| most)
     }
 
-    /// Returns what it costs at least that not all of `live` is in its cheapest spaces, where
-    /// what was live at the step `before` may leave them for nothing.
+    /// Returns a lower bound of the extra cost of `live` beyond the cheapest spaces, where items
+    /// that were live at the step `before` may leave those spaces for nothing.
     fn overflow_at(&self, live: &[(usize, u64)], before: Option<Step>) -> u64 {
         let overflows = self.capacities.iter().enumerate();
         overflows.map(|(space, &capacity)| self.overflow_of(space, capacity, live, before)).sum()

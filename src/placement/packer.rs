@@ -1,4 +1,4 @@
-//! Packs the buffers of one space, and remembers what it found.
+//! Packs the buffers of one space, and caches results.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use crate::solve::{Budget, Solved, solve_counted};
 /// Whether some buffers fit a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// They do.
+    /// The items fit.
     Fits,
-    /// They need more bytes in any packing.
+    /// The items need more bytes in any packing.
     Excluded,
     /// No packing was found.
     Unknown,
@@ -28,9 +28,9 @@ pub(super) struct Packer<'a> {
     pub(super) work: Work<'a>,
     /// By space and buffers.
     known: HashMap<(usize, Vec<usize>), Verdict>,
-    /// Offsets of what fits, where they were found without a solver.
+    /// Offsets that were found without a solver.
     offsets: HashMap<(usize, Vec<usize>), Vec<u64>>,
-    /// How many packings were searched for.
+    /// Number of searches for a packing.
     pub(super) calls: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Packer<'a> {
         Ok(verdict)
     }
 
-    /// Returns whether all spaces hold what `picks` puts into them.
+    /// Returns whether all spaces hold the items that `picks` puts into them.
     pub(super) fn fits(&mut self, model: &Model<'_>, picks: &Picks) -> Result<bool> {
         for space in 0..model.capacities.len() {
             if self.verdict(space, &model.members_of(picks, space))? != Verdict::Fits {
@@ -120,7 +120,7 @@ impl<'a> Packer<'a> {
             let members: Vec<_> =
                 (0..assignment.len()).filter(|&b| assignment[b] == index).collect();
             let bound = packing.spaces[index].lower_bound;
-            // What has no bytes has no place among those that were noted, and needs none.
+            // An item without bytes has no recorded place, and needs none.
             let solid = |&member: &usize| self.problem.candidates[member].buffer.bytes() > 0;
             let key = (index, members.iter().copied().filter(solid).collect());
             if let Some(noted) = self.offsets.get(&key) {

@@ -1,9 +1,8 @@
 //! Assignments from cheap to dear, until one can be packed.
 //!
-//! The table of the sweep says exactly what each state costs from there on, so a best-first
-//! search meets assignments in the order of their costs, as if they were sorted. What cannot
-//! be packed is made smaller, to the few buffers that stand in each other's way, and never
-//! tried in any assignment again.
+//! The table of the sweep contains the exact remaining cost of each state, so a best-first search
+//! (A*) meets assignments in ascending order of cost. A set of items that cannot be packed is
+//! reduced to a few items in conflict, a nogood, and never tried in any assignment again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,10 +13,10 @@ use super::packer::{Packer, Verdict};
 use super::sweep::Table;
 use crate::error::Result;
 
-/// How many buffers a conflict may have to be made smaller.
+/// Largest number of buffers in a conflict that is reduced.
 const LARGEST_CONFLICT: usize = 48;
 
-/// What the search found.
+/// Result of the search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) best: Option<Picks>,
@@ -25,7 +24,7 @@ pub(super) struct Found {
     pub(super) lower_bound: u64,
     /// Whether it is proven that there is no assignment.
     pub(super) exhausted: bool,
-    /// What no state had room for.
+    /// Items that no state had room for.
     pub(super) dead: Option<(Floor, Crowd)>,
 }
 

@@ -1,8 +1,8 @@
-//! One walk through time over all assignments at once, as far as loads tell them apart.
+//! One walk through time over all assignments at once, merged by the spaces of live items.
 //!
-//! What can still happen depends only on the spaces of what is live. So all assignments of
-//! the items born so far that agree on those are one *state*, and the cheapest of them
-//! counts.
+//! The future depends only on the spaces of the live items. So all assignments of the items born
+//! so far that agree on those spaces are one *state*, and only the cheapest of them counts: a
+//! shortest path.
 
 use std::collections::HashMap;
 
@@ -13,18 +13,18 @@ use crate::units::Step;
 /// Marks an option that does not fit.
 const NONE: u32 = u32::MAX;
 
-/// What the walk found.
+/// Result of the walk.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// States reach to the end.
     Done(Table),
-    /// None did: there is no room for what is live at some step.
+    /// There is none: the live items of some step have no room.
     Dead { crowd: Crowd, exact: bool },
     /// There were too many states.
     GaveUp,
 }
 
-/// All states, item by item, with what each costs from there on.
+/// All states, item by item, with the remaining cost of each.
 #[derive(Debug)]
 pub(super) struct Table {
     /// Whether no state was dropped.
@@ -57,21 +57,21 @@ impl Table {
     }
 }
 
-/// States between two items: the picks of what is live, with the least cost up to here.
+/// States between two items: the picks of live items, with the least cost up to here.
 struct Front {
     /// Items that are live, by birth.
     alive: Vec<usize>,
     states: Vec<(Box<[u8]>, u64)>,
 }
 
-/// How far to walk.
+/// Limits of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// How many states may stand next to each other; beyond, the cheapest are kept.
+    /// Largest number of states next to each other; beyond it, the cheapest are kept.
     pub(super) widest: usize,
-    /// How many states there may be in all; beyond, the walk ends.
+    /// Largest number of states in all; beyond it, the walk ends.
     pub(super) states: usize,
-    /// What an assignment must cost less than.
+    /// Strict upper bound of the cost of an assignment.
     pub(super) below: u64,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn run(model: &Model<'_>, work: Work<'_>, limits: Limits) -> Outcome 
         widths: model.items.iter().map(|item| item.options.len()).collect(),
         picks: Vec::new(),
     };
-    // What all later items cost at least; and so what the earlier ones may cost.
+    // Least cost of all later items; it bounds the cost of the earlier ones.
     let mut least: u64 = model.items.iter().map(|item| item.options[0].cost).sum();
     let below = limits.below.saturating_sub(model.cost_of(&Picks::new()));
     let mut front = Front { alive: Vec::new(), states: vec![(Box::default(), 0)] };
@@ -173,8 +173,8 @@ fn drop_dearest(front: &mut Front, next: &mut [u32], widest: usize) {
         order.into_iter().map(|state| std::mem::take(&mut front.states[state])).collect();
 }
 
-/// Lets time pass from `step` to `until`: what dies is forgotten, and parts that are born
-/// must fit. Returns the step at which no state is left, if there is one.
+/// Lets time pass from `step` to `until`: dead items are forgotten, and parts that are born must
+/// fit. Returns the step at which no state is left, if there is one.
 fn advance(
     model: &Model<'_>,
     front: &mut Front,
@@ -242,7 +242,7 @@ fn rename(next: &mut [u32], renamed: &[u32]) {
 }
 
 impl Table {
-    /// Works out, from the end, what each state costs from there on.
+    /// Computes the remaining cost of each state, from the end.
     fn look_back(&mut self, model: &Model<'_>, last: usize) {
         let count = self.next.len();
         self.ahead = vec![Vec::new(); count + 1];

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use crate::solve::Budget;
 
-/// How far one search goes.
+/// Limits of one search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     /// States that may stand next to each other in the first walk through time.

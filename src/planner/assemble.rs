@@ -1,4 +1,4 @@
-//! Writing a plan down.
+//! Assembly of a plan from a schedule, its live ranges and its packing.
 
 use super::schedule::Schedule;
 use super::{Placed, Planner};
@@ -103,7 +103,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns every step with its operands and what they share.
+/// Returns every step with its operands and their shares.
 pub(super) fn steps(schedule: &Schedule<'_>, liveness: &Liveness) -> Vec<PlanStep> {
     let mut merges = liveness.classes.merges().iter().peekable();
     let mut steps = Vec::with_capacity(schedule.order.len());

@@ -1,4 +1,4 @@
-//! What each technique is worth.
+//! The worth of each technique.
 
 use super::Planner;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::technique::{Technique, Techniques};
 
-/// What a plan owes to each technique, and what it cannot go below.
+/// The bytes that each technique saves, and the lower bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The plan that the planner's options give.
@@ -15,13 +15,13 @@ pub struct Explanation {
     pub without: u64,
     /// Bytes of the arena with each technique that the target honors added to those before it.
     pub levels: Vec<(Technique, u64)>,
-    /// For each technique, what the arena would be if it alone were switched the other way:
-    /// left out if the options have it, added if they do not.
+    /// For each technique, the arena if this technique alone were switched: left out if the
+    /// options have it, added if not.
     pub switched: Vec<(Technique, u64)>,
 }
 
 impl Planner<'_> {
-    /// Returns a plan of `graph`, and what each technique is worth.
+    /// Returns a plan of `graph`, and the worth of each technique.
     ///
     /// Takes about a dozen plans.
     ///

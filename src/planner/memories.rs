@@ -27,12 +27,12 @@ use crate::problem::{Problem, Space};
 use crate::solve::solve;
 use crate::technique::{Technique, Techniques};
 
-/// How many schedules and how much work an effort pays for.
+/// Limits of one effort: schedules and work.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Schedules that are placed at most, besides the given one.
     placed: usize,
-    /// How often values that share bytes are taken apart.
+    /// Rounds in which values that share bytes are taken apart.
     rounds: usize,
     /// Counted work at each depth; at the first one, the best few schedules are placed however
     /// much that takes, until one fits.
@@ -298,7 +298,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         Ok(())
     }
 
-    /// Tries one way to share bytes, and returns what came of it.
+    /// Tries one way to share bytes, and returns the result.
     fn step(&mut self, walk: &mut Walk<'_>, sharing: Sharing) -> Result<Tried> {
         let attempt = &self.attempts[walk.index];
         let known = |known: &&Known| known.attempt == walk.index && known.sharing == sharing;
@@ -368,8 +368,8 @@ impl Walk<'_> {
     }
 }
 
-/// Returns what the cheapest memory holds, the two cheapest together, and so on, as long as
-/// that is limited.
+/// Returns the capacity of the cheapest memory, of the two cheapest together, and so on, as long
+/// as all are limited.
 fn rooms(memories: &Memories) -> Vec<u64> {
     let mut by_cost: Vec<&Space> = memories.spaces().iter().collect();
     by_cost.sort_by_key(|space| space.cost());

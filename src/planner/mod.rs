@@ -34,11 +34,11 @@ use search::{Attempt, MOST_NODES_TO_SHARE_LESS};
 struct Placed {
     liveness: Liveness,
     packing: Packing,
-    /// What moving bytes costs, where the planner chose the spaces.
+    /// Cost of moving bytes, where the planner chose the spaces.
     move_cost: Option<MoveCost>,
 }
 
-/// How many schedules are packed at most, besides the given one.
+/// Largest number of schedules that are packed, besides the given one.
 const MOST_PACKED: usize = 4;
 
 /// Makes a [`Plan`] of a [`Graph`].
@@ -66,9 +66,9 @@ const MOST_PACKED: usize = 4;
 pub struct Planner<'a> {
     target: &'a Target,
     options: PlanOptions,
-    /// Which of the options the caller has set; the others are the target's.
+    /// Options that the caller has set; the others are the target's.
     is_set: IsSet,
-    /// Techniques that the caller has left out, whatever the others are.
+    /// Techniques that the caller has left out, in any case.
     left_out: Techniques,
     memories: Option<&'a Memories>,
     budget: Budget<'a>,
@@ -154,7 +154,7 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets whether nodes keep the graph's order, whatever the other techniques are.
+    /// Sets whether nodes keep the graph's order, with any other techniques.
     #[must_use]
     pub fn keep_order(mut self, kept: bool) -> Self {
         self.left_out = if kept {
@@ -172,17 +172,17 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets whose memory graph inputs are in.
+    /// Sets the memory of graph inputs.
     #[must_use]
     pub fn inputs(mut self, memory: InputMemory) -> Self {
         self.options.inputs = memory;
         self
     }
 
-    /// Sets whose memory graph outputs are in.
+    /// Sets the memory of graph outputs.
     ///
-    /// What the caller brings takes no bytes of the arena: each such value is in a
-    /// [space](Plan::caller_buffers) of its own.
+    /// Such values take no bytes of the arena: each is in a [space](Plan::caller_buffers) of its
+    /// own.
     #[must_use]
     pub fn outputs(mut self, memory: OutputMemory) -> Self {
         self.options.outputs = memory;
@@ -347,7 +347,8 @@ impl<'a> Planner<'a> {
     /// # Errors
     ///
     /// - [`InvalidAlignment`](crate::Error::InvalidAlignment) if the alignment is not a power of two.
-    /// - [`SizeOverflow`](crate::Error::SizeOverflow) if no machine can address what is live at one step.
+    /// - [`SizeOverflow`](crate::Error::SizeOverflow) if the bytes live at one step exceed the
+    ///   address space of a machine.
     /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
     /// - [`SpacesExceeded`](crate::Error::SpacesExceeded) if the [`memories`](Self::memories)
     ///   cannot hold the values: it says which ones, and when.
@@ -423,8 +424,8 @@ impl<'a> Planner<'a> {
     /// As [`plan`](Self::plan), and
     ///
     /// - [`InvalidGroup`](crate::Error::InvalidGroup) if nodes of a step cannot run as one.
-    /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node
-    ///   once, after what it depends on.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node once,
+    ///   after its dependencies.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
         self.with_steps(graph, steps).map(|(plan, _)| plan)
     }
@@ -448,8 +449,8 @@ impl<'a> Planner<'a> {
 
     /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
     ///
-    /// For plans with workspaces, which are known once it is known which nodes run as one. What
-    /// is known of the choice of the steps stays known, as far as it holds for this plan.
+    /// For plans with workspaces, which depend on the fused groups. The scope of the choice of the
+    /// steps is copied, as far as it holds for this plan.
     ///
     /// # Errors
     ///
@@ -465,8 +466,7 @@ impl<'a> Planner<'a> {
     /// Returns a plan of `graph` that runs `steps`, which were derived from those of another
     /// plan of it, already checked.
     ///
-    /// What is known of the choice of the other plan's steps stays known, as far as it holds for
-    /// these.
+    /// The scope of the choice of the other plan's steps is copied, as far as it holds for these.
     ///
     /// # Errors
     ///
@@ -491,7 +491,7 @@ impl<'a> Planner<'a> {
                 skipped
             },
             order: match order {
-                // Another order might have less at the step whose workspace costs something.
+                // Another order might have fewer bytes at the step with a costly workspace.
                 OrderSearch::Complete if !same || plan.lower_bound() > other.lower_bound() => {
                     OrderSearch::Beam
                 }

@@ -124,7 +124,7 @@ impl Refused<'_> {
     }
 }
 
-/// Returns an error of one trial with the scope of what is known of all of them.
+/// Returns an error of one trial with the scope of all trials.
 pub(super) fn scoped(error: Error, is_excluded: bool) -> Error {
     let Error::SpacesExceeded { reason, step, node, values, .. } = error else { return error };
     let reason = if is_excluded {

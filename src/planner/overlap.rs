@@ -1,4 +1,5 @@
-//! Outputs that overlap dying inputs at a distance: the last thing that is tried.
+//! Outputs that overlap dying inputs at a distance (diagonal memory reuse): the last technique
+//! that is tried.
 //!
 //! A chain of such overlaps slides a buffer through the arena, which makes it hard to pack. So
 //! outputs overlap inputs only where most bytes are live at once, step by step as that falls,
@@ -17,13 +18,13 @@ use crate::technique::Technique;
 
 /// Graphs with more nodes are left as they are.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
-/// How many sets of nodes are packed at most.
+/// Largest number of sets of nodes that are packed.
 const MOST_PACKED: usize = 3;
 /// Of so few nodes, every set is placed in several memories.
 const MOST_TO_COMBINE: usize = 4;
-/// The same for quick plans.
+/// The same limit for quick plans.
 const FEW_TO_COMBINE: usize = 2;
-/// How often nodes are added to a set for several memories.
+/// Rounds of adding nodes to a set for several memories.
 const MOST_ADDITIONS: usize = 4;
 
 /// Nodes of an attempt whose outputs overlap inputs.
@@ -253,7 +254,7 @@ impl Planner<'_> {
         Ok(chosen)
     }
 
-    /// Returns what is live in an attempt if outputs of some nodes overlap inputs.
+    /// Returns the bytes that are live in an attempt if outputs of some nodes overlap inputs.
     fn profile(&self, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
         let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
         let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;

@@ -17,9 +17,9 @@ impl Planner<'_> {
     /// Returns the buffers of `graph` and their offsets.
     ///
     /// An output in a larger input's bytes ties its place to that of the input, which can
-    /// cost more than it saves: unless the result has as many bytes as are live at once, it
-    /// is compared with what taking over inputs of the same size alone gives. Outputs of the
-    /// nodes `overlapped` overlap an input where they can.
+    /// cost more bytes than it saves. Unless the result has as many bytes as are live at once, it
+    /// is compared with a packing in which outputs take over inputs of equal size only. Outputs of
+    /// the nodes `overlapped` overlap an input where they can.
     pub(super) fn pack(
         &self,
         graph: &Graph,
@@ -80,7 +80,7 @@ impl Planner<'_> {
             let packing = self.solve(&smallest.problem)?;
             return Ok((smallest, packing));
         }
-        // What the smallest workspaces need is the peak that larger ones must not raise.
+        // The peak with the smallest workspaces must not be exceeded by larger ones.
         let least = self.solve(&smallest.problem)?;
         let SpacePacking { peak: smallest_peak, lower_bound, .. } = least.spaces[0];
         let peak = smallest_peak.max(self.room.min(options.capacity.unwrap_or(u64::MAX)));
@@ -116,8 +116,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the smallest packing that is found, whatever the capacities; with them as the
-    /// target only where it does not fit, for a solver that is given one stops as soon as
+    /// Returns the smallest packing that is found, for any capacities; with them as the target
+    /// only where it does not fit, for a solver that is given one stops as soon as
     /// everything fits.
     pub(super) fn solve(&self, problem: &Problem) -> Result<Packing> {
         let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
@@ -176,7 +176,7 @@ fn enlarge_workspaces(
     chosen: &mut [ChosenWorkspace],
 ) {
     let rounded = |bytes| alignment.round_up(bytes).unwrap_or(u64::MAX);
-    // A node's workspaces share what its step leaves free.
+    // A node's workspaces share the bytes that its step leaves free.
     let mut free: Vec<u64> = live.iter().map(|&live| peak.saturating_sub(live)).collect();
     for workspace in &*chosen {
         let free = &mut free[workspace.step.index()];
@@ -214,7 +214,7 @@ fn shrink_workspace(graph: &Graph, workspace: &mut ChosenWorkspace) -> bool {
     smaller.is_some()
 }
 
-/// Returns what a node declares about a workspace.
+/// Returns the declaration of a workspace.
 fn workspace_of<'g>(graph: &'g Graph, chosen: &ChosenWorkspace) -> &'g Workspace {
     &graph.node(chosen.node).effects().scratch(chosen.staging)[chosen.slot]
 }

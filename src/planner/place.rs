@@ -18,7 +18,7 @@ use crate::placement::{
 use crate::plan::{ShareRule, WorkspacePolicy, bytes_moved};
 use crate::problem::Space;
 
-/// Which values share bytes in a trial.
+/// The pairs of values that share bytes in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sharing {
     /// Whether outputs take over inputs of the same size only.
@@ -29,7 +29,7 @@ pub(super) struct Sharing {
     pub(super) overlapped: Vec<NodeId>,
 }
 
-/// Buffers with memories and offsets, and what they cost.
+/// Buffers with memories and offsets, and their cost.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) liveness: Liveness,

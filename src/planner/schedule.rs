@@ -1,4 +1,4 @@
-//! What runs at each step.
+//! Schedules: the node or fused group of each step.
 
 use std::borrow::Cow;
 

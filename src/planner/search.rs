@@ -1,9 +1,9 @@
-//! The joint choice: which nodes run as one, and in which order.
+//! The joint choice of fused groups and their order.
 //!
-//! What a technique is worth depends on the others: a group of nodes keeps its inputs until
-//! its end, and an order that is good for single nodes may be bad for groups. So kinds of
-//! fusion and orders are tried together, each measured by the bytes that are live at its
-//! highest step, and the best few are packed.
+//! Techniques depend on each other: a group of nodes keeps its inputs until its end, and an order
+//! that is good for single nodes may be bad for groups. So kinds of fusion and orders are tried
+//! together. Each schedule is measured by the live bytes of its highest step, and the best few are
+//! packed.
 
 use super::Planner;
 use super::overlap::MOST_NODES_TO_OVERLAP;
@@ -26,27 +26,27 @@ const MOST_NODES_TO_TRY: usize = 20_000;
 /// Smaller graphs are tried with fewer ways to share bytes, too, and all their schedules packed.
 pub(super) const MOST_NODES_TO_SHARE_LESS: usize = 24;
 
-/// A schedule, and what it is worth.
+/// A schedule, and its measure.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'g> {
     pub(super) schedule: Schedule<'g>,
-    /// What its groups were made by.
+    /// The kind of fusion that made its groups.
     pub(super) fusion: Fusion,
-    /// Whether values are pieces of larger ones where they can be. That ties their bytes to
-    /// those of the whole, so that others cannot take them over.
+    /// Whether values are pieces of larger ones where possible. A piece is tied to the bytes of
+    /// the whole, so no output can take over the piece.
     pub(super) elision: bool,
     /// Bytes live at the highest step: no packing needs fewer.
     pub(super) load: u64,
-    /// Bytes that some step needs by itself, whatever the order, if that was asked.
+    /// Bytes that some step needs by itself, in any order, if that was computed.
     pub(super) floor: Option<u64>,
-    /// What is known of its order.
+    /// Scope of its order.
     pub(super) order: OrderSearch,
     /// The techniques by which its values share bytes.
     pub(super) techniques: Techniques,
 }
 
 impl Attempt<'_> {
-    /// What attempts are sorted by: of equally many bytes, channels take more time.
+    /// Sort key of attempts: of equally many bytes, channels take more time.
     fn rank(&self) -> (u64, bool) {
         (self.load, self.fusion.channels)
     }
@@ -168,8 +168,8 @@ impl Planner<'_> {
             self.tell(Stage::Order, best, orders.floor().min(best));
             let found = orders.best(limits, &|| self.budget.exhausted());
             work -= found.work.min(work);
-            // The search knows what an order needs at least; a value that turns out not to be in
-            // the caller's memory adds to that.
+            // The search knows a lower bound of each order. A value that is in the arena after
+            // all, and not in the caller's memory, adds to that.
             let known = |load: u64| {
                 let is_proven = found.is_optimal && load <= found.peak;
                 if is_proven { OrderSearch::Complete } else { OrderSearch::Beam }
@@ -182,7 +182,7 @@ impl Planner<'_> {
                 let order = known(other.load);
                 let other = Attempt { fusion, floor, order, ..other };
                 best = best.min(other.load);
-                // What that falls into is looked at in its turn, once.
+                // The parts that remain are tried in their turn, once.
                 if other.load == best && at < measured {
                     attempts.extend(self.settled(graph, &other)?);
                 }
@@ -192,7 +192,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Tells whoever wants to know how far the choice is.
+    /// Reports the progress of the choice, if there is a listener.
     fn tell(&self, stage: Stage, peak: u64, lower_bound: u64) {
         if let Some(tell) = self.budget.progress {
             tell(Progress { space: SpaceId::new(0), stage, peak, lower_bound, nodes: 0 });
@@ -220,7 +220,7 @@ impl Planner<'_> {
         OrderLimits { states: sets / nodes.max(1), width, work: left / 2 }
     }
 
-    /// Returns what is known of the choice of an attempt, but for the floor.
+    /// Returns the scope of the choice of an attempt, except for the floor.
     pub(super) fn search(
         &self,
         attempts: &[Attempt<'_>],

@@ -1,8 +1,8 @@
-//! Groups that stream where that lowers the peak, and nowhere else.
+//! Fusion refinement: groups stream only where that lowers the peak.
 //!
-//! Working on larger pieces than elements costs time: whatever is not cut is gone through
-//! again for every piece. So each group that does is compared with what it falls into if its
-//! nodes stream nothing, and is kept only if the peak needs it.
+//! Pieces larger than elements cost time, since an operand that is not cut is read again for every
+//! piece. So each tiled group is compared with the groups that remain if its nodes do not stream,
+//! and is kept only if the peak needs it.
 
 use super::Planner;
 use super::schedule::Schedule;
@@ -14,8 +14,8 @@ use crate::liveness::Liveness;
 use crate::transform::{Fusion, fuse_within};
 
 impl Planner<'_> {
-    /// Returns the schedule of `attempt` with those of its groups taken apart that the peak
-    /// does not need, or that raise it, if there are any.
+    /// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or
+    /// that raise the peak; `None` if there are no such groups.
     ///
     /// A group runs where its last node does, so its parts can take its place one after the other,
     /// and only there does the number of live bytes change; two profiles tell which groups to
@@ -67,7 +67,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns what each step falls into if its nodes are fused by `fusion` only.
+/// Returns the groups that each step falls into if its nodes are fused by `fusion` only.
 fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<NodeId>>> {
     let mut step_of = vec![0; graph.nodes().len()];
     for (index, step) in steps.iter().enumerate() {

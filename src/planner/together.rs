@@ -108,7 +108,7 @@ impl Planner<'_> {
         Ok(Packed { graph, schedule: attempt.schedule.clone(), liveness, packing, search })
     }
 
-    /// Returns what graphs need at least that may all be at any step at once.
+    /// Returns a lower bound for graphs that may all be at any step at once.
     ///
     /// Bytes that one graph never uses can be cut out of its offsets, so that it alone would
     /// do with the bytes that it uses. That keeps offsets aligned where no value asks for
@@ -128,8 +128,8 @@ impl Planner<'_> {
         Ok(sum)
     }
 
-    /// Packs graphs that run one after the other, with states that last through all of them,
-    /// and returns what they need at least.
+    /// Packs graphs that run one after the other, with states that last through all of them, and
+    /// returns their lower bound.
     fn pack_in_turn(&self, packed: &mut [Packed<'_>]) -> Result<u64> {
         let horizons = packed.iter().map(|one| one.liveness.problem.horizon().get().max(1));
         let mut starts = vec![0_u32];

@@ -55,7 +55,7 @@ pub struct StepMemory<'a> {
     step: ProgramStep<'a>,
 }
 
-/// What kind of operand an error is about.
+/// The kind of operand that an error is about.
 #[derive(Clone, Copy)]
 enum Kind {
     Input,
@@ -92,8 +92,7 @@ impl<'a> StepMemory<'a> {
 
     /// Returns the bytes of the output at `position`: those of its value, no more.
     ///
-    /// If the step works in place they hold an input: that is what [`split`](Self::split)
-    /// tells.
+    /// If the step works in place they hold an input: see [`split`](Self::split).
     ///
     /// # Errors
     ///
@@ -264,7 +263,7 @@ impl<'a> StepMemory<'a> {
         let Some(output) = step.spans.outputs.get(position) else {
             return Err(missing(step, Kind::Output, position));
         };
-        // What is not written takes nothing away.
+        // An operand that is not written takes nothing away.
         let nothing = Stretch { region: 0, start: 0, end: 0 };
         let written = step.spans.written(position).unwrap_or(nothing);
         let access = output.access;
@@ -402,7 +401,7 @@ impl<'a> StepMemory<'a> {
             *source = found.map_err(|reason| invalid(step, Kind::Input, position, reason))?;
         }
         for at in 0..elements {
-            // What is within the output begins at `at` or behind it, and was not yet written.
+            // An input within the output begins at `at` or behind it, and was not yet written.
             let operands = array::from_fn(|position| match &sources[position] {
                 Source::Apart(elements) => elements[at],
                 Source::Behind(offset) => output[at + offset],
@@ -423,7 +422,7 @@ impl<'a> StepMemory<'a> {
     }
 }
 
-/// Where the elements of an operand are.
+/// The place of the elements of an operand.
 enum Source<'m, T> {
     Apart(&'m [T]),
     /// In the output, so many elements behind its start.

@@ -1,4 +1,4 @@
-//! A plan made ready to run: where the operands of each step are is settled once.
+//! Programs: plans that are ready to run. The spans of the operands of each step are settled once.
 
 mod memory;
 mod operands;
@@ -16,7 +16,8 @@ use crate::plan::{Plan, PlanStep};
 
 /// A plan that was checked, and the spans that each of its steps works on.
 ///
-/// It is made once, by [`Plan::program`]; [`Arena::step`](crate::Arena::step) then lends the
+/// A program is made once, by [`Plan::program`]; [`Arena::step`](crate::Arena::step) then lends
+/// the
 /// memory of a step without allocating. Nodes that run as one are one step, with the operands
 /// of the whole group.
 ///
@@ -69,8 +70,8 @@ impl Plan {
         Ok(Program { plan: self.clone(), layout: self.layout(), spans })
     }
 
-    /// Returns the states that a step writes, by position among its inputs: not one whose
-    /// bytes are written as a result of the step.
+    /// Returns the states that a step writes, by position among its inputs, except for states
+    /// whose bytes are written as a result of the step.
     fn states(&self, graph: &Graph, step: &PlanStep) -> Vec<(usize, ValueId)> {
         let id = NodeId::from(step.node);
         let place = |value| {

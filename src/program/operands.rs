@@ -1,4 +1,4 @@
-//! What a step is lent at once: all operands, or one output and all inputs.
+//! Operands that are lent at once: all operands of a step, or one output and all inputs.
 
 use bytemuck::Pod;
 
@@ -8,9 +8,9 @@ use crate::program::ProgramStep;
 /// All operands of a step: bytes, or elements of type `T`.
 #[derive(Debug)]
 pub struct Operands<'m, const I: usize, const O: usize, const W: usize, T = u8> {
-    /// What the step reads, by position.
+    /// Inputs of the step, by position.
     pub inputs: [Input<'m, T>; I],
-    /// What the step writes, by position.
+    /// Outputs of the step, by position.
     pub outputs: [Output<'m, T>; O],
     /// Scratch bytes: the workspaces of its nodes, in order.
     pub workspaces: [&'m mut [u8]; W],
@@ -21,11 +21,11 @@ pub struct Operands<'m, const I: usize, const O: usize, const W: usize, T = u8> 
 pub struct OutputAndInputs<'m> {
     /// Bytes of the output.
     pub output: Output<'m>,
-    /// What the step reads.
+    /// Inputs of the step.
     pub inputs: Inputs<'m>,
 }
 
-/// What a step reads, while one of its outputs is lent to be written.
+/// Inputs of a step, while one of its outputs is lent for writing.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'m> {
     pub(super) step: ProgramStep<'m>,

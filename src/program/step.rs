@@ -1,4 +1,4 @@
-//! One step of a program: who runs, and where the operands are.
+//! One step of a program: its nodes, and the places of its operands.
 
 use crate::arena::{Stretch, Writing};
 use crate::index::{NodeId, SpaceId, ValueId};
@@ -17,7 +17,7 @@ pub struct ProgramStep<'p> {
 /// Bytes of one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpaceSpan {
-    /// Which space.
+    /// The space.
     pub space: SpaceId,
     /// First byte in the space.
     pub offset: u64,
@@ -28,9 +28,9 @@ pub struct SpaceSpan {
 /// An operand of a step, and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StepOperand {
-    /// Which value; `None` if the operand is left out, or neither read nor written.
+    /// The value; `None` if the operand is left out, or neither read nor written.
     pub value: Option<ValueId>,
-    /// Its bytes; `None` if it is not in the arena.
+    /// Bytes of the operand; `None` if it is not in the arena.
     pub span: Option<SpaceSpan>,
 }
 
@@ -41,7 +41,7 @@ pub struct StepWorkspace {
     pub node: NodeId,
     /// Position among the workspaces of that node.
     pub slot: usize,
-    /// Its bytes.
+    /// Bytes of the workspace.
     pub span: SpaceSpan,
 }
 
@@ -74,20 +74,20 @@ impl<'p> ProgramStep<'p> {
         self.row.fused.iter().chain([&self.row.node]).map(|&node| NodeId::from(node))
     }
 
-    /// Returns whether several nodes run as one: piece by piece, for what they pass on to
-    /// each other has no place.
+    /// Returns whether several nodes are fused: values between them are passed on piece by piece
+    /// and have no place.
     pub const fn is_fused(self) -> bool {
         !self.row.fused.is_empty()
     }
 
-    /// Iterates over what is read, by position: the inputs of the node, or what nodes that run
-    /// as one read from outside, each value once.
+    /// Iterates over the inputs, by position: those of the node, or the values that a fused group
+    /// reads from outside, each value once.
     pub fn inputs(self) -> impl ExactSizeIterator<Item = StepOperand> + 'p {
         let inputs = self.spans.inputs.iter();
         inputs.map(|it| StepOperand { value: it.value, span: it.place.map(SpaceSpan::from) })
     }
 
-    /// Iterates over what is written, by position.
+    /// Iterates over the outputs, by position.
     pub fn outputs(self) -> impl ExactSizeIterator<Item = StepOperand> + 'p {
         let outputs = self.spans.outputs.iter();
         outputs.map(|it| StepOperand { value: it.value, span: it.place.map(SpaceSpan::from) })
@@ -99,7 +99,7 @@ impl<'p> ProgramStep<'p> {
         workspaces.map(|it| StepWorkspace { node: it.node, slot: it.slot, span: it.place.into() })
     }
 
-    /// Returns the operands that share bytes, and what permits it.
+    /// Returns the operands that share bytes, with the rule that permits each share.
     pub fn shares(self) -> &'p [Share] {
         &self.row.shares
     }
@@ -109,8 +109,8 @@ impl<'p> ProgramStep<'p> {
         self.spans.inputs.iter().position(|input| input.value == Some(value))
     }
 
-    /// Returns whether the output at a position is part of an input, and so already what it
-    /// should be.
+    /// Returns whether the output at a position is part of an input, and so already has its final
+    /// content.
     pub fn is_view(self, output: usize) -> bool {
         let access = self.spans.outputs.get(output).map(|output| output.access);
         matches!(access, Some(Writing::Within { .. }))

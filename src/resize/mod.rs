@@ -1,9 +1,8 @@
 //! The offsets of a plan, used for a graph with the same nodes and values of other sizes.
 //!
-//! A model with a symbolic dimension is one graph per number bound to it. Those graphs mostly
-//! differ in sizes alone, and then what does not overlap at the largest sizes does not overlap
-//! at smaller ones. That is not taken on trust: which values may share bytes can depend on
-//! their sizes, too, so the checker has the last word.
+//! A model with a symbolic dimension is one graph per number bound to it. Most such graphs differ
+//! in sizes alone; then values that are apart at the largest sizes are apart at smaller ones. This
+//! is not assumed: the rules of sharing can depend on sizes, too, so the checker decides.
 
 mod workspaces;
 
@@ -72,7 +71,7 @@ impl Plan {
             space.claim(if space.caller.is_none() { 0 } else { space.arena_bytes });
         }
         plan.check(graph)?;
-        // Larger workspaces are a choice; what the values need is not.
+        // Larger workspaces are optional; the bytes of values are not.
         let workspaces = std::mem::take(&mut plan.workspaces);
         for space in 0..plan.arenas().len() {
             let live = plan.peak(SpaceId::new(space)).live_bytes;
@@ -82,10 +81,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Moves the values that share bytes to where a view of the new sizes begins.
+    /// Moves the values that share bytes to the start of views of the new sizes.
     ///
-    /// Of the values that share bytes, the lowest stays, and the others keep their distance
-    /// from it unless it is that of a view.
+    /// Of the values that share bytes, the lowest stays. The others keep their distance from the
+    /// lowest one, except views, whose distance is given by the view.
     fn follow_views(&mut self, graph: &Graph) -> Result<()> {
         let mut neighbors: BTreeMap<u32, Vec<(u32, i128)>> = BTreeMap::new();
         for step in &self.steps {
@@ -177,7 +176,7 @@ impl Plan {
 }
 
 impl SpacePlan {
-    /// Notes a lower bound, and what it says of the bytes of the arena.
+    /// Records a lower bound, and its consequence for the bytes of the arena.
     fn claim(&mut self, lower_bound: u64) {
         self.lower_bound = lower_bound.min(self.arena_bytes);
         self.status = Status::of(self.arena_bytes, self.lower_bound, self.capacity);

@@ -1,7 +1,7 @@
 //! Room for the workspaces of other sizes.
 //!
-//! What a kernel needs to work with may grow where its operands shrink: blocks that do not
-//! come out even, say. So a workspace that outgrows its place, or had none, goes where its step
+//! The scratch memory of a kernel may grow where its operands shrink, for example with blocks that
+//! do not come out even. So a workspace that outgrows its place, or had none, goes where its step
 //! leaves room.
 
 use crate::error::{Error, Result};
@@ -11,8 +11,8 @@ use crate::plan::{Plan, ShareRule, WorkspacePlacement, WorkspacePolicy};
 use crate::units::{Alignment, Step};
 
 impl Plan {
-    /// Gives each workspace the cheapest size that fits into its bytes; else its smallest,
-    /// in the lowest room of its step.
+    /// Gives each workspace the cheapest size that fits into its bytes; else the smallest size, in
+    /// the lowest room of its step.
     pub(super) fn refit_workspaces(&mut self, graph: &Graph) -> Result<()> {
         if self.options.workspace == WorkspacePolicy::None {
             return Ok(());

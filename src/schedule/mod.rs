@@ -1,8 +1,9 @@
-//! Operator order: which node runs when decides what is live at the same step.
+//! Operator order: the order of nodes decides which values are live at the same step.
 //!
-//! What is live after some nodes have run depends on *which* have run, not on their order. So
-//! orders are paths through sets of executed nodes, and the best one is the path whose
-//! highest point is lowest: a search over sets, not over permutations.
+//! The live bytes after some nodes have run depend on the *set* of those nodes, not on their
+//! order. So orders are paths through sets of executed nodes, and the best one is the path whose
+//! highest point is lowest: a search over sets, not over permutations (Serenity: Ahn et al., MLSys
+//! 2020).
 
 mod model;
 mod search;
@@ -13,7 +14,7 @@ use crate::index::NodeId;
 use crate::liveness::LivenessOptions;
 use model::Model;
 
-/// How much work a search for an order may be.
+/// Limits of the work of a search for an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderLimits {
     /// Sets of executed nodes to visit in the complete search.
@@ -26,17 +27,17 @@ pub struct OrderLimits {
     pub work: usize,
 }
 
-/// An order, and what is known of it.
+/// An order, and the scope of its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundOrder {
-    /// Every node once, each after what it depends on.
+    /// Every node once, each after its dependencies.
     pub order: Vec<NodeId>,
     /// Bytes that are live at the highest step, with outputs in place of dying inputs where
     /// that helps most.
     pub peak: u64,
     /// Bytes that are live at the highest step of the graph's own order, by the same count.
     pub given: u64,
-    /// Bytes that some node needs by itself: what it reads and writes.
+    /// Bytes that some node needs by itself: its inputs and outputs.
     pub floor: u64,
     /// Whether no order has a lower peak.
     pub is_optimal: bool,
@@ -47,7 +48,7 @@ pub struct FoundOrder {
 /// Returns an order of `graph` in which as few bytes as possible are live at once.
 ///
 /// `stop` is asked now and then whether to return the best order so far. Orders are compared
-/// by bytes that are live, over all spaces; what a packing needs is for the caller to see.
+/// by bytes that are live, over all spaces; the caller packs the result.
 ///
 /// # Errors
 ///
@@ -80,8 +81,8 @@ impl Orders {
         Ok(Self { model, floor })
     }
 
-    /// Returns the bytes that some node needs by itself, in any order: what it reads and
-    /// writes, less what an output can take over.
+    /// Returns the bytes that some node needs by itself, in any order: its inputs and outputs,
+    /// less the bytes that an output can take over.
     pub(crate) const fn floor(&self) -> u64 {
         self.floor
     }

@@ -1,4 +1,4 @@
-//! What running a node does to the number of live bytes, whatever ran before.
+//! The change of live bytes by one node, for any set of earlier nodes.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::graph::{Graph, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::liveness::{AliasClass, AliasClasses, Lifetimes, LivenessOptions};
 
-/// A graph reduced to what the number of live bytes depends on.
+/// A graph reduced to the facts that determine the number of live bytes.
 ///
 /// Bytes come in *atoms*: stretches that the same values cover. An atom is live while a value
 /// that covers it is: produced, and with a reader left.
@@ -19,14 +19,14 @@ pub(super) struct Model {
     pub(super) atoms_of: Vec<Range<usize>>,
     /// By atom: bytes.
     pub(super) bytes: Vec<u64>,
-    /// By atom: bytes of all atoms before it, modulo 2^64, and one more for the end. What one
-    /// value has is a difference, and below that.
+    /// By atom: bytes of all atoms before it, modulo 2^64, and one more for the end. The bytes of
+    /// one value are a difference, and below that.
     before: Vec<u64>,
     /// By value: reads left before the first node runs; the caller reads outputs.
     pub(super) reads: Vec<u32>,
     /// Values that are there before the first node runs.
     pub(super) supplied: Vec<u32>,
-    /// Bytes of supplied values that nobody reads: they are there for the first step.
+    /// Bytes of supplied values without readers: they are live at the first step.
     pub(super) unread: u64,
     /// The graph's own order, as positions.
     pub(super) given: Vec<u32>,
@@ -38,7 +38,7 @@ pub(super) struct NodeModel {
     /// Values that it reads, as often as it does.
     pub(super) reads: Vec<u32>,
     pub(super) writes: Vec<u32>,
-    /// Which output may take over which input.
+    /// Pairs of an output and an input that it may take over.
     pub(super) in_place: Vec<(u32, u32)>,
     /// Nodes that wait for it, as often as they do.
     pub(super) dependents: Vec<u32>,
@@ -60,7 +60,7 @@ impl Model {
             ValueKind::Input => options.inputs != InputMemory::Reuse,
             _ => false,
         };
-        // What shows the caller's bytes may not be written over either.
+        // Views of the caller's bytes may not be written over either.
         let mut is_callers = vec![false; graph.values().len()];
         for class in classes.classes().iter().chain(classes.of_caller()) {
             if class.members.iter().any(|member| callers(member.value)) {
@@ -178,15 +178,15 @@ impl Model {
     }
 }
 
-/// Returns, by value, whether it may be in memory that the caller brings: its class is, or
-/// may be taken over by one that is.
+/// Returns, by value, whether the value may be in memory that the caller brings: its class is the
+/// caller's, or may be taken over by one that is.
 ///
-/// Whether it will be depends on the order. So orders are compared by what they need at least.
+/// The final place depends on the order. So orders are compared by lower bounds.
 fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
     let mut outside = vec![false; graph.values().len()];
     let bytes = |class: &AliasClass| class.owner.map_or(0, |owner| graph.value(owner).bytes());
     let mut owned: Vec<_> = classes.of_caller().iter().collect();
-    // What the largest buffer has room for is not looked at again.
+    // Values that fit into the largest buffer are not considered again.
     owned.sort_by_key(|class| Reverse(bytes(class)));
     for class in owned {
         let room = bytes(class);
@@ -238,7 +238,7 @@ impl Executed {
     }
 }
 
-/// Which nodes have run, and what is live therefore.
+/// The executed nodes, and the bytes that are live therefore.
 pub(super) struct State {
     pub(super) executed: Executed,
     /// By value: reads left.
@@ -255,7 +255,7 @@ pub(super) struct State {
     work: usize,
 }
 
-/// What running a node did.
+/// The effect of one node on the state.
 #[derive(Clone, Copy)]
 pub(super) struct Effect {
     /// The node.
@@ -325,7 +325,7 @@ impl State {
         }
     }
 
-    /// Runs the node at a position of the ready ones, and returns what that did.
+    /// Runs the node at a position of the ready ones, and returns its effect.
     pub(super) fn run(&mut self, model: &Model, position: usize) -> Effect {
         let index = self.ready.remove(position);
         let node = &model.nodes[at(index)];
@@ -361,7 +361,7 @@ impl State {
 
     /// Undoes the last [`run`](Self::run), which was of the node at `position`.
     ///
-    /// Looking at what a node would do costs no copy of the state this way.
+    /// A trial of a node therefore needs no copy of the state.
     pub(super) fn undo(&mut self, model: &Model, index: u32, position: usize) {
         let node = &model.nodes[at(index)];
         for &dependent in node.dependents.iter().rev() {
@@ -380,7 +380,7 @@ impl State {
             self.reads[at(value)] += 1;
         }
         for &value in &node.writes {
-            // Those that nobody reads were dropped at once.
+            // Values without readers were dropped at once.
             if self.reads[at(value)] > 0 {
                 self.uncover(model, value);
             }
@@ -399,7 +399,7 @@ impl State {
                     && !taken.contains(&Some(input))
                     && self.covers[atoms.clone()].iter().all(|&covers| covers == 0)
             });
-            // What may be in the caller's memory counts for nothing, and so is no gain.
+            // Values that may be in the caller's memory count for nothing, and so are no gain.
             let size = |&&(input, _): &&(u32, u32)| (model.size(input) == 0, model.size(input));
             if let Some(&(input, _)) = candidates.min_by_key(size) {
                 taken[slot] = Some(input);

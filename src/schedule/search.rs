@@ -13,7 +13,7 @@ const PATIENCE: usize = 1 << 14;
 const STORE_WORK: usize = 16;
 /// If more nodes are ready, those that do no harm are not looked for.
 const MOST_READY_TO_CLOSE: usize = 64;
-/// How many times as many sets as it keeps a beam collects before it drops the worst.
+/// Ratio of the sets that a beam collects, before it drops the worst, to those that it keeps.
 const SURPLUS: usize = 8;
 
 /// Returns the best order that the limits let us find.
@@ -62,7 +62,7 @@ fn peak_of(model: &Model, order: &[u32]) -> u64 {
 }
 
 /// Returns the bytes that some node needs by itself, in any order, if it can do with fewer by
-/// `saved`, or by what its outputs can take over.
+/// `saved`, or by the bytes that its outputs can take over.
 pub(super) fn floor_of(model: &Model, saved: impl Fn(&NodeModel) -> u64) -> u64 {
     let mut floor = 0;
     for node in &model.nodes {
@@ -104,7 +104,7 @@ struct Move {
     position: usize,
 }
 
-/// How a state was reached: from which one, by running which nodes.
+/// The predecessor of a state, and the nodes that ran since.
 struct Step {
     parent: Option<usize>,
     nodes: Vec<u32>,
@@ -119,11 +119,11 @@ struct Reached {
 }
 
 impl Search<'_> {
-    /// Runs what can be run without harm: a node that leaves no more live than before, and
-    /// needs no more than `allowed` while it runs. Adds it to `path`.
+    /// Runs the nodes that cannot raise the peak: a node that leaves no more bytes live than
+    /// before, and needs no more than `allowed` while it runs. Adds them to `path`.
     ///
-    /// In whatever order the others follow, moving such a node to the front raises nothing:
-    /// what it frees is free earlier, and what it makes is no larger than that.
+    /// In any order of the other nodes, such a node can move to the front and no step rises: its
+    /// inputs die earlier, and its outputs are no larger than those inputs.
     fn close(&mut self, state: &mut State, allowed: u64, path: &mut Vec<Move>) {
         if state.count == 0 && self.model.unread > 0 {
             return; // Which node comes first matters.
@@ -143,9 +143,9 @@ impl Search<'_> {
         }
     }
 
-    /// Runs the node at a position of the ready ones, and what can be run without harm then;
-    /// returns the highest peak on the way, or `None` if it is not below `known`. `path` is
-    /// what ran.
+    /// Runs the node at a position of the ready ones, and then the nodes that cannot raise the
+    /// peak. Returns the highest peak on the way, or `None` if it is not below `known`. `path`
+    /// lists the nodes that ran.
     fn advance(
         &mut self,
         state: &mut State,
@@ -166,7 +166,7 @@ impl Search<'_> {
         Some(peak)
     }
 
-    /// Undoes what [`advance`](Self::advance) did.
+    /// Undoes one call of [`advance`](Self::advance).
     fn retreat(&self, state: &mut State, path: &[Move]) {
         for step in path.iter().rev() {
             state.undo(self.model, step.node, step.position);

@@ -8,7 +8,7 @@ use crate::graph::{Assignment, Graph, InPlace, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::sharing::{Block, Storage, StoragePlan, TakenFrom, reference_counts};
 
-/// How an assignment is carried out.
+/// The way in which an assignment is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AssignKind {
     /// The node copies its right side into the state.
@@ -20,27 +20,24 @@ pub enum AssignKind {
 /// A node that overwrites a state with the bytes of another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assign {
-    /// How it is carried out.
+    /// The way in which it is carried out.
     pub kind: AssignKind,
     /// The left side.
     pub state: ValueId,
     /// The right side.
     pub source: ValueId,
-    /// What the node returns: the state's new bytes.
+    /// The result of the node: the new bytes of the state.
     pub result: ValueId,
 }
 
-/// Returns the assignment of every node that is one.
+/// Returns, for every node, its assignment if it is one.
 ///
 /// An [assignment](Graph::assignment) is [direct](AssignKind::Direct) if its right side comes
 /// from a node that
 ///
-/// - `is_elementwise`, so that the node may write into a state that it reads
-///   ([`is_elementwise`] answers by effects),
-/// - returns nothing else, and whose result has no other reader,
-/// - and can run after every reader of the state's old bytes: none of them waits for it.
-///
-/// The result for a graph that [`order_mutations`] made is the result for the graph before.
+/// - `is_elementwise`, so that it may write into a state that it reads,
+/// - has no other result, and no other node reads its result,
+/// - and has no other node wait for it.
 #[must_use]
 pub fn find_assigns(graph: &Graph, is_elementwise: impl Fn(NodeId) -> bool) -> Vec<Option<Assign>> {
     let counts = reference_counts(graph);
@@ -226,13 +223,13 @@ impl Followers {
     }
 }
 
-/// Returns a copy of `graph` in which states change in the order in which its nodes were
-/// added, whatever order the nodes run in.
+/// Returns a copy of `graph` in which states change in the order in which its nodes were added,
+/// for any order of execution.
 ///
 /// A node that was added before another one that writes a state sees the state's old
-/// bytes, and one that was added later sees the new ones. The writer at run time of a
-/// [direct](AssignKind::Direct) assignment is the producer of its right side, which waits for
-/// the readers of the old bytes.
+/// bytes, and one that was added later sees the new ones. The node that writes at run time is, for
+/// a [direct](AssignKind::Direct) assignment, the producer of its right side: this producer waits
+/// for the readers of the old bytes.
 ///
 /// # Errors
 ///
@@ -276,8 +273,8 @@ fn rebuild(graph: &Graph, after: Vec<Vec<NodeId>>) -> Result<Graph> {
 }
 
 impl StoragePlan {
-    /// Returns the plan with blocks for all values that no node produces, and with assignments
-    /// tied to their states.
+    /// Returns the plan with storage for values that no node produces, and with assignments tied
+    /// to their states.
     ///
     /// Graph inputs, constants and states get fresh blocks after the last one, in order.
     /// The result of an assignment gets its state's block, and so does the right side of a
@@ -331,7 +328,7 @@ impl StoragePlan {
                     let position = usize::try_from(position).unwrap_or(usize::MAX);
                     let input = node.input(position).map(|input| self.storages[input.index()]);
                     if input != Some(self.storages[output.index()]) {
-                        // What it took over was a result that is in a state's block now.
+                        // The value that it took over was a result that is in a state's block now.
                         self.taken_from[output.index()] = self.operand_in_block(graph, output);
                     }
                 }

@@ -19,16 +19,15 @@ impl StoragePlan {
     /// Returns the arena plan that has every block at an offset of its own, and every value
     /// without a block behind them.
     ///
-    /// It is [checked](Plan::check), can be committed and run, and its size can be compared
-    /// with that of an offset plan. A block is as large as its largest value, whatever the
-    /// size rule.
+    /// The plan is [checked](Plan::check), can be committed and run, and its size can be compared
+    /// with that of an offset plan. A block is as large as its largest value, for every size rule.
     ///
     /// # Errors
     ///
     /// - [`Error::InvalidAlignment`] if `alignment` is not a power of two.
-    /// - [`Error::SizeOverflow`] if the blocks together exceed what a machine can address.
+    /// - [`Error::SizeOverflow`] if the blocks together exceed the address space of a machine.
     /// - [`Error::InvalidBuffer`] if values of different spaces are in one block.
-    /// - What [`Plan::check`] finds.
+    /// - Errors of [`Plan::check`].
     pub fn to_plan(&self, graph: &Graph, alignment: u64) -> Result<Plan> {
         let unit = Alignment::new(alignment)?;
         let offsets = self.offsets(graph, unit)?;
@@ -170,7 +169,7 @@ impl StoragePlan {
                 }
             }
         }
-        // What is in a state's block takes no more than the state, which is there throughout.
+        // A value in a state's block takes no more than the state, which is there throughout.
         for value in &self.tied {
             runs[value.index()] = None;
         }
@@ -198,7 +197,7 @@ impl StoragePlan {
         Some((position, node.input(usize::try_from(position).ok()?)?))
     }
 
-    /// Returns a node with its operands and what they share.
+    /// Returns a node with its operands and their shares.
     fn step(&self, graph: &Graph, id: NodeId) -> PlanStep {
         let node = graph.node(id);
         let effects = node.effects();
@@ -212,7 +211,7 @@ impl StoragePlan {
                     .in_place
                     .iter()
                     .any(|pair| pair.identity && is_pair(pair.input, pair.output));
-            // The bytes of a state change: what is computed from them is no view.
+            // The bytes of a state change: a value that is computed from them is no view.
             let is_view = is_view && graph.value(from).kind() != ValueKind::State;
             let rule = if is_view && same_bytes { ShareRule::View } else { ShareRule::InPlace };
             let output = u32::try_from(output).expect("operands are numbered by 32 bits");

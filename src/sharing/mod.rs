@@ -1,8 +1,8 @@
 //! Storage sharing: values share whole blocks, as NNVM, `MXNet` and Relay plan memory.
 //!
-//! A *block* is memory of its own that serves one value after another and grows to the
-//! largest of them; there are no offsets. Blocks need more bytes than an arena. They are for
-//! runtimes that know no offsets, and for users of NNVM who compare plans.
+//! A *block* is memory that serves one value after another and grows to the largest of them; there
+//! are no offsets. Blocks waste more bytes than an arena. They are here for users of these
+//! planners, and for runtimes that support nothing else.
 //!
 //! One pass walks the nodes in order. It lets outputs take over dying inputs, gives the
 //! other outputs free blocks of a similar size, and frees blocks after their last reader.
@@ -24,10 +24,10 @@ use crate::graph::{Graph, Value};
 use crate::index::{SpaceId, ValueId};
 use pass::Pass;
 
-/// The source of the bytes of a value.
+/// The origin of the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// No storage: graph inputs, constants, and values outside of the node range.
+    /// No rule applies: graph inputs, constants, and values outside a node range.
     #[default]
     Unassigned,
     /// Memory of the caller.
@@ -69,15 +69,15 @@ impl Storage {
     }
 }
 
-/// The operand that an output took its block from.
+/// The origin of the block of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TakenFrom {
-    /// None: the block was free or is new.
+    /// No block was taken over.
     #[default]
     Nothing,
     /// The input at this position.
     Input(u32),
-    /// None, and the output has no reader: its block was free again at once.
+    /// No block taken over, and no readers: the block was free again at once.
     NeverRead,
 }
 
@@ -92,14 +92,14 @@ impl TakenFrom {
     }
 }
 
-/// Rule for the bytes that a value counts for.
+/// The measure of a value's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SizeRule {
-    /// The size of the value.
+    /// The bytes of the value.
     #[default]
     Bytes,
-    /// Four per element whatever the type, as NNVM counts.
+    /// Four per element of any type, as NNVM counts.
     ElementsTimes4,
 }
 
@@ -118,7 +118,7 @@ impl FromStr for SizeRule {
     }
 }
 
-/// Rules of storage sharing.
+/// The rules that decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SharingMode {
@@ -154,7 +154,7 @@ impl fmt::Display for SharingMode {
     }
 }
 
-/// How [`share_storage`] plans.
+/// Options of [`share_storage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharingOptions {
     /// How many times larger or smaller than a value its block may be; 0 for a block of
@@ -165,16 +165,16 @@ pub struct SharingOptions {
     /// Number of [colors](color_nodes); above 1, a block only moves on to a node of the
     /// color that freed it.
     pub num_temp: u32,
-    /// How many bytes a value counts for.
+    /// The measure of a value's size.
     pub size_rule: SizeRule,
-    /// Whose rules decide.
+    /// The rules that decide.
     pub mode: SharingMode,
     /// Whether the result must be safe in every order that the graph permits, not only
     /// the given one.
     pub parallel_safe: bool,
     /// Positions in the order of the nodes to plan; all of them if `None`.
     pub nodes: Option<Range<usize>>,
-    /// How often each value is read; counted if `None`.
+    /// Number of reads of each value; counted if `None`.
     pub counts: Option<Vec<u32>>,
     /// Storage that the caller decided on, by value; nothing if `None`. Blocks named here
     /// belong to the caller: nothing else is put into them.
@@ -214,7 +214,7 @@ pub struct Block {
     pub space: SpaceId,
 }
 
-/// The block of every value, as [`share_storage`] chose it.
+/// The blocks of values: which values share storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoragePlan {
     pub(crate) storages: Vec<Storage>,
@@ -412,7 +412,7 @@ fn check_options(graph: &Graph, options: &SharingOptions) -> Result<()> {
     Ok(())
 }
 
-/// Refuses counts that are below what the planned nodes read.
+/// Refuses counts below the reads of the planned nodes.
 fn check_counts(graph: &Graph, options: &SharingOptions, counts: &[u32]) -> Result<()> {
     let refuse = |reason: String| Err(Error::InvalidOption { option: "counts", reason });
     if counts.len() != graph.values().len() {
@@ -437,7 +437,7 @@ fn check_counts(graph: &Graph, options: &SharingOptions, counts: &[u32]) -> Resu
     Ok(())
 }
 
-/// Returns what a value counts for.
+/// Returns the size of a value under the size rule.
 fn size_of(value: &Value, rule: SizeRule) -> Result<u64> {
     let bytes = match rule {
         SizeRule::Bytes => Some(value.bytes()),

@@ -17,7 +17,7 @@ struct Pair {
     identity: bool,
 }
 
-/// One walk over the nodes, and what it has decided so far.
+/// One walk over the nodes, and its decisions so far.
 pub(super) struct Pass<'a> {
     graph: &'a Graph,
     mode: SharingMode,
@@ -31,7 +31,7 @@ pub(super) struct Pass<'a> {
     taken_from: Vec<TakenFrom>,
     given: u32,
     pool: Pool,
-    /// By block: how many reads of what is in it are still to come.
+    /// By block: remaining reads of its content.
     reads_left: Vec<u64>,
     not_allocated: usize,
 }
@@ -251,7 +251,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Counts the node's reads down, and frees blocks that nobody reads any more.
+    /// Counts the node's reads down, and frees blocks without remaining readers.
     fn release_inputs(&mut self, id: NodeId, node: &Node) {
         for (_, input) in node.reads_bytes_of() {
             let Some(block) = self.own_block(input) else { continue };
@@ -264,7 +264,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Frees the blocks of outputs that nobody reads, and counts those without storage.
+    /// Frees the blocks of outputs without readers, and counts those without storage.
     fn release_unread(&mut self, id: NodeId, node: &Node) {
         for (_, output) in node.produces() {
             match self.storages[output.index()] {
@@ -281,7 +281,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Returns what `node` permits for an output: its pairs, and its views of whole inputs.
+/// Returns the permissions of `node` for an output: its pairs, and its views of whole inputs.
 fn pairs(node: &Node, output: usize) -> impl Iterator<Item = Pair> + '_ {
     let effects = node.effects();
     let in_place = effects.in_place.iter().map(|pair| Pair {

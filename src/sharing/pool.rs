@@ -8,7 +8,7 @@ use crate::sharing::Block;
 /// Blocks that may be exchanged for each other: of one space, freed by one color.
 pub(super) type Shelf = (SpaceId, u32);
 
-/// Whether a block may serve another value, given the nodes that used it since the last change.
+/// Rule for a block to change hands, by the nodes that touched it since it last did.
 pub(super) type Acceptable<'a> = &'a dyn Fn(&[NodeId]) -> bool;
 
 /// Most free blocks that a request looks at where not every block will do.
@@ -22,7 +22,7 @@ pub(super) struct Pool {
     /// Per shelf: free blocks by size, then by when they were freed.
     free: BTreeMap<Shelf, BTreeMap<(u64, u64), u32>>,
     freed: u64,
-    /// By block: the nodes that used it since it last changed hands.
+    /// By block: nodes that touched it since it last changed hands.
     users: Vec<Vec<NodeId>>,
 }
 
@@ -74,14 +74,14 @@ impl Pool {
         .map(|(&key, _)| key)
     }
 
-    /// Makes `block` free, on the shelf of the color that freed it.
+    /// Makes `block` free, on the shelf of the node that freed it.
     pub(super) fn release(&mut self, block: u32, color: u32) {
         let Block { bytes, space } = self.blocks[at(block)];
         self.free.entry((space, color)).or_default().insert((bytes, self.freed), block);
         self.freed += 1;
     }
 
-    /// Records that `node` overwrites `block`: earlier users no longer matter.
+    /// Records that `node` overwrites `block`: the previous content is lost.
     pub(super) fn overwrite(&mut self, block: u32, node: NodeId) {
         let users = &mut self.users[at(block)];
         users.clear();
@@ -93,7 +93,7 @@ impl Pool {
         self.users[at(block)].push(node);
     }
 
-    /// Returns the nodes that used `block` since it last changed hands.
+    /// Returns the nodes that touched `block` since it last changed hands.
     pub(super) fn users(&self, block: u32) -> &[NodeId] {
         &self.users[at(block)]
     }

@@ -33,9 +33,9 @@ pub struct Tensor<'a> {
     pub name: &'a str,
     /// Type of its elements.
     pub dtype: DType,
-    /// Its dimensions.
+    /// Dimensions of the tensor.
     pub shape: Vec<u64>,
-    /// Its elements, in row-major order.
+    /// Elements of the tensor, in row-major order.
     pub bytes: &'a [u8],
 }
 
@@ -207,7 +207,7 @@ impl<'a> StoragePool<'a> {
         }
     }
 
-    /// Lends what a node reads and writes, by position.
+    /// Lends the operands of a node, by position.
     ///
     /// A value that is read from the block of one that is written is
     /// [within](Input::Within) it: the node works in place.

@@ -1,18 +1,18 @@
-//! Groups of nodes that run as one.
+//! Fusion: the choice of nodes that run as one.
 //!
-//! A backward walk lets each node join the group of its readers, if all of them are in one
-//! group and need the node's output piece by piece. Fusion can cost bytes, since the inputs of a
-//! group live until its last node: callers compare several kinds of fusion.
+//! Walks backwards and lets each node join the group of its readers, if all of them are in one
+//! group and need its output piece by piece. The saving is not known here, since the inputs of a
+//! group live until its last node; the planner tries several kinds of fusion.
 
 use crate::graph::{Flow, Graph, Node, ValueKind};
 use crate::index::{NodeId, ValueId};
 use crate::units::gcd;
 
-/// Kinds of nodes that may join the group of their readers.
+/// The kinds of nodes that may join the group of their readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Fusion {
-    /// Elementwise nodes, if what they make is read elementwise or reduced.
+    /// Elementwise nodes whose outputs are read elementwise or reduced.
     pub elementwise: bool,
     /// One node that is not elementwise, such as a convolution, if elementwise ones follow: a
     /// residual is then added in place.
@@ -27,8 +27,8 @@ pub struct Fusion {
     pub perceptrons: bool,
     /// Chains of any nodes that follow each other piece by piece, such as convolution,
     /// activation, pooling by channels, with one node at most at their start that makes any
-    /// element. What makes any piece of several, such as a transpose of planes, may stand there
-    /// besides.
+    /// element. A node that makes any piece of several elements, such as a transpose of planes,
+    /// may stand there besides.
     pub channels: bool,
 }
 
@@ -57,10 +57,10 @@ impl Fusion {
     }
 }
 
-/// How a node makes its output.
+/// The way in which a node makes its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It shows its input in another shape.
+    /// A view: the input in another shape.
     View,
     Elementwise,
     /// Rows of the output from the same rows of an input.
@@ -85,7 +85,7 @@ struct Candidate {
     loads: bool,
 }
 
-/// What is known of a group while it grows.
+/// State of a group while it grows.
 struct Group {
     members: Vec<NodeId>,
     pieces: u64,
@@ -174,7 +174,7 @@ pub(crate) fn fuse_within(graph: &Graph, fusion: Fusion, part: &[usize]) -> Vec<
     groups
 }
 
-/// Returns what is to be known of a node that can be part of a group.
+/// Returns the properties of a node that can be part of a group.
 fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
     let effects = node.effects();
     let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
@@ -232,7 +232,7 @@ struct Fuser<'a> {
     groups: Vec<Option<Group>>,
     /// By node: the last node of its group.
     group_of: Vec<Option<NodeId>>,
-    /// By node: whether it makes the piece that its group is at, rather than what another
+    /// By node: whether it makes the piece that its group is at, rather than operands that another
     /// node loads.
     in_step: Vec<bool>,
 }
@@ -295,9 +295,9 @@ impl Fuser<'_> {
         true
     }
 
-    /// Returns whether what `candidate` makes would be made in step with its reader, or else
-    /// while the reader loads it; `None` if it cannot be passed on piece by piece, or is not
-    /// meant to.
+    /// Returns whether the output of `candidate` would be made in step with its reader, or else
+    /// while the reader loads it; `None` if the output cannot be passed on piece by piece, or this
+    /// kind of fusion excludes the node.
     fn link(&self, candidate: &Candidate, group: &Group, reader: NodeId) -> Option<bool> {
         let node = self.graph.node(reader);
         let known = self.candidates[reader.index()].as_ref().expect("groups are of candidates");
@@ -324,7 +324,7 @@ impl Fuser<'_> {
             Role::View | Role::Elementwise => match candidate.role {
                 Role::View | Role::Elementwise => elementwise,
                 Role::Rows { .. } => streams || (anchors && group.others == 0),
-                // What loads nothing has little to gain from what follows it.
+                // An anchor that does not load operands tile by tile gains little from its readers.
                 Role::Planes => anchors && group.others == 0 && candidate.loads,
                 Role::Anchor => anchors && group.others == 0 && !group.by_rows,
                 Role::Blocks => false,
@@ -348,8 +348,8 @@ impl Fuser<'_> {
         };
         let mut result = Vec::new();
         for Group { mut members, .. } in groups.into_iter().flatten() {
-            // A view of what comes from outside need not be part of the group. Those that
-            // joined last come first in execution order.
+            // A view of a value from outside need not be part of the group. Nodes that joined last
+            // come first in execution order.
             let mut dropped: Vec<NodeId> = Vec::new();
             for &id in members.iter().rev() {
                 let inside = graph.node(id).inputs().iter().flatten().any(|&value| {

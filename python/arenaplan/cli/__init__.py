@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed its pipe.
         _discard_output()
         return 0
     except Exception as error:  # Every error ends as a message and a code.
@@ -76,7 +76,7 @@ def _discard_output() -> None:
 
 
 def _report(error: Exception) -> int:
-    """Say what went wrong, and return the exit code for it."""
+    """Print an error, and return the exit code for it."""
     code = _exit_code(error)
     if code == INTERNAL:
         traceback.print_exception(error)

@@ -93,7 +93,7 @@ def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) 
 
 
 def _judged(status: str, proof: str) -> str:
-    """Say what the checker knows of a status.
+    """Return the text of a status with the checker's proof.
 
     That a smaller arena is not excluded needs no proof.
     """

@@ -1,4 +1,4 @@
-"""What the commands share: options and the shape of their output."""
+"""Common parts of the commands: options and the shape of their output."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def has_ranges(options: argparse.Namespace) -> bool:
 
 
 def load_model(options: argparse.Namespace, path: Path | None = None) -> Graph:
-    """Read a model that a command was given, and pass on what the importer had to assume."""
+    """Read the model of a command, and pass on the importer's warnings."""
     if has_ranges(options):
         raise InvalidOption("option bind: only 'plan' takes several numbers for a dimension")
     source = options.model if path is None else read_model(path)

@@ -1,4 +1,4 @@
-"""``arenaplan diff``: what changed between two plan files."""
+"""``arenaplan diff``: the changes between two plan files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _document(before: Plan, after: Plan, found: Diff) -> dict[str, Any]:
-    """Return what ``diff --json`` prints."""
+    """Return the document of ``diff --json``."""
     return {
         "before": _summary(before),
         "after": _summary(after),
@@ -78,7 +78,7 @@ def _placed(place: Place | None) -> dict[str, Any] | None:
 
 
 def _summary(plan: Plan) -> dict[str, Any]:
-    """Return what the two plans are compared by."""
+    """Return the figures by which the two plans are compared."""
     return {
         "model": plan.model,
         "arena_bytes": plan.arena_bytes,

@@ -1,4 +1,4 @@
-"""``arenaplan explain``: what makes the peak, and what each technique is worth."""
+"""``arenaplan explain``: the peak, its values, and the worth of each technique."""
 
 from __future__ import annotations
 

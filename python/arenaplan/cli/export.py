@@ -127,7 +127,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check_capacity(options: argparse.Namespace, arena_bytes: int) -> None:
-    """Refuse to write what is larger than the caller has room for."""
+    """Refuse to write a plan that exceeds the caller's capacity."""
     if options.capacity is not None and arena_bytes > options.capacity:
         raise CapacityExceeded(
             f"the arena needs {arena_bytes:,} bytes, and --capacity is {options.capacity:,}"
@@ -211,7 +211,7 @@ def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:
 
 
 def _verdict(name: str, result: TflmPlan) -> str:
-    """Say what a plan gains over the runtime's own planner."""
+    """Return the text of the gain over the runtime's own planner."""
     proof = "proven minimal for this order" if result.status == "optimal" else result.status
     if result.already_optimal and not result.pinned:
         return (
@@ -241,7 +241,7 @@ def _write(options: argparse.Namespace, data: bytes) -> None:
 
 
 def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str) -> None:
-    """Print what was exported, unless stdout has the export itself."""
+    """Print the report of an export, unless stdout has the export itself."""
     if goes_to_stdout(options):
         say(verdict)
     elif options.json:

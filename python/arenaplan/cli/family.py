@@ -54,7 +54,7 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
 
 
 def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
-    """Print what the plans of all shapes say."""
+    """Print the report of the plans of all shapes."""
     try:
         summary = summarize(family, watch)
     finally:
@@ -84,7 +84,7 @@ def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
 
 
 def summarize(family: PlanFamily, watch: _Watch | None = None) -> dict[str, Any]:
-    """Return what the plans say, as ``plan --json`` prints it."""
+    """Return the document of ``plan --json`` for all shapes."""
     smallest, *others = reversed(list(family))
     listed = [smallest, *others] if len(family) <= _LISTED else [smallest, others[-1]]
     required = []
@@ -109,7 +109,7 @@ def summarize(family: PlanFamily, watch: _Watch | None = None) -> dict[str, Any]
 
 
 def _planned(family: PlanFamily) -> str:
-    """Say which shapes were planned, and what became of the others."""
+    """Return the text of the shapes that were planned, and of the others."""
     planned = [_text(bind) for bind, _ in family.planned]
     text = ", ".join(planned[:_NAMED]) + (", …" if len(planned) > _NAMED else "")
     others = len(family) - len(planned)
@@ -126,7 +126,7 @@ def _text(bind: dict[str, Size]) -> str:
 
 
 def _row(bind: dict[str, Any], plan: arenaplan.Plan) -> dict[str, Any]:
-    """Return what the plan of one shape says."""
+    """Return the figures of the plan of one shape."""
     return {
         "bind": bind,
         "arena_bytes": plan.arena_bytes,

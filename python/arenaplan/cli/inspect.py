@@ -1,4 +1,4 @@
-"""``arenaplan inspect``: values, nodes, live bytes per step, the peak and who makes it."""
+"""``arenaplan inspect``: values, nodes, live bytes per step, the peak and its node."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from arenaplan.spaces import Space, aligned, parse_spaces
 
 @dataclass(frozen=True, slots=True)
 class Alignments:
-    """What divides offsets: in every space, and in those that are named."""
+    """Alignments of offsets: in every space, and in named ones."""
 
     everywhere: int | None = None
     spaces: dict[str, int] = field(default_factory=dict)

@@ -78,7 +78,7 @@ def execute(options: argparse.Namespace) -> None:
         packing = _core.pack_csv(
             text, options.align, check_capacity(options.capacity), **limits, on_progress=watch
         )
-    # Offsets past the capacity would look like an answer to whoever finds the file.
+    # A file with offsets past the capacity would look like an answer.
     fits = packing.status not in ("infeasible", "unknown")
     with delivering(options, packing.to_csv if fits else None):
         report(packing, as_json=options.json and not goes_to_stdout(options))
@@ -101,7 +101,7 @@ def _seconds(text: str) -> float:
 
 
 def report(packing: Packing, *, as_json: bool) -> None:
-    """Print what a packing says."""
+    """Print the report of a packing."""
     if as_json:
         print_json(summarize(packing))
         return
@@ -113,7 +113,7 @@ def report(packing: Packing, *, as_json: bool) -> None:
 
 
 def summarize(packing: Packing) -> dict[str, Any]:
-    """Return what a packing says, as ``pack --json`` prints it."""
+    """Return the document of ``pack --json``."""
     return {
         "buffers": len(packing),
         "peak": packing.peak,

@@ -43,14 +43,14 @@ _SHARING: dict[str, tuple[SharingMode, SizeRule]] = {
     "storage-sharing": ("default", "bytes"),
     "nnvm": ("nnvm", "elements_x4"),
 }
-"""Strategies with blocks: whose rules, and what counts as a size."""
+"""Strategies with blocks: their rules, and their measure of size."""
 
 _INCREMENTAL: dict[str, IncrementalMode] = {
     "incremental": "default",
     "litert": "litert",
     "tflite-2019": "tflite-2019",
 }
-"""Strategies that place values one after the other: whose rules."""
+"""Strategies that place values one after the other, with their rules."""
 
 _MATCH_RANGE, _NUM_TEMP = 16, 1
 """Defaults of storage sharing."""
@@ -218,7 +218,7 @@ def report(
     as_json: bool,
     pins: Mapping[str, str] | None = None,
 ) -> None:
-    """Print what a plan says."""
+    """Print the report of a plan."""
     summary = summarize(graph, plan, pins)
     if as_json:
         print_json(summary)
@@ -261,7 +261,7 @@ def report(
 
 
 def step_label(graph: Graph, plan: Plan, step: int) -> str:
-    """Return what a step runs, for people."""
+    """Return the text of the nodes of a step."""
     nodes = [graph.nodes[index] for index in plan.steps[step]]
     ops = "+".join(node.op for node in nodes)
     return f"{shown(ops, 40)} {shown(nodes[-1].name, 40)}"
@@ -291,7 +291,7 @@ def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
 
 
 def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return what a plan says, as ``plan --json`` prints it."""
+    """Return the document of ``plan --json``."""
     placements = plan.placements
     peak_values = []
     for index in plan.live_at(plan.peak_step):
@@ -331,7 +331,7 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
 
 
 def _spills(graph: Graph, plan: Plan, pins: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return what moving bytes costs and which values are in slow memory, where a plan chose."""
+    """Return the move cost and the values in slow memory, where a plan chose."""
     if plan.move_cost is None:
         return {}
     cost, bound = plan.move_cost.cost, plan.move_cost.lower_bound
@@ -343,7 +343,7 @@ def _spills(graph: Graph, plan: Plan, pins: Mapping[str, str] | None) -> dict[st
 
 
 def _report_spaces(summary: dict[str, Any]) -> None:
-    """Print what is in each memory, and what is in slow memory and why."""
+    """Print the content of each memory, and the values in slow memory with reasons."""
     for space in summary["spaces"]:
         capacity = space["capacity"]
         of = "" if capacity is None else f" of {capacity:,}"
@@ -383,7 +383,7 @@ def _no_room(graph: Graph, error: SpacesExceeded) -> dict[str, Any]:
 
 
 def _proof(plan: Plan) -> str:
-    """Say what is proven about a plan's size."""
+    """Return the text of the proof about a plan's size."""
     if plan.status == "optimal" and plan.arena_bytes == plan.floor:
         return "proven minimal for these steps in any order"
     if plan.status == "optimal" and plan.order_search == "complete":
@@ -395,6 +395,6 @@ def _proof(plan: Plan) -> str:
 
 
 def _gap(status: str, arena_bytes: int, lower_bound: int) -> str:
-    """Say how far the size of an arena is from what is proven."""
+    """Return the text of the gap between the size of an arena and its bound."""
     gap = arena_bytes / lower_bound - 1 if lower_bound else 0.0
     return f"{status}, {gap:.2%} above the lower bound"

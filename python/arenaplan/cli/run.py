@@ -136,7 +136,7 @@ def _read(path: Path) -> np.ndarray:
 def _summarize(
     executor: Executor, outputs: Mapping[str, np.ndarray], seconds: float, *, verified: bool
 ) -> dict[str, Any]:
-    """Return what ``run --json`` prints."""
+    """Return the document of ``run --json``."""
     return {
         "model": executor.plan.model,
         "arena_bytes": executor.plan.arena_bytes,

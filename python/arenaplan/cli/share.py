@@ -45,7 +45,7 @@ def share(options: argparse.Namespace) -> None:
 
 
 def describe_shared(shared: SharedPlan) -> dict[str, Any]:
-    """Return what plans that share an arena say, as ``plan --share --json`` prints it."""
+    """Return the document of ``plan --share --json``."""
     return {
         "share": shared.together,
         "arena_bytes": shared.arena_bytes,
@@ -74,7 +74,7 @@ def is_shared(text: bytes) -> bool:
 
 
 def _report(shared: SharedPlan) -> None:
-    """Print what plans that share an arena say."""
+    """Print the report of plans that share an arena."""
     proof = "proven minimal for these orders" if shared.status == "optimal" else shared.status
     targets = ", ".join(sorted({shown(plan.target.name) for plan in shared.plans}))
     print(f"{len(shared.plans)} models for {targets}, {shared.together}")

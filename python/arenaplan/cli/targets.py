@@ -78,5 +78,5 @@ def _row(target: Target) -> dict[str, Any]:
 
 
 def _unit(unit: int) -> str:
-    """Say what alignments must be multiples of."""
+    """Return the text of a unit of alignments."""
     return f", or a multiple of {unit}" if unit > 1 else ""

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 _PERIOD = 0.1
-"""Seconds between two changes of the line; what takes less shows none."""
+"""Seconds between two changes of the line; shorter calls show none."""
 
 
 @contextmanager
 def watching(options: argparse.Namespace) -> Iterator[_Watch | None]:
-    """Yield what shows progress, if somebody is watching, and leave an empty line."""
+    """Yield a progress callback if stderr is a terminal, and leave an empty line."""
     watch = _Watch() if sys.stderr.isatty() and not options.json else None
     try:
         yield watch

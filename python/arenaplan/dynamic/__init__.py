@@ -1,4 +1,4 @@
-"""Models whose shapes vary: one arena for all of them, and a plan for each."""
+"""Models with symbolic dimensions: one arena for all shapes, and a plan for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An executor for inputs of varying shape: one arena, and what was prepared per shape."""
+"""An executor for inputs of varying shape: one arena, and prepared kernels per shape."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DynamicExecutor(Tenant):
     Parameters
     ----------
     model : PlanFamily, path or callable
-        What :func:`plan_family` returns, or the model to make plans of, with the kernels'
+        Result of :func:`plan_family`, or the model to make plans of, with the kernels'
         workspaces in the arena.
     bind : mapping, optional
         With a model: sizes by name, as for :func:`plan_family`.
@@ -45,7 +45,7 @@ class DynamicExecutor(Tenant):
         Memory of at least ``arena_bytes`` of the family; committed here if left out.
     keep : int, optional
         Most shapes that stay prepared; beyond, the one whose last run is longest ago is
-        forgotten. Weights are shared, but kernels keep what they make of them: for a network
+        forgotten. Weights are shared, but kernels keep copies in their own form: for a network
         of convolutions, about the size of its weights per shape. All stay if left out.
 
     Raises
@@ -156,7 +156,7 @@ class DynamicExecutor(Tenant):
             raise InputMismatch(f"input {quoted(missing.args[0])} is missing") from None
         executor = executors.get(shapes)
         if executor is None:
-            # Whoever prepares has the arena, so that no shape is prepared twice.
+            # Only the holder of the arena prepares, so that no shape is prepared twice.
             with self.arena.lease():
                 executor = executors.get(shapes) or self._prepare(shapes)
                 executors[shapes] = executor

@@ -1,7 +1,7 @@
 """
 Plans for a model whose dimensions vary: one arena that is large enough for every shape.
 
-How large that is cannot be read off the largest shape: what needs most memory may depend on
+The largest shape does not decide this size: the shape with the highest peak may depend on
 the shape, and so may the nodes of the graph. But importing a model takes milliseconds, so
 every shape is looked at. Where the offsets that were found for a larger shape serve, which
 the checker decides, nothing is searched; where they do not, the shape is planned by itself.
@@ -111,12 +111,12 @@ class PlanFamily:
 
     @property
     def gap(self) -> float:
-        """How far ``arena_bytes`` is above ``lower_bound``, as a fraction of it."""
+        """Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter."""
         return self.arena_bytes / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
     @property
     def status(self) -> str:
-        """What is proven of ``arena_bytes``: ``"optimal"`` or less, as for a plan."""
+        """Status of ``arena_bytes``: ``"optimal"`` or less, as for a plan."""
         status = self._largest.plan.status
         met = status == "feasible" and self.lower_bound == self.arena_bytes
         return "optimal" if met else status
@@ -133,7 +133,7 @@ class PlanFamily:
 
     @property
     def alignment(self) -> int:
-        """What divides every offset, in bytes."""
+        """Alignment of every offset, in bytes."""
         return self._largest.plan.alignment
 
     @property
@@ -319,8 +319,8 @@ def plan_family(
     """
     Plan one arena for every shape that a model may be run with.
 
-    A function of its own beside :func:`plan`, since the shapes of a graph are numbers: what
-    varies is the model that graphs are made from.
+    A function beside :func:`plan`, since the shapes of a graph are numbers: one model gives one
+    graph per shape.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ def plan_family(
     Returns
     -------
     PlanFamily
-        ``arena_bytes`` holds every shape; ``required_bytes(batch=8)`` is what one needs, and
+        ``arena_bytes`` holds every shape; ``required_bytes(batch=8)`` is the need of one, and
         ``at(batch=8)`` its plan.
 
     Raises
@@ -387,7 +387,7 @@ def _planned(graph: Graph, options: PlanOptions) -> Plan:
 
 
 def _names(graph: Graph) -> int:
-    """Return what tells graphs apart that cannot have one plan: operators and names."""
+    """Return the key of graphs that cannot have one plan: operators and names."""
     values = tuple([value.name for value in graph.values])
     nodes = tuple([(node.name, node.op, node.inputs, node.outputs) for node in graph.nodes])
     return hash((values, nodes))

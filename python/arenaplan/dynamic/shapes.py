@@ -1,4 +1,4 @@
-"""Which numbers the symbolic dimensions of a model may have, and their combinations."""
+"""Numbers for the symbolic dimensions of a model, and their combinations."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Shapes:
         return size
 
     def bound(self, shape: Shape) -> dict[str, Size]:
-        """Return a combination as what an importer takes as ``bind``."""
+        """Return a combination in the form of an importer's ``bind``."""
         return dict(zip(self.choices, shape, strict=True))
 
     def text(self, shape: Shape) -> str:
@@ -124,7 +124,7 @@ def sizes_text(choices: Sequence[Size]) -> str:
 
 
 def _sizes_text(bind: RangeBind) -> str:
-    """Return what a caller asked for, without looking at each size."""
+    """Return the combinations that a caller asked for, without a look at each size."""
     return " ".join(f"{name} ({_length(choices):,})" for name, choices in bind.items())
 
 
@@ -146,12 +146,12 @@ def _checked(name: str, choices: Size | Collection[Size]) -> tuple[Size, ...]:
 
 
 def _magnitude(size: Size) -> tuple[int, Sequence[int]]:
-    """Return what sizes are ordered by."""
+    """Return the sort key of sizes."""
     return (prod(size), size) if isinstance(size, tuple) else (size, ())
 
 
 def _size(name: str, size: object) -> Size:
-    """Return one size, refusing what only looks like one."""
+    """Return one size; refuse values that only look like one."""
     if isinstance(size, (tuple, list)):
         return tuple(whole_number(dim, f"a dimension of {quoted(name)}") for dim in size)
     return whole_number(size, f"the number for {quoted(name)}")

@@ -12,14 +12,14 @@ from arenaplan.executor.registry import Signature, Tensor
 
 
 class Operator(NamedTuple):
-    """What a kernel is found by."""
+    """Key of a kernel."""
 
     domain: str
     op: str
 
 
 COMPOSED = Operator("arenaplan", "ChannelAffine")
-"""Several such maps in one: operands are what they work on, a scale, and a shift."""
+"""Several such maps in one: operands are the array, a scale, and a shift."""
 Vectors = tuple[np.ndarray | None, np.ndarray | None]
 """A scale and a shift, one element per channel each; either may be absent."""
 
@@ -105,7 +105,7 @@ def then(first: Vectors, later: Vectors) -> Vectors:
 
 
 def composed(first: Signature, at: int, later: Signature, then_at: int) -> Signature:
-    """Return a node of operator :data:`COMPOSED` that does what two nodes do."""
+    """Return a node of operator :data:`COMPOSED` with the effect of two nodes."""
     operand = first.input(at)
     assert operand is not None, "is_channel_affine has seen it"
     vector = Tensor(operand.shape[1:2], operand.dtype)

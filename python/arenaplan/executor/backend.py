@@ -31,7 +31,7 @@ _SHOWN = 300.0
 
 
 class _Ways(NamedTuple):
-    """How a step can run."""
+    """A way in which a step can run."""
 
     slots: tuple[tuple[Choice, ...], ...]
     """The choices of each scratch buffer."""
@@ -86,7 +86,7 @@ class NumpyBackend:
         times = []
         for nodes in plan.steps:
             ways = self.step_seconds(graph, nodes, staged=nodes[-1] in overlapped)
-            # What is not planned is beside the arena, in the best size.
+            # Unplanned scratch memory is beside the arena, in the best size.
             room = planned.get(nodes[-1], max(way[0] for way in ways))
             fitting = [seconds for size, seconds in ways if size <= room] or [ways[0][1]]
             times.append(min(fitting) * _moved(graph, nodes, shown))
@@ -125,7 +125,7 @@ class NumpyBackend:
 
 
 BACKEND = NumpyBackend()
-"""The one that is registered: it has no state but what it knows of graphs."""
+"""The registered backend: its only state is a cache of facts about graphs."""
 
 
 def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:
@@ -142,7 +142,7 @@ def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[in
 
 
 def _grouped(graph: Graph, step: _Step) -> _Ways:
-    """Return how nodes can run as one, or one whose output overlaps an input."""
+    """Return the ways to run several nodes as one, or one node with an overlapping output."""
     group: Group = group_of(graph, step.nodes)
     ways = staged_ways(group) if step.staged else group_ways(group)
     together = needed(ways)
@@ -206,7 +206,7 @@ def _size(graph: Graph, value: int) -> int:
 
 
 def _key(graph: Graph, step: _Step) -> object:
-    """Return what the ways to run a step depend on."""
+    """Return the key of the ways to run a step."""
     position: dict[int, int] = {}
     rows = []
     for index in step.nodes:
@@ -233,7 +233,7 @@ def _tensor(tensor: Tensor | None) -> object:
 
 
 def _constant(graph: Graph, signature: Signature, position: int, value: int | None) -> object:
-    """Return what a kernel may know of a constant: the numbers, if they are few or whole ones."""
+    """Return the data of a constant for a kernel: the numbers, if they are few or whole ones."""
     if value is None or graph.values[value].kind != "constant":
         return None
     tensor = signature.inputs[position]

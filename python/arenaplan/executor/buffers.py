@@ -25,7 +25,7 @@ class Buffer(NamedTuple):
     array: np.ndarray
     """The value's array."""
     memory: np.ndarray
-    """Its bytes, as a run sees them: those of inputs cannot be written."""
+    """Bytes of the array, as a run sees them: those of inputs cannot be written."""
     is_given: bool
     """Whether it is the caller's own array, and not one that was allocated here."""
 
@@ -39,14 +39,14 @@ def bring(
     Parameters
     ----------
     given : mapping of str to array
-        Arrays by name; what is missing is allocated.
+        Arrays by name; missing ones are allocated.
     arena : array
         Bytes that no buffer may share.
 
     Raises
     ------
     InvalidBuffer
-        If an array is not what its value needs, or outputs share bytes with others.
+        If an array does not fit its value, or outputs share bytes with others.
     """
     known = [brought.name for brought in plan.caller_buffers]
     unknown = sorted(set(given).difference(known))

@@ -170,7 +170,7 @@ def _scaled(signature: Signature, box: Box) -> Operands:
 
 
 def _rows(default_axis: Callable[[Signature], int]) -> Callable[[Signature, Box], Operands]:
-    """What lies behind the attribute ``axis`` belongs together."""
+    """Elements behind the attribute ``axis`` belong together."""
 
     def operands(signature: Signature, box: Box) -> Operands:
         shape = _shape(signature)
@@ -275,7 +275,7 @@ PER_CHANNEL = Cut(_per_channel, pointwise=True)
 SCALED = Cut(_scaled, pointwise=True)
 """As :data:`UNARY`, and parameters are scales and zero points."""
 ROWS = Cut(_rows(lambda _: -1))
-"""What lies behind ``axis``, the last one by default, belongs together."""
+"""Elements behind ``axis``, the last one by default, belong together."""
 SOFTMAX = Cut(_rows(lambda signature: 1 if signature.version < 13 else -1))
 """As :data:`ROWS`; the default was the first axis but one until version 13."""
 REDUCED = Cut(_reduced)

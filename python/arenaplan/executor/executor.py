@@ -59,7 +59,7 @@ class Executor(Tenant):
     Parameters
     ----------
     graph : Graph
-        What to run. All its constants need data.
+        The model to run. All its constants need data.
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
     arena : Arena, optional

@@ -1,10 +1,9 @@
 """
 Groups: nodes that run as one.
 
-What a member makes passes on to the others piece by piece and has no place in the
-arena. Most members run *in step*: each piece goes through all of them before the next.
-Others are *loaded*: they are applied to what a convolution or matrix product reads, any
-part of it at any time.
+Values between members are passed on piece by piece and have no place in the arena. Most members
+run *in step*: each piece goes through all of them before the next. Others are *loaded*: they are
+applied to operands that a convolution or matrix product reads, any part at any time.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Member:
     signature: Signature
     kernel: Kernel
     value: int
-    """What it makes."""
+    """The result of the member."""
     slot: int
     """Position of that among its outputs."""
     follows: frozenset[int]
@@ -76,7 +75,7 @@ class Group:
 
     @property
     def sink(self) -> Member:
-        """The last member, which writes what the group makes."""
+        """The last member, which writes the output of the group."""
         return self.members[-1]
 
     @property
@@ -87,14 +86,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What runs at one step: a node, or several as one."""
+    """The node or fused group of one step."""
 
     home: int
     """The node at whose place it runs, and which has its scratch memory."""
     nodes: tuple[int, ...]
     """All that run, in execution order."""
     group: Group | None = None
-    """What they are together, if there are several, or if the output overlaps an input."""
+    """The group, if there are several nodes, or if the output overlaps an input."""
     staged: bool = False
     """Whether it does."""
 
@@ -174,7 +173,7 @@ def form(graph: Graph, members: Sequence[Member], byte_size: Callable[[int], int
     Raises
     ------
     NotAGroup
-        If what one of them makes is not read by a later one.
+        If the output of one of them is not read by a later one.
     """
     made = {member.value for member in members}
     unread = set(made)

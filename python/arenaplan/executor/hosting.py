@@ -1,9 +1,9 @@
 """
 Members of a group that the kernel of another one performs.
 
-A convolution cuts its work into tiles of its own. What is loaded into a tile can be
-computed on the way in (:attr:`Hosting.before`), and what comes out of one can be worked
-on while it is in cache (:attr:`Hosting.after`). Scales and shifts per channel need not
+A convolution cuts its work into tiles of its own. Prologue members (:attr:`Hosting.before`) are
+computed while a tile is loaded; epilogue members (:attr:`Hosting.after`) work on a finished tile
+while it is in cache. Scales and shifts per channel need not
 even that, since the weights absorb them.
 """
 
@@ -41,12 +41,12 @@ class Hosting:
     """The members that one of them performs."""
 
     absorbed: tuple[tuple[Member, int], ...]
-    """Scales and shifts of what the host makes, and which operand of theirs that is."""
+    """Scales and shifts of the host's output, and the operand of theirs that is this output."""
     before: tuple[Member, ...]
-    """Those that make what the host loads."""
+    """Members that make the host's operands (prologue)."""
     load: Layout | None
     after: tuple[Member, ...]
-    """Those that work on what it makes."""
+    """Members that work on the host's output (epilogue)."""
     results: Layout
 
     @property
@@ -131,7 +131,7 @@ def _needed(group: Group, host: Member) -> frozenset[int]:
 
 def _is_apart(group: Group, host: Member) -> bool:
     """
-    Whether the host's image is made for it alone, and is in nobody's place.
+    Whether the host's image is made for the host alone, and takes over no bytes.
 
     A tile needs more of the image than the same part, which must not be overwritten yet.
     """
@@ -162,7 +162,7 @@ def _is_pointwise(member: Member, layout: Layout) -> bool:
 
 
 def guests_of(group: Group, host: Member) -> Hosting:
-    """Return what the host performs, before memory is known."""
+    """Return the members that the host performs, before memory is known."""
     needed = _needed(group, host)
     before = tuple(member for member in group.members if member.value in needed)
     after = [m for m in group.members if m.value not in needed and m is not host]
@@ -217,7 +217,7 @@ class BoundHosting(Hosting):
         return total
 
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return what turns a tile of results into one of the group's output."""
+        """Return a function that turns a tile of results into one of the group's output."""
         part = self.output[tile]
         if self.after:
             return bind(
@@ -233,13 +233,13 @@ class BoundHosting(Hosting):
         return [partial(np.copyto, part, source)]
 
     def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return what writes a part of input 0 to ``target``."""
+        """Return a function that writes a part of input 0 to ``target``."""
         assert self.load is not None
         return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, _KERNEL_LIMIT)
 
 
 def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -> BoundHosting:
-    """Return what the host performs."""
+    """Return the members that the host performs."""
     free = guests_of(group, host)
     return BoundHosting(
         free.absorbed,

@@ -64,7 +64,7 @@ class Signature:
     constant: tuple[Callable[[], np.ndarray] | None, ...]
     """Per input, a function that returns its data if it is a constant, else ``None``."""
     guests: Guests | None = None
-    """What the kernel does besides, tile by tile. ``None`` unless it was registered with
+    """Further work of the kernel, tile by tile. ``None`` unless the kernel was registered with
     ``hosts=True``."""
 
     def input(self, position: int) -> Tensor | None:
@@ -92,7 +92,7 @@ class Step:
     guests: BoundGuests | None = None
     """:attr:`Signature.guests` with their memory."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
-    """What the kernel made of the same constants when it prepared other parts of the node."""
+    """Results of the kernel for the same constants when it prepared other parts of the node."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -116,8 +116,8 @@ class Guests(Protocol):
     """
     Elementwise members of a group, which the kernel of another member performs.
 
-    They change what the kernel loads from its input 0, or what it makes of it, tile by
-    tile while that is in cache. See :mod:`arenaplan.executor.hosting`.
+    They change the tiles that the kernel loads from its input 0, or its results, tile by tile
+    while these are in cache. See :mod:`arenaplan.executor.hosting`.
     """
 
     @property
@@ -146,10 +146,10 @@ class BoundGuests(Guests, Protocol):
         """Return a scale and a shift per channel, which the kernel applies to its weights."""
 
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return what turns a tile of results into one of the group's output."""
+        """Return a function that turns a tile of results into one of the group's output."""
 
     def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return what writes a part of input 0 to ``target``."""
+        """Return a function that writes a part of input 0 to ``target``."""
 
 
 class Scratch:
@@ -166,7 +166,7 @@ class Scratch:
         return self._memory.nbytes - self._used
 
     def rest(self) -> Scratch:
-        """Return an allocator over what is left, which leaves this one as it is."""
+        """Return an allocator over the remaining bytes, which leaves this one as it is."""
         return Scratch(self._memory[self._used :], self._node)
 
     def array(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
@@ -199,7 +199,7 @@ def scratch_bytes(shape: Sequence[int], dtype: Any = np.float32) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How an operator that has one output is cut; see :mod:`arenaplan.executor.cuts`."""
+    """The cut of an operator that has one output; see :mod:`arenaplan.executor.cuts`."""
 
     operands: Callable[[Signature, Box], Sequence[Box | None]]
     """Returns the part of each input that a part of output 0 needs; ``None`` for all of it."""
@@ -219,14 +219,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """How one operator is run, and what scratch memory that takes."""
+    """The kernel of one operator, and its scratch memory."""
 
     prepare: Prepare
     workspace: Declare | None = None
     since: int = 1
     """First operator-set version whose meaning this is."""
     cut: Cut | None = None
-    """How to run it on a part of its operands, if that is possible."""
+    """The way to run it on a part of its operands, if that is possible."""
     hosts: bool = False
     """Whether it performs :attr:`Step.guests`."""
 

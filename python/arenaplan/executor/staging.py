@@ -2,7 +2,7 @@
 Steps whose output overlaps an input.
 
 The output is made tile by tile, in order. Each tile waits in scratch memory until all of it
-is made, and is then copied to its place: only what no later tile needs is overwritten. So
+is made, and is then copied to its place: only bytes that no later tile needs are overwritten. So
 tiles are runs of whole pieces, of which the node's effects say how far apart the two must be.
 """
 
@@ -57,7 +57,7 @@ def staged_ways(group: Group) -> tuple[Choice, ...]:
 
 def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return what runs a group whose output overlaps an input; ``None`` if it makes no element.
+    Return a function that runs a group with an overlap; ``None`` if it makes no element.
 
     Parameters
     ----------

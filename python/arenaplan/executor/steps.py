@@ -49,7 +49,7 @@ Workspaces = Mapping[int, Sequence[np.ndarray]]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What one run does: functions without arguments, in order."""
+    """A run: functions without arguments, in order."""
 
     runs: list[Run]
     nodes: list[Node]
@@ -69,7 +69,7 @@ class Setup:
     workspaces: Workspaces
     """Scratch memory per node, in the arena or beside it."""
     units: Sequence[Unit]
-    """What runs, in order."""
+    """The units, in order."""
     program: Program
 
 
@@ -117,7 +117,7 @@ def check_array(value: Value) -> None:
 
 
 def signature_of(graph: Graph, node: Node) -> Signature:
-    """Return what a kernel may know of a node before memory is."""
+    """Return the facts about a node that a kernel may know before memory is."""
 
     def tensor(index: int | None) -> Tensor | None:
         if index is None:
@@ -142,7 +142,7 @@ def signature_of(graph: Graph, node: Node) -> Signature:
 
 
 def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
-    """Return the group of some nodes, as it is before a plan tells what its output takes over."""
+    """Return the group of some nodes, before a plan decides its in-place operands."""
     members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
     return form(graph, members, lambda value: byte_size(graph.values[value]))
 
@@ -279,7 +279,7 @@ def prepare(
     Parameters
     ----------
     units : sequence of Unit
-        What runs, in order.
+        The units to run, in order.
     arrays : mapping of int to array
         Memory of every value that a run touches.
     workspaces : mapping of int to sequence of array
@@ -308,7 +308,7 @@ def prepare(
 def _node_run(
     graph: Graph, node: Node, arrays: Mapping[int, np.ndarray], workspaces: tuple[np.ndarray, ...]
 ) -> Run | None:
-    """Return what runs a node alone."""
+    """Return a function that runs a node alone."""
 
     def array(index: int | None) -> np.ndarray | None:
         if index is None or index in arrays:

@@ -51,7 +51,7 @@ _FEW_TILES = 8
 _SLOWEST_IMAGES, _SLOWEST, _BEARABLE = 1.4, 3.0, 5e4
 """
 Sizes with which a group takes so many times as long as with the best, and so many nanoseconds
-more, are not offered: whatever they save, they cost too much. The first is for groups with
+more, are not offered: they cost too much. The first is for groups with
 operators on images.
 """
 _NEGLIGIBLE = 1 << 12
@@ -61,7 +61,7 @@ _REPACKED = 0.25
 
 
 class Division(NamedTuple):
-    """How a group's output is cut."""
+    """A division of a group's output into tiles."""
 
     axis: int
     """The dimension that is cut into ranges."""
@@ -171,8 +171,8 @@ def fastest(ways: Iterable[Tiling], workspace: np.ndarray) -> Tiling | None:
 
 
 def layout_of(group: Group, division: Division) -> Layout:
-    """Return where the members keep what they make."""
-    # Of what has as many bytes as the output, a tile may need more than it makes.
+    """Return the places of the members' results."""
+    # Of a value with as many bytes as the output, a tile may need more than it makes.
     apart = division.is_band or bool(group.loaded)
     return lay_out(group.members, group.sink.value, group.taken, scattered=apart)
 
@@ -202,7 +202,7 @@ def tilings(group: Group) -> Iterator[Tiling]:
 
 
 def _is_whole(group: Group) -> bool:
-    """Whether some member needs all of what another one makes, and not just what it reaches."""
+    """Whether some member needs all of another one's result, not just the reach of its windows."""
     made = group.made
     return any(
         value in made
@@ -221,7 +221,7 @@ def _axes(group: Group, shape: Sequence[int]) -> list[int]:
         if size == 1:
             continue
         if axis > 1 and by_planes:
-            break  # Windows need more than a piece of what their rows follow.
+            break  # Windows need more than a piece of the inputs that their rows follow.
         single = tuple(slice(0, 1) for _ in range(axis + 1))
         try:
             cut(group.members, group.sink.value, (*single, *whole(shape[axis + 1 :])))
@@ -297,7 +297,7 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
     wanted = sorted({0, count - 1})  # The last one may be smaller, and need other sizes.
-    if division.is_band:  # Those at the edges need less: what is beyond need not be made.
+    if division.is_band:  # Tiles at the edges need less: rows beyond need not be made.
         wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
     if division.is_band and _overtakes(group, samples):
@@ -343,7 +343,7 @@ def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
 
 
 class _Work(NamedTuple):
-    """What a member does for one tile."""
+    """The call of a member for one tile."""
 
     member: Member
     signature: Signature
@@ -351,7 +351,7 @@ class _Work(NamedTuple):
 
 
 def _work(layout: Layout, parts: Parts, kernels: Sequence[Slots]) -> list[_Work]:
-    """Return what members do for one tile, without those that only show what is there."""
+    """Return the calls of members for one tile, without those that are views."""
     return [
         _Work(member, part_signature(member, box, operands), slots)
         for (member, box, operands), slots in zip(parts, kernels, strict=True)
@@ -382,7 +382,7 @@ def _time(work: _Work, limit: int) -> float:
     image, weights = signature.input(0), signature.input(1)
     if not work.member.kernel.hosts or image is None or weights is None or weights.shape[1] < 2:
         return time
-    # BLAS repacks what it multiplies weights by, even if these are few.
+    # BLAS repacks the operand that weights multiply, even if the weights are few.
     return time + _REPACKED * prod(image.shape)
 
 
@@ -391,7 +391,7 @@ def _time(work: _Work, limit: int) -> float:
 
 def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return what runs a group; ``None`` if it makes no element.
+    Return a function that runs a group; ``None`` if it makes no element.
 
     Parameters
     ----------
@@ -437,7 +437,7 @@ def run_in_turn(runs: Sequence[Run]) -> None:
 def _hosted(
     group: Group, host: Member, arrays: Mapping[int, np.ndarray], workspace: np.ndarray
 ) -> Run:
-    """Return what runs a group by the kernel of one of its members."""
+    """Return a function that runs a group by the kernel of one of its members."""
     guests = bound_guests(group, host, arrays)
     inputs = tuple(
         None if value is None or value in group.made else arrays[value] for value in host.inputs

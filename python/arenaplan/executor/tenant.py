@@ -1,4 +1,4 @@
-"""What executors have in common: they hold on to an arena until they are closed."""
+"""Common base of executors: they hold on to an arena until they are closed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tenant(ABC):
         try:
             self.close()
         except ArenaInUse:
-            if error is None:  # Its traceback may well be what holds on to the arena.
+            if error is None:  # Its traceback may hold references to the arena.
                 raise
 
     def close(self) -> None:

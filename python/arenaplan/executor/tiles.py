@@ -38,12 +38,12 @@ OUT = -1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where members that run one after another keep what they make."""
+    """Places of the results of members that run one after another."""
 
     members: tuple[Member, ...]
-    """Those that do something: others only show what another one made in another shape."""
+    """Members that compute: the others are views."""
     output: Tensor
-    """What the last of them makes."""
+    """The result of the last of them."""
     roots: Mapping[int, int]
     """Per value that is made by showing another one: that one."""
     home: Mapping[int, int]
@@ -51,7 +51,7 @@ class Layout:
     registers: tuple[int, ...]
     """Size of each register in bytes, for all of the output at once."""
     source: int | None
-    """A value that is made by somebody else, and is there at the start of each tile."""
+    """A value from outside that is there at the start of each tile."""
 
     @property
     def has_registers(self) -> bool:
@@ -102,7 +102,7 @@ def lay_out(
     taken : set of int
         Values that are in the memory of the output.
     source : (int, Tensor), optional
-        A value that somebody else makes for each tile.
+        A value that is made outside for each tile.
     scattered : bool, default False
         Whether a tile of the output is in many places in memory, so that working there
         is slow.
@@ -186,7 +186,7 @@ class _Assigner:
         return {position for at, position in self.reads.get(value, ()) if at == step}
 
     def _overwrites(self, value: int, held: int, step: int) -> bool:
-        """Whether what is made at ``step`` may be where ``held`` is, which it reads last."""
+        """Whether the result of ``step`` may be where ``held`` is, which the step reads last."""
         a, b = self.tensors[value], self.tensors[held]
         return (
             self._last(held) == step
@@ -214,7 +214,7 @@ class _Assigner:
 
 
 def made_by(member: Member) -> Tensor:
-    """Return shape and element type of what a member makes."""
+    """Return shape and element type of a member's result."""
     tensor = member.signature.outputs[member.slot]
     assert tensor is not None, "a member makes one value"
     return tensor
@@ -229,9 +229,9 @@ Parts = list["tuple[Member, Box, list[Box | None]]"]
 
 def cut(members: Sequence[Member], output: int, box: Box, source: int | None = None) -> Parts:
     """
-    Return what part of everything one part of the output needs.
+    Return the part of each value that one part of the output needs.
 
-    Of a ``source``, which somebody else makes, it must be the same part.
+    Of a ``source``, which is made outside, it must be the same part.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def _operand_boxes(member: Member, box: Box) -> list[Box | None]:
 
 
 def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> Signature:
-    """Return what is known of a member that makes only a part of its result."""
+    """Return the facts about a member that makes only a part of its result."""
     signature = member.signature
     if box == whole(made_by(member).shape):
         return signature
@@ -342,11 +342,11 @@ def slots_bytes(kernels: Sequence[Slots], limit: int) -> int:
 # -- binding -----------------------------------------------------------------------------------
 
 Kept = dict["tuple[object, ...]", "dict[str, np.ndarray]"]
-"""Per member and parts of its constants, what its kernel made of these."""
+"""Per member and parts of its constants, the prepared data of its kernel."""
 
 
 def _constants(member: Member, operands: Sequence[Box | None]) -> tuple[object, ...]:
-    """Return what tells which parts of its constants a member needs."""
+    """Return a key for the parts of its constants that a member needs."""
     found: list[object] = [member.value]
     for part, load in zip(operands, member.signature.constant, strict=True):
         if load is not None:
@@ -360,7 +360,7 @@ class Tile:
 
     box: Box
     output: np.ndarray
-    """That part of the output."""
+    """The part of the output."""
     source: np.ndarray | None = None
     """The same part of the layout's source."""
 
@@ -375,7 +375,7 @@ def bind(
     kept: Kept | None = None,
 ) -> list[Run]:
     """
-    Return what makes one tile of a group's output.
+    Return a function that makes one tile of a group's output.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def bind(
     limit : int
         Bytes that each of a kernel's own workspaces may have, if it can.
     kept : dict, optional
-        What kernels made of constants for other tiles.
+        Prepared data of kernels from constants, for other tiles.
     """
     output = layout.members[-1].value if layout.members else layout.source
     assert output is not None
@@ -449,7 +449,7 @@ def _prepared(
     limit: int,
     kept: dict[str, np.ndarray],
 ) -> Run | None:
-    """Return what runs a member's kernel on parts of its operands."""
+    """Return a function that runs a member's kernel on parts of its operands."""
     free = scratch.rest()
     # A tile of another size than those that were looked at might do best with more.
     workspaces = tuple(

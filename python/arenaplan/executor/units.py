@@ -1,5 +1,5 @@
 """
-What runs at each step of a plan.
+The node or fused group of each step of a plan.
 
 Besides the groups that the plan asks for, a chain such as Conv, BatchNormalization,
 Relu runs as one if the plan put each of its values in the place of the one before: one
@@ -27,7 +27,7 @@ _STARTS = frozenset(["BatchNormalization", "Conv", "ConvTranspose"])
 
 
 def find_units(graph: Graph, plan: Plan) -> list[Unit]:
-    """Return what runs at each step of a plan."""
+    """Return the unit of each step of a plan."""
     placements = plan.placements
 
     def same_place(a: int, b: int) -> bool:

@@ -1,7 +1,7 @@
 """
 A run that trusts nothing: neither the plan nor the kernels.
 
-What is live at each step is worked out here, from the graph and the order alone.
+The live values of each step are derived here, from the graph and the order alone.
 After every step all other bytes are overwritten with a pattern, so that a value
 whose memory is given away too early is read as garbage. Before each step the arena
 is copied, and afterwards compared: a step may write its outputs and its workspace
@@ -176,7 +176,7 @@ def _check_untouched(
 
 
 def _named(setup: Setup, memory: int) -> str:
-    """Return what a memory is called."""
+    """Return the name of a memory."""
     if memory == 0:
         return "the arena"
     return f"the caller's buffer for {setup.plan.caller_buffers[memory - 1].name!r}"
@@ -224,7 +224,7 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         if value.kind == "state":
             np.copyto(arrays[index], setup.arrays[index])
     for unit in setup.units:
-        # What is made in one go is made in one place, though each node may have one.
+        # A result of one call is in one place, though each node may have one.
         made = [v for node in unit.nodes for v in _written(graph.nodes[node]) if v in arrays]
         if len(unit.nodes) > 1:
             arrays.update(dict.fromkeys(made, arrays[made[-1]]))

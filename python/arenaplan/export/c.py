@@ -26,7 +26,7 @@ def header_of(
     Parameters
     ----------
     graph : Graph
-        What was planned.
+        The graph that was planned.
     plan : Plan
         The plan.
     name : str, optional
@@ -58,7 +58,7 @@ def header_of(
     names = labels_of(rows)
     spaces = list(identifiers(space.name for space in plan.spaces))
     # The only space needs no name of its own. With others, it stands where the name of no
-    # value can: no two macros are the same, whatever values and spaces are called.
+    # value can: no two macros are the same, for any names of values and spaces.
     arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_ARENA_{s}" for s in spaces]
     lines = [
         f"/* Where the values of {_plain(plan.model) or 'a model'} live in memory.",
@@ -156,7 +156,7 @@ def _plain(name: str, longest: int | None = 80) -> str:
 
 
 def _portability(prefix: str) -> Iterator[str]:
-    """Yield what C and C++ spell differently."""
+    """Yield the spellings that differ between C and C++."""
     yield "#if defined(__cplusplus)"
     yield f"#define {prefix}_STATIC_ASSERT(condition, why) static_assert(condition, why)"
     yield f"#define {prefix}_ALIGNAS(bytes) alignas(bytes)"
@@ -231,7 +231,7 @@ def _homes(prefix: str, arenas: list[str], names: list[str], rows: list[Row]) ->
 def _assertions(
     prefix: str, arenas: list[str], names: list[str], rows: list[Row], plan: Plan
 ) -> Iterator[str]:
-    """Yield what must hold of the numbers, whoever edits them."""
+    """Yield assertions about the numbers, so that edits are noticed."""
     check = f"{prefix}_STATIC_ASSERT"
     for arena, space in zip(arenas, plan.spaces, strict=True):
         if space.arena_bytes:  # Compilers warn of comparisons that hold for every number.

@@ -1,8 +1,8 @@
 """
-The planner inside TensorFlow Lite Micro, to say what a plan gains over it.
+The planner inside TensorFlow Lite Micro, for comparison with a plan.
 
-Largest first, and among equals the one added last; each at the first gap between what is
-live at the same time that is large enough (see ``greedy_memory_planner.cc`` there).
+Largest first, and among equals the one added last; each at the first gap that is large enough,
+between the boxes that are live at the same time (see ``greedy_memory_planner.cc`` there).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def better_order(model: Model, effort: Effort = "default") -> list[int] | None:
         given = plan(graph, options, optimize="views")
         found = plan(graph, options, optimize="views,order")
     except PlannerError:
-        return None  # What the runtime can run and we cannot, stays as it is.
+        return None  # A model that only the runtime understands keeps its order.
     return found.order if found.arena_bytes < given.arena_bytes else None
 
 

@@ -1,4 +1,4 @@
-"""A plan as rows: what is where, when, under which name."""
+"""A plan as rows: offset, size, live range and name of everything in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def labels_of(rows: Sequence[Row]) -> list[str]:
     """
     Return a distinct C identifier for every row.
 
-    Converters join the names of all operators that they fuse. What is too long for an
+    Converters join the names of all operators that they fuse. A name that is too long for an
     identifier is called ``T12`` by the index of the value in the graph, or ``W3`` by the
     position of the workspace: names that do not depend on how the rest is cut off.
     """

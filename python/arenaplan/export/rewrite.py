@@ -2,7 +2,7 @@
 Putting a metadata entry into a TFLite file and leaving everything else as it is.
 
 Offsets in a FlatBuffer point forward, relative to where they are. So a new root table,
-and what belongs to it, goes before the old content, which moves as a whole by a
+with its fields, goes before the old content, which moves as a whole by a
 multiple of the strictest alignment and does not change by a single byte.
 """
 
@@ -49,7 +49,7 @@ def with_metadata(model: Model, name: str, content: bytes) -> bytes:
 
 
 def _replaced(model: Model, name: str, content: bytes) -> bytes | None:
-    """Return the file with ``content`` in the place of what has its name and size, if it can."""
+    """Return the file with ``content`` in place of the buffer of its name and size, if any."""
     places = [entry.buffer for entry in model.metadata if entry.name == name]
     if len(places) != 1:
         return None
@@ -111,7 +111,7 @@ class _Writer:
 
 
 def _prefix(model: Model, name: str, content: bytes, shift: int) -> bytes:
-    """Return what goes before the old file, which begins at ``shift``."""
+    """Return the bytes that go before the old file, which begins at ``shift``."""
     root = model.root
     buffers = root.targets(ModelField.BUFFERS, "buffer")
     entries = [

@@ -21,7 +21,7 @@ def csv_of(graph: Graph, plan: Plan, *, space: str | None = None) -> str:
     Parameters
     ----------
     graph : Graph
-        What was planned.
+        The graph that was planned.
     plan : Plan
         The plan.
     space : str, optional

@@ -61,7 +61,7 @@ class TflmPlan:
     lower_bound: int
     """Bytes that no plan with this order can go below."""
     status: str
-    """What is proven of ``head_after``: ``"optimal"`` or ``"feasible"``."""
+    """Status of ``head_after``: ``"optimal"`` or ``"feasible"``."""
     pinned: bool
     """Whether the plan decides; otherwise the runtime's own planner does as well."""
     offsets_of_boxes: tuple[int, ...]
@@ -82,7 +82,7 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
     Parameters
     ----------
     model : Model
-        What :func:`~arenaplan.importers.tflite.model.parse` returns.
+        Result of :func:`~arenaplan.importers.tflite.model.parse`.
     always : bool, default False
         Whether to decide offsets even if the runtime's own planner needs no more bytes, or
         kernels may ask for scratch memory. Otherwise it is left alone: it places scratch memory
@@ -139,7 +139,7 @@ def plan_in_best_order(model: Model, *, always: bool = False) -> tuple[Model, Tf
     Model
         The model, in the order that the plan is for.
     TflmPlan
-        The plan; ``head_before`` is what the runtime's own planner needs for the order that
+        The plan; ``head_before`` is the need of the runtime's own planner for the order that
         the model had.
     """
     given = plan_tflm(model, always=always)
@@ -245,7 +245,7 @@ def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPl
     Returns
     -------
     TflmPlan
-        What was written, and what it gains.
+        The plan that was written, and its gain.
     """
     data, _ = read_bytes(source)
     model = parse(data)
@@ -313,7 +313,7 @@ def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
     """Sweep over the steps and refuse two boxes that are live together and overlap."""
     same, areas = _families(timeline), bool(timeline.areas)
     pinned = [p for p, box in enumerate(timeline.boxes) if offsets[box.tensor] != ONLINE]
-    # By offset: whatever overlaps a box begins below its end.
+    # By offset: every box that overlaps this one begins below its end.
     pinned.sort(key=lambda position: offsets[timeline.boxes[position].tensor])
     for rank, first in enumerate(pinned):
         a = timeline.boxes[first]
@@ -356,7 +356,7 @@ def _families(timeline: Timeline) -> list[int]:
 
 
 def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
-    """Refuse what makes the runtime leave a variable without memory."""
+    """Refuse a model in which the runtime leaves a variable without memory."""
     # It looks up a variable of a later subgraph as if it were one of the first.
     for subgraph, index in timeline.variables:
         if offsets[index] != ONLINE:

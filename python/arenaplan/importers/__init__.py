@@ -1,7 +1,7 @@
 """
 Importers: model files of several formats, read into a :class:`~arenaplan.graph.Graph`.
 
-An importer translates operators into what they do to memory
+An importer translates operators into their effects on memory
 (:class:`~arenaplan.graph.Effects`). The package that parses a format is imported
 when the first file of that format is read.
 """
@@ -23,7 +23,7 @@ __all__ = ["load", "open_model", "suffix_of"]
 
 
 class _Importer(NamedTuple):
-    """Where the function that opens files of a format is."""
+    """The function that opens files of a format."""
 
     module: str
     function: str
@@ -83,7 +83,7 @@ def open_model(source: Source) -> Callable[[Bind | None], Graph]:
     Returns
     -------
     callable
-        A function that takes what :func:`load` takes as ``bind``, and returns the graph.
+        A function from the argument ``bind`` of :func:`load` to the graph.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What all importers need: sizes of arrays, and names fit for a message."""
+"""Common parts of importers: sizes of arrays, and names fit for a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes"
 """A model file, or the content of one."""
 
 MAX_BYTES = 2**63 - 1
-"""Most bytes that one array can have: what a 64-bit machine can address."""
+"""Most bytes that one array can have: the address space of a 64-bit machine."""
 
 MAX_RANK = 1024
 """Most dimensions that a shape can have; arrays have 64, and no model comes near."""
@@ -91,7 +91,7 @@ def checked_bytes(name: str, shape: Shape, dtype: str) -> int:
 
 
 def whole_number(number: object, what: str) -> int:
-    """Return a dimension that a caller gave, refusing what only looks like a number."""
+    """Return a dimension that a caller gave; refuse values that only look like a number."""
     if isinstance(number, bool):
         raise TypeError(f"{what} is {number!r}, not a whole number")
     try:

@@ -1,4 +1,4 @@
-"""In which pieces nodes can work, for importers whose operators say little more than shapes."""
+"""Pieces in which nodes can work, for importers whose operators say little more than shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def with_flow(
     effects: Effects, how: Pieces, output: Shape, inputs: Sequence[Shape | None], *, loads: bool
 ) -> Effects:
     """
-    Return the effects of an operator with what is known of its pieces.
+    Return the effects of an operator with the known facts about its pieces.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = 
     Parameters
     ----------
     exported : torch.export.ExportedProgram
-        What ``torch.export.export`` returned; its weights are not looked at.
+        Result of ``torch.export.export``; its weights are not looked at.
     name : str, optional
         Name of the model, for reports.
     bind : mapping, optional
@@ -65,12 +65,12 @@ def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -
     Parameters
     ----------
     jaxpr : jax.extend.core.ClosedJaxpr
-        What ``jax.make_jaxpr(function)(*args)`` returns.
+        Result of ``jax.make_jaxpr(function)(*args)``.
     name : str, optional
         Name of the model, for reports.
     constants : collection of int, optional
-        Positions of inputs that never change, such as parameters; what a function closes over
-        is constant anyway.
+        Positions of inputs that never change, such as parameters; constants that a function closes
+        over need not be named.
 
     Returns
     -------

@@ -1,10 +1,10 @@
 """
 Graphs inside nodes: loops and branches, whose bodies need bytes while the node runs.
 
-A body is planned by itself. What goes into it are operands of the node, which are outside;
-what comes out is inside, and copied to the node's results when the body is done. That is
-right however often a body runs. Of several bodies one runs at a time, and so the largest
-counts. The bytes are one more result of the node, which nobody reads.
+A body is planned by itself. Its inputs are operands of the node, which are outside; its results
+are inside, and copied to the node's results when the body is done. That is right however often a
+body runs. Of several bodies one runs at a time, and so the largest counts. The bytes are one more
+result of the node, without readers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from arenaplan.graph import Graph
 from arenaplan.planning import plan
 
 _TECHNIQUES: Final = ("views", "in-place", "elision")
-"""What is done to need fewer bytes: nobody reads a plan of a body that says in which order, or
-in which pieces, its nodes must run."""
+"""Techniques for bodies: those that keep the order and the pieces of the nodes of a body, since
+its plan is not stored."""
 
 
 def inner_bytes(bodies: Iterable[Graph]) -> int:
@@ -27,7 +27,7 @@ def inner_bytes(bodies: Iterable[Graph]) -> int:
     Parameters
     ----------
     bodies : iterable of Graph
-        Graphs whose operands are constants, so that nothing is planned for them.
+        Graphs whose operands are constants, so that no bytes are planned for those.
     """
     plans = (plan(body, optimize=_TECHNIQUES, effort="fast") for body in bodies)
     return max((found.arena_bytes for found in plans), default=0)

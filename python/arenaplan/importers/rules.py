@@ -1,5 +1,5 @@
 """
-Rules that operators of several frameworks share: what a kind of operator does to memory.
+Rules that operators of several frameworks share: the effects of a kind of operator.
 
 Everything here is a permission. Arrays are taken to be in row-major order; a transpose writes
 its result in order, and so a view of it is one of contiguous bytes.
@@ -16,7 +16,7 @@ from arenaplan.importers.common import BITS, Shape, array_bytes
 
 
 class Operand(NamedTuple):
-    """What a rule may know about an array."""
+    """Facts about an array for a rule."""
 
     shape: Shape
     dtype: str

@@ -73,13 +73,13 @@ class Bank(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """What needs bytes in some bank."""
+    """A value that needs bytes in some bank."""
 
     size: int
     live: tuple[int, int]
     """Half-open live range, in steps."""
     uses: int = 1
-    """How many steps read or write it."""
+    """Number of steps that read or write it."""
     pinned: int | None = None
     """The ``mem_id`` of where it must be, if that was decided."""
     name: str | None = None
@@ -87,7 +87,7 @@ class Buffer(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Where every buffer is."""
+    """The place of every buffer."""
 
     places: list[tuple[int, int]]
     """By buffer, the ``mem_id`` of its memory and its offset there."""
@@ -116,7 +116,7 @@ def assign(
     Parameters
     ----------
     buffers : sequence of Buffer
-        What to place.
+        The buffers to place.
     banks : sequence of Bank
         The memories, the fastest first.
     alignment : int, default 1
@@ -170,7 +170,7 @@ def assign(
 def _place_alone(
     buffers: Sequence[Buffer], mem_id: int, alignment: int
 ) -> dict[int, tuple[int, int]]:
-    """Place what is pinned to a memory without a capacity."""
+    """Place the buffers that are pinned to a memory without a capacity."""
     here = [i for i, buffer in enumerate(buffers) if buffer.pinned == mem_id]
     packing = pack(
         [_up(buffers[i].size, alignment) for i in here],

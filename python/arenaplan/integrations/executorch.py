@@ -8,9 +8,9 @@ Memory planning for ExecuTorch: a pass for its compiler, obeyed by its runtime.
 ... )
 >>> program = edge.to_executorch(config)                            # doctest: +SKIP
 
-ExecuTorch calls what has bytes a *spec*. It has computed, before an algorithm is called, how
-long each spec lives (first and last node, both included) and which specs are inside
-another's bytes. What is left is to place them, in arenas that it knows by number
+ExecuTorch calls a tensor with bytes a *spec*. It has computed, before an algorithm is called, the
+lifetime of each spec (first and last node, both included) and the specs that are inside another's
+bytes. The rest is to place them, in arenas that it knows by number
 (``mem_id``); arena 0 is for constants.
 """
 
@@ -115,14 +115,14 @@ def algorithm(
     alignment : int
         Power of two, in bytes, that divides every offset.
     specs : iterable of TensorSpec
-        What needs bytes, with lifetimes.
+        Specs that need bytes, with lifetimes.
     graph_module : torch.fx.GraphModule
         The graph; ``input_mem_buffer_sizes`` are the bytes at the start of each arena that
         graphs of its control flow use.
     graph_signature : ExportGraphSignature
         Not used: lifetimes tell of inputs, outputs and mutable buffers.
     extra_padding : int
-        Bytes at the end of each arena that kernels may read past what they own.
+        Bytes at the end of each arena that kernels may read beyond their operands.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
     ----------
     banks : iterable of Bank
         The memories, the fastest first: :func:`arenaplan.integrations.banks.assign` says what
-        goes where. A spec with a ``mem_id`` that is
+        the place of each spec. A spec with a ``mem_id`` that is
         a bank's stays in that bank, and with any other one in an arena without a limit.
 
     Returns
@@ -233,7 +233,7 @@ def keep_results_apart(graph_module: Any, alignment: int) -> list[int]:
     ----------
     graph_module : torch.fx.GraphModule
         A graph with lifetimes, whose inner graphs are planned; its
-        ``input_mem_buffer_sizes`` grow with what is moved.
+        ``input_mem_buffer_sizes`` grow with the bytes that are moved.
     alignment : int
         Power of two that divides every offset.
 
@@ -277,7 +277,7 @@ def _meta(module: Any) -> Mapping[str, Any]:
 
 
 def _move(graphs: Iterable[Any], shift: Sequence[int]) -> None:
-    """Move what was planned in some graphs, and in those inside them, in each arena."""
+    """Move the planned specs of some graphs, and of those inside them, in each arena."""
     specs: dict[int, Any] = {}
     for graph in graphs:
         for inner in graph.modules():
@@ -295,7 +295,7 @@ def _move(graphs: Iterable[Any], shift: Sequence[int]) -> None:
 
 
 class _Place(NamedTuple):
-    """Where a spec is."""
+    """The place of a spec."""
 
     arena: int
     offset: int
@@ -325,7 +325,7 @@ def _owners_and_aliases(specs: Iterable[Any], alignment: int) -> tuple[list[Any]
 
 
 def _result(places: dict[Any, _Place], aliases: Sequence[Any], sizes: list[int]) -> Any:
-    """Return the answer that ExecuTorch expects, what is inside another's bytes included."""
+    """Return the answer that ExecuTorch expects, specs inside another's bytes included."""
     exir = _executorch()
     owners = dict(places)
     for spec in aliases:
@@ -453,7 +453,7 @@ def _described(spec: Any, name: str | None) -> str | None:
 
 
 def _specs_of(node: Any) -> list[Any]:
-    """Return the specs of a node's results; what is no tensor has none."""
+    """Return the specs of a node's results; a result that is no tensor has none."""
     found = node.meta.get("spec")
     several = found if isinstance(found, (list, tuple)) else [found]
     return [spec for spec in several if hasattr(spec, "mem_offset")]

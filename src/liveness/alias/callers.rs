@@ -20,8 +20,8 @@ impl Builder<'_> {
         is_input || is_output && kind != ValueKind::State
     }
 
-    /// Returns whether two classes together are no more than what the caller brings for one of
-    /// them, if it does.
+    /// Returns whether two classes together are no larger than the caller's buffer of one of them,
+    /// if one has such a buffer.
     pub(super) fn owners_agree(&self, from: &DraftClass, into: &DraftClass, shift: i128) -> bool {
         let (owner, moved) = match (from.owner, into.owner) {
             (None, None) => return true,
@@ -36,7 +36,7 @@ impl Builder<'_> {
         is_aligned && start <= first && into.span.1.max(from.span.1 + shift) <= end
     }
 
-    /// Lets what is in the caller's buffers take over dying inputs, and those what they can,
+    /// Lets values in the caller's buffers take over dying inputs, and those inputs their own,
     /// from the end to the beginning.
     pub(super) fn fill_buffers(&mut self, order: &[NodeId]) {
         let members = self.classes.iter().flatten().filter(|class| class.owner.is_some());

@@ -25,7 +25,7 @@ const MOST_COMPARISONS: usize = 100_000_000;
 pub struct Member {
     /// The value.
     pub value: ValueId,
-    /// Its first byte, counted from the start of the class.
+    /// First byte of the member, counted from the start of the class.
     pub start: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct AliasClass {
     pub owner: Option<ValueId>,
 }
 
-/// When values may share bytes.
+/// The rules by which values may share bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct AliasRules {
@@ -59,11 +59,11 @@ pub struct AliasRules {
     pub in_place: bool,
     /// Whether it may only if both have the same size.
     pub same_size: bool,
-    /// Whose memory graph inputs are in, and whether outputs may take it over.
+    /// The memory of graph inputs, and whether outputs may take it over.
     pub inputs: InputMemory,
-    /// Whose memory graph outputs are in.
+    /// The memory of graph outputs.
     pub outputs: OutputMemory,
-    /// What divides the distance of a class's start to one of its members, at least.
+    /// Least alignment of the distance between a class's start and its members.
     pub alignment: Alignment,
 }
 
@@ -72,16 +72,16 @@ pub struct AliasRules {
 pub struct Merge {
     /// Node that reads the input and writes the output.
     pub node: NodeId,
-    /// Its operands that share bytes.
+    /// The operands that share bytes.
     pub share: Share,
 }
 
 /// A partition of the values in the arena into those that share bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClasses {
-    /// Those in the arena, then those in the caller's memory.
+    /// Classes in the arena, then those in the caller's memory.
     classes: Vec<AliasClass>,
-    /// How many are in the arena.
+    /// Number of classes in the arena.
     in_arena: usize,
     /// By value: its class, and its first byte in it.
     places: Vec<Option<(usize, u64)>>,
@@ -91,19 +91,21 @@ pub struct AliasClasses {
 impl AliasClasses {
     /// Returns the classes that the rules make.
     ///
-    /// First, what a view shows shares bytes with what it is a view of: all views of whole
-    /// inputs, slices and pieces that do not contradict each other. Two classes are put at a
+    /// First, views are linked: all views of whole inputs, slices and pieces that do not
+    /// contradict each other. Two classes are put at a
     /// distance only if no two of their members that share a byte are live together with
     /// different contents. `declined` names operands, by node and position, that are to be
     /// copied instead; in ascending order.
     ///
-    /// Then outputs take over inputs: where the node permits it and the input, with all that
-    /// shares its bytes, is read by nobody later and belongs to no caller. Of several such
+    /// Then outputs take over inputs, if three conditions hold: the node permits the pair, no
+    /// later node reads the input or a value in its bytes, and no caller owns the input. Of
+    /// several such
     /// inputs it takes the one closest in size, then the one born last.
     ///
-    /// Classes with a value that the caller brings the memory of are the caller's, and hold
-    /// nothing beyond the bytes of that value: what would need more, or belongs to two such
-    /// values, is copied. Their bytes are free, so outputs in them choose first, and of inputs
+    /// A class that contains a value in the caller's memory is the caller's, and holds nothing
+    /// beyond the bytes of that value. A value that would need more, or belongs to two such
+    /// values, is copied. Bytes of the caller are free, so outputs in them choose first, and of
+    /// inputs
     /// of the same size take the one born first, since it is needed longest.
     ///
     /// With `reach`, "later" means in any order that the graph permits; there are no pieces
@@ -123,7 +125,8 @@ impl AliasClasses {
     /// Returns the same classes, but that outputs of the nodes `overlapped` overlap a dying
     /// input where they can; in any order.
     ///
-    /// They do so when all else is settled: each overlaps the input with which it shares most
+    /// Overlaps come after all other links: each output overlaps the input with which it shares
+    /// most
     /// bytes, at the least multiple of the alignment that is [legal](Graph::overlaps). With
     /// `reach`, none does.
     #[must_use]
@@ -186,8 +189,8 @@ impl AliasClasses {
         self.places[value.index()].map(|(class, _)| class).filter(|&class| class < self.in_arena)
     }
 
-    /// Returns the position of `value`'s class among those [of the caller](Self::of_caller), if
-    /// it is in one of them.
+    /// Returns the position of the class of `value` among the classes [of the
+    /// caller](Self::of_caller), if the class is one of these.
     pub fn caller_class_of(&self, value: ValueId) -> Option<usize> {
         self.places[value.index()].and_then(|(class, _)| class.checked_sub(self.in_arena))
     }
@@ -203,8 +206,8 @@ impl AliasClasses {
     }
 }
 
-/// Iterates over the views of `node`, and over the pairs whose output has the bytes of an
-/// input of the same size, which is the same thing.
+/// Iterates over the views of `node`, and over the pairs of an input and an output of equal size
+/// and equal bytes, which are the same thing.
 fn views<'a>(graph: &'a Graph, node: &'a Node) -> impl Iterator<Item = View> + 'a {
     let identities = node.effects().in_place.iter().filter_map(|pair| {
         let (input, output) = (pair.input, pair.output);
@@ -232,7 +235,7 @@ struct Draft {
 
 /// A class that is still growing.
 struct DraftClass {
-    /// Those that live longest last, so that the dead need not be looked at.
+    /// Members that live longest come last, so that dead members need not be looked at.
     members: Vec<Draft>,
     birth: Step,
     /// The first byte of a member, and the one after the last.
@@ -241,7 +244,7 @@ struct DraftClass {
     alignment: Alignment,
     space: SpaceId,
     pin: Option<u64>,
-    /// The value whose bytes the caller brings.
+    /// The value with the caller's buffer.
     owner: Option<ValueId>,
     /// The values that used the bytes since they were last overwritten.
     users: Vec<ValueId>,
@@ -252,7 +255,7 @@ struct Builder<'a> {
     lifetimes: &'a Lifetimes,
     rules: AliasRules,
     declined: &'a [(NodeId, usize)],
-    /// What runs before what in every order, and who reads each value; `None` if only the
+    /// Reachability of nodes and readers of each value, if every order counts; `None` if only the
     /// given order counts.
     reach: Option<(&'a Reachability, Vec<Vec<NodeId>>)>,
     is_output: Vec<bool>,
@@ -327,7 +330,7 @@ impl<'a> Builder<'a> {
     /// Returns the largest value that `value` is a part of.
     fn root(&self, mut value: ValueId) -> ValueId {
         while let Some(whole) = self.part_of[value.index()].get() {
-            // Whoever comes here next has half as far to go.
+            // Path compression: the next walk has half as far to go.
             if let Some(further) = self.part_of[whole.index()].get() {
                 self.part_of[value.index()].set(Some(further));
             }
@@ -336,7 +339,7 @@ impl<'a> Builder<'a> {
         value
     }
 
-    /// Lets what the views of a node show share bytes, where it can.
+    /// Links the values that the views of a node show, where possible.
     fn link_views(&mut self, step: Step, id: NodeId) {
         let node = self.graph.node(id);
         for view in views(self.graph, node) {
@@ -386,7 +389,7 @@ impl<'a> Builder<'a> {
             return false;
         };
         let root = self.root(part);
-        // What is a piece of something else already has its neighbors there.
+        // An operand that is a piece of another value already has its neighbors there.
         let bytes = |value| self.graph.value(value).bytes();
         if part_class == whole_class || bytes(root) != bytes(part) {
             return false;
@@ -442,8 +445,8 @@ impl<'a> Builder<'a> {
         None
     }
 
-    /// Returns whether `output` may be written over `input` at `step`, as far as the input
-    /// and what shares its bytes are concerned.
+    /// Returns whether `output` may be written over `input` at `step`, as far as the input and the
+    /// values in its bytes are concerned.
     fn dies(
         &self,
         step: Step,
@@ -505,8 +508,8 @@ impl<'a> Builder<'a> {
         is_kept || self.is_output[value.index()]
     }
 
-    /// Returns whether everybody else who uses the bytes of `class` runs before `id`, in
-    /// every order that counts.
+    /// Returns whether all other users of the bytes of `class` run before `id`, in every order
+    /// that counts.
     fn runs_last(&self, id: NodeId, class: &DraftClass) -> bool {
         let Some((reach, readers)) = &self.reach else { return true };
         class.users.iter().all(|&member| {
@@ -530,7 +533,7 @@ impl<'a> Builder<'a> {
             return false;
         }
         let shift = start - at;
-        // That what dies at this step may be written over, `all_die` has seen.
+        // `all_die` has checked that values that die at this step may be overwritten.
         let same = |this: &Self, u: &Draft, v: &Draft| {
             (u.value == output && v.live.start() <= step && v.live.end() == step.next())
                 || this.root(u.value) == this.root(v.value)
@@ -549,8 +552,8 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Returns whether the members of class `from` can be at `shift` in class `into`, but for
-    /// who else is there.
+    /// Returns whether the members of class `from` can be at `shift` in class `into`, apart from
+    /// conflicts with members there.
     fn fit(&self, from: usize, into: usize, shift: i128) -> bool {
         let (from, into) = (self.class(from), self.class(into));
         let aligned = |member: &Draft| {

@@ -48,8 +48,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns whether `output` may be written at `start` in class `over`, as far as what is
-    /// there is concerned: inputs that die, and are read far enough ahead of writing.
+    /// Returns whether `output` may be written at `start` in class `over`, as far as values there
+    /// are concerned: inputs that die, and are read far enough ahead of writing.
     fn is_used_up(
         &self,
         step: Step,

@@ -241,7 +241,7 @@ def _two_sided(bend: Callable[[np.ndarray], Any], gain: float = 1.0) -> Body:
 
 
 def _scaled_exponential(alpha: float, inner: float = 1.0) -> Callable[[np.ndarray], None]:
-    """Return what turns ``t`` into ``alpha·(exp(t/inner) - 1)``."""
+    """Return a function that turns ``t`` into ``alpha·(exp(t/inner) - 1)``."""
 
     def bend(t: np.ndarray) -> None:
         if inner != 1:

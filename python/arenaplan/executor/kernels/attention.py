@@ -32,7 +32,7 @@ _SOFTMAX = 1.0
 """Nanoseconds per score."""
 
 _RAW, _CAPPED, _MASKED, _PROBABILITIES = range(4)
-"""What the output of scores shows."""
+"""Content of the output of scores."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _heads_first(array: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _with_past(step: Step, sizes: _Geometry) -> tuple[np.ndarray, np.ndarray, list[Run]]:
-    """Return all keys and all values, and what puts them together."""
+    """Return all keys and all values, and the functions that join them."""
     cache = step.scratch(1) if sizes.keeps_keys else None
     arrays: list[np.ndarray] = []
     work: list[Run] = []
@@ -220,11 +220,11 @@ def _with_past(step: Step, sizes: _Geometry) -> tuple[np.ndarray, np.ndarray, li
 
 @dataclass(frozen=True)
 class _Frontier:
-    """Which keys a row may look at, by position."""
+    """The keys that a row may look at, by position."""
 
     causal: bool
     left: int
-    """How many keys before its own position; negative for any number."""
+    """Number of keys before the row's own position; negative for any number."""
     right: int
     past: int
     lengths: np.ndarray | None
@@ -235,7 +235,7 @@ class _Frontier:
         return self.causal or self.left >= 0 or self.right >= 0 or self.lengths is not None
 
     def apply(self, scores: np.ndarray, image: int, first: int) -> None:
-        """Hide what the rows of ``scores``, from row ``first`` on, may not look at."""
+        """Hide the keys that the rows of ``scores``, from row ``first`` on, may not look at."""
         keys = scores.shape[-1]
         end, offset = keys, self.past
         if self.lengths is not None:
@@ -256,7 +256,7 @@ class _Frontier:
 
 
 def _masking(mask: np.ndarray, scores: np.ndarray, hidden: np.ndarray | None) -> Iterator[Run]:
-    """Yield what applies a mask, which may be shorter than a row, to scores."""
+    """Yield functions that apply a mask, which may be shorter than a row, to scores."""
     length = mask.shape[-1]
     covered = scores[..., :length] if length > 1 or scores.shape[-1] == 1 else scores
     mask = np.broadcast_to(mask, covered.shape)

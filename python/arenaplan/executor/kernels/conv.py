@@ -86,7 +86,7 @@ def conv(step: Step) -> Run | None:
 
 
 def _finished(step: Step, bias: np.ndarray | None, output: np.ndarray) -> Iterator[Run]:
-    """Yield what works on the product of everything, some channels at a time."""
+    """Yield functions that work on the product of everything, some channels at a time."""
     if bias is None and step.guests is None:
         return
     for box in _channels(output.shape):
@@ -98,16 +98,16 @@ def _finished(step: Step, bias: np.ndarray | None, output: np.ndarray) -> Iterat
 
 
 def _biased(part: np.ndarray, bias: np.ndarray) -> Run:
-    """Return what adds one number per channel."""
+    """Return a function that adds one number per channel."""
     return partial(np.add, part, bias.reshape(-1, *(1 for _ in part.shape[2:])), part)
 
 
 def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:
     """
-    Return the weights as matrices, and what is still to be added per channel.
+    Return the weights as matrices, and the numbers that are still to be added per channel.
 
-    What never changes is worked into the matrices: scales, and a bias as a last column if
-    they are multiplied by a matrix that can have a row of ones.
+    Constants are worked into the matrices: scales, and a bias as a last column if the weights are
+    multiplied by a matrix that can have a row of ones.
     """
     bias, load = step.input(2), step.signature.constant
     matrix = operand(step, 1).reshape(sizes.groups, sizes.fan_out, sizes.depth)
@@ -203,7 +203,7 @@ def _matrices(images: np.ndarray, columns: int) -> np.ndarray:
 
 
 def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
-    """Return what multiplies matrices, or stacks of them."""
+    """Return a function that multiplies matrices, or stacks of them."""
     if len(out) == 1:
         return partial(np.matmul, a[0], b[0], out[0])
     return partial(np.matmul, a, b, out)
@@ -217,7 +217,7 @@ def _loaded(
     last: Area | None,
     scratch: Scratch,
 ) -> Generator[Run, None, np.ndarray]:
-    """Yield what pads, or computes, the part of the image for some rows, and return it."""
+    """Yield functions that pad or compute the image for some rows, and return that part."""
     part = sizes.part(area)
     if memory is None:
         source = operand(step, 0)[part]
@@ -262,7 +262,7 @@ def _is_next(last: Area, area: Area) -> bool:
 
 
 def _unroll(sizes: Geometry, source: np.ndarray, rows: int, unrolled: np.ndarray) -> Run:
-    """Return what copies the windows of some output rows into the columns of a matrix."""
+    """Return a function that copies the windows of some output rows into columns of a matrix."""
     view = windows(source, sizes.axes, [rows, *sizes.outs[1:]])
     if sizes.is_flat:
         kernel = 1 + len(sizes.axes)

@@ -1,4 +1,4 @@
-"""How much of a convolution is unrolled at once, and what that takes."""
+"""The size of the unrolled part of a convolution, and its scratch memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHALLOW = 32
 
 
 class Tile(NamedTuple):
-    """How much is unrolled at once."""
+    """The size of the part that is unrolled at once."""
 
     groups: int
     rows: int
@@ -42,7 +42,7 @@ class Tile(NamedTuple):
 
 
 class Area(NamedTuple):
-    """What one tile works on."""
+    """The memory of one tile."""
 
     n: int
     groups: slice
@@ -64,7 +64,7 @@ class Geometry:
     axes: tuple[Axis, ...]
     dtype: np.dtype
     guests: Guests | None
-    """What is done to tiles besides."""
+    """Further work on tiles."""
 
     @cached_property
     def taps(self) -> int:
@@ -173,7 +173,7 @@ class Geometry:
         return (tile.groups, self.fan_out, tile.rows, *inner)
 
     def areas(self, tile: Tile) -> Iterator[Area]:
-        """Yield what every tile works on."""
+        """Yield the memory of every tile."""
         for n in range(self.batch):
             for group in range(0, self.groups, tile.groups):
                 groups = slice(group, min(group + tile.groups, self.groups))

@@ -177,7 +177,7 @@ def _products(step: Step, image: np.ndarray, output: np.ndarray) -> Iterator[Run
 
 
 def _add_up(sizes: _Geometry, row: int, products: np.ndarray, target: np.ndarray) -> Iterator[Run]:
-    """Yield what adds the products of some image rows, tap by tap, to the output."""
+    """Yield functions that add the products of some image rows, tap by tap, to the output."""
     count = products.shape[1 + len(sizes.axes)]
     for tap in product(*(range(axis.kernel) for axis in sizes.axes)):
         spans = [axis.positions(t) for axis, t in zip(sizes.axes, tap, strict=True)]

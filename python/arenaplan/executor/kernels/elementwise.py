@@ -50,7 +50,7 @@ _UNARY: Mapping[str, np.ufunc] = {
     "Tanh": np.tanh,
 }
 
-# Before these versions, broadcasting was spelled with attributes; nobody writes them any more.
+# Before these versions, broadcasting was spelled with attributes; new models have none.
 _BINARY: Mapping[str, tuple[np.ufunc, int]] = {
     "Add": (np.add, 7),
     "And": (np.logical_and, 7),
@@ -70,7 +70,7 @@ _BINARY: Mapping[str, tuple[np.ufunc, int]] = {
 
 
 def _apply(function: np.ufunc, step: Step) -> Run | None:
-    """Return what runs ``function(*inputs, output)``."""
+    """Return a function that runs ``function(*inputs, output)``."""
     inputs = [operand(step, position) for position in range(function.nin)]
     return blockwise(function, inputs, result(step))
 
@@ -190,7 +190,7 @@ _TOTAL = Blocks(None, when=lambda signature: len(signature.inputs) > 2)
 
 
 def _folding(function: np.ufunc) -> Callable[..., None]:
-    """Return what combines three or more operands from the left."""
+    """Return a function that combines three or more operands from the left."""
 
     def body(*arrays: np.ndarray) -> None:
         first, second, *others, last, y, total = arrays

@@ -1,7 +1,7 @@
 """
 Reading and writing at positions that are data.
 
-NumPy's indexing by arrays allocates what it reads, so every kernel here turns its
+NumPy's indexing by arrays allocates its result, so every kernel here turns its
 indices into positions in a flat array, in 64-bit workspace, and hands those to
 ``np.take`` (whose modes other than ``"raise"`` write straight to ``out``).
 """
@@ -202,7 +202,7 @@ _REDUCTIONS: Mapping[str, np.ufunc] = {
 def _write_at(
     step: Step, target: np.ndarray, positions: np.ndarray, updates: np.ndarray
 ) -> Callable[[], Any]:
-    """Return what writes or combines ``updates`` at ``positions`` of the target's first axis."""
+    """Return a function that puts ``updates`` at ``positions`` of the target's first axis."""
     reduction = _reduction(step)
     if reduction is None:
         return partial(target.__setitem__, positions, updates)
@@ -210,7 +210,7 @@ def _write_at(
 
 
 def _reduction(step: Step) -> np.ufunc | None:
-    """Return what combines an update with an element; ``None`` if it replaces that."""
+    """Return a function that combines an update with an element; ``None`` if it replaces that."""
     reduction = step.attributes.get("reduction", "none")
     if reduction != "none" and reduction not in _REDUCTIONS:
         raise invalid(step, f"reduction is {reduction!r}")

@@ -317,9 +317,9 @@ class _Segment(NamedTuple):
     """A stretch of one axis of a padded array."""
 
     target: slice
-    """Where it is in the output."""
+    """Position in the output."""
     source: slice | None
-    """What it copies from the input (one element may stand for many), or ``None`` for fill."""
+    """The part of the input that it copies (one element may stand for many); ``None`` for fill."""
 
 
 @kernel("Pad", cut=PLANES)
@@ -395,7 +395,7 @@ def _segments(length: int, before: int, after: int, mode: str) -> Iterator[_Segm
 
 
 def _constant_segments(length: int, before: int, after: int) -> Iterator[_Segment]:
-    """Yield what is before, inside and after the input, as far as it is there."""
+    """Yield the parts before, inside and after the input, as far as they exist."""
     inside = slice(max(0, -before), length + min(after, 0))
     bounds = [0, max(before, 0)]
     bounds += [bounds[1] + max(0, inside.stop - inside.start), length + before + after]

@@ -65,7 +65,7 @@ def gemm(step: Step) -> Run | None:
 
 
 def _scaled(source: np.ndarray, factor: float, target: np.ndarray) -> list[Run]:
-    """Return what writes ``source * factor``, rounded towards zero for integers."""
+    """Return a function that writes ``source * factor``, rounded towards zero for integers."""
     if source.dtype.kind == "f":
         return [partial(np.multiply, source, source.dtype.type(factor), target)]
     return [partial(np.multiply, source, factor, target, casting="unsafe")]

@@ -32,7 +32,7 @@ def _loaded(tensor: Any) -> np.ndarray:
 
 
 def _write(y: np.ndarray, value: Any) -> Run:
-    """Return what writes a fixed value anew on each run: others use the memory in between."""
+    """Return a function that writes a fixed value on each run, since its memory is reused."""
     data = np.array(value, dtype=y.dtype)
     return partial(np.copyto, y, data if data.ndim == 0 else data.reshape(y.shape))
 

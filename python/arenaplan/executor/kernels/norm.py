@@ -86,7 +86,7 @@ def channel_affine(step: Step) -> Run | None:
 def _scaled_and_shifted(
     source: np.ndarray, output: np.ndarray, scale: np.ndarray, shift: np.ndarray
 ) -> Iterator[Run]:
-    """Yield what scales and shifts some channels at a time, while they are in cache."""
+    """Yield functions that scale and shift some channels at a time, while they are in cache."""
     channels = len(scale)
     column = (channels, *(1 for _ in source.shape[2:]))
     scale, shift = scale.reshape(column), shift.reshape(column)
@@ -163,7 +163,7 @@ class _Rows:
             yield slice(start, min(start + self.height, len(self.source)))
 
     def normalize(self, cut: slice) -> Iterator[Run]:
-        """Yield what normalizes the rows of a block, and leaves ``1 / deviation`` behind."""
+        """Yield functions that normalize the rows of a block, and keep ``1 / deviation``."""
         source, output = self.source[cut], self.output[cut]
         mean, factor = self.means[: len(source)], self.factors[: len(source)]
         if self.centered:
@@ -202,13 +202,13 @@ def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows, cut=ROWS)
 def layer_normalization(step: Step) -> Run | None:
-    """Normalize what follows an axis, then scale and shift it."""
+    """Normalize the elements behind an axis, then scale and shift them."""
     return _trailing_normalization(step, centered=True)
 
 
 @heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows, cut=ROWS)
 def rms_normalization(step: Step) -> Run | None:
-    """Divide what follows an axis by its root mean square, then scale it."""
+    """Divide the elements behind an axis by their root mean square, then scale them."""
     return _trailing_normalization(step, centered=False)
 
 

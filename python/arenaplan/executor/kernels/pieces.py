@@ -1,5 +1,5 @@
 """
-What kernels share: their operands, copies into place, and work done block by block.
+Common parts of kernels: their operands, copies into place, and work done block by block.
 
 Three things make a kernel more than a call of NumPy. Its output may be the very
 memory of an input (``out=`` then works only on equal element types), scratch
@@ -146,7 +146,7 @@ def in_sequence(*work: Run | None) -> Run | None:
 
 
 def copy(source: np.ndarray, target: np.ndarray) -> Run | None:
-    """Return what writes ``source`` to ``target``, or ``None`` if the bytes are there already."""
+    """Return a function that copies ``source`` to ``target``; ``None`` if both are the same."""
     if target.size == 0 or _same_elements(source, target):
         return None
     return partial(np.copyto, target, source)
@@ -221,7 +221,7 @@ def blockwise(
     scratch: Sequence[np.ndarray] = (),
 ) -> Run | None:
     """
-    Return what runs an elementwise function over all of the output.
+    Return a function that runs an elementwise function over all of the output.
 
     ``body(*inputs, output, *scratch)`` gets arrays of one shape, or of shapes that
     broadcast to the output's. It is called once, unless scratch arrays are shorter

@@ -30,11 +30,11 @@ _BLOCKS = (1 << 18, 1 << 17, 0)
 
 
 class Reduction(NamedTuple):
-    """How elements of a window are combined."""
+    """The combination of the elements of a window."""
 
     combine: Callable[..., Any]
     identity: Callable[[np.dtype[Any]], Any]
-    """What padding holds, so that it changes nothing."""
+    """Content of padding that changes no result."""
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
@@ -57,7 +57,7 @@ def _axes(signature: Signature) -> list[Axis]:
 
 
 def _trimmed(signature: Signature) -> list[Axis]:
-    """Return the same windows without what they never have inside of the image."""
+    """Return the same windows without the elements that are never inside of the image."""
     return [axis.trimmed for axis in _axes(signature)]
 
 
@@ -68,7 +68,7 @@ class _Block(NamedTuple):
     shape: tuple[int, ...]
     """Shape of one padded plane."""
     arrays: int
-    """How many arrays of that shape."""
+    """Number of arrays of that shape."""
 
     def bytes(self, item: int) -> int:
         size = -(-self.planes * prod(self.shape) * item // 64) * 64
@@ -112,7 +112,7 @@ def _planes(axes: Sequence[Axis], total: int, limit: int, item: int) -> int:
 def _slide(
     step: Step, axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
 ) -> Iterator[Run]:
-    """Yield what reduces every window of ``source`` into ``target``."""
+    """Yield functions that reduce every window of ``source`` into ``target``."""
     shape = (prod(source.shape[:2]),)
     source = source.reshape(*shape, *source.shape[2:])
     target = target.reshape(*shape, *target.shape[2:])
@@ -145,10 +145,10 @@ def _by_shifts(
     arrays: Sequence[np.ndarray],
     target: np.ndarray,
 ) -> Iterator[Run]:
-    """Yield what combines whole images with themselves, shifted."""
+    """Yield functions that combine whole images with themselves, shifted."""
     current = images
     if padded is not None:
-        # Between the axes this memory holds results: its border is not what it was.
+        # Between the axes this memory holds results, so its border has changed.
         yield partial(padded.fill, reduction.identity(images.dtype))
         interior = tuple(slice(axis.before, axis.before + axis.size) for axis in axes)
         yield partial(np.copyto, padded[(slice(None), *interior)], images)
@@ -176,7 +176,7 @@ def _by_shifts(
 def _by_taps(
     axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
 ) -> Iterator[Run]:
-    """Yield what combines one element of all windows after another, without workspace."""
+    """Yield functions that combine one element of all windows after another, without workspace."""
     yield partial(target.fill, reduction.identity(source.dtype))
     for tap in product(*(range(axis.kernel) for axis in axes)):
         where, what = _tap(axes, tap)
@@ -229,7 +229,7 @@ def max_pool(step: Step) -> Run | None:
 def _max_with_positions(
     step: Step, axes: Sequence[Axis], source: np.ndarray, output: np.ndarray, where: np.ndarray
 ) -> Iterator[Run]:
-    """Yield what also writes the flat index of each window's first largest element."""
+    """Yield functions that also write the flat index of each window's first largest element."""
     sizes = [axis.size for axis in axes]
     if step.attributes.get("storage_order", 0):  # Column-major: the first dimension is innermost.
         strides = [prod(sizes[:dim]) for dim in range(len(sizes))]
@@ -327,7 +327,7 @@ def global_average_pool(step: Step) -> Run | None:
 
 
 def _plane_means(source: np.ndarray, output: np.ndarray) -> Run:
-    """Return what writes the mean of each plane, as a product with a constant vector."""
+    """Return a function that writes plane means, as a product with a constant vector."""
     planes = source.reshape(prod(source.shape[:2]), -1)
     weights = np.full(planes.shape[1], 1 / planes.shape[1], source.dtype)
     return partial(np.matmul, planes, weights, output.reshape(-1))

@@ -27,7 +27,7 @@ Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def _converting(step: Step, body: Callable[..., Any], integers: np.ndarray) -> Run | None:
-    """Return what runs ``body(x, scale, zero_point, y, real)`` for every part with its scales."""
+    """Return a function that runs ``body(x, scale, zero_point, y, real)`` per part with scales."""
     if integers.dtype.kind not in "iu":
         raise UnsupportedDtype(
             f"node {step.signature.name!r} ({step.signature.op}) quantizes to {integers.dtype}"

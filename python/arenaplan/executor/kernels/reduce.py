@@ -40,7 +40,7 @@ def _axes(step: Step, x: np.ndarray) -> tuple[int, ...]:
 
 
 def _reducing(step: Step, x: np.ndarray, y: np.ndarray, reduce: Reduce) -> Run | None:
-    """Return what reduces ``x`` into ``y``, over the axes known now or only on each run."""
+    """Return a function that reduces ``x`` into ``y``, over the axes known now or on each run."""
 
     def prepare() -> Run | None:
         axes = _axes(step, x)

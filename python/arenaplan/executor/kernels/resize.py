@@ -30,7 +30,7 @@ _POLICY = "keep_aspect_ratio_policy"
 
 
 class _Axis(NamedTuple):
-    """How one axis is resized."""
+    """The resize of one axis."""
 
     number: int
     length: int
@@ -157,7 +157,7 @@ def _pytorch_half_pixel(axis: _Axis, at: np.ndarray) -> np.ndarray:
 
 
 def _half_pixel_symmetric(axis: _Axis, at: np.ndarray) -> np.ndarray:
-    # Where the output's length was rounded down, what is lost is lost on both sides.
+    # Where the output's length was rounded down, the rest is lost on both sides.
     kept = axis.target / (axis.scale * axis.length)
     return axis.length / 2 * (1 - kept) + _half_pixel(axis, at)
 
@@ -186,7 +186,7 @@ _COORDINATES: dict[str, Callable[[_Axis, np.ndarray], np.ndarray]] = {
     "align_corners": _align_corners,
     "tf_crop_and_resize": _crop,
 }
-"""Where in the input each output position is."""
+"""Position in the input of each output position."""
 
 _NEAREST: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "round_prefer_floor": lambda at, scale: np.ceil(at - 0.5),
@@ -195,7 +195,7 @@ _NEAREST: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "ceil": lambda at, scale: np.ceil(at),
     "simple": lambda at, scale: np.ceil(at) if scale < 1 else np.floor(at),
 }
-"""Which input position is the nearest."""
+"""Nearest input position."""
 
 
 def _triangle(distance: np.ndarray, _: float) -> np.ndarray:
@@ -218,13 +218,13 @@ class _Taps(NamedTuple):
     positions: np.ndarray
     """Per tap and output position."""
     weights: np.ndarray | None
-    """The same, with an axis for what lies behind; ``None`` for one tap of weight one."""
+    """The same, with an axis for elements behind; ``None`` for one tap of weight one."""
     inside: slice
     """Output positions that lie in the input; the others are extrapolated."""
 
 
 def _taps(options: _Options, axis: _Axis, dtype: np.dtype[Any]) -> _Taps:
-    """Return what each output position is made of."""
+    """Return the taps of each output position."""
     at = _COORDINATES[options.coordinates](axis, np.arange(axis.target, dtype=np.float64))
     last = axis.length - 1
     inside = slice(0, axis.target)
@@ -257,7 +257,7 @@ class _Plan(NamedTuple):
     """The order in which axes are resized, and the scratch that it takes."""
 
     axes: list[_Axis]
-    """Those that change, most shrinking first: later ones have less to do."""
+    """Axes that change, most shrinking first: later ones have less to do."""
     rows: tuple[int, ...]
     """Dimensions in front of the first axis that changes."""
     dtype: np.dtype[Any]
@@ -395,7 +395,7 @@ def _passes(
 
 
 def _gather(source: np.ndarray, positions: np.ndarray, target: np.ndarray) -> Iterator[Run]:
-    """Yield what writes elements at ``positions`` of the middle axis."""
+    """Yield functions that write elements at ``positions`` of the middle axis."""
     factor = target.shape[1] // source.shape[1]
     whole = np.arange(source.shape[1]).repeat(factor)
     if source.shape[2] == 1 and factor > 1 and np.array_equal(positions, whole):
@@ -419,7 +419,7 @@ def _add_up(
     sums: np.ndarray,
     spare: np.ndarray,
 ) -> None:
-    """Weigh what is in ``sums``, the first tap, and add the others to it."""
+    """Weigh the content of ``sums``, the first tap, and add the others to it."""
     part = spare[: sums.size].reshape(sums.shape)
     np.multiply(sums, weights[0], out=sums)
     for position, weight in zip(positions[1:], weights[1:], strict=True):
@@ -440,7 +440,7 @@ def _convert(x: np.ndarray, y: np.ndarray) -> None:
 def _extrapolating(
     options: _Options, plan: _Plan, taps: Sequence[_Taps], y: np.ndarray
 ) -> Iterator[Run]:
-    """Yield what fills the parts of the output that lie outside the input."""
+    """Yield functions that fill the parts of the output that lie outside the input."""
     for axis, each in zip(plan.axes, taps, strict=True):
         before = (slice(None),) * axis.number
         for outside in (slice(0, each.inside.start), slice(each.inside.stop, axis.target)):

@@ -1,9 +1,9 @@
 """
 How operators on images are cut: by channels, and by rows.
 
-A part of the result needs the part of the image that its windows reach; what of that lies
-beyond the edge is the padding of the part. So tiles of rows overlap in what they read, and
-members before them make some rows twice, but never a whole image.
+A part of the result needs the part of the image that its windows reach; rows beyond the edge are
+the padding of the part. So tiles of rows overlap in their inputs (the halo), and members before
+them make some rows twice, but never a whole image.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _output(signature: Signature) -> tuple[int, ...]:
 
 
 def _reach(axes: Sequence[Axis], box: Box) -> tuple[list[slice], list[int], list[int]]:
-    """Return what windows reach of the image, and how far beyond its edges they go."""
+    """Return the part of the image that windows reach, and their extent beyond its edges."""
     parts, before, after = [], [], []
     for axis, part in zip(axes, box, strict=True):
         if (part.start, part.stop) == (0, axis.out):
@@ -87,7 +87,7 @@ def _groups(signature: Signature, channels: slice) -> slice:
 
 
 def _conv(signature: Signature, box: Box) -> Operands:
-    """Channels need their weights and the image of their group; rows, what windows reach."""
+    """Channels need their weights and the image of their group; rows, their windows."""
     _image(signature)
     axes, channels = _conv_axes(signature), box[1]
     weights = signature.input(1)
@@ -126,7 +126,7 @@ def _pool_axes(signature: Signature) -> list[Axis]:
 
 
 def _pool(signature: Signature, box: Box) -> Operands:
-    """Rows need what their windows reach."""
+    """Rows need the reach of their windows."""
     _image(signature)
     axes = _pool_axes(signature)
     rows, _, _ = _reach(axes, box[2:])

@@ -1,4 +1,4 @@
-"""Windows that slide over an image: what convolution and pooling have in common."""
+"""Windows that slide over an image: common parts of convolution and pooling."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
 The importer of JAX programs as ``jax.make_jaxpr`` makes them.
 
-What primitives do to memory is one table (:data:`~arenaplan.importers.jaxpr.effects.EFFECTS`).
-Calls are read as if what they call were written in their place; loops and branches are
-nodes, and what their bodies need is planned by itself (:mod:`arenaplan.importers.nested`).
+The effects of primitives on memory are one table
+(:data:`~arenaplan.importers.jaxpr.effects.EFFECTS`). Calls are inlined. Loops and branches are
+nodes, and their bodies are planned by themselves (:mod:`arenaplan.importers.nested`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What JAX's primitives do to memory: one table."""
+"""Effects of JAX's primitives on memory: one table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def split(op: Op) -> Effects:
 
 
 def slice_(op: Op) -> Effects:
-    """A view if what is cut off is before and behind one range of bytes."""
+    """A view if the parts that are cut off are before and behind one range of bytes."""
     x, y = ends(op)
     starts, strides = op.arguments.get("start_indices"), op.arguments.get("strides")
     if x is None or y is None or starts is None or any(step != 1 for step in strides or ()):
@@ -136,4 +136,4 @@ BODIES = frozenset(["cond", "linear_solve", "custom_linear_solve", "scan", "whil
 """Primitives that run jaxprs one at a time."""
 
 RANDOM = frozenset(["rng_uniform"])
-"""Primitives whose results differ from run to run, whatever they read."""
+"""Primitives whose results differ from run to run, for any inputs."""

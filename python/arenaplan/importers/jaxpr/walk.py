@@ -22,7 +22,7 @@ _DEEPEST: Final = 100
 """Most jaxprs inside each other."""
 
 _Scope: TypeAlias = "dict[Any, int | None]"
-"""Value by variable of one jaxpr; ``None`` for what has no bytes."""
+"""Value by variable of one jaxpr; ``None`` for variables without bytes."""
 
 
 class Walk:
@@ -80,7 +80,7 @@ class Walk:
         return self._graph
 
     def _constants(self, jaxpr: Any) -> _Scope:
-        """Declare what a jaxpr closes over."""
+        """Declare the constants that a jaxpr closes over."""
         variables = _open(jaxpr).constvars
         count = len(self._graph.values)
         return {
@@ -98,7 +98,7 @@ class Walk:
                 self._append(equation, name, scope)
 
     def _call(self, equation: Any, scope: _Scope) -> None:
-        """Read what an equation calls as if it were written here."""
+        """Inline the jaxpr that an equation calls."""
         name = equation.primitive.name
         params = equation.params
         inner = next((params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in params), None)
@@ -146,7 +146,7 @@ class Walk:
         self._graph.append(name, inputs, tuple(outputs), name=node, effects=effects, domain="jax")
 
     def _bodies(self, equation: Any, name: str) -> Iterator[Graph]:
-        """Yield the graphs that a node runs, but for what works on single elements."""
+        """Yield the graphs that a node runs, except those that work on single elements."""
         is_control_flow = name in BODIES
         for jaxpr in self._jaxprs(equation.params.values()):
             inner = _open(jaxpr)

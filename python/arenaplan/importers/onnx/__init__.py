@@ -2,10 +2,10 @@
 The ONNX importer.
 
 A model is read in one pass over its nodes (:mod:`~arenaplan.importers.onnx.walk`).
-What operators do is in four tables, each in a module of its own: the shapes of their
-results (:data:`~arenaplan.importers.onnx.rules.RULES`), how they are computed when all
-they read is constant (:data:`~arenaplan.importers.onnx.evaluate.EVALUATORS`), and what
-they do to memory (:data:`~arenaplan.importers.onnx.effects.EFFECTS`).
+The facts about operators are in four tables, each in a module of its own: the shapes of their
+results (:data:`~arenaplan.importers.onnx.rules.RULES`), their evaluation on constant inputs
+(:data:`~arenaplan.importers.onnx.evaluate.EVALUATORS`), and their effects on memory
+(:data:`~arenaplan.importers.onnx.effects.EFFECTS`).
 
 Models are untrusted. Planning opens no file but the model's own, and allocates nothing
 whose size the model merely claims.
@@ -52,7 +52,7 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
     Returns
     -------
     Graph
-        The model without what is constant: shapes are numbers, nodes that only compute
+        The model without constants: shapes are numbers, nodes that only compute
         constants are gone, functions and decided branches are in their callers' place.
         A graph input that has an initializer is a constant.
 

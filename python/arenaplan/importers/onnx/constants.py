@@ -1,8 +1,8 @@
 """
-Constants that are computed from others: what folding a model leaves behind.
+Constants that are computed from others: the results of folding.
 
-Folding an operator only records it. Its data is computed when somebody asks: the
-importer, for the few small constants that say shapes, or an executor. So a model is
+Folding an operator only records it. Its data is computed on demand: for the
+importer, for the few small constants that say shapes, or for an executor. So a model is
 planned without reading its weights, and a constant of any size costs nothing.
 """
 
@@ -60,7 +60,7 @@ class Budget:
     def largest(self) -> int:
         """Most bytes that a folded constant may have."""
         if self._largest is None:
-            # What the file itself holds is smaller than the limit for all models.
+            # The content of the file itself is smaller than the limit for all models.
             stored = [
                 tensor.dims for tensor in self._model.graph.initializer if tensor.external_data
             ]
@@ -132,7 +132,7 @@ class Folded:
 def evaluate_now(
     op: Op, evaluate: Evaluate, arrays: Arrays, results: Sequence[Result]
 ) -> list[np.ndarray]:
-    """Return what an operator makes of ``arrays``."""
+    """Return the results of an operator for ``arrays``."""
     try:
         with np.errstate(all="ignore"):
             return [np.asarray(array) for array in evaluate(op, arrays, results)]
@@ -152,7 +152,7 @@ def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
 
 
 def compute(operand: Operand, budget: Budget | None) -> np.ndarray:
-    """Return a constant's data, computing what it depends on, without recursion."""
+    """Return a constant's data; compute its inputs first, without recursion."""
     uses = _count_uses(operand)
     arrays: dict[int, np.ndarray] = {}
     pending = [operand]

@@ -24,7 +24,7 @@ Dim: TypeAlias = "int | str | None"
 
 
 class Declared(NamedTuple):
-    """What a model declares of a value, as far as it does."""
+    """Declared facts about a value, as far as they go."""
 
     dtype: str | None
     dims: tuple[Dim, ...] | None
@@ -70,11 +70,11 @@ class Dims:
     Parameters
     ----------
     bind : mapping or None
-        What the caller says: numbers by symbol, and whole shapes by input.
+        Numbers of the caller: by symbol, and whole shapes by input.
     graph : GraphProto
         The graph whose symbols they are.
     inputs : mapping of str to Declared
-        What the graph declares of its inputs.
+        Declared facts about the inputs.
     """
 
     def __init__(

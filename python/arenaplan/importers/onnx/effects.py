@@ -1,5 +1,5 @@
 """
-What operators do to memory: one table.
+Effects of operators on memory: one table.
 
 Everything here is a permission. Whether an output really takes over an input's bytes,
 or a slice really is a window into its source, is for the planner to decide; kernels
@@ -257,7 +257,7 @@ EFFECTS: Mapping[str, Describe] = {
 
 
 def effects_of(op: Op, results: Sequence[Result]) -> Effects:
-    """Return what an operator with known results does to memory."""
+    """Return the effects of an operator with known results."""
     describe = None if op.domain else EFFECTS.get(op.type)
     effects = NO_EFFECTS
     try:

@@ -68,7 +68,7 @@ def _constant(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Arr
 
 
 def _constant_of_shape(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """One element repeated, which takes no memory until somebody copies it."""
+    """One element repeated, which takes no memory until a copy is made."""
     value = op.attributes.get("value")
     element = value.load().reshape(()) if isinstance(value, StoredTensor) else np.float32(0)
     return (np.broadcast_to(element, results[0][0]),)
@@ -227,7 +227,7 @@ def _extreme(dtype: np.dtype[Any], which: Literal["min", "max"]) -> Any:
 
 
 def _nonzero(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Positions of what is not zero."""
+    """Positions of elements that are not zero."""
     return (np.array(np.nonzero(np.atleast_1d(_present(arrays)[0])), np.int64),)
 
 

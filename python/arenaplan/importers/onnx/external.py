@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class Span(NamedTuple):
-    """Where the bytes of a tensor are."""
+    """The place of the bytes of a tensor."""
 
     location: str
     """Path relative to the model's folder, with ``/`` between its parts."""
@@ -78,7 +78,7 @@ def _number(name: str, fields: dict[str, str], key: str, default: int) -> int:
 
 
 def _check_text(name: str, location: str) -> None:
-    """Refuse a location that leads out of the model's folder, on whatever system."""
+    """Refuse a location that leads out of the model's folder, on any system."""
     parts = location.split("/")
     reason = None
     if not location:
@@ -154,7 +154,7 @@ class Folder:
 def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
     """Return the bytes of one tensor."""
     end = span.offset + span.length
-    # Nothing is allocated for what the file does not have.
+    # Bytes that the file does not have are not allocated.
     if end <= size:
         memory = memoryview(bytearray(span.length))
         file.seek(span.offset)
@@ -173,7 +173,7 @@ def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
 
 
 def _check_file(name: str, path: Path, status: os.stat_result) -> None:
-    """Refuse what is not one plain file with one name."""
+    """Refuse anything but one plain file with one name."""
     if stat.S_ISLNK(status.st_mode):
         raise _refused(name, path, "is a symbolic link")
     if not stat.S_ISREG(status.st_mode):

@@ -2,7 +2,7 @@
 A shortcut for one operator: ConstantOfShape with a stored shape.
 
 Models without weights have one such node for each of them, more than for everything
-else. What is usual about them is read here at a fraction of the general machinery's
+else. The usual ones are read here at a fraction of the general machinery's
 cost; for everything unusual, and all that is wrong, that machinery is asked.
 """
 
@@ -63,7 +63,7 @@ def _filled(node: NodeProto, scope: Scope) -> Operand | None:
 @lru_cache(256)
 def _element(attribute: bytes) -> tuple[np.ndarray, str] | None:
     """
-    Return what an attribute says to fill with, and its type.
+    Return the fill value of an attribute, and its type.
 
     The attribute is given as its bytes, to read those of a hundred nodes only once.
     """

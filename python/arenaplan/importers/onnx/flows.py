@@ -64,7 +64,7 @@ def _lrn(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
 
 
 def _transpose(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
-    """Any block of what stays together, from all of the operand."""
+    """Any block of elements that stay together, from all of the operand."""
     shape, rank = results[0][0], len(results[0][0])
     perm = op.integers("perm") or tuple(range(rank))[::-1]
     moved = max((axis for axis in range(rank) if perm[axis] != axis), default=-1)
@@ -72,7 +72,7 @@ def _transpose(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]
 
 
 def _planes(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]] | None:
-    """One piece per channel of each image: what lies behind axis 1 belongs together."""
+    """One piece per channel of each image: elements behind axis 1 belong together."""
     x, shape = op.input(0).shape, results[0][0]
     if any(op.outputs[1:]) or len(x) < 3 or shape[:2] != x[:2]:
         return None
@@ -122,7 +122,7 @@ def _gemm(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
 
 
 def _along_axis(default: int) -> Describe:
-    """One piece per index before the attribute ``axis``: what lies behind belongs together."""
+    """One piece per index before the attribute ``axis``: elements behind belong together."""
 
     def describe(op: Op, results: Sequence[Result]) -> tuple[int, tuple[int, ...]]:
         shape = op.input(0).shape
@@ -194,7 +194,7 @@ def _flows(pieces: int, follows: tuple[int, ...]) -> tuple[Flow, ...]:
 
 
 def with_flows(op: Op, results: Sequence[Result], effects: Effects) -> Effects:
-    """Return the effects of an operator with what is known of its pieces."""
+    """Return the effects of an operator with the known facts about its pieces."""
     known = None if op.domain else FLOWS.get(op.type)
     if known is None:
         return effects

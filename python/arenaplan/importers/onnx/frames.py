@@ -1,4 +1,4 @@
-"""What is walked: the graph itself, and what stands in the place of a node."""
+"""Frames of the walk: the graph itself, and graphs in the place of a node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAX_CALLS = 64
 
 
 class Place(NamedTuple):
-    """Where the results of a body go."""
+    """The destination of the results of a body."""
 
     caller: Frame
     results: Sequence[str]
@@ -58,15 +58,15 @@ class Frame:
     nodes: Iterator[NodeProto]
     """The nodes still to come."""
     own: Scope
-    """What the names mean that are defined here; ``None`` for an operand left out."""
+    """Meanings of the names that are defined here; ``None`` for an operand left out."""
     scope: Scope
-    """The same, and what the names of a branch's surroundings mean."""
+    """The same, and the meanings of names around a branch."""
     versions: Mapping[str, int]
     """Versions of the operator sets."""
     infos: Mapping[str, ValueInfoProto]
     """Declared types by name."""
     prefix: str = ""
-    """What sets the names of nodes and values here apart in the graph."""
+    """Prefix of the names of nodes and values here in the graph."""
     names: dict[str, str] = field(default_factory=dict)
     """Names in the graph, where they are not those of the model."""
     bound: Mapping[str, AttributeProto] | None = None
@@ -170,7 +170,7 @@ def open_branch(
 
 
 class _Function(NamedTuple):
-    """What all calls of a function share."""
+    """Common facts about all calls of a function."""
 
     nodes: Sequence[NodeProto]
     inputs: Sequence[str]
@@ -193,7 +193,7 @@ class _Function(NamedTuple):
 
     @property
     def size(self) -> int:
-        """What a call costs besides its nodes."""
+        """Cost of a call besides its nodes."""
         return 1 + len(self.inputs) + len(self.outputs) + len(self.defaults)
 
 

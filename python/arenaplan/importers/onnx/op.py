@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
 Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
-"""What names mean; a stored tensor is itself until it is used."""
+"""Meanings of names; a stored tensor is itself until it is used."""
 
 Result: TypeAlias = tuple[Shape, str]
 """Shape and element type of an output."""
@@ -102,7 +102,7 @@ class Op:
 
     @property
     def label(self) -> str:
-        """How a message names this operator."""
+        """The name of this operator in a message."""
         if self.name:
             return f"node {quoted(self.name)} ({self.type})"
         made = next((output for output in self.outputs if output), "")
@@ -280,5 +280,5 @@ def _decode(proto: AttributeProto, name: str, owner: str, folder: Folder) -> Any
 
 
 def _text(data: bytes) -> str:
-    """Return a string attribute; what is not UTF-8 survives as surrogates."""
+    """Return a string attribute; bytes that are not UTF-8 survive as surrogates."""
     return data.decode("utf-8", "surrogateescape")

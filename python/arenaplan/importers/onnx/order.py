@@ -11,7 +11,7 @@ from arenaplan.errors import GraphCycle, NestingTooDeep, UndefinedValue
 from arenaplan.importers.common import listed, quoted
 
 MAX_NESTING = 30
-"""Deepest nesting of subgraphs; what protobuf's readers can follow."""
+"""Deepest nesting of subgraphs: the limit of protobuf's readers."""
 
 BRANCHING = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators of the default domain with subgraphs."""

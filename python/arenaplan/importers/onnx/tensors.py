@@ -138,7 +138,7 @@ class StoredTensor:
             self._check_payload()
 
     def load(self) -> np.ndarray:
-        """Return the elements; without reading them again, if somebody still has them."""
+        """Return the elements; without reading them again, if they are still in memory."""
         array = None if self._loaded is None else self._loaded()
         if array is None:
             array = self._decode()

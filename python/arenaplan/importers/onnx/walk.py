@@ -3,8 +3,8 @@ The walk over a model that makes a graph of it: one pass, in order of execution.
 
 Each node is read once. Its results get a shape; if all it reads is constant, so are its
 results, and it disappears; a function, or a branch that is certain to be taken, is
-walked in its place; else it becomes a node of the graph. Nothing here is recursive: what
-stands in a node's place is a :class:`~arenaplan.importers.onnx.frames.Frame` on a stack.
+walked in its place; else it becomes a node of the graph. Nothing here is recursive: a graph in the
+place of a node is a :class:`~arenaplan.importers.onnx.frames.Frame` on a stack.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Walk:
         return copy
 
     def _warn_of_unread(self) -> None:
-        """Note values that nobody reads."""
+        """Warn of values without readers."""
         graph = self.graph
         read = {index for node in graph.nodes for index in node.inputs}
         read.update(graph.outputs)
@@ -180,7 +180,7 @@ class Walk:
     # -- nodes -------------------------------------------------------------------------
 
     def _visit(self, frame: Frame, node: NodeProto) -> Frame | None:
-        """Take in one node; return what is to be walked in its place, if anything is."""
+        """Take in one node; return the frame to be walked in its place, if there is one."""
         kind, domain = node.op_type, node.domain
         if domain:
             domain = domain_name(domain)
@@ -237,7 +237,7 @@ class Walk:
         return None
 
     def _lookup(self, scope: Scope, name: str) -> Operand | None:
-        """Return what a name means, if anything."""
+        """Return the meaning of a name, if it has one."""
         known = scope.get(name)
         if type(known) is TensorProto:
             # Only the graph itself has such; all other scopes see it through this one.
@@ -345,7 +345,7 @@ class Walk:
         return [self._complete(frame, op, *pair) for pair in zip(op.outputs, found, strict=False)]
 
     def _complete(self, frame: Frame, op: Op, name: str, found: PartialResult) -> Result:
-        """Return one result by what is inferred and what is declared of it."""
+        """Return one result from inferred and declared facts."""
         if not name:
             return (), "bool"
         shape, dtype = found
@@ -365,7 +365,7 @@ class Walk:
     def _merged(
         self, op: Op, name: str, found: PartialResult, stated: Declared
     ) -> tuple[tuple[Dim, ...] | None, str | None]:
-        """Return what is known of a result; what was inferred is more reliable."""
+        """Return the known facts about a result; inferred ones are more reliable."""
         shape, dtype = found
         if dtype is not None and stated.dtype not in (None, dtype):
             raise op.error(
@@ -392,7 +392,7 @@ class Walk:
     def _fold(
         self, op: Op, results: Sequence[Result], names: Sequence[str]
     ) -> list[Operand | None] | None:
-        """Return the results as constants, if that is what they are."""
+        """Return the results as constants, if they are constant."""
         if op.domain:
             return None
         if op.type in ("Shape", "Size"):
@@ -432,7 +432,7 @@ class Walk:
     # -- names ---------------------------------------------------------------------------
 
     def _prefix(self, frame: Frame, node: NodeProto) -> str:
-        """Return what sets names in the place of a node apart."""
+        """Return the prefix of names in the place of a node."""
         name = node.name or next(filter(None, node.output), node.op_type)
         return f"{frame.prefix}{name[:64]}/"
 

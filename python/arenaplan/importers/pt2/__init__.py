@@ -4,9 +4,9 @@ The importer of exported PyTorch programs: live ones, and files without torch.
 The archive that ``torch.export.save`` writes is a zip with the graph as JSON
 (:mod:`~arenaplan.importers.pt2.archive`, :mod:`~arenaplan.importers.pt2.document`). That and a
 live program (:mod:`~arenaplan.importers.pt2.live`) become one and the same
-:class:`~arenaplan.importers.pt2.program.Program`; what ATen operators do to memory is one table
-(:data:`~arenaplan.importers.pt2.effects.EFFECTS`). What only depends on parameters is
-constant, and needs no memory of the arena.
+:class:`~arenaplan.importers.pt2.program.Program`; the effects of ATen operators on memory are one
+table (:data:`~arenaplan.importers.pt2.effects.EFFECTS`). Values that only depend on parameters are
+constant, and need no memory of the arena.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
     Returns
     -------
     Graph
-        The program in the order of the file, without what is constant. Values that an
+        The program in the order of the file, without constants. Values that an
         operator writes in place are values of their own that may take over its operand.
 
     Raises

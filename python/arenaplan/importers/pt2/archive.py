@@ -19,7 +19,7 @@ MAX_GRAPH: Final = 1 << 28
 """Most bytes that the description of a graph can have; weights are elsewhere."""
 
 _MAX_RATIO: Final = 200
-"""How much smaller JSON gets at most; what shrinks more was made to fill memory."""
+"""Largest compression ratio of JSON; files that shrink more were made to fill memory."""
 
 
 def read_graph(source: Source) -> tuple[dict[str, Any], Path | None]:

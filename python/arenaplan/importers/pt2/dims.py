@@ -28,7 +28,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "Pow": lambda a, b: a**b,
     "PythonMod": lambda a, b: a % b,
 }
-"""What SymPy's classes, and those that PyTorch adds, compute of two numbers."""
+"""Results of SymPy's classes, and of those that PyTorch adds, for two numbers."""
 
 _DIVISIONS: Final = frozenset({"CeilDiv", "CleanDiv", "FloorDiv", "Mod", "PythonMod"})
 
@@ -50,7 +50,7 @@ class Dims:
     Parameters
     ----------
     bind : mapping or None
-        What the caller says: numbers by symbol, and whole shapes by input.
+        Numbers of the caller: by symbol, and whole shapes by input.
     declared : mapping
         Sizes of the inputs as the program describes them, by name.
     """
@@ -109,7 +109,7 @@ class Dims:
         Raises
         ------
         UnboundDim
-            If a symbol has no number, or a size is no number whatever the symbols are.
+            If a symbol has no number, or a size is no number for any symbols.
         """
         return tuple(self._number(name, size) for size in sizes)
 
@@ -161,7 +161,7 @@ class Dims:
     def _apply(
         self, function: str | None, name: str, size: str, parts: Sequence[ast.expr]
     ) -> int | None:
-        """Return what a function makes of its arguments, pair by pair; ``None`` if unknown."""
+        """Return the result of a function for its arguments, pair by pair; ``None`` if unknown."""
         apply = _FUNCTIONS.get(function or "")
         if apply is None or not parts:
             return None

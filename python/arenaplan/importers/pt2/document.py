@@ -73,7 +73,7 @@ def _program(
 
 
 def _inner(graph: object, what: str, depth: int) -> Program:
-    """Return a program that a call runs; what goes in and comes out is listed without kinds."""
+    """Return a program that a call runs; its inputs and outputs are listed without kinds."""
     if not isinstance(graph, dict):
         raise NotAModel(f"{what} runs a graph that is no object")
     inputs, outputs = (
@@ -89,7 +89,7 @@ def _inner(graph: object, what: str, depth: int) -> Program:
 
 
 def _tensor(name: str, meta: object) -> Tensor:
-    """Return what is known about a tensor."""
+    """Return the known facts about a tensor."""
     what = f"tensor {quoted(name)}"
     if not isinstance(meta, dict):
         raise NotAModel(f"{what} is not described by an object")
@@ -159,7 +159,7 @@ def _known(symbol: object) -> int | str:
 
 
 def _ports(signature: Mapping[str, Any], key: str) -> Iterator[Port]:
-    """Yield what a signature lists."""
+    """Yield the entries of a signature."""
     for spec in _list(signature, key, "the signature"):
         if not isinstance(spec, dict) or len(spec) != 1:
             raise NotAModel(f"the signature's {key} are malformed")

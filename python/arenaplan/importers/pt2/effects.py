@@ -1,4 +1,4 @@
-"""What ATen operators do to memory: one table, for files and live programs."""
+"""Effects of ATen operators on memory: one table, for files and live programs."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ ALIASES = frozenset([*_VIEWS.split(), *_OTHER_ALIASES.split()])
 RANDOM = frozenset(
     {"bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like"}
 )
-"""Operators whose results differ from run to run, whatever they read."""
+"""Operators whose results differ from run to run, for any inputs."""
 
 
 def is_in_place(base: str) -> bool:

@@ -1,4 +1,4 @@
-"""Programs that only wrap what they run, such as blocks without gradients, made flat."""
+"""Programs that only wrap other programs, such as blocks without gradients, made flat."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WRAPPERS: Final = frozenset(
 
 def flatten(program: Program) -> Program:
     """
-    Return a program in which wrappers are replaced by what they run.
+    Return a program in which wrappers are replaced by their content.
 
     Tensors inside are called after the wrapper, ``wrap_with_autocast.add``.
 
@@ -64,7 +64,7 @@ def flatten(program: Program) -> Program:
 
 
 def calls_name(call: Call) -> str:
-    """Return what to call a node that has no name."""
+    """Return the name for a node that has none."""
     return call.results[0] if call.results else call.target
 
 

@@ -60,7 +60,7 @@ class _Reader:
         inputs: tuple[Port, ...] | None = None,
         outputs: tuple[Port, ...] | None = None,
     ) -> Program:
-        """Return the program of a graph; its nodes tell what goes in and comes out of a body."""
+        """Return the program of a graph; its nodes name the inputs and outputs of a body."""
         if self._depth == _DEEPEST:
             raise NestingTooDeep(f"graphs are nested more than {_DEEPEST} deep")
         self._depth += 1
@@ -83,7 +83,7 @@ class _Reader:
         return Program(tensors, tuple(calls), inputs, outputs)
 
     def _call(self, node: Any, module: Any, tensors: dict[str, Tensor]) -> Call:
-        """Return a node, and note what it makes."""
+        """Return a node, and record its results."""
         arguments, graphs = [], []
         for name, value in self._named_arguments(node):
             graph = self._graph(value, module)
@@ -170,7 +170,7 @@ class _Reader:
         return isinstance(value, self._torch.Tensor)
 
     def _tensor(self, value: Any) -> Tensor:
-        """Return what is known about a tensor."""
+        """Return the known facts about a tensor."""
         return Tensor(tuple(map(_size, value.shape)), str(value.dtype).removeprefix("torch."))
 
 

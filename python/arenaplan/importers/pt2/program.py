@@ -1,5 +1,5 @@
 """
-An exported program, wherever it was read from: what an importer needs to know of it.
+An exported program from any source: the facts for an importer.
 
 Files and live objects are both turned into this, and so there is one way from here to a graph.
 """
@@ -14,11 +14,11 @@ Size: TypeAlias = "int | str"
 
 
 class Tensor(NamedTuple):
-    """What is known about a tensor."""
+    """Known facts about a tensor."""
 
     sizes: tuple[Size, ...]
     dtype: str
-    """One of ours, or what the source calls an element type that we do not know."""
+    """One of our element types, or the source's name of an unknown one."""
 
 
 class Argument(NamedTuple):
@@ -28,7 +28,8 @@ class Argument(NamedTuple):
     tensors: tuple[str | None, ...]
     """Names of tensors, ``None`` for one left out of a list."""
     value: Any
-    """What it is, if it is no tensor: numbers, booleans, strings, lists of these, ``None``."""
+    """Value of an argument that is no tensor: numbers, booleans, strings, lists of these,
+    ``None``."""
 
 
 class Call(NamedTuple):
@@ -60,7 +61,7 @@ class Port(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A list of calls, and what goes in and comes out."""
+    """A list of calls, with inputs and outputs."""
 
     tensors: Mapping[str, Tensor]
     calls: tuple[Call, ...]

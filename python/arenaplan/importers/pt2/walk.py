@@ -58,7 +58,7 @@ def _declared_inputs(program: Program) -> dict[str, tuple[Size, ...]]:
 
 
 def _described(program: Program, name: str) -> Tensor:
-    """Return what is known about a tensor."""
+    """Return the known facts about a tensor."""
     tensor = program.tensors.get(name)
     if tensor is None:
         raise NotAModel(f"tensor {quoted(name)} is not described")
@@ -72,7 +72,7 @@ class _Walk:
     Parameters
     ----------
     program : Program
-        What to read.
+        The program to read.
     name : str
         Name of the model.
     dims : Dims
@@ -181,7 +181,7 @@ class _Walk:
         if source is None:
             return
         if is_mutation and writes:
-            # Whoever reads the tensor from now on reads what was written.
+            # All later readers of the tensor read the written value.
             self._values[source] = self._values[writes[0]]
             self._join(writes[0], source)
         elif base in ALIASES:
@@ -199,7 +199,7 @@ class _Walk:
         self._latest[root] = sorted(((use, key) for key, use in family.items()), reverse=True)[:2]
 
     def _check_mutation(self, name: str | None, position: int, what: str) -> None:
-        """Refuse to write to what somebody else sees: it has one value here, not two."""
+        """Refuse to write to a tensor with other views: it has one value here, not two."""
         if name is None or name in self._fixed or self._roots.get(name, name) in self._fixed:
             raise UnsupportedOp(
                 f"node {quoted(what)} writes to an input, parameter or buffer in place; export "

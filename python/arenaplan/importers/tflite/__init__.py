@@ -4,7 +4,7 @@ The TFLite importer.
 It needs neither TensorFlow nor a FlatBuffers library: a file is read through one
 checked cursor (:mod:`~arenaplan.importers.tflite.flatbuffer`) into plain objects
 (:mod:`~arenaplan.importers.tflite.model`), and those into a graph
-(:mod:`~arenaplan.importers.tflite.walk`). What operators do to memory is one table
+(:mod:`~arenaplan.importers.tflite.walk`). The effects of operators on memory are one table
 (:data:`~arenaplan.importers.tflite.effects.EFFECTS`).
 """
 

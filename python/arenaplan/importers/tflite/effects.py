@@ -1,5 +1,5 @@
 """
-What TFLite operators do to memory: one table.
+Effects of TFLite operators on memory: one table.
 
 Everything here is a permission, as in the ONNX importer. An operator that is not in the
 table, a custom one for example, reads its inputs and writes its outputs.
@@ -19,7 +19,7 @@ from arenaplan.importers.tflite.model import Quantization
 
 
 class Operand(NamedTuple):
-    """What a rule may know about an input or output."""
+    """Facts about an input or output for a rule."""
 
     shape: Shape
     dtype: str
@@ -188,7 +188,7 @@ def strided_slice(op: Op) -> Effects:
 
 
 def _window(op: Op, x: Operand, ranges: Sequence[tuple[int, int]]) -> Effects:
-    """The output is what first indices and counts select of ``x``, if that is one range."""
+    """The output is the part of ``x`` that first indices and counts select, if it is one range."""
     y = op.outputs[0] if op.outputs else None
     if y is None or not x.is_activation or BITS[x.dtype] < 8 or x.dtype != y.dtype:
         return NO_EFFECTS
@@ -292,7 +292,7 @@ RESOURCES = frozenset(
         "VAR_HANDLE",
     }
 )
-"""Operators that read or write what no tensor shows; they stay in their order."""
+"""Operators that read or write state outside of tensors; they stay in their order."""
 
 CALLS = frozenset(
     {

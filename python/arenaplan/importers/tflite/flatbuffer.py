@@ -1,5 +1,5 @@
 """
-Reading a FlatBuffer that nobody has verified.
+Reading an unverified FlatBuffer.
 
 Every range is checked against the file before it is read, through the two methods
 :meth:`FlatBuffer.number` and :meth:`FlatBuffer.numbers`. Tables can be shared, so a small file can
@@ -92,11 +92,11 @@ class Table:
     Parameters
     ----------
     buffer : FlatBuffer
-        What the table is in.
+        The buffer of the table.
     at : int
-        Byte where it begins.
+        Byte at which the table begins.
     what : str
-        What it is, for messages.
+        Description of the table, for messages.
     """
 
     __slots__ = ("_fields", "_size", "at", "buffer", "what")

@@ -37,7 +37,7 @@ MAX_FILE = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """How numbers are encoded; compared, never computed with."""
+    """The encoding of numbers; compared, never computed with."""
 
     scale: tuple[int, ...]
     """Bits of the scales."""
@@ -226,7 +226,7 @@ def checked_index(index: int, count: int, what: str) -> int:
 def _buffer(table: Table) -> Buffer:
     """Read where a buffer's data is."""
     offset = table.number(BufferField.OFFSET, "Q")
-    # 0 and 1 are what writers leave while they do not know the position.
+    # Writers store 0 and 1 while they do not know the position.
     if offset > 1:
         size = table.number(BufferField.SIZE, "Q")
         table.buffer.check(offset, size, table.what)

@@ -54,7 +54,7 @@ class Shapes:
     Parameters
     ----------
     subgraph : Subgraph
-        Whose tensors they are.
+        The subgraph of the tensors.
     names : list of str
         Their names.
     bind : mapping or None

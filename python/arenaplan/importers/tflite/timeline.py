@@ -26,7 +26,7 @@ from arenaplan.importers.tflite.model import Model, Operator, checked_index
 from arenaplan.importers.tflite.tensors import Shapes, dtype_of, unique_names
 
 ALIGNMENT: Final = 16
-"""What the runtime rounds every size to."""
+"""Unit that the runtime rounds every size up to."""
 
 _COPY_FREE: Final = frozenset({"RESHAPE"})
 """Operators whose kernel copies nothing if input and output are at the same address."""
@@ -91,7 +91,7 @@ def timeline_of(model: Model) -> Timeline:
         If an operator calls a subgraph in a way that the runtime does not know, or leaves out
         an output.
     UndefinedValue
-        If an operator reads what a later one writes.
+        If an operator reads a tensor that a later one writes.
     BudgetExceeded
         If subgraphs call each other more often than the size of the file justifies.
     """
@@ -272,7 +272,7 @@ class _Clock:
         ]
 
     def _finish(self, index: int, operator: Operator) -> None:
-        """End an operator: what it read and wrote was needed until now."""
+        """End an operator: its inputs and outputs were needed until now."""
         for tensor in operator.inputs:
             if tensor is None:
                 continue
@@ -304,7 +304,7 @@ class _Clock:
         return not is_elsewhere and index not in self._handles[subgraph]
 
     def timeline(self) -> Timeline:
-        """Return what the run has shown."""
+        """Return the result of the run."""
         result = Timeline(steps=self._step + 1, labels=self._labels)
         position: dict[tuple[int, int], int] = {}
         for number, subgraph in enumerate(self._model.subgraphs):

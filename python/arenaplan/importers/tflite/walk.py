@@ -91,7 +91,7 @@ class Walk:
         return (node.index,) if hidden else before
 
     def _effects(self, operator: Operator) -> Effects:
-        """Return what an operator does to memory."""
+        """Return the effects of an operator."""
         effects = NO_EFFECTS
         inputs, outputs = (
             [None if index is None else self._operands[index] for index in side]
@@ -164,5 +164,5 @@ def _operand(
     is_activation: bool,
     numbers: tuple[int, ...] | None,
 ) -> Operand:
-    """Return what rules may know about a tensor."""
+    """Return the facts about a tensor for rules."""
     return Operand(shape, dtype, tensor.quantization, is_activation, numbers)

@@ -70,7 +70,7 @@ class Side(NamedTuple):
     size: int
     """Rows, or columns, of the image."""
     made: int
-    """Those of the output."""
+    """Sizes of the output."""
     stride: int
     before: int
     """Padding before the first."""

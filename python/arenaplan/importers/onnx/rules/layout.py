@@ -468,6 +468,6 @@ def one_hot(op: Op) -> Sequence[Result]:
 
 
 def nonzero(op: Op) -> Sequence[Result]:
-    """Positions of what is not zero: known only if the data is."""
+    """Positions of elements that are not zero: known only if the data is."""
     rank, data = max(len(op.input(0).shape), 1), op.array(0)
     return (((rank, int(np.count_nonzero(data))), "int64"),)

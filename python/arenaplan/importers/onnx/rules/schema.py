@@ -1,4 +1,4 @@
-"""Shapes of the operators that have no rule here: what the package ``onnx`` infers."""
+"""Shapes of the operators that have no rule here, inferred by the package ``onnx``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REFUSALS = (
     TypeError,
     ValueError,
 )
-"""What the inference raises for nodes that it does not like."""
+"""Exceptions of the inference for nodes that it refuses."""
 
 _KNOWN_ELEMENTS = 4096
 """Constants up to this size are shown to the inference."""
@@ -48,7 +48,7 @@ def infer(
     op: Op, attributes: Sequence[tuple[str, AttributeProto]], versions: Mapping[str, int]
 ) -> Sequence[PartialResult]:
     """
-    Return what is known of an operator's results.
+    Return the known facts about an operator's results.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _data(op: Op, operand: Operand) -> np.ndarray | None:
 
 
 def _result(op: Op, name: str, inferred: TypeProto | None) -> PartialResult:
-    """Return what the inference said of an output."""
+    """Return the inferred facts about an output."""
     if inferred is None:
         return UNKNOWN
     kind = inferred.WhichOneof("value")
