@@ -349,10 +349,6 @@ class FusedNode(ArenaError):
     """A node runs as one with others, so that it has no memory of its own."""
 
 
-class InvalidOperand(ArenaError):
-    """A step has no such operand, or the operand cannot be lent as was asked."""
-
-
 class InvalidCast(ArenaError):
     """The size or address of bytes does not fit elements of a type."""
 

@@ -4,7 +4,7 @@ use crate::boundary::{InputMemory, OutputMemory};
 use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::index::{NodeId, ValueId};
-use crate::plan::{Plan, PlanStep, Share, ShareRule, WorkspacePolicy};
+use crate::plan::{Plan, PlanStep, Share, ShareRule};
 use crate::target::{Granularity, Provider, Target};
 use crate::technique::Technique;
 
@@ -85,7 +85,7 @@ impl Plan {
         if brings && !target.caller_memory() {
             return refuse("inputs or outputs are in memory of the caller".into());
         }
-        if self.options.workspace == WorkspacePolicy::Auto && target.scratch() == Provider::Runner {
+        if !self.workspaces.is_empty() && target.scratch() == Provider::Runner {
             return refuse("workspaces are placed, and the target places its own".into());
         }
         Ok(())
