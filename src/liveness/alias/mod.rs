@@ -580,8 +580,11 @@ impl<'a> Builder<'a> {
             (pin, other) => pin == other && shift == 0,
         };
         let all_aligned = shift.rem_euclid(i128::from(from.alignment.bytes())) == 0;
+        // A class begins where the packing aligns it: padding ahead of it is nobody's bytes.
+        let lowest = into.span.0.min(from.span.0 + shift);
         from.space == into.space
             && pins_agree
+            && lowest.rem_euclid(self.rules.alignment.bytes().into()) == 0
             && (all_aligned || from.members.iter().all(aligned))
             && self.owners_agree(from, into, shift)
     }
