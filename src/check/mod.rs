@@ -235,10 +235,10 @@ impl Plan {
                 return mismatch(format!("{} is not where it is pinned", name()));
             }
             // A piece of another value is at its place in that value.
-            let general = if joined.at_distances[index] { 1 } else { self.options.alignment };
+            let (space, offset, bytes) = (placement.space, placement.offset, placement.bytes);
+            let general = if joined.at_distances[index] { 1 } else { self.alignment_in(space) };
             let element = (value.dtype().bits() / 8).clamp(1, 16).min(self.options.alignment);
             let alignment = value.alignment().bytes().max(general);
-            let (space, offset, bytes) = (placement.space, placement.offset, placement.bytes);
             self.check_span(name, space, offset, bytes, alignment)?;
             if bytes > 0 && !offset.is_multiple_of(element) {
                 return Err(Error::PlanMisaligned { what: name(), offset, alignment: element });
@@ -283,8 +283,10 @@ impl Plan {
                     if usize::try_from(found.space).is_ok_and(|it| it >= self.arenas().len()) {
                         return mismatch(format!("{} is in no arena", what()));
                     }
-                    let alignment = workspace.alignment.bytes().max(self.options.alignment);
-                    self.check_span(what, found.space, found.offset, found.bytes, alignment)?;
+                    let own = workspace.alignment.bytes();
+                    let in_space = own.max(self.alignment_in(found.space));
+                    self.check_span(what, found.space, found.offset, found.bytes, in_space)?;
+                    let alignment = own.max(self.options.alignment);
                     let least = workspace.choices.iter().map(|choice| choice.bytes).min();
                     smallest.push(Scratch { bytes: least.unwrap_or(0), alignment });
                 }
@@ -294,6 +296,13 @@ impl Plan {
             None => Ok(smallest),
             Some(extra) => mismatch(format!("node {} has no such workspace", extra.node)),
         }
+    }
+
+    /// Returns what divides the offset of whatever is in `space`, unless it is a piece of
+    /// something else.
+    fn alignment_in(&self, space: u32) -> u64 {
+        let space = usize::try_from(space).ok().and_then(|space| self.spaces.get(space));
+        self.options.alignment.max(space.map_or(1, |space| space.alignment))
     }
 
     /// Checks one span against its alignment and its arena.
@@ -308,12 +317,6 @@ impl Plan {
         let Some(space) = usize::try_from(space).ok().and_then(|space| self.spaces.get(space))
         else {
             return mismatch(format!("{} is in a space that is not there", what()));
-        };
-        // The space is aligned as a whole; a piece of a value need not be.
-        let alignment = if alignment >= self.options.alignment {
-            alignment.max(space.alignment)
-        } else {
-            alignment
         };
         if !offset.is_multiple_of(alignment) {
             return Err(Error::PlanMisaligned { what: what(), offset, alignment });

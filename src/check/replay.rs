@@ -380,7 +380,8 @@ impl<'a> Replay<'a> {
     /// Makes the output the owner of all values that it shows as a whole, and returns the owner of
     /// the output's bytes, `None` for the output itself.
     ///
-    /// The addresses are equal, and no node can write only one of the two. So a chain of
+    /// The addresses are equal, and no node can write only one of the two. The exception is another
+    /// output of the same step in their place, whose bytes keep their owner. So a chain of
     /// concatenations has one piece at each step, and not one per step.
     fn joined(&mut self, output: ValueId, content: &[Piece]) -> Option<Rc<[Piece]>> {
         if content.len() == 1 {
@@ -393,12 +394,14 @@ impl<'a> Replay<'a> {
             let Piece { start, end, .. } = piece;
             let mut piece = self.known(piece);
             let whole = self.graph.value(piece.origin);
+            let span = place.offset + start..place.offset + end;
             if piece.origin != output
                 && (piece.origin_start, end - start) == (0, whole.bytes())
                 && whole.kind() != ValueKind::State
+                && self.holds(place.space, span.clone(), piece.origin)
             {
                 self.parts.borrow_mut()[piece.origin.index()] = Some((output, start));
-                self.memory(place.space).write(place.offset + start..place.offset + end, owner);
+                self.memory(place.space).write(span, owner);
                 piece = Piece { start, end, origin: output, origin_start: start };
             }
             match joined.last_mut() {
@@ -408,6 +411,14 @@ impl<'a> Replay<'a> {
         }
         let is_own = joined.len() == 1 && joined[0].origin == output;
         (!is_own).then(|| joined.into())
+    }
+
+    /// Returns whether `span` holds all bytes of `value`, in order.
+    fn holds(&self, space: u32, span: Range<u64>, value: ValueId) -> bool {
+        let owner = Owner::Value { value, base: i128::from(span.start) };
+        let space = usize::try_from(space).expect("spaces were checked");
+        let other = self.memories[space].find_other(span, owner, |owner| self.known_owner(owner));
+        other.is_none()
     }
 
     /// Returns the same bytes as part of the largest value of which they are known to be.

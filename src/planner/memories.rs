@@ -5,9 +5,9 @@
 //! 1. The plan without memories, all of it in the cheapest memory that holds it. A memory that
 //!    is large enough for that plan is therefore never refused.
 //! 2. A quick assignment for each of the best schedules, with several ways to share bytes:
-//!    outputs in place of inputs of any size or of the same size only; outputs that overlap
-//!    inputs at a distance, at the steps that exceed the fast memories; and values taken apart
-//!    that share bytes in a slow memory.
+//!    outputs in place of inputs of any size or of the same size only, and values taken apart
+//!    that share bytes in a slow memory; then, when all schedules had their turn, outputs that
+//!    overlap inputs at a distance, at the steps that exceed the fast memories.
 //! 3. The same with two deeper searches, the most promising schedules first, as long as the
 //!    counted work lasts and no search before has proven its cost.
 
@@ -210,14 +210,27 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         for (depth, work) in [Depth::QUICK, Depth::MEDIUM, Depth::FULL].into_iter().zip(work) {
             let allowance = Allowance::new(work);
             let mut open = Vec::new();
+            let mut walks = Vec::new();
             for index in left {
-                if self.is_least() || self.planner.budget.exhausted() && self.best.is_some() {
+                if self.is_over() {
                     return Ok(());
                 }
                 if self.best.is_some() && allowance.is_spent() {
                     open.push(Open { index, cost: u64::MAX, bound: 0 });
                 } else {
-                    open.extend(self.attempt(index, depth, &allowance)?);
+                    walks.push(self.in_place(index, depth, &allowance)?);
+                }
+            }
+            // There are many sets of overlaps: those of one schedule must not use up the work
+            // before another schedule is tried at all.
+            for mut walk in walks {
+                if self.is_over() {
+                    return Ok(());
+                }
+                self.at_distances(&mut walk)?;
+                let cost = walk.best.map_or(u64::MAX, |(_, found)| found.assignment.cost);
+                if walk.open {
+                    open.push(Open { index: walk.index, cost, bound: walk.bound });
                 }
             }
             // The most promising first, and last those that were not reached.
@@ -229,15 +242,19 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         Ok(())
     }
 
-    /// Tries the ways to share bytes in one schedule, and returns how far they are known unless
-    /// all are settled.
-    fn attempt(
+    /// Returns whether the search ends with the best placement so far.
+    fn is_over(&self) -> bool {
+        self.is_least() || self.planner.budget.exhausted() && self.best.is_some()
+    }
+
+    /// Tries the ways to share bytes in one schedule in which no output overlaps an input at a
+    /// distance.
+    fn in_place<'a>(
         &mut self,
         index: usize,
         depth: Depth,
-        allowance: &Allowance,
-    ) -> Result<Option<Open>> {
-        let attempt = &self.attempts[index];
+        allowance: &'a Allowance,
+    ) -> Result<Walk<'a>> {
         let mut walk = Walk { index, depth, allowance, bound: u64::MAX, open: false, best: None };
         let plain = Sharing::default();
         self.step(&mut walk, plain.clone())?;
@@ -246,22 +263,34 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         }
         let first = walk.best.clone();
         if let Some((_, found)) = first {
-            self.take_apart(&mut walk, plain.clone(), found)?;
+            self.take_apart(&mut walk, plain, found)?;
         }
-        if walk.is_improvable() {
-            let sets = self.planner.overlap_sets(attempt, &rooms(self.memories))?;
-            for overlapped in sets {
-                if walk.is_improvable() && !(self.best.is_some() && allowance.is_spent()) {
-                    self.step(&mut walk, Sharing { overlapped, ..plain.clone() })?;
-                }
-            }
-            let best = walk.best.clone();
-            if let Some((sharing, found)) = best.filter(|(best, _)| !best.overlapped.is_empty()) {
-                self.take_apart(&mut walk, sharing, found)?;
-            }
+        Ok(walk)
+    }
+
+    /// Tries sets of outputs that overlap inputs at a distance, as long as the work lasts.
+    fn at_distances(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+        if !walk.is_improvable() {
+            return Ok(());
         }
-        let cost = walk.best.map_or(u64::MAX, |(_, found)| found.assignment.cost);
-        Ok(walk.open.then_some(Open { index, cost, bound: walk.bound }))
+        let attempt = &self.attempts[walk.index];
+        for overlapped in self.planner.overlap_sets(attempt, &rooms(self.memories))? {
+            if !walk.is_improvable() {
+                break;
+            }
+            if self.best.is_some() && walk.allowance.is_spent() {
+                // The others have their turn at the next depth.
+                walk.open = true;
+                walk.bound = 0;
+                break;
+            }
+            self.step(walk, Sharing { overlapped, ..Sharing::default() })?;
+        }
+        let best = walk.best.clone();
+        if let Some((sharing, found)) = best.filter(|(best, _)| !best.overlapped.is_empty()) {
+            self.take_apart(walk, sharing, found)?;
+        }
+        Ok(())
     }
 
     /// Takes values apart that share bytes in a slow memory, as long as that lowers the cost.
@@ -395,6 +424,11 @@ fn in_memory(
     let (space, memory) = (SpaceId::new(index), &memories[index]);
     let moved = |buffer: &crate::problem::Buffer| buffer.clone().with_space(space);
     let buffers: Vec<_> = liveness.problem.buffers().iter().map(moved).collect();
+    // What overlaps at a distance would have to be farther apart.
+    let is_stricter = memory.alignment().bytes() > planner.options.alignment;
+    if is_stricter && liveness.overlapped().next().is_some() {
+        return Ok(None);
+    }
     let is_aligned = buffers.iter().all(|buffer| buffer.alignment() >= memory.alignment());
     let problem = Problem::new(buffers, memories.to_vec())?;
     let packing = if is_aligned && packing.spaces.len() == 1 {

@@ -93,7 +93,8 @@ impl Planner<'_> {
         let schedule = &attempt.schedule;
         let homes = homes(&schedule.graph, memories)?;
         // Space 0 stands for any: values only share bytes with those of the same home.
-        let mut spaces = vec![Space::new("any")];
+        let strictest = memories.spaces().iter().map(Space::alignment).max().unwrap_or_default();
+        let mut spaces = vec![Space::new("any").with_alignment(strictest)];
         spaces.extend(memories.spaces().iter().cloned());
         let home = |value: ValueId| {
             homes[value.index()].map_or(SpaceId::new(0), |home| SpaceId::new(home.index() + 1))

@@ -71,14 +71,21 @@ impl Plan {
             space.claim(if space.caller.is_none() { 0 } else { space.arena_bytes });
         }
         plan.check(graph)?;
-        // Larger workspaces are optional; the bytes of values are not.
-        let workspaces = std::mem::take(&mut plan.workspaces);
-        for space in 0..plan.arenas().len() {
-            let live = plan.peak(SpaceId::new(space)).live_bytes;
-            plan.spaces[space].claim(live);
-        }
-        plan.workspaces = workspaces;
+        plan.claim_live_bytes();
         Ok(plan)
+    }
+
+    /// Lowers the claims of a plan to the bytes that are live at once, of which the plan itself is
+    /// the proof.
+    ///
+    /// Workspaces count nothing, for their sizes are a choice.
+    pub(crate) fn claim_live_bytes(&mut self) {
+        let workspaces = std::mem::take(&mut self.workspaces);
+        for space in 0..self.arenas().len() {
+            let live = self.peak(SpaceId::new(space)).live_bytes;
+            self.spaces[space].claim(live);
+        }
+        self.workspaces = workspaces;
     }
 
     /// Moves the values that share bytes to the start of views of the new sizes.

@@ -21,6 +21,7 @@
     reason = "a test may panic"
 )]
 
+mod alignment;
 mod arena;
 mod arena_simple;
 mod boundary;

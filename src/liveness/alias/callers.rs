@@ -32,7 +32,8 @@ impl Builder<'_> {
         let start = self.places[owner.index()].map_or(0, |(_, start)| start) + moved;
         let end = start + i128::from(self.graph.value(owner).bytes());
         let first = into.span.0.min(from.span.0 + shift);
-        let is_aligned = start.rem_euclid(self.rules.alignment.bytes().into()) == 0;
+        let alignment = self.rules.alignment.max(from.alignment).max(into.alignment);
+        let is_aligned = start.rem_euclid(alignment.bytes().into()) == 0;
         is_aligned && start <= first && into.span.1.max(from.span.1 + shift) <= end
     }
 

@@ -20,6 +20,9 @@ use crate::units::{Alignment, LiveRange, Step};
 /// own.
 const MOST_COMPARISONS: usize = 100_000_000;
 
+/// Elements of more bytes are aligned as if they had this many: no processor asks for more.
+const MOST_ELEMENT_ALIGNMENT: u64 = 16;
+
 /// A value inside of an alias class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -63,7 +66,7 @@ pub struct AliasRules {
     pub inputs: InputMemory,
     /// The memory of graph outputs.
     pub outputs: OutputMemory,
-    /// Least alignment of the distance between a class's start and its members.
+    /// Alignment of classes, and of the distance at which an output overlaps an input.
     pub alignment: Alignment,
 }
 
@@ -94,7 +97,8 @@ impl AliasClasses {
     /// First, views are linked: all views of whole inputs, slices and pieces that do not
     /// contradict each other. Two classes are put at a
     /// distance only if no two of their members that share a byte are live together with
-    /// different contents. `declined` names operands, by node and position, that are to be
+    /// different contents, and each member keeps its own alignment and that of its elements.
+    /// `declined` names operands, by node and position, that are to be
     /// copied instead; in ascending order.
     ///
     /// Then outputs take over inputs, if three conditions hold: the node permits the pair, no
@@ -240,7 +244,7 @@ struct DraftClass {
     birth: Step,
     /// The first byte of a member, and the one after the last.
     span: (i128, i128),
-    /// The strictest alignment of a member. Every member is aligned as the class is.
+    /// The strictest [alignment](Builder::alignment) of a member.
     alignment: Alignment,
     space: SpaceId,
     pin: Option<u64>,
@@ -311,7 +315,7 @@ impl<'a> Builder<'a> {
             members: vec![Draft { value: id, start: 0, end: value.bytes().into(), live }],
             birth: live.start(),
             span: (0, value.bytes().into()),
-            alignment: value.alignment(),
+            alignment: self.alignment(id),
             space: value.space(),
             pin: value.pin(),
             owner: self.is_owner(id).then_some(id),
@@ -321,6 +325,19 @@ impl<'a> Builder<'a> {
 
     fn live(&self, value: ValueId) -> LiveRange {
         self.lifetimes.of(value).expect("a value in the arena has a live range")
+    }
+
+    /// Returns what divides the offset of a value wherever it is: its own alignment, and the size
+    /// of its elements as far as the plan aligns at all.
+    fn alignment(&self, id: ValueId) -> Alignment {
+        let value = self.graph.value(id);
+        let element = Alignment::new((value.dtype().bits() / 8).clamp(1, MOST_ELEMENT_ALIGNMENT));
+        match element {
+            Ok(element) if value.bytes() > 0 => {
+                value.alignment().max(element.min(self.rules.alignment))
+            }
+            _ => value.alignment(),
+        }
     }
 
     fn class(&self, index: usize) -> &DraftClass {
@@ -557,17 +574,20 @@ impl<'a> Builder<'a> {
     fn fit(&self, from: usize, into: usize, shift: i128) -> bool {
         let (from, into) = (self.class(from), self.class(into));
         let aligned = |member: &Draft| {
-            let alignment = i128::from(self.graph.value(member.value).alignment().bytes());
+            let alignment = i128::from(self.alignment(member.value).bytes());
             (member.start + shift).rem_euclid(alignment) == 0
         };
         let pins_agree = match (from.pin, into.pin) {
             (None, None) => true,
-            (None, Some(_)) => from.span.0 + shift >= 0,
+            (None, Some(pin)) => from.span.0 + shift >= 0 && from.alignment.divides(pin),
             (pin, other) => pin == other && shift == 0,
         };
         let all_aligned = shift.rem_euclid(i128::from(from.alignment.bytes())) == 0;
+        // A class begins where the packing aligns it: padding ahead of it is nobody's bytes.
+        let lowest = into.span.0.min(from.span.0 + shift);
         from.space == into.space
             && pins_agree
+            && lowest.rem_euclid(self.rules.alignment.bytes().into()) == 0
             && (all_aligned || from.members.iter().all(aligned))
             && self.owners_agree(from, into, shift)
     }
@@ -653,11 +673,12 @@ impl<'a> Builder<'a> {
         let in_arena = drafts.partition_point(|class| class.owner.is_none());
         let mut classes = Vec::with_capacity(drafts.len());
         let mut places = vec![None; self.places.len()];
-        let alignment = i128::from(self.rules.alignment.bytes());
         for mut draft in drafts {
             draft.members.sort_by_key(|member| (member.live.start(), member.value));
             let lowest = draft.members.iter().map(|member| member.start).min().unwrap_or(0);
-            // The member that the others came to stays where the packing aligns it.
+            // The member that the others came to stays where the packing aligns it, and so does
+            // each member that is aligned more strictly.
+            let alignment = i128::from(self.rules.alignment.max(draft.alignment).bytes());
             let base = lowest.div_euclid(alignment) * alignment;
             let base = if draft.pin.is_some() { 0 } else { base };
             let mut strictest = Alignment::BYTE;

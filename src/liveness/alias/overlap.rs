@@ -27,9 +27,12 @@ impl Builder<'_> {
         if self.is_view[output.index()] {
             return;
         }
+        // Both are aligned as their space is.
+        let space = self.graph.space(self.graph.value(output).space());
+        let alignment = self.rules.alignment.max(space.alignment());
         let candidates = overlaps.iter().filter_map(|&overlap| {
             let value = node.input(overlap.input)?;
-            let distance = self.rules.alignment.round_up(overlap.distance)?;
+            let distance = alignment.round_up(overlap.distance)?;
             let (made, used) = (self.graph.value(output).bytes(), self.graph.value(value).bytes());
             let saved = used.min(made.saturating_sub(distance));
             (saved > 0).then_some(Candidate { overlap, value, distance, saved })

@@ -1,11 +1,11 @@
 //! Rules of `check/replay.rs` and `check/races.rs`: what the run finds in memory.
 
 use arenaplan::{
-    Choice, Effects, Flow, Graph, InPlace, Node, Plan, Technique, Techniques, ValueKind, Workspace,
-    WorkspacePolicy,
+    Choice, Effects, Flow, Graph, InPlace, Node, Plan, Technique, Techniques, ValueKind, View,
+    Whole, Workspace, WorkspacePolicy,
 };
 
-use super::{put, refuse, row, share, step, value};
+use super::{accept, put, refuse, row, share, step, value};
 use crate::graphs::{Sketch, in_place, reshape};
 use crate::planners::ideal_planner;
 
@@ -95,6 +95,55 @@ fn product() -> Case {
     let y =
         sketch.effectful("y", &[a, b], 128, Effects { flows: vec![flow], ..Effects::default() });
     planned(sketch.build(&[y]))
+}
+
+/// n makes a concatenation of a and b, and something in place of a that nobody reads.
+fn shown_and_overwritten() -> Case {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 64);
+    let b = sketch.node("b", &[x], 64);
+    let c = sketch.value("c", ValueKind::Activation, 128);
+    let d = sketch.value("d", ValueKind::Activation, 64);
+    let view = |input, offset| View { input, output: 0, offset, whole: Whole::Output };
+    let effects = Effects {
+        views: vec![view(0, 0), view(1, 64)],
+        in_place: vec![InPlace { input: 0, output: 1, identity: false }],
+        ..Effects::default()
+    };
+    let node = Node::new("n", "Op").reads([a, b]).writes([c, d]);
+    sketch.builder.add_node(node.with_effects(effects));
+    let y = sketch.node("y", &[c], 64);
+    planned(sketch.build(&[y]))
+}
+
+fn show_pieces(json: &mut serde_json::Value) {
+    value(json, "c")["offset"] = 1024.into();
+    put(json, "a", "c", 0);
+    put(json, "b", "c", 64);
+    let view = |input: u32| serde_json::json!({"input": input, "output": 0, "rule": "view"});
+    step(json, "n")["shares"] = serde_json::json!([view(0), view(1)]);
+}
+
+#[test]
+fn what_a_step_shows_it_does_not_overwrite() {
+    accept("pieces of a concatenation", shown_and_overwritten(), |json| {
+        show_pieces(json);
+        json["spaces"][0]["lower_bound"] = 0.into();
+    });
+    refuse(vec![row(
+        "an output in place of a piece that is shown",
+        shown_and_overwritten(),
+        KIND,
+        "value 'd'",
+        |json| {
+            show_pieces(json);
+            put(json, "d", "a", 0);
+            let in_place = serde_json::json!({"input": 0, "output": 1, "rule": "in-place"});
+            step(json, "n")["shares"].as_array_mut().unwrap().push(in_place);
+            json["spaces"][0]["lower_bound"] = 0.into();
+        },
+    )]);
 }
 
 /// One node with two results.
