@@ -34,8 +34,8 @@ __all__ = [
     "SharedPlan",
     "SharedVerdict",
     "SimpleArena",
-    "StorageLayout",
     "StepOperands",
+    "StorageLayout",
     "StoragePlan",
     "Target",
     "Verdict",
@@ -337,7 +337,6 @@ class Graph:
         values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
         nodes: Sequence[
             tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
-            tuple[str, str, Sequence[int | None], Sequence[int | None], Any, Sequence[int]]
         ],
         outputs: Sequence[int],
     ) -> Graph:
@@ -600,7 +599,6 @@ class IncrementalPlanner:
         ArenaBusy
             If another run has them.
         """
-    def place(self, /, value: int) -> tuple[bool, int, int] | None:
     def place(self, /, value: int) -> IncrementalPlacement | None:
         """
         Return the place of a value, or None if it has no bytes in an arena, or its node was not
@@ -1489,6 +1487,32 @@ class SimpleArena:
         """
 
 @final
+class StepOperands:
+    """
+    The values that a step reads and writes, by index, with None for an operand left out.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[list[int | None], list[int | None]]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls, /, inputs: Sequence[int | None], outputs: Sequence[int | None]
+    ) -> StepOperands: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def inputs(self, /) -> list[int | None]:
+        """
+        Values that the step reads, by position; of nodes that run as one, those from outside,
+        each value once.
+        """
+    @property
+    def outputs(self, /) -> list[int | None]:
+        """
+        Values that the step writes, by position.
+        """
+
+@final
 class StorageLayout:
     """
     Names, blocks and nodes of a planned graph, without memory.
@@ -1550,29 +1574,6 @@ class StorageLayout:
     def to_json(self, /) -> str:
         """
         Return the JSON form of a graph runtime.
-class StepOperands:
-    """
-    The values that a step reads and writes, by index, with None for an operand left out.
-    """
-
-    def __eq__(self, value: object, /) -> bool: ...
-    def __getnewargs__(self, /) -> tuple[list[int | None], list[int | None]]: ...
-    def __hash__(self, /) -> int: ...
-    def __ne__(self, value: object, /) -> bool: ...
-    def __new__(
-        cls, /, inputs: Sequence[int | None], outputs: Sequence[int | None]
-    ) -> StepOperands: ...
-    def __repr__(self, /) -> str: ...
-    @property
-    def inputs(self, /) -> list[int | None]:
-        """
-        Values that the step reads, by position; of nodes that run as one, those from outside,
-        each value once.
-        """
-    @property
-    def outputs(self, /) -> list[int | None]:
-        """
-        Values that the step writes, by position.
         """
 
 @final
@@ -1603,7 +1604,7 @@ class StoragePlan:
         graph: Graph,
         elementwise: Sequence[int] | None = None,
         *,
-        assigns: dict[int, tuple[bool, int, int, int]] | None = None,
+        assigns: dict[int, Assign] | None = None,
     ) -> StoragePlan:
         """
         Return the plan with blocks for inputs, constants and states, assignments tied to
@@ -1814,10 +1815,7 @@ def explain(graph: Graph, options: Incomplete) -> Explained:
     Return a plan, and the bytes that other choices of techniques need.
     """
 
-def find_assigns(
-    graph: Graph, elementwise: Sequence[int] | None = None
-) -> list[tuple[bool, int, int, int] | None]:
-def find_assigns(graph: Graph, elementwise: Sequence[int]) -> list[Assign | None]:
+def find_assigns(graph: Graph, elementwise: Sequence[int] | None = None) -> list[Assign | None]:
     """
     Return per node the assignment that it is, or None if it is none.
     """
@@ -1839,11 +1837,6 @@ def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> l
     """
 
 def pack(
-    sizes: list[int],
-    live: list[tuple[int, int]],
-    alignments: list[int],
-    pins: list[int | None],
-    hints: list[int | None],
     sizes: Sequence[int],
     live: Sequence[tuple[int, int]],
     alignments: Sequence[int],

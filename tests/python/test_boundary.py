@@ -13,7 +13,7 @@ import pytest
 import arenaplan as ap
 import light_models
 from arenaplan.cli import main
-from arenaplan.errors import InputMismatch, InvalidBuffer, InvalidOption
+from arenaplan.errors import InputMismatch, InvalidBuffer, InvalidOption, TargetMismatch
 from networks import F32, noise, small_network
 
 
@@ -153,7 +153,7 @@ def test_what_knows_no_memory_of_the_caller_refuses_it(tmp_path: Path) -> None:
         ap.plan_together([graph], "concurrent", outputs="caller", target="ideal")
     from arenaplan.export.c import header_of
 
-    with pytest.raises(InvalidOption):
+    with pytest.raises(TargetMismatch):
         header_of(graph, ap.plan(graph, outputs="caller", target="ideal"))
     model = str(light_models.path("squeezenet"))
     for arguments in (

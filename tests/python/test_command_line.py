@@ -70,7 +70,7 @@ def test_every_command_reads_a_model_from_stdin(
         assert main(arguments) == 0, arguments
     capsys.readouterr()
     assert main(["plan", piped(path.read_bytes()), "--json"]) == 0
-    expected = ap.plan(ap.load(path), target="ideal").arena_bytes
+    expected = ap.plan(ap.load(path)).arena_bytes
     assert json.loads(capsys.readouterr().out)["arena_bytes"] == expected
 
 

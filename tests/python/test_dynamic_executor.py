@@ -52,9 +52,9 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     planned: list[str] = []
     plan = family_module.plan_graph
 
-    def counted(graph: ap.Graph, **options: Any) -> ap.Plan:
+    def counted(graph: ap.Graph, *args: Any, **options: Any) -> ap.Plan:
         planned.append(graph.name)
-        return plan(graph, **options)
+        return plan(graph, *args, **options)
 
     monkeypatch.setattr(family_module, "plan_graph", counted)
     return planned

@@ -137,11 +137,11 @@ def test_the_command_line_plans_and_checks_shared_arenas(
         assert main(["check", *models[::-1], file]) == 1
         assert main(["check", models[0], file]) == 1
         capsys.readouterr()
-    alone = [ap.plan(ap.load(model), target="ideal").arena_bytes for model in models]
+    alone = [ap.plan(ap.load(model)).arena_bytes for model in models]
     assert sizes == {"never-together": max(alone), "concurrent": sum(alone)}
 
     assert main(["plan", *models, "--share", "concurrent"]) == 0
-    assert "2 models, concurrent" in capsys.readouterr().out
+    assert "2 models for tflm, concurrent" in capsys.readouterr().out
     assert main(["plan", *models, "--share", "concurrent", "--capacity", "5"]) == 1
     assert main(["plan", *models]) == 2
     assert main(["plan", *models, "--share", "concurrent", "--budget", "a=1M"]) == 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 from arenaplan.dynamic.shapes import MAX_SHAPES, RangeBind, Shape, Shapes, Size
@@ -170,7 +171,7 @@ class PlanFamily:
             with self._naming(shape):
                 graph = self._graph(shape)
                 served = self._planned[self._server[shape]].plan.resized(graph)
-                plan = plan_graph(graph, self._options)
+                plan = plan_graph(graph, replace(self._options, capacity=None))
             if served.arena_bytes < plan.arena_bytes or not _within(plan, self._spaces):
                 plan = served
             self._exact[shape] = plan
