@@ -75,7 +75,7 @@ fn only_the_outputs_of_named_nodes_overlap_inputs() {
 #[test]
 fn steps_that_were_taken_apart_have_no_proof_of_their_order() {
     let mut sketch = Sketch::new();
-    let c = sketch.input("c", 1);
+    let c = sketch.input("c", 10);
     let wide = sketch.effectful("wide", &[c], 100, pieces(10));
     let narrow = sketch.effectful("narrow", &[wide], 10, pieces(10));
     let z = sketch.node("z", &[narrow], 1);
