@@ -1,6 +1,7 @@
 //! Python bindings of `arenaplan`: convert, detach from the interpreter, call, map the error.
 
 #![allow(
+    rustdoc::broken_intra_doc_links,
     clippy::doc_markdown,
     clippy::needless_pass_by_value,
     clippy::unused_self,

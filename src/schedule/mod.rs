@@ -2,7 +2,7 @@
 //!
 //! The live bytes after some nodes have run depend on the *set* of those nodes, not on their
 //! order. So orders are paths through sets of executed nodes, and the best one is the path whose
-//! highest point is lowest: a search over sets, not over permutations (Serenity: Ahn et al., MLSys
+//! highest point is lowest: a search over sets, not over permutations (Serenity: Ahn et al., `MLSys`
 //! 2020).
 
 mod model;

@@ -264,7 +264,7 @@ fn add(typed: &mut Typed, step: &Step) {
     let size = |dtype: DType| dtype.bits() / 8;
     // The wanted type, if a whole number of elements fills the bytes.
     let filled = |bytes: u64| match DTYPES[step.dtype] {
-        dtype if bytes % size(dtype) == 0 => (dtype, bytes / size(dtype)),
+        dtype if bytes.is_multiple_of(size(dtype)) => (dtype, bytes / size(dtype)),
         _ => (DType::UINT8, bytes),
     };
     let mut dtype = DTYPES[step.dtype];

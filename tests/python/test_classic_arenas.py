@@ -209,7 +209,7 @@ def test_d1_g_n16_keeps_its_direct_writes_in_the_order_of_mutations() -> None:
         assert w2 == add1 == assign1
         assert w == add0 == assign0
         assert plan.allocated_bytes == 80
-    found[1] = found[1]._replace(direct=False)
+    found[1] = ap.Assign(False, found[1].state, found[1].source, found[1].result)
     assert shared.decorate(ordered.core, assigns=found).allocated_bytes == 120, "add0 by itself"
 
 

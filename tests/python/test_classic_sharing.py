@@ -256,9 +256,9 @@ def test_d3_another_graph_is_planned_in_the_same_memory() -> None:
     )
     assert planner.place(0) is None
     planner.execute(0, 1)
-    assert planner.place(1)[2] == 100
-    assert planner.place(2)[0], "persistent"
-    assert planner.buffer_bytes[0] == before[0]
+    assert planner.place(1).bytes == 100
+    assert planner.place(2).persistent
+    assert planner.buffer_bytes.temporary == before.temporary
     with pytest.raises(ap.errors.UndefinedValue):
         planner.replace_graph([(1, "arena")], [([4], [], [], [])], [], [])
     with pytest.raises(InvalidOption, match="persistent_arena, dynamic"):

@@ -493,7 +493,8 @@ def test_lrn_overlaps_its_image_and_is_made_by_channels(size: int, options: dict
     sums = [squares[:, max(c - before, 0) : c + behind + 1].sum(axis=1) for c in range(18)]
     expected = (wide / (1 + 0.5 / size * np.stack(sums, axis=1)) ** 0.75).max((1, 2, 3))
     overlapped = ap.plan(graph, optimize="overlap", **options)
-    assert overlapped.overlapped == [1]
+    # With its scratch memory, the overlap saves nothing here.
+    assert overlapped.overlapped == ([1] if options["target"] == "ideal" else [])
     for plan in (
         overlapped,
         ap.plan(graph, **options),

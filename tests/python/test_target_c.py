@@ -38,14 +38,14 @@ def run(
 ) -> list[bytes]:
     """Run a graph in the order of a plan, in its arena or in separate memory; return outputs."""
     rng = np.random.default_rng(seed)
-    arenas = [rng.integers(0, 256, space[1] + 1, np.uint8) for space in plan.spaces]
+    arenas = [rng.integers(0, 256, space.arena_bytes + 1, np.uint8) for space in plan.spaces]
     values: list[Array] = []
     for value, place in zip(graph.values, plan.placements, strict=True):
         if place is None:
             values.append(_constant(graph, value.index))
             continue
-        space, offset, size = place
-        memory = arenas[space][offset : offset + size] if in_arena else np.zeros(size, np.uint8)
+        size, start = place.bytes, place.offset
+        memory = arenas[place.space][start : start + size] if in_arena else np.zeros(size, np.uint8)
         assert memory.nbytes == size, "the plan has room for it"
         values.append(memory.view(value.dtype).reshape(value.shape))
     for index in graph.inputs:
@@ -299,16 +299,16 @@ def test_drawn_tflite_models_compute_the_same_in_two_memories(seed: int) -> None
     graph = ap.load(data)
     fast = _plan_of(data).arena_bytes // 2 // 16 * 16
     plan = ap.plan(graph, target="c", spaces=[ap.Space("fast", fast), ap.Space("slow")])
-    used = {place[0] for place in plan.placements if place is not None}
+    used = {place.space for place in plan.placements if place is not None}
     assert used == {0, 1}
     assert_right(graph, plan, Images(data))
 
 
 def test_the_models_give_plans_something_to_share() -> None:
     shares = [share for seed in range(30) for share in _plan_of(drawn(seed)).shares]
-    assert sum(rule == "in-place" for *_, rule in shares) > 20
-    assert sum(rule == "view" for *_, rule in shares) > 5
-    assert {rule for *_, rule in shares} == {"in-place", "view"}
+    assert sum(share.rule == "in-place" for share in shares) > 20
+    assert sum(share.rule == "view" for share in shares) > 5
+    assert {share.rule for share in shares} == {"in-place", "view"}
 
 
 def _plan_of(data: bytes) -> ap.Plan:
@@ -330,7 +330,7 @@ def test_a_convolution_in_place_would_be_noticed() -> None:
     lie = graph.nodes[1].effects._replace(in_place=(InPlace(0, 0),))
     graph.nodes[1] = replace(graph.nodes[1], effects=lie)
     plan = ap.plan(graph, target="c", optimize="in-place", order="given")
-    assert (1, 0, 0, "in-place") in plan.shares
+    assert ("in-place", 1) in {(share.rule, share.node) for share in plan.shares}
     assert run(graph, plan, kernel, in_arena=True) != run(graph, plan, kernel, in_arena=False)
 
 
@@ -476,6 +476,6 @@ def test_onnx_models_compute_the_same_in_their_arena(
     model = make()
     graph = load_onnx(model)
     plan = ap.plan(graph, target="c", order=order)
-    assert {share[3] for share in plan.shares} == {"view", "in-place"}
+    assert {share.rule for share in plan.shares} == {"view", "in-place"}
     header_of(graph, plan)
     assert_right(graph, plan, Elements(model, graph))

@@ -21,7 +21,7 @@ pub(super) struct Kind {
     pad: u64,
     /// The items.
     pub(super) copies: Vec<u32>,
-    /// Where its positions start in [`State::positions`].
+    /// Where its positions start in the positions of the search state.
     pub(super) first_position: usize,
 }
 
