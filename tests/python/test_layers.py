@@ -18,6 +18,7 @@ FLOORS = (
     ("_core", "_start", "errors"),
     ("backend",),
     ("graph",),
+    ("ops",),
     ("spaces", "spill", "storage", "sharing"),
     ("options", "tradeoff"),
     ("planning",),
