@@ -40,152 +40,58 @@ kind                      operators
 """
 
 from arenaplan.ops.elementwise import (
-    CONVERT as CONVERT,
-)
-from arenaplan.ops.elementwise import (
-    ELEMENTWISE as ELEMENTWISE,
-)
-from arenaplan.ops.elementwise import (
-    FIRST_OPERAND as FIRST_OPERAND,
-)
-from arenaplan.ops.elementwise import (
-    SHAPE_ONLY as SHAPE_ONLY,
-)
-from arenaplan.ops.elementwise import (
-    UPDATE as UPDATE,
-)
-from arenaplan.ops.elementwise import (
-    Convert as Convert,
-)
-from arenaplan.ops.elementwise import (
-    Elementwise as Elementwise,
-)
-from arenaplan.ops.elementwise import (
-    FirstOperand as FirstOperand,
-)
-from arenaplan.ops.elementwise import (
-    Loop as Loop,
-)
-from arenaplan.ops.elementwise import (
-    ShapeOnly as ShapeOnly,
-)
-from arenaplan.ops.elementwise import (
-    Update as Update,
+    CONVERT,
+    ELEMENTWISE,
+    FIRST_OPERAND,
+    SHAPE_ONLY,
+    UPDATE,
+    Convert,
+    Elementwise,
+    FirstOperand,
+    Loop,
+    ShapeOnly,
+    Update,
 )
 from arenaplan.ops.layout import (
-    BITCAST as BITCAST,
+    BITCAST,
+    IDENTITY,
+    REPEAT,
+    RESHAPE,
+    Bitcast,
+    Concat,
+    Identity,
+    Pad,
+    Repeat,
+    Reshape,
+    Slice,
+    Split,
+    Transpose,
+    one_index,
 )
-from arenaplan.ops.layout import (
-    IDENTITY as IDENTITY,
-)
-from arenaplan.ops.layout import (
-    REPEAT as REPEAT,
-)
-from arenaplan.ops.layout import (
-    RESHAPE as RESHAPE,
-)
-from arenaplan.ops.layout import (
-    Bitcast as Bitcast,
-)
-from arenaplan.ops.layout import (
-    Concat as Concat,
-)
-from arenaplan.ops.layout import (
-    Identity as Identity,
-)
-from arenaplan.ops.layout import (
-    Pad as Pad,
-)
-from arenaplan.ops.layout import (
-    Repeat as Repeat,
-)
-from arenaplan.ops.layout import (
-    Reshape as Reshape,
-)
-from arenaplan.ops.layout import (
-    Slice as Slice,
-)
-from arenaplan.ops.layout import (
-    Split as Split,
-)
-from arenaplan.ops.layout import (
-    Transpose as Transpose,
-)
-from arenaplan.ops.layout import (
-    one_index as one_index,
-)
-from arenaplan.ops.operands import (
-    BITS as BITS,
-)
-from arenaplan.ops.operands import (
-    Array as Array,
-)
-from arenaplan.ops.operands import (
-    Operand as Operand,
-)
-from arenaplan.ops.operands import (
-    Operands as Operands,
-)
-from arenaplan.ops.operands import (
-    Shape as Shape,
-)
-from arenaplan.ops.operands import (
-    array_bytes as array_bytes,
-)
-from arenaplan.ops.operands import (
-    from_front as from_front,
-)
-from arenaplan.ops.operator import (
-    Operator as Operator,
-)
-from arenaplan.ops.operator import (
-    Table as Table,
-)
-from arenaplan.ops.operator import (
-    effects_of as effects_of,
-)
-from arenaplan.ops.operator import (
-    lookup as lookup,
-)
-from arenaplan.ops.rows import (
-    PRODUCT as PRODUCT,
-)
-from arenaplan.ops.rows import (
-    Normalize as Normalize,
-)
-from arenaplan.ops.rows import (
-    Product as Product,
-)
-from arenaplan.ops.rows import (
-    Reduce as Reduce,
-)
+from arenaplan.ops.operands import BITS, Array, Operand, Operands, Shape, array_bytes, from_front
+from arenaplan.ops.operator import Operator, Table, effects_of, lookup
+from arenaplan.ops.rows import PRODUCT, Normalize, Product, Reduce
 from arenaplan.ops.windows import (
-    CONVOLUTION as CONVOLUTION,
+    CONVOLUTION,
+    PLANES,
+    WHOLE,
+    Convolution,
+    Neighbors,
+    Pixelwise,
+    PixelwiseConvolution,
+    Planes,
+    Whole,
+    Window,
 )
-from arenaplan.ops.windows import (
-    PLANES as PLANES,
-)
-from arenaplan.ops.windows import (
-    WHOLE as WHOLE,
-)
-from arenaplan.ops.windows import (
-    Convolution as Convolution,
-)
-from arenaplan.ops.windows import (
-    Neighbors as Neighbors,
-)
-from arenaplan.ops.windows import (
-    Pixelwise as Pixelwise,
-)
-from arenaplan.ops.windows import (
-    PixelwiseConvolution as PixelwiseConvolution,
-)
-from arenaplan.ops.windows import (
-    Planes as Planes,
-)
-from arenaplan.ops.windows import (
-    Whole as Whole,
-)
-from arenaplan.ops.windows import (
-    Window as Window,
-)
+
+# fmt: off
+__all__ = [
+    "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND", "IDENTITY",
+    "PLANES", "PRODUCT", "REPEAT", "RESHAPE", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
+    "Bitcast", "Concat", "Convert", "Convolution", "Elementwise", "FirstOperand", "Identity",
+    "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
+    "PixelwiseConvolution", "Planes", "Product", "Reduce", "Repeat", "Reshape", "Shape",
+    "ShapeOnly", "Slice", "Split", "Table", "Transpose", "Update", "Whole", "Window",
+    "array_bytes", "effects_of", "from_front", "lookup", "one_index",
+]
+# fmt: on

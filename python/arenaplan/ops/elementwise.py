@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace
-from arenaplan.ops.operands import Operands
+from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, spread
+from arenaplan.ops.operands import Operands, Shape
 from arenaplan.ops.operator import Operator, shown, taken_over
 
 
@@ -27,10 +28,17 @@ class Elementwise(Operator):
         same = [at for at, x in enumerate(node.inputs) if x is not None and x.shape == shape]
         return Flow(0, prod(shape), tuple(same))
 
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """Every element needs its own of each operand."""
+        return [spread(shape, box, made) for shape in shapes]
+
 
 @dataclass(slots=True)
 class FirstOperand(Operator):
     """Elements are made from those of input 0, and other inputs are parameters: activations."""
+
+    channel: int | None = None
+    """Dimension of which the other inputs have one element per index, if they do."""
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0."""
@@ -42,6 +50,14 @@ class FirstOperand(Operator):
         if x is None or y is None or x.shape != y.shape:
             return None
         return Flow(0, prod(y.shape), (0,))
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """Every element needs its own of input 0, and the parameters of its channel."""
+        if first(shapes) != made:
+            raise Uncuttable
+        channel = self.channel
+        own = None if channel is None else box[channel : channel + 1] or None
+        return [box, *(own for _ in shapes[1:])]
 
 
 @dataclass(slots=True)

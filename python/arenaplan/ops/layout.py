@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from arenaplan.graph import NO_EFFECTS, Effects, Flow, View
-from arenaplan.ops.operands import BITS, Operands, leading, row, size
+from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, reshaped
+from arenaplan.ops.operands import BITS, Operands, Shape, leading, row, size
 from arenaplan.ops.operator import Operator, part, shown
 from arenaplan.ops.windows import planes
 
@@ -19,6 +20,10 @@ class Reshape(Operator):
     def permissions(self, node: Operands) -> Effects:
         """Input 0 as a whole, if nothing is repeated."""
         return shown(node)
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """The box of input 0 that has the same elements, if there is one."""
+        return [reshaped(box, made, first(shapes)), *(None for _ in shapes[1:])]
 
 
 @dataclass(slots=True)
@@ -76,6 +81,13 @@ class Transpose(Operator):
             return None
         moved = max((axis for axis, of in enumerate(perm) if of != axis), default=-1)
         return Flow(0, prod(y.shape[: min(moved + 1, len(perm) - 1)]))
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """The same box but for the order of dimensions."""
+        if sorted(self.perm) != list(range(len(box))):
+            raise Uncuttable
+        parts = dict(zip(self.perm, box, strict=True))
+        return [tuple(parts[axis] for axis in range(len(box)))]
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View
-from arenaplan.ops.operands import BITS, Operands, size
+from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable
+from arenaplan.ops.operands import BITS, Operands, Shape, size
 
 _Node = TypeVar("_Node")
 
@@ -34,6 +35,28 @@ class Operator:
     def pieces(self, node: Operands) -> Flow | None:
         """Return in which pieces a node can make its only output, ``None`` for as a whole."""
         return None
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """
+        Return the part of each input that a box of the output needs.
+
+        A box that is a piece needs no more than the same piece of the inputs that it follows.
+
+        Parameters
+        ----------
+        shapes : sequence
+            The shape of each input.
+        made : tuple of int
+            The shape of the output.
+        box : tuple of slice
+            The box, which is not all of the output.
+
+        Raises
+        ------
+        Uncuttable
+            If the box cannot be made by itself.
+        """
+        raise Uncuttable
 
 
 Table: TypeAlias = "Mapping[str, Operator | Callable[[_Node], Operator | None]]"

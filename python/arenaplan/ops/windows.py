@@ -15,7 +15,8 @@ from math import prod
 from typing import NamedTuple
 
 from arenaplan.graph import NO_EFFECTS, Effects, Flow, Overlap
-from arenaplan.ops.operands import BITS, Operands
+from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, is_whole, whole
+from arenaplan.ops.operands import BITS, Operands, Shape
 from arenaplan.ops.operator import Operator
 
 
@@ -50,6 +51,13 @@ class Planes(Operator):
     def pieces(self, node: Operands) -> Flow | None:
         """One per channel of each image."""
         return planes(node)
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """The same channels of input 0, as a whole."""
+        image = first(shapes)
+        if len(image) < 3 or image[:2] != made[:2] or not is_whole(box[2:], made[2:]):
+            raise Uncuttable
+        return [(*box[:2], *whole(image[2:])), *(None for _ in shapes[1:])]
 
 
 @dataclass(slots=True)
@@ -86,6 +94,8 @@ class Neighbors(Operator):
 
     below: int
     """Channels before its own that an element needs."""
+    above: int
+    """Channels behind its own that an element needs."""
 
     def permissions(self, node: Operands) -> Effects:
         """
@@ -102,6 +112,14 @@ class Neighbors(Operator):
     def pieces(self, node: Operands) -> Flow | None:
         """One per channel of each image, for which others are needed, too."""
         return None if node.y is None else Flow(0, prod(node.y.shape[:2]))
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """The channels beside those of the box, at the same place of the image."""
+        image = first(shapes)
+        if len(image) < 3:
+            raise Uncuttable
+        start, stop = max(box[1].start - self.below, 0), min(box[1].stop + self.above, image[1])
+        return [(box[0], slice(start, stop), *box[2:])]
 
 
 # -- images that are stored pixel by pixel ----------------------------------------------------

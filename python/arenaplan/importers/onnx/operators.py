@@ -28,7 +28,7 @@ from arenaplan.importers.onnx.rules.reduce import REDUCTIONS, reduced_axes
 
 def _batch_norm(op: Op) -> ops.Operator | None:
     """Training reads the data twice."""
-    return None if trains(op) else ops.FIRST_OPERAND
+    return None if trains(op) else ops.FirstOperand(channel=1)
 
 
 def _dropout(op: Op) -> ops.Operator | None:
@@ -49,7 +49,7 @@ def _normalize(axis: int) -> Callable[[Op], ops.Operator | None]:
 
 def _channels(axis: int) -> Callable[[Op], ops.Operator | None]:
     """Return a normalization of all from an axis on, unless statistics are asked for, too."""
-    operator = ops.Normalize(axis)
+    operator = ops.Normalize(axis, channel=1)
     return lambda op: None if any(op.outputs[1:]) else operator
 
 
@@ -124,7 +124,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "Gemm": lambda op: ops.Product(bool(op.integer("transA", 0))),
     "GroupNormalization": _channels(0),
     "InstanceNormalization": _channels(2),
-    "LRN": lambda op: ops.Neighbors((op.integer("size") - 1) // 2),
+    "LRN": lambda op: ops.Neighbors((op.integer("size") - 1) // 2, op.integer("size") // 2),
     "MatMul": ops.PRODUCT,
     "Pad": lambda op: ops.Pad(pads(op, len(op.input(0).shape))),
     "Slice": lambda op: ops.Slice(slices(op, op.input(0).shape)),
