@@ -121,6 +121,7 @@ def cases() -> Iterator[Case]:
     yield Case("Transpose", [f32(1, 3, 1, 4)], {"perm": [1, 2, 0, 3]})
     yield Case("Transpose", [f32(2, 3, 4)], {"perm": [1, 0, 2]})
     yield Case("Expand", [x, i64(3, 4)], {}, (1,))
+    yield Case("Expand", [x, i64(1, 3, 4)], {}, (1,))
     yield Case("Expand", [f32(1, 4), i64(3, 1)], {}, (1,))
     yield Case("Tile", [x, i64(1, 1)], {}, (1,))
     yield Case("Tile", [x, i64(1, 2)], {}, (1,))

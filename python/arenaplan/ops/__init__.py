@@ -19,10 +19,9 @@ kind                      operators
 :class:`Update`           input 0 with other elements at some places: scatters
 :class:`ShapeOnly`        only the shape of input 0 is used
 :class:`Loop`             values that a loop carries
-:class:`Reshape`          the same elements in the same order
+:class:`Reshape`          the same elements in the same order, or some of them repeated
 :class:`Bitcast`          the same bytes as elements of another type
 :class:`Identity`         each output is an input
-:class:`Repeat`           repetition along dimensions
 :class:`Transpose`        dimensions in another order
 :class:`Concat`           inputs one behind the other
 :class:`Split`            outputs one behind the other in an input
@@ -55,13 +54,11 @@ from arenaplan.ops.elementwise import (
 from arenaplan.ops.layout import (
     BITCAST,
     IDENTITY,
-    REPEAT,
     RESHAPE,
     Bitcast,
     Concat,
     Identity,
     Pad,
-    Repeat,
     Reshape,
     Slice,
     Split,
@@ -87,10 +84,10 @@ from arenaplan.ops.windows import (
 # fmt: off
 __all__ = [
     "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND", "IDENTITY",
-    "PLANES", "PRODUCT", "REPEAT", "RESHAPE", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
+    "PLANES", "PRODUCT", "RESHAPE", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
     "Bitcast", "Concat", "Convert", "Convolution", "Elementwise", "FirstOperand", "Identity",
     "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
-    "PixelwiseConvolution", "Planes", "Product", "Reduce", "Repeat", "Reshape", "Shape",
+    "PixelwiseConvolution", "Planes", "Product", "Reduce", "Reshape", "Shape",
     "ShapeOnly", "Slice", "Split", "Table", "Transpose", "Update", "Whole", "Window",
     "array_bytes", "effects_of", "from_front", "lookup", "one_index",
 ]

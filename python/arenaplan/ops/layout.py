@@ -15,7 +15,7 @@ from arenaplan.ops.windows import planes
 
 @dataclass(slots=True)
 class Reshape(Operator):
-    """The same elements in the same order."""
+    """The same elements in the same order; or some of them repeated, which makes them more."""
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0 as a whole, if nothing is repeated."""
@@ -47,17 +47,6 @@ class Identity(Operator):
         pairs = enumerate(zip(node.inputs, node.outputs, strict=False))
         same = (i for i, (x, y) in pairs if x is not None and y is not None and not x.is_fixed)
         return Effects(views=tuple(View(i, i) for i in same))
-
-
-@dataclass(slots=True)
-class Repeat(Operator):
-    """Elements of input 0, repeated along dimensions."""
-
-    def permissions(self, node: Operands) -> Effects:
-        """Input 0 as a whole, if the shape stays."""
-        x, y = node.x, node.y
-        is_same = x is not None and y is not None and x.shape == y.shape
-        return shown(node) if is_same else NO_EFFECTS
 
 
 @dataclass(slots=True)
@@ -201,4 +190,3 @@ def one_index(shape: Sequence[int], axis: int, index: int) -> Slice | None:
 RESHAPE = Reshape()
 BITCAST = Bitcast()
 IDENTITY = Identity()
-REPEAT = Repeat()

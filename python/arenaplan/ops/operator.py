@@ -19,6 +19,9 @@ class Operator:
 
     A subclass has the attributes that the meaning depends on, in one form for all formats. It
     overrides the methods for which it has an answer.
+
+    Instances are shared and do not change. They are no frozen dataclasses, since those take several
+    times as long to make, and importers make one for many nodes.
     """
 
     __slots__ = ()

@@ -108,8 +108,8 @@ OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(_POOLS, ops.PLANES),
     **dict.fromkeys(REDUCTIONS, lambda op: ops.Reduce(reduced_axes(op, len(op.input(0).shape)))),
     **dict.fromkeys(("EyeLike", "RandomNormalLike", "RandomUniformLike"), ops.SHAPE_ONLY),
-    **dict.fromkeys(("Expand", "Tile"), ops.REPEAT),
-    **dict.fromkeys(("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"), ops.RESHAPE),
+    **dict.fromkeys(("Expand", "Flatten", "Identity", "Reshape", "Squeeze"), ops.RESHAPE),
+    **dict.fromkeys(("Tile", "Unsqueeze"), ops.RESHAPE),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalize(-1)),
     **dict.fromkeys(("LogSoftmax", "Softmax"), _softmax),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
@@ -149,9 +149,10 @@ def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     except DataDependent:
         return NO_EFFECTS
     node = ops.Operands(op.inputs, outputs)
-    if operator is ops.RESHAPE:
+    copies = op.type in _COPIES
+    if operator is ops.RESHAPE and not copies:
         _check_size(op, node)
-    effects = ops.effects_of(operator, node, copies=op.type in _COPIES)
+    effects = ops.effects_of(operator, node, copies=copies)
     ignores = _IGNORES.get(op.type)
     return effects._replace(ignores=ignores, flows=()) if ignores else effects
 
