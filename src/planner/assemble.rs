@@ -2,13 +2,11 @@
 
 use super::schedule::Schedule;
 use super::{Placed, Planner};
-use crate::fingerprint::Fingerprint;
+use crate::base::{Alignment, BufferId, Fingerprint, NodeId, SpaceId, ValueId};
 use crate::graph::{Graph, Value};
-use crate::index::{BufferId, NodeId, SpaceId, ValueId};
 use crate::liveness::{ChosenWorkspace, Liveness};
-use crate::packing::Status;
+use crate::pack::Status;
 use crate::plan::{Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps};
-use crate::units::Alignment;
 
 impl Planner<'_> {
     /// Writes down where everything went.

@@ -1,10 +1,9 @@
 //! The worth of each technique.
 
 use super::Planner;
-use crate::error::Result;
+use crate::base::Result;
 use crate::graph::Graph;
-use crate::plan::Plan;
-use crate::technique::{Technique, Techniques};
+use crate::plan::{Plan, Technique, Techniques};
 
 /// The bytes that each technique saves, and the lower bound.
 #[derive(Clone, Debug, PartialEq, Eq)]

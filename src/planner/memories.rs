@@ -17,15 +17,12 @@ use super::no_room::scoped;
 use super::place::{Found, Sharing, Tried, candidates, homes, shared_in_slow_memories};
 use super::search::Attempt;
 use super::{Placed, Planner};
-use crate::error::{Error, Result};
-use crate::index::{SpaceId, ValueId};
+use crate::base::{Error, Result, SpaceId, ValueId};
+use crate::choose::spaces::{Allowance, Depth, Work};
+use crate::choose::{Memories, SpaceAssignment};
 use crate::liveness::Liveness;
-use crate::packing::{Packing, SpacePacking, Status};
-use crate::placement::{Allowance, Depth, Memories, SpaceAssignment, Work};
-use crate::plan::{Effort, MoveCost, ShareRule};
-use crate::problem::{Problem, Space};
-use crate::solve::solve;
-use crate::technique::{Technique, Techniques};
+use crate::pack::{Packing, Problem, Space, SpacePacking, Status, solve};
+use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
 /// Limits of one effort: schedules and work.
 #[derive(Clone, Copy, Debug)]
@@ -422,7 +419,7 @@ fn in_memory(
     planner: &Planner<'_>,
 ) -> Result<Option<Found>> {
     let (space, memory) = (SpaceId::new(index), &memories[index]);
-    let moved = |buffer: &crate::problem::Buffer| buffer.clone().with_space(space);
+    let moved = |buffer: &crate::pack::problem::Buffer| buffer.clone().with_space(space);
     let buffers: Vec<_> = liveness.problem.buffers().iter().map(moved).collect();
     // What overlaps at a distance would have to be farther apart.
     let is_stricter = memory.alignment().bytes() > planner.options.alignment;

@@ -7,24 +7,21 @@ mod no_room;
 mod overlap;
 mod pack;
 mod place;
+mod resize;
 mod schedule;
 mod search;
 mod settle;
 mod together;
 
-use crate::boundary::{InputMemory, OutputMemory};
-use crate::error::{Error, Result, quoted};
+use crate::base::{Error, NodeId, Result, quoted};
+use crate::choose::Memories;
 use crate::graph::{Graph, ValueKind};
-use crate::index::NodeId;
 use crate::liveness::Liveness;
-use crate::packing::Packing;
-use crate::placement::Memories;
+use crate::pack::{Budget, Packing};
 use crate::plan::{
-    Effort, MoveCost, OrderSearch, Plan, PlanOptions, PlanStep, Search, WorkspacePolicy,
+    Effort, Granularity, InputMemory, MoveCost, OrderSearch, OutputMemory, Plan, PlanOptions,
+    PlanStep, Provider, Search, Target, Technique, Techniques, WorkspacePolicy,
 };
-use crate::solve::Budget;
-use crate::target::{Granularity, Provider, Target};
-use crate::technique::{Technique, Techniques};
 pub use explain::Explanation;
 use schedule::Schedule;
 use search::{Attempt, MOST_NODES_TO_SHARE_LESS};
@@ -228,10 +225,10 @@ impl<'a> Planner<'a> {
     /// By default each workspace has the cheapest size that does not raise the peak.
     ///
     /// ```
-    /// use arenaplan::{
-    ///     Alignment, Choice, DType, Effects, Graph, Node, Planner, Value, ValueKind, Workspace,
-    ///     WorkspacePolicy,
-    /// };
+    /// use arenaplan::base::Alignment;
+    /// use arenaplan::graph::{Choice, Workspace};
+    /// use arenaplan::plan::WorkspacePolicy;
+    /// use arenaplan::{DType, Effects, Graph, Node, Planner, Value, ValueKind};
     ///
     /// let mut builder = Graph::builder("conv");
     /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [128])?);

@@ -8,13 +8,11 @@
 use super::Planner;
 use super::pack::smallest_workspaces;
 use super::search::Attempt;
-use crate::error::Result;
+use crate::base::{NodeId, Result, SpaceId};
 use crate::graph::Graph;
-use crate::index::{NodeId, SpaceId};
 use crate::liveness::Liveness;
-use crate::packing::Packing;
-use crate::plan::{Effort, WorkspacePolicy};
-use crate::technique::Technique;
+use crate::pack::Packing;
+use crate::plan::{Effort, Technique, WorkspacePolicy};
 
 /// Graphs with more nodes are left as they are.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;

@@ -1,17 +1,11 @@
 //! Offsets for one order, and the sizes of workspaces that go with them.
 
 use super::Planner;
-use crate::bound::max_load;
-use crate::error::Result;
+use crate::base::{Alignment, BufferId, NodeId, Result, SpaceId, Step};
 use crate::graph::{Graph, Workspace};
-use crate::index::{BufferId, NodeId, SpaceId};
 use crate::liveness::{ChosenWorkspace, Liveness, LivenessOptions};
-use crate::packing::{Packing, SpacePacking, Status};
-use crate::plan::WorkspacePolicy;
-use crate::problem::Problem;
-use crate::solve::solve;
-use crate::technique::Technique;
-use crate::units::{Alignment, Step};
+use crate::pack::{Packing, Problem, SpacePacking, Status, max_load, solve};
+use crate::plan::{Technique, WorkspacePolicy};
 
 impl Planner<'_> {
     /// Returns the buffers of `graph` and their offsets.

@@ -8,15 +8,13 @@ use super::no_room::Refused;
 use super::pack::smallest_workspaces;
 use super::schedule::Schedule;
 use super::search::Attempt;
-use crate::error::{Error, Result};
+use crate::base::{BufferId, Error, NodeId, Result, SpaceId, ValueId};
+use crate::choose::spaces::{Work, assign_within};
+use crate::choose::{Assigned, AssignmentProblem, Candidate, Memories, SpaceAssignment};
 use crate::graph::Graph;
-use crate::index::{BufferId, NodeId, SpaceId, ValueId};
 use crate::liveness::{Liveness, Merge};
-use crate::placement::{
-    Assigned, AssignmentProblem, Candidate, Memories, SpaceAssignment, Work, assign_within,
-};
+use crate::pack::Space;
 use crate::plan::{ShareRule, WorkspacePolicy, bytes_moved};
-use crate::problem::Space;
 
 /// The pairs of values that share bytes in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,15 +9,15 @@ use super::Planner;
 use super::overlap::MOST_NODES_TO_OVERLAP;
 use super::pack::total_load;
 use super::schedule::Schedule;
-use crate::error::Result;
+use crate::base::{NodeId, Result, SpaceId, ValueId};
+use crate::choose::order::Orders;
+use crate::choose::{Fusion, OrderLimits, fuse};
 use crate::graph::Graph;
-use crate::index::{NodeId, SpaceId, ValueId};
 use crate::liveness::Liveness;
-use crate::plan::{Effort, OrderSearch, PlanOptions, Search, Share, ShareRule};
-use crate::schedule::{OrderLimits, Orders};
-use crate::solve::{Progress, Stage};
-use crate::technique::{Technique, Techniques};
-use crate::transform::{Fusion, fuse};
+use crate::pack::{Progress, Stage};
+use crate::plan::{
+    Effort, OrderSearch, PlanOptions, Search, Share, ShareRule, Technique, Techniques,
+};
 
 /// Graphs with more nodes keep their order.
 const MOST_NODES_TO_ORDER: usize = 5_000;

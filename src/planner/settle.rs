@@ -7,11 +7,11 @@
 use super::Planner;
 use super::schedule::Schedule;
 use super::search::Attempt;
-use crate::error::Result;
+use crate::base::{NodeId, Result, SpaceId};
+use crate::choose::Fusion;
+use crate::choose::fuse::fuse_within;
 use crate::graph::Graph;
-use crate::index::{NodeId, SpaceId};
 use crate::liveness::Liveness;
-use crate::transform::{Fusion, fuse_within};
 
 impl Planner<'_> {
     /// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or

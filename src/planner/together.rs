@@ -2,17 +2,13 @@
 
 use super::schedule::Schedule;
 use super::{Placed, Planner};
-use crate::bound::max_load;
-use crate::boundary::{InputMemory, OutputMemory};
-use crate::error::{Error, Result};
+use crate::base::{Alignment, Error, LiveRange, Result, SpaceId};
 use crate::graph::{Graph, ValueKind};
-use crate::index::SpaceId;
 use crate::liveness::{Liveness, Member};
-use crate::packing::{Packing, SpacePacking, Status};
-use crate::plan::{Plan, PlanOptions, Search};
-use crate::problem::{Buffer, Part, Problem};
-use crate::shared::{SharedMember, SharedPlan, Together};
-use crate::units::{Alignment, LiveRange};
+use crate::pack::{Buffer, Packing, Part, Problem, SpacePacking, Status, max_load};
+use crate::plan::{
+    InputMemory, OutputMemory, Plan, PlanOptions, Search, SharedMember, SharedPlan, Together,
+};
 
 /// A graph with its buffers and their offsets.
 struct Packed<'g> {
@@ -36,7 +32,8 @@ impl Planner<'_> {
     /// As [`plan`](Self::plan), and [`InvalidOption`](Error::InvalidOption) for several spaces.
     ///
     /// ```
-    /// use arenaplan::{DType, Graph, Node, Planner, Together, Value, ValueKind};
+    /// use arenaplan::plan::Together;
+    /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
     /// let layer = |bytes| {
     ///     let mut builder = Graph::builder("layer");
     ///     let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [bytes])?);
