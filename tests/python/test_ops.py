@@ -15,7 +15,7 @@ from arenaplan import ops
 from arenaplan.executor.cuts import cut_operands
 from arenaplan.executor.registry import find_kernel
 from arenaplan.executor.steps import signature_of
-from arenaplan.graph import NO_EFFECTS, Effects, Flow
+from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View
 from arenaplan.importers.jaxpr.operators import node_effects as jax_effects
 from arenaplan.importers.named import Op
 from arenaplan.importers.pt2.operators import OPERATORS as ATEN
@@ -197,7 +197,7 @@ def meanings() -> Iterator[tuple[ops.Operator, Sequence[Shape], Shape]]:
     yield ops.PRODUCT, [(1, 3, 4), (2, 4, 5)], (2, 3, 5)
     yield ops.PRODUCT, [(3, 4), (4, 5), (5,)], (3, 5)
     yield ops.Product(is_transposed=True), [(4, 3), (4, 5)], (3, 5)
-    for perm in ((1, 0, 2), (2, 1, 0), (0, 2, 1)):
+    for perm in ((1, 0, 2), (2, 1, 0), (0, 2, 1), (1, 2, 0)):
         yield ops.Transpose(perm), [(2, 3, 4)], tuple((2, 3, 4)[axis] for axis in perm)
     yield ops.PLANES, [(2, 3, 4, 4)], (2, 3, 2, 2)
     yield ops.Neighbors(1, 2), [(2, 6, 4, 4)], (2, 6, 4, 4)
@@ -224,6 +224,88 @@ def test_a_piece_needs_no_more_than_the_same_piece_of_what_it_follows(
         check_footprint(flow, made, inputs, box, piece, needed)
         checked += 1
     assert checked or flow.pieces == 1 or not flow.follows
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    axes = tuple(range(axis, x.ndim))
+    return np.exp(x) / np.exp(x).sum(axes, keepdims=True)
+
+
+def sums(x: np.ndarray, size: int) -> np.ndarray:
+    """Return sums of channels, from those before an own one to those behind."""
+    below, above = (size - 1) // 2, size // 2
+    padded = np.pad(x, [(0, 0), (below, above), (0, 0), (0, 0)])
+    return sum(padded[:, at : at + x.shape[1]] for at in range(size))
+
+
+COMPUTED = [
+    (ops.ELEMENTWISE, [(2, 3, 4), (3, 1), (4,)], lambda x, y, z: x + y * z),
+    (ops.FIRST_OPERAND, [(2, 3, 4), ()], lambda x, y: x * y),
+    (ops.FirstOperand(1), [(2, 3, 4), (3,)], lambda x, y: x * y[:, None]),
+    (ops.RESHAPE, [(2, 6)], lambda x: x.reshape(2, 2, 3)),
+    (ops.Transpose([1, 2, 0]), [(2, 3, 4)], lambda x: x.transpose(1, 2, 0)),
+    (ops.Normalize(1), [(2, 3, 4), (4,)], lambda x, y: softmax(x, 1) * y),
+    (ops.Normalize(2, channel=1), [(2, 3, 4), (3,)], lambda x, y: softmax(x, 2) * y[:, None]),
+    (ops.Reduce([1]), [(2, 3, 4)], lambda x: x.sum(1, keepdims=True)),
+    (ops.Reduce([0, 2], keeps=False), [(2, 3, 4)], lambda x: x.sum((0, 2))),
+    (ops.PRODUCT, [(2, 3, 4), (1, 4, 5)], np.matmul),
+    (ops.PRODUCT, [(1, 3, 4), (2, 4, 5)], np.matmul),
+    (ops.PRODUCT, [(3, 4), (4, 5), (3, 1)], lambda x, y, z: x @ y + z),
+    (ops.PLANES, [(2, 3, 4, 4)], lambda x: x.cumsum(3)),
+    (ops.Neighbors(1, 2), [(2, 6, 2, 2)], lambda x: sums(x, 4)),
+]
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "compute"), COMPUTED, ids=lambda part: str(part)[:30]
+)
+@given(data=st.data())
+def test_a_box_is_made_from_its_footprint(
+    operator: ops.Operator, inputs: Sequence[Shape], compute: Any, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(shape) for shape in inputs]
+    wanted = compute(*arrays)
+    bounds = (
+        st.lists(st.integers(0, dim), min_size=2, max_size=2, unique=True) for dim in wanted.shape
+    )
+    box = tuple(slice(*sorted(data.draw(each))) for each in bounds)
+    try:
+        parts = operator.footprint(inputs, wanted.shape, box)
+    except Uncuttable:
+        assert not isinstance(operator, (ops.Elementwise, ops.Reduce, ops.Transpose))
+        return
+    taken = [x if part is None else x[part] for x, part in zip(arrays, parts, strict=True)]
+    if isinstance(operator, ops.Reshape):
+        found = taken[0].reshape(box_shape(box))
+    else:
+        found = compute(*taken)
+    if isinstance(operator, ops.Neighbors):
+        first = min(operator.below, box[1].start)
+        found = found[:, first : first + box[1].stop - box[1].start]
+    np.testing.assert_allclose(found, wanted[box])
+
+
+def test_channels_that_a_resize_makes_have_no_pieces() -> None:
+    assert ops.PLANES.pieces(operands([(1, 2, 4, 4)], (1, 4, 4, 4))) is None
+
+
+def test_a_convolution_of_one_channel_makes_any_piece() -> None:
+    node = operands([(1, 1, 4, 4), (6, 1, 3, 3)], (1, 6, 2, 2))
+    assert ops.CONVOLUTION.pieces(node) == Flow(0, 24)
+
+
+def test_nodes_with_two_outputs_have_no_pieces() -> None:
+    one, two = operands([(1, 2, 4, 4)], (1, 2, 2, 2)), operands([(1, 2, 4, 4)], *[(1, 2, 2, 2)] * 2)
+    assert ops.effects_of(ops.PLANES, one).flows
+    assert not ops.effects_of(ops.PLANES, two).flows
+
+
+def test_copies_that_a_kernel_runs_have_pieces_and_are_no_views() -> None:
+    node = operands([(2, 3)], (2, 3))
+    view, copy = (ops.effects_of(ops.CONVERT, node, copies=copies) for copies in (False, True))
+    assert view == Effects(views=(View(0, 0),))
+    assert copy == Effects(in_place=(InPlace(0, 0, True),), flows=(Flow(0, 6, (0,)),))
 
 
 _PLAIN = [case for case in CASES if case.op not in ("RandomNormalLike", "RandomUniformLike")]

@@ -108,7 +108,7 @@ class Split(Operator):
 
     axis: int
     sizes: Sequence[int] | None = None
-    """Length of each output along the dimension; needed if an output is left out."""
+    """Length of each output along the dimension; without it, no output may be left out."""
     source: int = 0
     """Position of the input."""
 
@@ -122,8 +122,6 @@ class Split(Operator):
         for position, y in enumerate(node.outputs):
             if y is not None:
                 views.append(View(self.source, position, offset))
-            elif sizes is None:
-                return NO_EFFECTS
             if sizes is not None:
                 offset += sizes[position] * row(x, axis)
             elif y is not None:
