@@ -554,3 +554,32 @@ def test_rows_of_a_product_are_in_step_though_the_right_operand_has_more_dimensi
     assert flow == Flow(0, 3, (0,))
     rng = np.random.default_rng(0)
     check_node("MatMul", [rng.random(shape, np.float32) for shape in inputs])
+
+
+def test_only_values_of_one_shape_and_type_are_carried_by_a_loop() -> None:
+    x, wide = ops.Array((2,), "float32"), ops.Array((2,), "float64")
+    node = ops.Operands([x, x, x, x], [x, wide, ops.Array((3,), "float32"), x])
+    pairs = ops.Loop(0, 3).permissions(node).in_place
+    assert pairs == (InPlace(0, 0),)
+
+
+def test_inputs_of_another_scale_or_before_an_activation_are_no_pieces_of_tflite() -> None:
+    x, other = (tflite.Operand((1, 4), "int8", scale, False, None) for scale in (("a",), ("b",)))
+    y = tflite.Operand((2, 4), "int8", ("a",), False, None)
+    for fused in (0, 1):
+        node = tflite.Op([x, other], [y], Options(s0=0, s1=fused))
+        operator = ops.lookup(tflite.OPERATORS, "CONCATENATION", node)
+        views = ops.effects_of(operator, ops.Operands(node.inputs, node.outputs)).views
+        assert [view.input for view in views] == ([] if fused else [0])
+
+
+def test_amounts_of_padding_begin_with_the_last_dimension_in_pytorch() -> None:
+    shape = (1, 3, 4)
+    assert of_aten("pad", [shape], (1, 3, 5), pad=[1, 0, 0, 0]).flows
+    assert not of_aten("pad", [shape], (1, 4, 4), pad=[0, 0, 1, 0]).flows
+
+
+def test_the_axis_of_an_old_softmax_is_the_first_but_one() -> None:
+    for opset, pieces in ((11, 2), (13, 6)):
+        graph = _imported(Case("Softmax", [np.zeros(X, np.float32)], opset=opset))
+        assert graph.nodes[0].effects.flows == (Flow(0, pieces, (0,)),)
