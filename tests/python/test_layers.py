@@ -114,6 +114,12 @@ def test_no_modules_import_each_other_in_a_circle(arrows: dict[str, set[str]]) -
     assert remaining == {}
 
 
+def test_canonical_operators_import_no_numpy() -> None:
+    found = {path.name: path.read_text() for path in (PACKAGE / "ops").glob("*.py")}
+    assert len(found) > 5
+    assert [name for name, text in found.items() if re.search(r"(import|from) numpy", text)] == []
+
+
 def test_the_extension_imports_nothing_of_the_package_but_its_errors() -> None:
     pattern = re.compile(r'(?:\.import|import_bound|PyModule::import\w*)\(\s*(?:py,\s*)?"([^"]+)"')
     found = {
