@@ -63,7 +63,7 @@ pub enum Error {
     PinConflict { reason: String },
     /// A space is too small.
     #[error(
-        "space {space} holds {capacity} bytes; the best plan needs {needed}, and its steps in their order, with what shares bytes, cannot need fewer than {lower_bound}"
+        "space {space} holds {capacity} bytes; the best plan needs {needed}, and no plan with its steps, order and sharing of bytes needs fewer than {lower_bound}"
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
