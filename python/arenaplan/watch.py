@@ -29,8 +29,9 @@ class Watch:
         return None if self._on_progress is None else self._tell
 
     def _tell(self, progress: dict[str, Any]) -> bool:
-        if self._on_progress is not None and self._on_progress(progress) is False:
-            self._is_over = True
+        if self._on_progress is None or self._is_over:
+            return True  # Later calls have no time, and end by themselves.
+        self._is_over = self._on_progress(progress) is False
         return not self._is_over
 
     @property
@@ -39,6 +40,11 @@ class Watch:
         if self._is_over:
             return 0.0
         return None if self._deadline is None else max(self._deadline - monotonic(), 0.0)
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether the callback has ended the search, wherever it was."""
+        return self._is_over
 
     @property
     def is_over(self) -> bool:

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arenaplan::{Alignment, Buffer, CsvProblem, LiveRange, Problem, Progress, Space, solve};
+use arenaplan::base::{Alignment, LiveRange};
+use arenaplan::format::CsvProblem;
+use arenaplan::pack::{Buffer, Progress, Space};
+use arenaplan::{Problem, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
@@ -212,7 +215,8 @@ fn run(
     };
     let Ended { value, stopped, seconds } =
         call::watch(py, items, &mut hear, move |cancel, tell| {
-            let left = limits.time_limit.map(|limit| (limit - started.elapsed().as_secs_f64()).max(0.0));
+            let left =
+                limits.time_limit.map(|limit| (limit - started.elapsed().as_secs_f64()).max(0.0));
             let mut budget = call::budget(cancel, tell, left);
             budget.nodes = limits.node_limit;
             budget.seed = limits.seed;

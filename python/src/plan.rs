@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arenaplan::{
-    Alignment, Explanation, Memories, NodeId, PlanOptions, Planner, ShareRule, Space, SpaceId,
-    SpacePlan, Step, Technique, TimeEstimate, ValueId,
-};
+use arenaplan::base::{Alignment, Step};
+use arenaplan::pack::Space;
+use arenaplan::plan::{ShareRule, SpacePlan, TimeEstimate};
+use arenaplan::planner::Explanation;
+use arenaplan::{Memories, NodeId, PlanOptions, Planner, SpaceId, Technique, ValueId};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyIterator, PyList};
 
@@ -156,7 +157,8 @@ pub(crate) fn plan(
     let like = like.map(|like| Arc::clone(&like.inner));
     let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner = options.planner()?.budget(call::budget(cancel, tell, time_limit)).room(room);
+        let mut planner =
+            options.planner()?.budget(call::budget(cancel, tell, time_limit)).room(room);
         if let Some(nodes) = &overlapping {
             planner = planner.overlapping(nodes);
         }
@@ -234,7 +236,7 @@ pub(crate) fn techniques() -> Vec<&'static str> {
 /// Return the JSON Schema of plan files.
 #[pyfunction]
 pub(crate) fn plan_schema() -> &'static str {
-    arenaplan::plan_schema()
+    arenaplan::format::plan_schema()
 }
 
 #[pymethods]
@@ -393,7 +395,7 @@ impl Plan {
     ///     If no value of this name has a place; constants have none. It is a ``KeyError``.
     fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Placement> {
         self.find(name).map(Placement::from).ok_or_else(|| {
-            let name = arenaplan::quoted(name);
+            let name = arenaplan::base::quoted(name);
             raise_named(py, "UndefinedValue", format!("the plan has no place for a value {name}"))
         })
     }
@@ -456,7 +458,7 @@ impl Plan {
     /// The nodes whose output overlaps an input, by index; of a fused group, the last node.
     #[getter]
     fn overlapped(&self) -> Vec<u32> {
-        let is_overlap = |share: &arenaplan::Share| share.rule == ShareRule::Overlap;
+        let is_overlap = |share: &arenaplan::plan::Share| share.rule == ShareRule::Overlap;
         let steps = self.inner.steps().iter();
         steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
     }
@@ -689,7 +691,7 @@ impl Plan {
     fn __repr__(&self) -> String {
         format!(
             "Plan({}, {} bytes, {})",
-            arenaplan::quoted(self.inner.model()),
+            arenaplan::base::quoted(self.inner.model()),
             self.inner.arena_bytes(),
             self.inner.status()
         )
@@ -717,7 +719,7 @@ impl Plan {
     }
 
     /// Returns the place of the value called `name`.
-    fn find(&self, name: &str) -> Option<&arenaplan::Placement> {
+    fn find(&self, name: &str) -> Option<&arenaplan::plan::Placement> {
         let places = self.inner.placements();
         let sorted = self.by_name.get_or_init(|| {
             let mut sorted: Vec<_> = (0..places.len()).collect();

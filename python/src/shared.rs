@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arenaplan::{SharedMember, Together};
+use arenaplan::plan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
@@ -18,7 +18,7 @@ use crate::verdict::SharedVerdict;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SharedPlan {
-    inner: arenaplan::SharedPlan,
+    inner: arenaplan::plan::SharedPlan,
 }
 
 /// Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
@@ -139,7 +139,7 @@ impl SharedPlan {
     /// Return the plans that JSON text holds.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::SharedPlan::from_json(text)).or_raise(py)?;
+        let inner = py.detach(|| arenaplan::plan::SharedPlan::from_json(text)).or_raise(py)?;
         Ok(Self { inner })
     }
 
@@ -153,7 +153,7 @@ impl SharedPlan {
     /// Read plans from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::SharedPlan::load(&path))?.or_raise(py)?;
+        let inner = py.detach(|| arenaplan::plan::SharedPlan::load(&path))?.or_raise(py)?;
         Ok(Self { inner })
     }
 

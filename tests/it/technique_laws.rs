@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use arenaplan::{
-    Error, Graph, Memories, OrderSearch, Plan, Planner, ShareRule, Space, Technique, Techniques,
-    WorkspacePolicy,
-};
+use arenaplan::pack::Space;
+use arenaplan::plan::{OrderSearch, ShareRule, WorkspacePolicy};
+use arenaplan::{Error, Graph, Memories, Plan, Planner, Technique, Techniques};
 use proptest::prelude::*;
 
 use crate::planners::ideal_planner;

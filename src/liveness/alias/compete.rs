@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Builder;
-use crate::index::{NodeId, ValueId};
-use crate::units::Step;
+use crate::base::{NodeId, Step, ValueId};
 
 /// Most outputs of a node among which inputs are exchanged; more outputs choose one by one.
 const MOST_EXCHANGED: usize = 64;
