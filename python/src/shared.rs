@@ -153,7 +153,7 @@ impl SharedPlan {
     /// Read plans from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::plan::SharedPlan::load(&path))?.or_raise(py)?;
+        let inner = py.detach(|| arenaplan::plan::SharedPlan::load(&path)).or_raise(py)?;
         Ok(Self { inner })
     }
 

@@ -75,7 +75,7 @@ def _print(graph: Graph, explanation: Explanation) -> None:
     plan = explanation.plan
     used = set(plan.options["optimize"])
     target = shown(plan.target.name)
-    print(f"{shown(plan.model) or 'model'} for {target}: {size(plan.arena_bytes)}, {plan.status}")
+    print(f"{shown(plan.model) or 'model'} for {target}: {size(plan.arena_bytes)}, {proof_of(plan)}")
     if plan.steps:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"peak at {where}, {step_label(graph, plan, plan.peak_step)}, held by")
