@@ -11,7 +11,8 @@ use crate::call;
 use crate::error::OrRaise;
 use crate::files::write_all;
 use crate::graph::Graph;
-use crate::plan::{Options, Plan};
+use crate::plan::Plan;
+use crate::planner::Options;
 use crate::verdict::SharedVerdict;
 
 /// Plans of several graphs that share one arena.
