@@ -18,7 +18,7 @@ FLOORS = (
     ("_core", "_start", "errors"),
     ("backend",),
     ("graph",),
-    ("spaces", "spill", "storage", "sharing"),
+    ("spaces", "spill", "storage", "sharing", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),

@@ -30,10 +30,10 @@ def proof_of(plan: Plan) -> str:
     return proof
 
 
-def proof_of_orders(status: str, steps: str, arena_bytes: int, lower_bound: int) -> str:
-    """Return the text of the proof about an arena of several plans, ``steps`` of which run."""
+def proof_of_several(status: str, arena_bytes: int, lower_bound: int) -> str:
+    """Return the text of the proof about one arena for several plans."""
     if status == "optimal":
-        return f"proven minimal for these {steps}, with these shared bytes"
+        return "proven minimal for these steps in their orders, with these shared bytes"
     return gap_text(status, arena_bytes, lower_bound)
 
 
