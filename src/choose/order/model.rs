@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
-use crate::graph::{Graph, ValueKind};
+use crate::graph::{Graph, Node, ValueKind};
 use crate::liveness::{AliasClass, AliasClasses, Lifetimes, LivenessOptions, matched};
 use crate::plan::InputMemory;
 
@@ -117,24 +117,13 @@ impl Model {
             }
             let allowed =
                 |value: ValueId| graph.value(value).is_planned() && !is_callers[value.index()];
-            let pairs = node.effects().in_place.iter().filter(|_| options.in_place);
-            let in_place = pairs.filter_map(|pair| {
-                let (input, output) = (node.input(pair.input)?, node.output(pair.output)?);
-                let fits = graph.value(output).bytes() <= graph.value(input).bytes();
-                (allowed(input) && fits).then(|| (input.into(), output.into()))
-            });
-            let mut in_place: Vec<(u32, u32)> = in_place.collect();
-            in_place.sort_by_key(|&(_, output)| output);
-            let mut inputs = BTreeMap::new();
-            let competes = in_place
-                .iter()
-                .any(|&(input, output)| *inputs.entry(input).or_insert(output) != output);
+            let in_place = if options.in_place { pairs(graph, node, allowed) } else { Vec::new() };
             nodes.push(NodeModel {
                 id,
                 reads: read,
                 writes: node.produces().map(|(_, value)| value.into()).collect(),
+                competes: competes(&in_place),
                 in_place,
-                competes,
                 dependents: Vec::new(),
                 waits_for: 0,
             });
@@ -185,6 +174,25 @@ impl Model {
         let atoms = &self.atoms_of[at(value)];
         self.before[atoms.end].wrapping_sub(self.before[atoms.start])
     }
+}
+
+/// Returns the pairs of an input and an output that may take it over, by output.
+fn pairs(graph: &Graph, node: &Node, allowed: impl Fn(ValueId) -> bool) -> Vec<(u32, u32)> {
+    let pairs = node.effects().in_place.iter().filter_map(|pair| {
+        let (input, output) = (node.input(pair.input)?, node.output(pair.output)?);
+        let fits = graph.value(output).bytes() <= graph.value(input).bytes();
+        (allowed(input) && fits).then(|| (input.into(), output.into()))
+    });
+    let mut pairs: Vec<(u32, u32)> = pairs.collect();
+    pairs.sort_by_key(|&(_, output)| output);
+    pairs
+}
+
+/// Returns whether several outputs may take over one input.
+fn competes(pairs: &[(u32, u32)]) -> bool {
+    let mut outputs = BTreeMap::new();
+    pairs.len() > 1
+        && pairs.iter().any(|&(input, output)| *outputs.entry(input).or_insert(output) != output)
 }
 
 /// Returns, by value, whether the value may be in memory that the caller brings: its class is the
