@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arenaplan::base::{Alignment, LiveRange};
 use arenaplan::format::CsvProblem;
@@ -211,18 +211,13 @@ fn run(
     let mut stages = Vec::new();
     let mut hear = |moment: Moment| {
         stages.push(moment);
-        match on_progress {
-            Some(call) => call.call1((moment.into_python(py)?,)).map(drop),
-            None => Ok(()),
-        }
+        call::told(py, on_progress, moment)
     };
     let Ended { value, stopped, seconds } =
         call::watch(py, items, &mut hear, move |cancel, tell| {
-            let mut budget = call::budget(cancel, tell);
-            budget.deadline = limits
-                .time_limit
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .and_then(|duration| started.checked_add(duration));
+            let left =
+                limits.time_limit.map(|limit| (limit - started.elapsed().as_secs_f64()).max(0.0));
+            let mut budget = call::budget(cancel, tell, left);
             budget.nodes = limits.node_limit;
             budget.seed = limits.seed;
             budget.threads = limits.threads;

@@ -36,7 +36,7 @@ pub(crate) fn plan_together(
     let graphs: Vec<_> = graphs.iter().map(|graph| Arc::clone(&graph.get().inner)).collect();
     let inner = call::run(py, items, move |cancel, tell| {
         let graphs: Vec<_> = graphs.iter().map(Arc::as_ref).collect();
-        options.planner()?.budget(call::budget(cancel, tell)).plan_together(&graphs, together)
+        options.planner()?.budget(call::budget(cancel, tell, None)).plan_together(&graphs, together)
     })?;
     Ok(SharedPlan { inner: inner.or_raise(py)? })
 }
@@ -154,7 +154,7 @@ impl SharedPlan {
     /// Read plans from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::plan::SharedPlan::load(&path))?.or_raise(py)?;
+        let inner = py.detach(|| arenaplan::plan::SharedPlan::load(&path)).or_raise(py)?;
         Ok(Self { inner })
     }
 

@@ -8,6 +8,7 @@ mod alias;
 mod cover;
 mod lifetime;
 
+pub(crate) use alias::matched;
 pub use alias::{AliasClass, AliasClasses, AliasRules, Member, Merge};
 use cover::Cover;
 pub use lifetime::Lifetimes;

@@ -3,7 +3,7 @@
 use arenaplan::graph::InPlace;
 use arenaplan::liveness::LivenessOptions;
 use arenaplan::plan::ShareRule;
-use arenaplan::{Effects, Graph, Liveness, Node, NodeId, ValueId, ValueKind};
+use arenaplan::{Effects, Graph, Liveness, Node, NodeId, Planner, Status, ValueId, ValueKind};
 
 use crate::graphs::{Sketch, in_place, reshape};
 use crate::planners::ideal_planner;
@@ -82,6 +82,36 @@ fn a_dying_operand_is_taken_over() {
     let shares: Vec<_> =
         liveness(&graph).classes.merges().iter().map(|merge| merge.share.rule).collect();
     assert_eq!(shares, [ShareRule::InPlace]);
+}
+
+#[test]
+fn of_outputs_that_may_take_over_one_input_the_larger_does() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 320); // 1
+    let small = sketch.value("small", ValueKind::Activation, 128);
+    let large = sketch.value("large", ValueKind::Activation, 320);
+    let node = Node::new("halves", "Op").reads([a]).writes([small, large]);
+    sketch.builder.add_node(node.in_place(0, 0).in_place(0, 1));
+    let graph = sketch.build(&[small, large]);
+    assert_eq!(classes(&graph), [vec![0], vec![1, 3], vec![2]]);
+    let plan = Planner::new().plan(&graph).unwrap();
+    assert_eq!((plan.arena_bytes(), plan.status()), (448, Status::Optimal));
+}
+
+#[test]
+fn outputs_exchange_inputs_so_that_each_has_one() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 128); // 1
+    let b = sketch.node("b", &[x], 192); // 2
+    let first = sketch.value("first", ValueKind::Activation, 128);
+    let second = sketch.value("second", ValueKind::Activation, 64);
+    // `first` would take `a`, which is closer in size, and which is all that `second` may take.
+    let node = Node::new("both", "Op").reads([a, b]).writes([first, second]);
+    sketch.builder.add_node(node.in_place(0, 0).in_place(1, 0).in_place(0, 1));
+    let graph = sketch.build(&[first, second]);
+    assert_eq!(classes(&graph), [vec![0], vec![1, 4], vec![2, 3]]);
 }
 
 #[test]
