@@ -1,5 +1,6 @@
 //! Long calls: a thread that works, while the interpreter's thread looks for Ctrl-C.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -13,7 +14,31 @@ use pyo3::types::PyBool;
 
 use crate::error::{raise, raise_named};
 use crate::headroom::{Call, Worker};
-use crate::pack::Moment;
+
+/// Progress, and when it was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) seconds: f64,
+    pub(crate) progress: Progress,
+}
+
+impl Moment {
+    /// Returns it as a dictionary, a peak being None until there is one.
+    pub(crate) fn into_python(
+        self,
+        py: Python<'_>,
+    ) -> PyResult<BTreeMap<&'static str, Bound<'_, PyAny>>> {
+        let Progress { stage, peak, lower_bound, nodes, .. } = self.progress;
+        let peak = (peak < u64::MAX).then_some(peak);
+        Ok(BTreeMap::from([
+            ("stage", stage.name().into_pyobject(py)?.into_any()),
+            ("seconds", self.seconds.into_pyobject(py)?.into_any()),
+            ("peak", peak.into_pyobject(py)?.into_any()),
+            ("lower_bound", lower_bound.into_pyobject(py)?.into_any()),
+            ("nodes", nodes.into_pyobject(py)?.into_any()),
+        ]))
+    }
+}
 
 /// Interval at which a call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use arenaplan::base::{Alignment, LiveRange};
 use arenaplan::format::CsvProblem;
-use arenaplan::pack::{Buffer, Progress, Space};
+use arenaplan::pack::{Buffer, Space};
 use arenaplan::{Problem, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
-use crate::call::{self, Ended, admit};
+use crate::call::{self, Ended, Moment, admit};
 use crate::error::OrRaise;
 
 /// Offsets of buffers, and the proof of their peak.
@@ -24,31 +24,6 @@ pub(crate) struct Packing {
     interrupted: bool,
     /// The problem, if it came as CSV.
     csv: Option<Arc<CsvProblem>>,
-}
-
-/// Progress, and when it was made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) seconds: f64,
-    pub(crate) progress: Progress,
-}
-
-impl Moment {
-    /// Returns it as a dictionary, a peak being None until there is one.
-    pub(crate) fn into_python(
-        self,
-        py: Python<'_>,
-    ) -> PyResult<BTreeMap<&'static str, Bound<'_, PyAny>>> {
-        let Progress { stage, peak, lower_bound, nodes, .. } = self.progress;
-        let peak = (peak < u64::MAX).then_some(peak);
-        Ok(BTreeMap::from([
-            ("stage", stage.name().into_pyobject(py)?.into_any()),
-            ("seconds", self.seconds.into_pyobject(py)?.into_any()),
-            ("peak", peak.into_pyobject(py)?.into_any()),
-            ("lower_bound", lower_bound.into_pyobject(py)?.into_any()),
-            ("nodes", nodes.into_pyobject(py)?.into_any()),
-        ]))
-    }
 }
 
 /// Limits of a search.

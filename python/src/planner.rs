@@ -9,9 +9,9 @@ use arenaplan::{Memories, NodeId, Planner, SpaceId, Technique, ValueId};
 use pyo3::prelude::*;
 
 use crate::call;
+use crate::call::Moment;
 use crate::error::OrRaise;
 use crate::graph::Graph;
-use crate::pack::Moment;
 use crate::plan::Plan;
 use crate::results::Level;
 use crate::target::Target;

@@ -43,7 +43,7 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
             options=chosen,
         )
     except CapacityExceeded as error:
-        if error.family is not None:
+        if isinstance(error.family, arenaplan.PlanFamily):
             report(error.family, as_json=options.json, watch=watch)
         raise
     finally:
