@@ -363,7 +363,7 @@ impl<'a> Planner<'a> {
             floor: floor.min(plan.lower_bound()),
             ..plan.search.unwrap_or_default()
         });
-        check_lowered(&mut plan, graph)?;
+        plan.check(graph)?;
         Ok(plan)
     }
 
@@ -442,8 +442,8 @@ impl<'a> Planner<'a> {
         }
         let attempts = planner.measured(Schedule::of(graph, steps)?)?;
         let (attempt, placed) = planner.best_of(&attempts)?;
-        let mut plan = planner.assemble(graph, &attempt.schedule, &placed);
-        check_lowered(&mut plan, graph)?;
+        let plan = planner.assemble(graph, &attempt.schedule, &placed);
+        plan.check(graph)?;
         Ok((plan, planner.skips_overlaps(&attempts)))
     }
 
@@ -539,24 +539,4 @@ impl<'a> Planner<'a> {
         let planner = self.resolved()?;
         planner.pack(graph, graph.order(), true, &[]).map(|(liveness, _)| liveness)
     }
-}
-
-/// Checks a plan that was just made, and lowers claims that the checker refutes.
-///
-/// The bounds of the solver hold for its own problem, in which pieces of values are rounded to the
-/// alignment. The checker counts such pieces by the byte, and may see a smaller arena.
-fn check_lowered(plan: &mut Plan, graph: &Graph) -> Result<()> {
-    match plan.check(graph) {
-        Err(Error::PlanCorrupt { .. }) => {}
-        checked => return checked.map(drop),
-    }
-    plan.claim_live_bytes();
-    let bound = plan.lower_bound();
-    if let Some(search) = &mut plan.search {
-        search.floor = search.floor.min(bound);
-        if search.order == OrderSearch::Complete {
-            search.order = OrderSearch::Beam;
-        }
-    }
-    plan.check(graph).map(drop)
 }

@@ -8,6 +8,7 @@
 mod claims;
 mod fields;
 mod groups;
+mod layout;
 mod planted;
 mod replay;
 mod spaces;
