@@ -99,7 +99,7 @@ fn shares_that_the_offsets_do_not_show_are_refused() {
     refuse(vec![
         row("a view is where its bytes are", sliced(), kind, NOT_THERE, moved(&["s"], 1024)),
         row("a view is at its distance", sliced(), kind, NOT_THERE, |json| {
-            put(json, "s", "a", 128);
+            put(json, "s", "a", 1024);
         }),
         row("in place is at one address", taken_over(), kind, NOT_THERE, moved(&["b"], 1024)),
         row("an overlap is ahead", overlapped(), kind, NOT_THERE, moved(&["b", "y"], 2048)),

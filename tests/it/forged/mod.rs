@@ -126,8 +126,10 @@ fn number(json: &Json) -> u64 {
     json.as_u64().unwrap_or(0)
 }
 
-/// Derives all live ranges from the steps.
+/// Derives all live ranges from the steps, and permits all techniques.
 fn relive(json: &mut Json, graph: &Graph) {
+    let all = arenaplan::Technique::ALL.map(arenaplan::Technique::name);
+    json["options"]["optimize"] = json!(all);
     let steps = json["steps"].as_array().unwrap().clone();
     let end = steps.len().max(1) as u64;
     let options = &json["options"];
