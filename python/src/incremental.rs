@@ -3,9 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arenaplan::{
-    Alignment, Error, IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue,
-    SharePair,
+use arenaplan::Error;
+use arenaplan::base::Alignment;
+use arenaplan::classic::incremental::{
+    IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue, SharePair,
 };
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -27,7 +28,7 @@ const ROW_BYTES: usize = 1 << 10;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalPlanner {
-    inner: Mutex<arenaplan::IncrementalPlanner>,
+    inner: Mutex<arenaplan::classic::incremental::IncrementalPlanner>,
     /// Number of values and nodes, for the memory that a call may need.
     items: AtomicUsize,
     temporary: ViewableMemory,
@@ -117,7 +118,9 @@ impl IncrementalPlanner {
         let items = items_of(&graph);
         let inner = call::run(py, items, move |_, _| {
             let (first, second) = allocators;
-            arenaplan::IncrementalPlanner::with_allocators(graph, options, first, second)
+            arenaplan::classic::incremental::IncrementalPlanner::with_allocators(
+                graph, options, first, second,
+            )
         })?;
         let (inner, items) = (Mutex::new(inner.or_raise(py)?), AtomicUsize::new(items));
         Ok(Self { inner, items, temporary, persistent, holder: Holder::default() })
@@ -127,7 +130,9 @@ impl IncrementalPlanner {
     fn grow(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut arenaplan::IncrementalPlanner) -> arenaplan::Result<()>,
+        work: impl FnOnce(
+            &mut arenaplan::classic::incremental::IncrementalPlanner,
+        ) -> arenaplan::Result<()>,
     ) -> PyResult<()> {
         self.admit_tables(py)?;
         let result = self.with(py, |planner| Ok(work(planner)))?;
@@ -144,7 +149,9 @@ impl IncrementalPlanner {
     fn with<T>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut arenaplan::IncrementalPlanner) -> arenaplan::Result<T>,
+        work: impl FnOnce(
+            &mut arenaplan::classic::incremental::IncrementalPlanner,
+        ) -> arenaplan::Result<T>,
     ) -> PyResult<T> {
         let mut planner = self.inner.lock().map_err(|_| {
             raise_named(py, "InternalError", "the planner's lock is poisoned".into())
@@ -238,7 +245,7 @@ impl IncrementalPlanner {
     /// Work lifetimes out again, after sizes or types have changed.
     fn plan(&self, py: Python<'_>) -> PyResult<()> {
         self.admit_tables(py)?;
-        self.with(py, arenaplan::IncrementalPlanner::plan)
+        self.with(py, arenaplan::classic::incremental::IncrementalPlanner::plan)
     }
 
     /// Forget where everything is.
@@ -262,12 +269,12 @@ impl IncrementalPlanner {
     ///     If views of it are alive.
     fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
         self.temporary.check_unused(py)?;
-        self.with(py, arenaplan::IncrementalPlanner::release_temporary)
+        self.with(py, arenaplan::classic::incremental::IncrementalPlanner::release_temporary)
     }
 
     /// Get the temporary arena's memory back.
     fn acquire_temporary(&self, py: Python<'_>) -> PyResult<()> {
-        self.grow(py, arenaplan::IncrementalPlanner::acquire_temporary)
+        self.grow(py, arenaplan::classic::incremental::IncrementalPlanner::acquire_temporary)
     }
 
     /// Change the size of a value.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arenaplan::{SharedMember, Together};
+use arenaplan::plan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
@@ -11,7 +11,8 @@ use crate::call;
 use crate::error::OrRaise;
 use crate::files::write_all;
 use crate::graph::Graph;
-use crate::plan::{Options, Plan};
+use crate::plan::Plan;
+use crate::planner::Options;
 use crate::verdict::SharedVerdict;
 
 /// Memory of one value of a plan, in bytes.
@@ -23,11 +24,11 @@ const BYTES_PER_ITEM: usize = 64;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SharedPlan {
-    inner: Arc<arenaplan::SharedPlan>,
+    inner: Arc<arenaplan::plan::SharedPlan>,
 }
 
 impl SharedPlan {
-    fn new(inner: arenaplan::SharedPlan) -> Self {
+    fn new(inner: arenaplan::plan::SharedPlan) -> Self {
         Self { inner: Arc::new(inner) }
     }
 
@@ -170,7 +171,7 @@ impl SharedPlan {
         call::admit(py, text.len())?;
         let text = text.to_vec();
         let items = text.len() / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::SharedPlan::from_json(&text))?;
+        let read = call::run(py, items, move |_, _| arenaplan::plan::SharedPlan::from_json(&text))?;
         Ok(Self::new(read.or_raise(py)?))
     }
 
@@ -186,7 +187,7 @@ impl SharedPlan {
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let items = std::fs::metadata(&path).map_or(0, |about| about.len());
         let items = usize::try_from(items).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::SharedPlan::load(&path))??;
+        let read = call::run(py, items, move |_, _| arenaplan::plan::SharedPlan::load(&path))??;
         Ok(Self::new(read.or_raise(py)?))
     }
 

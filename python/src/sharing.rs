@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arenaplan::{AssignKind, Fusion, NodeId, SharingOptions, Storage, quoted};
+use arenaplan::NodeId;
+use arenaplan::base::quoted;
+use arenaplan::choose::Fusion;
+use arenaplan::classic::sharing::{AssignKind, SharingOptions, Storage};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -20,7 +23,7 @@ const ROW_BYTES: usize = 128;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StoragePlan {
-    pub(crate) inner: arenaplan::StoragePlan,
+    pub(crate) inner: arenaplan::classic::sharing::StoragePlan,
     spaces: Vec<String>,
 }
 
@@ -59,7 +62,9 @@ pub(crate) fn share_storage(
             .transpose()?,
     };
     let shared = Arc::clone(&graph.inner);
-    let work = move |_: &_, _: call::Tell<'_>| arenaplan::share_storage(&shared, &options);
+    let work = move |_: &_, _: call::Tell<'_>| {
+        arenaplan::classic::sharing::share_storage(&shared, &options)
+    };
     let inner = call::run(py, graph.items(), work)?.or_raise(py)?;
     let spaces = graph.inner.spaces().iter().map(|space| space.name().to_owned()).collect();
     Ok(StoragePlan { inner, spaces })
@@ -73,7 +78,9 @@ pub(crate) fn color_nodes(
     num_temp: u32,
 ) -> PyResult<(Vec<u32>, u32)> {
     let shared = Arc::clone(&graph.inner);
-    let work = move |_: &_, _: call::Tell<'_>| arenaplan::color_nodes(&shared, num_temp);
+    let work = move |_: &_, _: call::Tell<'_>| {
+        arenaplan::classic::coloring::color_nodes(&shared, num_temp)
+    };
     let coloring = call::run(py, graph.items(), work)?.or_raise(py)?;
     admit_rows(py, coloring.colors().len())?;
     Ok((coloring.colors().to_vec(), coloring.count()))
@@ -93,7 +100,8 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
         *switch = true;
     }
     let shared = Arc::clone(&graph.inner);
-    let groups = call::run(py, graph.items(), move |_, _| arenaplan::fuse(&shared, fusion))?;
+    let groups =
+        call::run(py, graph.items(), move |_, _| arenaplan::choose::fuse(&shared, fusion))?;
     admit_rows(py, graph.items())?;
     Ok(groups.into_iter().map(|group| group.into_iter().map(u32::from).collect()).collect())
 }
@@ -103,13 +111,13 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
 fn assigns(
     graph: &arenaplan::Graph,
     elementwise: Option<Vec<u32>>,
-) -> Vec<Option<arenaplan::Assign>> {
+) -> Vec<Option<arenaplan::classic::sharing::Assign>> {
     let Some(elementwise) = elementwise else {
-        let by_effects = |node| arenaplan::is_elementwise(graph, node);
-        return arenaplan::find_assigns(graph, by_effects);
+        let by_effects = |node| arenaplan::classic::sharing::is_elementwise(graph, node);
+        return arenaplan::classic::sharing::find_assigns(graph, by_effects);
     };
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
-    arenaplan::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
+    arenaplan::classic::sharing::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
 }
 
 /// Raises unless rows of a result can be allocated now.
@@ -123,7 +131,7 @@ fn given_assigns(
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
     given: Option<HashMap<u32, Py<Assign>>>,
-) -> PyResult<Vec<Option<arenaplan::Assign>>> {
+) -> PyResult<Vec<Option<arenaplan::classic::sharing::Assign>>> {
     let refuse = |reason: String| {
         let error = arenaplan::Error::InvalidOption { option: "assigns", reason };
         Err(crate::error::raise(py, &error))
@@ -153,8 +161,8 @@ fn given_assigns(
             return refuse(format!("no node makes what node {node} assigns"));
         }
         let kind = if direct { AssignKind::Direct } else { AssignKind::Copy };
-        let arenaplan::Assignment { state, source, result } = known;
-        *place = Some(arenaplan::Assign { kind, state, source, result });
+        let arenaplan::graph::Assignment { state, source, result } = known;
+        *place = Some(arenaplan::classic::sharing::Assign { kind, state, source, result });
     }
     Ok(found)
 }
@@ -184,7 +192,7 @@ pub(crate) fn order_mutations(
 ) -> PyResult<Vec<Vec<u32>>> {
     let shared = Arc::clone(&graph.inner);
     let ordered = call::run(py, graph.items(), move |_, _| {
-        arenaplan::order_mutations(&shared, &assigns(&shared, elementwise))
+        arenaplan::classic::sharing::order_mutations(&shared, &assigns(&shared, elementwise))
     })?;
     let ordered = ordered.or_raise(py)?;
     admit_rows(py, graph.items())?;
@@ -214,7 +222,7 @@ impl StoragePlan {
         admit_rows(py, self.inner.blocks().len())?;
         let space = |index: usize| self.spaces.get(index).cloned().unwrap_or_default();
         let blocks = self.inner.blocks().iter();
-        let row = |block: &arenaplan::Block| Block {
+        let row = |block: &arenaplan::classic::sharing::Block| Block {
             bytes: block.bytes,
             space: space(block.space.index()),
         };

@@ -4,13 +4,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::base::{Alignment, Error, NodeId, Result, ValueId, quoted};
 use crate::check::unit::Unit;
 use crate::check::{Joined, is_at, mismatch};
-use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, Whole};
-use crate::index::{NodeId, ValueId};
 use crate::plan::{Placement, Plan, Share, ShareRule};
-use crate::units::Alignment;
 
 impl Plan {
     /// Checks that the two values of each share lie in memory as the share says.

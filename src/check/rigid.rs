@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::{Alignment, NodeId, ValueId};
 use crate::check::Joined;
 use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};
-use crate::index::{NodeId, ValueId};
 use crate::plan::Plan;
-use crate::units::Alignment;
 
 /// Bytes of a rigid body, and the steps at which they are held.
 #[derive(Clone, Copy, Debug)]

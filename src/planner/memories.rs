@@ -14,19 +14,21 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use super::attempt::Attempt;
+use super::context::Context;
+use super::least::least;
 use super::no_room::scoped;
-use super::place::{Found, Sharing, Tried, candidates, homes, shared_in_slow_memories};
-use super::search::Attempt;
-use super::{Placed, Planner};
-use crate::error::{Error, Result};
-use crate::index::{SpaceId, ValueId};
+use super::order::floor;
+use super::overlap::overlap_sets;
+use super::pack::{Best, Placed};
+use super::place::{Found, Sharing, Tried, candidates, homes, place, shared_in_slow_memories};
+use super::scope::skipped;
+use crate::base::{Alignment, Error, Result, SpaceId, ValueId};
+use crate::choose::spaces::{Allowance, Depth, Work};
+use crate::choose::{Memories, SpaceAssignment};
 use crate::liveness::Liveness;
-use crate::packing::{Packing, SpacePacking, Status};
-use crate::placement::{Allowance, Depth, Memories, SpaceAssignment, Work};
-use crate::plan::{Effort, MoveCost, ShareRule};
-use crate::problem::{Problem, Space};
-use crate::technique::{Technique, Techniques};
-use crate::units::Alignment;
+use crate::pack::{Packing, Problem, Space, SpacePacking, Status};
+use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
 /// Limits of one effort: schedules and work.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +57,7 @@ impl Limits {
 }
 
 /// The best placement so far.
-struct Best<'t, 'g> {
+struct Cheapest<'t, 'g> {
     attempt: &'t Attempt<'g>,
     found: Rc<Found>,
 }
@@ -69,11 +71,11 @@ struct Known {
 
 /// Everything that was tried for one graph.
 struct Trials<'p, 't, 'g> {
-    planner: &'p Planner<'p>,
+    context: &'p Context<'p>,
     memories: &'p Memories,
     attempts: &'t [Attempt<'g>],
     limits: Limits,
-    best: Option<Best<'t, 'g>>,
+    best: Option<Cheapest<'t, 'g>>,
     failed: Option<Failure>,
     known: Vec<Known>,
 }
@@ -84,90 +86,99 @@ struct Failure {
     proven: bool,
 }
 
-impl Planner<'_> {
-    /// Returns the attempt whose buffers cost least in the memories.
-    pub(super) fn cheapest<'t, 'g>(
-        &self,
-        attempts: &'t [Attempt<'g>],
-        memories: &Memories,
-    ) -> Result<(&'t Attempt<'g>, Placed)> {
-        if self.options.capacity.is_some() {
-            let reason = "each memory has a capacity of its own".into();
-            return Err(Error::InvalidOption { option: "capacity", reason });
-        }
-        let mut trials = Trials {
-            planner: self,
-            memories,
-            attempts,
-            limits: Limits::of(self.options.effort),
-            best: None,
-            failed: None,
-            known: Vec::new(),
-        };
-        trials.in_one_memory()?;
-        if !trials.is_least() {
-            trials.run()?;
-        }
-        let Trials { best, failed, .. } = trials;
-        let Some(Best { attempt, found }) = best else {
-            let Failure { error, proven } = failed.expect("the first schedule is always tried");
-            return Err(scoped(error, self.is_excluded(attempts, memories, proven)?));
-        };
-        let Found { mut liveness, assignment, .. } = Rc::unwrap_or_clone(found);
-        let SpaceAssignment { problem, packing, cost, lower_bound } = assignment;
-        liveness.problem = problem;
-        let move_cost = Some(MoveCost { cost, lower_bound });
-        Ok((attempt, Placed { liveness, packing, move_cost }))
+/// Returns the attempt whose buffers cost least to move in the memories, or else the one that
+/// packs into the fewest bytes.
+pub(super) fn best_of<'t, 'g>(
+    context: &Context<'_>,
+    attempts: &'t [Attempt<'g>],
+) -> Result<Best<'t, 'g>> {
+    match context.memories {
+        Some(memories) => cheapest(context, attempts, memories),
+        None => least(context, attempts),
     }
+}
 
-    /// Returns whether it is proven that no order of the steps of any attempt fits, however
-    /// values share bytes by the techniques of the options.
-    ///
-    /// Bytes that one step needs by itself are a bound for every order and sharing, and so is
-    /// each single value. A technique that was left out might make other steps, and an
-    /// assignment that is excluded is so for its own buffers only: `is_alone` says that the
-    /// first one was excluded, which proves something if there are no others to try.
-    fn is_excluded(
-        &self,
-        attempts: &[Attempt<'_>],
-        memories: &Memories,
-        is_alone: bool,
-    ) -> Result<bool> {
-        if self.options.optimize == Techniques::NONE {
-            return Ok(is_alone);
-        }
-        if self.skipped(attempts).without(Technique::Order) != Techniques::NONE {
+/// Returns the attempt whose buffers cost least in the memories.
+fn cheapest<'t, 'g>(
+    context: &Context<'_>,
+    attempts: &'t [Attempt<'g>],
+    memories: &Memories,
+) -> Result<Best<'t, 'g>> {
+    if context.options.capacity.is_some() {
+        let reason = "each memory has a capacity of its own".into();
+        return Err(Error::InvalidOption { option: "capacity", reason });
+    }
+    let mut trials = Trials {
+        context,
+        memories,
+        attempts,
+        limits: Limits::of(context.options.effort),
+        best: None,
+        failed: None,
+        known: Vec::new(),
+    };
+    trials.in_one_memory()?;
+    if !trials.is_least() {
+        trials.run()?;
+    }
+    let Trials { best, failed, .. } = trials;
+    let Some(Cheapest { attempt, found }) = best else {
+        let Failure { error, proven } = failed.expect("the first schedule is always tried");
+        return Err(scoped(error, is_excluded(context, attempts, memories, proven)?));
+    };
+    let Found { mut liveness, assignment, .. } = Rc::unwrap_or_clone(found);
+    let SpaceAssignment { problem, packing, cost, lower_bound } = assignment;
+    liveness.problem = problem;
+    let move_cost = Some(MoveCost { cost, lower_bound });
+    Ok(Best { attempt, placed: Placed { liveness, packing, move_cost } })
+}
+
+/// Returns whether it is proven that no order of the steps of any attempt fits, however
+/// values share bytes by the techniques of the options.
+///
+/// Bytes that one step needs by itself are a bound for every order and sharing, and so is
+/// each single value. A technique that was left out might make other steps, and an
+/// assignment that is excluded is so for its own buffers only: `is_alone` says that the
+/// first one was excluded, which proves something if there are no others to try.
+fn is_excluded(
+    context: &Context<'_>,
+    attempts: &[Attempt<'_>],
+    memories: &Memories,
+    is_alone: bool,
+) -> Result<bool> {
+    if context.options.optimize == Techniques::NONE {
+        return Ok(is_alone);
+    }
+    if skipped(context, attempts).without(Technique::Order) != Techniques::NONE {
+        return Ok(false);
+    }
+    let room = |space: &Space| space.capacity().unwrap_or(u64::MAX);
+    let all = memories.spaces().iter().map(room).fold(0, u64::saturating_add);
+    let largest = memories.spaces().iter().map(room).max().unwrap_or(0);
+    for attempt in attempts {
+        let graph = &attempt.schedule.graph;
+        let homes = homes(graph, memories)?;
+        let options = attempt.context(context).liveness_options(false, attempt.elision)?;
+        let order = &attempt.schedule.order;
+        let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
+        let is_too_large = |index: usize| {
+            let id = ValueId::new(index);
+            let most = homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
+            liveness.buffer_of(id).is_some() && graph.value(id).bytes() > most
+        };
+        let has_too_large = (0..graph.values().len()).any(is_too_large);
+        if !has_too_large && floor(context, std::slice::from_ref(attempt))? <= all {
             return Ok(false);
         }
-        let room = |space: &Space| space.capacity().unwrap_or(u64::MAX);
-        let all = memories.spaces().iter().map(room).fold(0, u64::saturating_add);
-        let largest = memories.spaces().iter().map(room).max().unwrap_or(0);
-        for attempt in attempts {
-            let graph = &attempt.schedule.graph;
-            let homes = homes(graph, memories)?;
-            let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
-            let order = &attempt.schedule.order;
-            let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
-            let is_too_large = |index: usize| {
-                let id = ValueId::new(index);
-                let most =
-                    homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
-                liveness.buffer_of(id).is_some() && graph.value(id).bytes() > most
-            };
-            let has_too_large = (0..graph.values().len()).any(is_too_large);
-            if !has_too_large && self.floor(std::slice::from_ref(attempt))? <= all {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
+    Ok(true)
 }
 
 impl<'t, 'g> Trials<'_, 't, 'g> {
     /// Takes the plan without memories, if one memory holds all of it.
     fn in_one_memory(&mut self) -> Result<()> {
         let memories = self.memories.spaces();
-        let alone = Planner { memories: None, ..*self.planner };
+        let alone = self.context.without_memories();
         let mut by_cost: Vec<usize> = (0..memories.len()).collect();
         by_cost.sort_by_key(|&index| (memories[index].cost(), index));
         let mut packed: Option<Packed> = None;
@@ -247,7 +258,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
 
     /// Returns whether the search ends with the best placement so far.
     fn is_over(&self) -> bool {
-        self.is_least() || self.planner.budget.exhausted() && self.best.is_some()
+        self.is_least() || self.context.budget.exhausted() && self.best.is_some()
     }
 
     /// Tries the ways to share bytes in one schedule in which no output overlaps an input at a
@@ -277,7 +288,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
             return Ok(());
         }
         let attempt = &self.attempts[walk.index];
-        for overlapped in self.planner.overlap_sets(attempt, &rooms(self.memories))? {
+        for overlapped in overlap_sets(self.context, attempt, &rooms(self.memories))? {
             if !walk.is_improvable() {
                 break;
             }
@@ -305,7 +316,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
     ) -> Result<()> {
         let schedule = &self.attempts[walk.index].schedule;
         for _ in 0..self.limits.rounds {
-            let is_over = walk.allowance.is_spent() || self.planner.budget.exhausted();
+            let is_over = walk.allowance.is_spent() || self.context.budget.exhausted();
             if !walk.is_improvable() || is_over {
                 break;
             }
@@ -336,10 +347,10 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         let known = |known: &&Known| known.attempt == walk.index && known.sharing == sharing;
         let position = self.known.iter().position(|one| known(&one));
         let work =
-            Work { budget: self.planner.budget, depth: walk.depth, allowance: walk.allowance };
+            Work { budget: self.context.budget, depth: walk.depth, allowance: walk.allowance };
         let tried = match position.map(|position| &self.known[position].tried) {
             Some(tried) if tried.is_settled() => tried.clone(),
-            _ => self.planner.place(attempt, self.memories, &sharing, work)?,
+            _ => place(self.context, attempt, self.memories, &sharing, work)?,
         };
         walk.bound = walk.bound.min(tried.bound());
         walk.open |= !tried.is_settled();
@@ -367,7 +378,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
 
     fn consider(&mut self, attempt: &'t Attempt<'g>, found: &Rc<Found>) {
         if self.best.as_ref().is_none_or(|best| found.key() < best.found.key()) {
-            self.best = Some(Best { attempt, found: Rc::clone(found) });
+            self.best = Some(Cheapest { attempt, found: Rc::clone(found) });
         }
     }
 }
@@ -427,7 +438,7 @@ struct Packed {
 impl Packed {
     /// Packs the attempts in a space that is aligned to `alignment`: distances of outputs that
     /// overlap inputs depend on the alignment of their space.
-    fn new(planner: &Planner<'_>, attempts: &[Attempt<'_>], alignment: Alignment) -> Result<Self> {
+    fn new(context: &Context<'_>, attempts: &[Attempt<'_>], alignment: Alignment) -> Result<Self> {
         let is_aligned = |attempt: &Attempt<'_>| {
             let spaces = attempt.schedule.graph.spaces();
             spaces.len() == 1 && spaces[0].alignment() == alignment
@@ -439,7 +450,8 @@ impl Packed {
             moved = attempts.iter().map(|attempt| in_one_space(attempt, alignment)).collect();
             &moved
         };
-        let (best, liveness, packing) = planner.least(attempts)?;
+        let Best { attempt: best, placed } = least(context, attempts)?;
+        let Placed { liveness, packing, .. } = placed;
         let attempt = attempts.iter().position(|attempt| std::ptr::eq(attempt, best));
         let attempt = attempt.expect("the best attempt is one of the attempts");
         Ok(Self { alignment, attempt, liveness, packing })
@@ -464,7 +476,7 @@ fn in_memory(
 ) -> Result<Option<Found>> {
     let Packed { liveness, packing, .. } = packed;
     let (space, memory) = (SpaceId::new(index), &memories[index]);
-    let moved = |buffer: &crate::problem::Buffer| buffer.clone().with_space(space);
+    let moved = |buffer: &crate::pack::problem::Buffer| buffer.clone().with_space(space);
     let buffers: Vec<_> = liveness.problem.buffers().iter().map(moved).collect();
     let problem = Problem::new(buffers, memories.to_vec())?;
     let SpacePacking { peak, lower_bound, .. } = packing.spaces[0];

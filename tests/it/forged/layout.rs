@@ -1,7 +1,11 @@
 //! Rules of `check/layout.rs` and of the techniques: values share bytes as the steps say, each line
 //! belongs to one body, and the plan uses what its options have.
 
-use arenaplan::{Alignment, Effects, Graph, Overlap, Plan, Proof, Space, ValueKind, View, Whole};
+use arenaplan::base::Alignment;
+use arenaplan::check::Proof;
+use arenaplan::graph::{Overlap, View, Whole};
+use arenaplan::pack::Space;
+use arenaplan::{Effects, Graph, Plan, ValueKind};
 use serde_json::{Value as Json, json};
 
 use super::{accept, put, raw, refuse, row, value};
