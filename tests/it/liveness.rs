@@ -1,9 +1,11 @@
 //! Live ranges and alias classes, on graphs small enough to check by hand.
 
-use arenaplan::graph::InPlace;
+use arenaplan::graph::{InPlace, View, Whole};
 use arenaplan::liveness::LivenessOptions;
 use arenaplan::plan::ShareRule;
-use arenaplan::{Effects, Graph, Liveness, Node, NodeId, Planner, Status, ValueId, ValueKind};
+use arenaplan::{
+    Effects, Graph, Liveness, Node, NodeId, Planner, SpaceId, Status, ValueId, ValueKind,
+};
 
 use crate::graphs::{Sketch, in_place, reshape};
 use crate::planners::ideal_planner;
@@ -267,4 +269,19 @@ fn an_output_may_be_smaller_than_what_it_takes_over() {
     let offset = |index| plan.placement(ValueId::new(index)).unwrap().offset;
     assert_eq!(offset(1), offset(2));
     assert_eq!(plan.steps()[1].node, u32::from(NodeId::new(1)));
+}
+
+#[test]
+fn a_value_without_bytes_holds_no_line() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let w = sketch.node("w", &[x], 20);
+    let view = View { input: 0, output: 0, offset: 10, whole: Whole::Input };
+    let effects = Effects { views: vec![view], ..Effects::default() };
+    let empty = sketch.effectful("empty", &[w], 0, effects);
+    let u = sketch.node("u", &[w], 64);
+    let v = sketch.node("v", &[u, empty], 64);
+    let graph = sketch.build(&[v]);
+    let liveness = ideal_planner().liveness(&graph).unwrap();
+    assert_eq!(liveness.profile(SpaceId::new(0)), [128, 64, 128, 128]);
 }

@@ -80,7 +80,8 @@ impl Model {
                 let what = || Error::SizeOverflow { what: quoted(value.name()) };
                 let end = member.start.checked_add(value.bytes()).ok_or_else(what)?;
                 let start = member.start - member.start % options.alignment.bytes();
-                spans.push((start, options.alignment.round_up(end).ok_or_else(what)?));
+                let rounded = options.alignment.round_up(end).ok_or_else(what)?;
+                spans.push((start, if value.bytes() == 0 { start } else { rounded }));
             }
             let mut cuts: Vec<u64> = spans.iter().flat_map(|&(start, end)| [start, end]).collect();
             cuts.sort_unstable();

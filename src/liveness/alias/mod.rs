@@ -515,7 +515,24 @@ impl<'a> Builder<'a> {
             is_exact && is_only_read(node, member.value, elementwise)
         });
         let root = self.root(input);
-        given_away && !self.is_callers(root) && self.runs_last(id, class)
+        let whole = start..start + i128::from(taken.bytes());
+        given_away
+            && self.is_lent_apart(node, class_index, &whole)
+            && !self.is_callers(root)
+            && self.runs_last(id, class)
+    }
+
+    /// Returns whether each operand of a node is all of some bytes of a class, or none of them: the
+    /// bytes are lent to be written while the other operands are read.
+    fn is_lent_apart(&self, node: &Node, class: usize, bytes: &Range<i128>) -> bool {
+        node.reads_bytes_of().all(|(_, read)| {
+            let Some((_, start)) = self.places[read.index()].filter(|place| place.0 == class)
+            else {
+                return true;
+            };
+            let end = start + i128::from(self.graph.value(read).bytes());
+            (start, end) == (bytes.start, bytes.end) || end <= bytes.start || bytes.end <= start
+        })
     }
 
     /// Returns whether all that is live at `step` in some bytes of a class dies there, does not
