@@ -1,7 +1,7 @@
 """
 Structures of TensorFlow Lite Micro, as :mod:`~arenaplan.tflm.layout` describes fields.
 
-They are those of https://github.com/tensorflow/tflite-micro as of August 2026, compiled with
+They are those of https://github.com/tensorflow/tflite-micro as of October 2026, compiled with
 ``TF_LITE_STATIC_MEMORY`` as all builds of the runtime are.
 """
 
@@ -52,7 +52,7 @@ OPTIONS: Final = {
     "DEPTHWISE_CONV_2D": "7i",
     "DEPTH_TO_SPACE": "i",
     "DIV": "i",
-    "FULLY_CONNECTED": "2i 2b i",
+    "FULLY_CONNECTED": "2i 2b i p i",
     "GATHER": "2i",
     "IF": "2i",
     "L2_NORMALIZATION": "i",
