@@ -235,10 +235,6 @@ def _mirror_pad(site: Site) -> None:
         site.scratch(4 * len(site.shape("i0")))
 
 
-def _logistic_of_words(site: Site) -> None:
-    site.describe("i0 o0")
-
-
 def _cumsum(site: Site) -> None:
     site.describe("i0 i1 o0")
     if site.dtype("o0") == "int8":
@@ -260,8 +256,8 @@ def _reshape(site: Site) -> None:
         site.keep(4 * (1 + len(site.shape("o0"))))
 
 
-_ACTIVATION: Final = "4i"
-_ARITHMETIC: Final = "b 10i 2i 2i 2d 2h 5i"
+_ARITHMETIC: Final = "[b 14i 2d 2h 5i]"
+_PRODUCTS: Final = "[9i 3b]"
 
 KERNELS: Final[Mapping[str, Kernel]] = {
     "ABS": Kernel("4i b 2i", "i0 o0"),
@@ -269,7 +265,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "ADD_N": Kernel("", _add_n),
     "ARG_MAX": Kernel("", ""),
     "ARG_MIN": Kernel("", ""),
-    "ASSIGN_VARIABLE": Kernel("? i", "i1"),
+    "ASSIGN_VARIABLE": Kernel("?i", "i1"),
     "AVERAGE_POOL_2D": Kernel("8i", "i0 o0"),
     "BATCH_MATMUL": Kernel("3p 3b", _batch_matmul),
     "BATCH_TO_SPACE_ND": Kernel("", "i0 o0"),
@@ -278,11 +274,11 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "CALL_ONCE": Kernel("i b", ""),
     "CAST": Kernel("", "i0 o0"),
     "CEIL": Kernel("", "i0 o0"),
-    "CONCATENATION": Kernel("i 2p 3i ? 10i", _concatenation),
-    "CONV_2D": Kernel("9i 2p 3i ? 2i", _conv),
+    "CONCATENATION": Kernel("i 2p 3i ?10i", _concatenation),
+    "CONV_2D": Kernel("9i 2p 3i ?2i", _conv),
     "COS": Kernel("", "i0 o0"),
     "CUMSUM": Kernel("", _cumsum),
-    "DEPTHWISE_CONV_2D": Kernel("9i 2p 3i ? 2i", _depthwise_conv),
+    "DEPTHWISE_CONV_2D": Kernel("9i 2p 3i ?2i", _depthwise_conv),
     "DEPTH_TO_SPACE": Kernel("", "i0 o0"),
     "DEQUANTIZE": Kernel("[d i] 3i", "i0 o0"),
     "DIV": Kernel("7i", "i0 i1 o0"),
@@ -296,7 +292,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "FLOOR": Kernel("", ""),
     "FLOOR_DIV": Kernel("", "i0 i1 o0"),
     "FLOOR_MOD": Kernel("", "i0 i1 o0"),
-    "FULLY_CONNECTED": Kernel("9i 2p b ? 2i", _fully_connected),
+    "FULLY_CONNECTED": Kernel("9i 2p b ?2i", _fully_connected),
     "GATHER": Kernel("", "i0 i1 o0"),
     "GATHER_ND": Kernel("", "i0 i1 o0"),
     "GREATER": Kernel("7i b", "i0 i1"),
@@ -350,7 +346,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "SPLIT_V": Kernel("", "i2"),
     "SQRT": Kernel("", "i0 o0"),
     "SQUARE": Kernel("", "i0 o0"),
-    "SQUARED_DIFFERENCE": Kernel(f"b [{_ARITHMETIC}]", "i0 i1 o0"),
+    "SQUARED_DIFFERENCE": Kernel(f"b {_ARITHMETIC}", "i0 i1 o0"),
     "SQUEEZE": Kernel("", "i0 o0"),
     "STRIDED_SLICE": Kernel("b 5i b 5i b 5i 5h b", "i0 i1 i2 i3 o0"),
     "SUB": Kernel("b 12i", "i0 i1 o0"),
@@ -358,8 +354,10 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "SVDF": Kernel("9i", _svdf),
     "TANH": Kernel("4i", "i0 i0 o0"),
     "TRANSPOSE": Kernel("", "i0 i1 o0"),
-    "TRANSPOSE_CONV": Kernel("[b 8h 9i] i ? 2i", _transpose_conv),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel("", _lstm),
+    "TRANSPOSE_CONV": Kernel("[b 8h 9i] i ?2i i 2p", _transpose_conv),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(
+        f"[b 4i] [i h i] i {8 * _PRODUCTS} [{3 * _ARITHMETIC}] 4i", _lstm
+    ),
     "UNPACK": Kernel("", ""),
     "VAR_HANDLE": Kernel("i", ""),
     "WHILE": Kernel("2i", ""),
