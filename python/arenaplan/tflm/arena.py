@@ -17,11 +17,12 @@ from typing import Final, Literal, TypeAlias
 
 from arenaplan.errors import InvalidOption
 from arenaplan.importers.common import BITS
-from arenaplan.importers.tflite.model import Model, Tensor
+from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.timeline import ALIGNMENT, Box, timeline_of
 from arenaplan.tflm import structures as known
 from arenaplan.tflm.greedy import ONLINE, greedy_offsets, head_bytes
+from arenaplan.tflm.custom import CUSTOM
 from arenaplan.tflm.kernels import KERNELS, Kernel, Request, Site
 from arenaplan.tflm.layout import struct
 
@@ -129,7 +130,6 @@ class _Run:
         self._pointer = pointer
         self._compression = compression
         self._recording = recording
-        self._table = KERNELS
         self._head = self._temporary = self._tail = self._need = 0
         self._parts: dict[str, int] = {}
 
@@ -212,7 +212,7 @@ class _Run:
             for position, operator in enumerate(subgraph.operators)
         ]
         kept = [0] * len(sites)
-        kernels = [None if o.is_custom else self._table.get(o.name) for _, _, o in sites]
+        kernels = [self._kernel(operator) for _, _, operator in sites]
         for index, (_, _, operator) in enumerate(sites):
             before = self._tail
             if not operator.is_custom and operator.name in known.OPTIONS:
@@ -224,6 +224,12 @@ class _Run:
             size = self._struct(layout)[0] if layout else 0
             if size:
                 self._keep("kernels", size)
+            if kernel is not None and kernel.initialize is not None:
+                number, _, operator = sites[index]
+                site = Site(self._model, number, operator, self._pointer, self._compression)
+                kernel.initialize(site)
+                for wanted in site.requests:
+                    self._serve(wanted, number)
             kept[index] += self._tail - before
         costs, requests, allocated = [], 0, set[str]()
         for index, (number, position, operator) in enumerate(sites):
@@ -250,6 +256,10 @@ class _Run:
                 )
             )
         return costs
+
+    def _kernel(self, operator: Operator) -> Kernel | None:
+        """Return the kernel of an operator, if it is known."""
+        return (CUSTOM if operator.is_custom else KERNELS).get(operator.name)
 
     def _serve(self, request: Request, subgraph: int) -> None:
         """Serve one request of a kernel."""

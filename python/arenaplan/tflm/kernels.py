@@ -112,6 +112,8 @@ class Kernel(NamedTuple):
     """Layout of its own data; empty if it has none."""
     prepare: Preparation | str
     """Its preparation; a text if it describes tensors at these places and no more."""
+    initialize: Preparation | None = None
+    """Its requests when it is initialized, behind that for its own data."""
 
 
 # -- kernels that ask for more than descriptions --------------------------------------------------
@@ -185,6 +187,20 @@ def _batch_matmul(site: Site) -> None:
             site.keep_struct(EVAL_TENSOR)
             site.keep(4 * (1 + len(site.shape(place))))
             site.keep(site.count(place) * BITS[site.dtype(place)] // 8)
+    _own_shape(site)
+
+
+def _own_shape(site: Site) -> None:
+    """Keep a copy of the shape of the result, which the kernel may change."""
+    site.keep(4 * (1 + len(site.shape("o0"))))
+
+
+def _with_own_shape(places: str) -> Preparation:
+    def prepare(site: Site) -> None:
+        site.describe(places)
+        _own_shape(site)
+
+    return prepare
 
 
 def _lstm(site: Site) -> None:
@@ -243,6 +259,7 @@ def _cumsum(site: Site) -> None:
 
 def _embedding_lookup(site: Site) -> None:
     site.describe("i0 i1 o0")
+    _own_shape(site)
     site.keep_struct("i p")
 
 
@@ -253,7 +270,7 @@ def _concatenation(site: Site) -> None:
 def _reshape(site: Site) -> None:
     site.describe("i0 o0")
     if -1 in site.shape("o0"):
-        site.keep(4 * (1 + len(site.shape("o0"))))
+        _own_shape(site)
 
 
 _ARITHMETIC: Final = "[b 14i 2d 2h 5i]"
@@ -279,7 +296,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "COS": Kernel("", "i0 o0"),
     "CUMSUM": Kernel("", _cumsum),
     "DEPTHWISE_CONV_2D": Kernel("9i 2p 3i ?2i", _depthwise_conv),
-    "DEPTH_TO_SPACE": Kernel("", "i0 o0"),
+    "DEPTH_TO_SPACE": Kernel("", _with_own_shape("i0 o0")),
     "DEQUANTIZE": Kernel("[d i] 3i", "i0 o0"),
     "DIV": Kernel("7i", "i0 i1 o0"),
     "DYNAMIC_UPDATE_SLICE": Kernel("", "i0 i1 i2 o0"),
@@ -293,14 +310,14 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "FLOOR_DIV": Kernel("", "i0 i1 o0"),
     "FLOOR_MOD": Kernel("", "i0 i1 o0"),
     "FULLY_CONNECTED": Kernel("9i 2p b ?2i", _fully_connected),
-    "GATHER": Kernel("", "i0 i1 o0"),
-    "GATHER_ND": Kernel("", "i0 i1 o0"),
+    "GATHER": Kernel("", _with_own_shape("i0 i1 o0")),
+    "GATHER_ND": Kernel("", _with_own_shape("i0 i1 o0")),
     "GREATER": Kernel("7i b", "i0 i1"),
     "GREATER_EQUAL": Kernel("7i b", "i0 i1"),
     "HARD_SWISH": Kernel("3h i h i", "i0 o0"),
     "IF": Kernel("2i", "i0"),
     "L2_NORMALIZATION": Kernel("i", "i0 o0"),
-    "L2_POOL_2D": Kernel("", "o0 i0"),
+    "L2_POOL_2D": Kernel("", _with_own_shape("o0 i0")),
     "LEAKY_RELU": Kernel("6i", "i0 o0"),
     "LESS": Kernel("7i b", "i0 i1"),
     "LESS_EQUAL": Kernel("7i b", "i0 i1"),
@@ -341,7 +358,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "SLICE": Kernel("", "i0 i1 i2 o0"),
     "SOFTMAX": Kernel("d 7i 5p", _softmax),
     "SPACE_TO_BATCH_ND": Kernel("i", "i0 o0"),
-    "SPACE_TO_DEPTH": Kernel("", "i0 o0"),
+    "SPACE_TO_DEPTH": Kernel("", _with_own_shape("i0 o0")),
     "SPLIT": Kernel("", "i0"),
     "SPLIT_V": Kernel("", "i2"),
     "SQRT": Kernel("", "i0 o0"),

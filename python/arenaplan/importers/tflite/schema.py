@@ -70,6 +70,7 @@ class OperatorField(IntEnum):
     OUTPUTS = 2
     OPTIONS_TYPE = 3
     OPTIONS = 4
+    CUSTOM_OPTIONS = 5
     INTERMEDIATES = 8
     LARGE_OPTIONS_OFFSET = 9
 
