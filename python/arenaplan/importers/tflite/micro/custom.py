@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from arenaplan.tflm.flex import numbers
-from arenaplan.tflm.kernels import Kernel, Preparation, Site
-from arenaplan.tflm.layout import struct
+from arenaplan.importers.tflite.micro.flex import numbers
+from arenaplan.importers.tflite.micro.kernels import Kernel, Preparation, Site
+from arenaplan.importers.tflite.micro.layout import struct
 
 _CIRCULAR_BUFFER: Final = "3p 2i p"
 _FACTORS: Final = 64

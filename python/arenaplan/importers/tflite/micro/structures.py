@@ -1,5 +1,5 @@
 """
-Structures of TensorFlow Lite Micro, as :mod:`~arenaplan.tflm.layout` describes fields.
+Structures of TensorFlow Lite Micro, as :mod:`~arenaplan.importers.tflite.micro.layout` describes fields.
 
 They are those of https://github.com/tensorflow/tflite-micro as of October 2026, compiled with
 ``TF_LITE_STATIC_MEMORY`` as all builds of the runtime are.

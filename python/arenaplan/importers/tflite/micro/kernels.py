@@ -18,10 +18,12 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from arenaplan.importers.common import BITS
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
-from arenaplan.tflm.layout import struct
-from arenaplan.tflm.structures import EVAL_TENSOR
+from arenaplan.importers.tflite.micro.layout import struct
+from arenaplan.importers.tflite.micro.structures import EVAL_TENSOR
 
 _INTS: Final = ("int8", "int16")
+_MOST: Final = 2**31 - 1
+"""Most bytes of a request."""
 
 
 class Request(NamedTuple):
@@ -68,7 +70,10 @@ class Site:
 
     def shape(self, place: str) -> tuple[int, ...]:
         """Return the shape of a tensor, as stored."""
-        return tuple(self.get(place).shape or ())
+        shape = tuple(self.get(place).shape or ())
+        if any(length < 0 for length in shape):
+            raise ValueError(shape)
+        return shape
 
     def count(self, place: str) -> int:
         """Return the number of elements of a tensor."""
@@ -80,7 +85,7 @@ class Site:
 
     def keep(self, amount: int) -> None:
         """Ask for bytes for good."""
-        self.requests.append(Request("keep", amount))
+        self.requests.append(Request("keep", _checked(amount)))
 
     def keep_struct(self, layout: str) -> None:
         """Ask for a structure for good."""
@@ -88,7 +93,7 @@ class Site:
 
     def scratch(self, amount: int) -> None:
         """Ask for bytes during each run."""
-        self.requests.append(Request("scratch", amount))
+        self.requests.append(Request("scratch", _checked(amount)))
 
     def describe(self, places: str) -> None:
         """Ask for descriptions of the tensors at places; of those that are left out for none."""
@@ -102,7 +107,23 @@ class Site:
                 self.requests.append(Request("describe", index))
 
 
+def _checked(amount: int) -> int:
+    """Refuse what no kernel could ask for."""
+    if not 0 <= amount <= _MOST:
+        raise ValueError(amount)
+    return amount
+
+
 Preparation: TypeAlias = Callable[[Site], None]
+
+
+class Requests(NamedTuple):
+    """Everything that a kernel asks for, in its order."""
+
+    initial: tuple[Request, ...]
+    """When it is initialized."""
+    prepared: tuple[Request, ...]
+    """When it is prepared."""
 
 
 class Kernel(NamedTuple):
@@ -269,8 +290,9 @@ def _concatenation(site: Site) -> None:
 
 def _reshape(site: Site) -> None:
     site.describe("i0 o0")
-    if -1 in site.shape("o0"):
-        _own_shape(site)
+    shape = site.get("o0").shape or ()
+    if -1 in shape:
+        site.keep(4 * (1 + len(shape)))
 
 
 _ARITHMETIC: Final = "[b 14i 2d 2h 5i]"
@@ -381,3 +403,21 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "ZEROS_LIKE": Kernel("", "i0 o0"),
 }
 """The reference kernels, by the name of the operator."""
+
+
+def requests_of(kernel: Kernel, site: Site) -> Requests | None:
+    """Return what a kernel asks for at a site; ``None`` if the operator lacks an operand of it."""
+    try:
+        if kernel.data and struct(kernel.data, site.pointer, compression=site.compression).size:
+            site.keep_struct(kernel.data)
+        if kernel.initialize is not None:
+            kernel.initialize(site)
+        initial, site.requests = tuple(site.requests), []
+        if isinstance(kernel.prepare, str):
+            site.describe(kernel.prepare)
+        else:
+            kernel.prepare(site)
+    except (LookupError, ValueError):
+        # No runtime would prepare this operator.
+        return None
+    return Requests(initial, tuple(site.requests))

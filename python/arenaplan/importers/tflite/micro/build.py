@@ -1,0 +1,80 @@
+"""A build of TensorFlow Lite Micro: what its memory depends on beside the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from arenaplan.errors import InvalidOption
+from arenaplan.importers.tflite.micro.cmsis import CMSIS_NN
+from arenaplan.importers.tflite.micro.custom import CUSTOM
+from arenaplan.importers.tflite.micro.kernels import KERNELS, Kernel
+
+if TYPE_CHECKING:
+    from arenaplan.importers.tflite.micro.profile import Profile
+    from arenaplan.importers.tflite.model import Operator
+
+KERNEL_SETS: Final[Mapping[str, Mapping[str, Kernel]]] = {
+    "reference": KERNELS,
+    "cmsis-nn": {**KERNELS, **CMSIS_NN},
+}
+"""Builtin kernels by operator, of each set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """
+    A build of the runtime.
+
+    Parameters
+    ----------
+    kernels : {"reference", "cmsis-nn"}
+        The set of kernels.
+    pointer : {32, 64}
+        Bits of a pointer.
+    recording, compression : bool, optional
+        Whether the runtime records its allocations, and whether it is compiled with compressed
+        weights. By default both are so for reference kernels with 64 bits, as in the Python
+        package ``tflite-micro``, and neither otherwise, as in firmware.
+    profile : Profile, optional
+        Measured memory of one model, in place of the formulas of the kernels.
+
+    Raises
+    ------
+    InvalidOption
+        If there is no such set, or pointers have another size.
+    """
+
+    kernels: str = "reference"
+    pointer: int = 64
+    recording: bool | None = None
+    compression: bool | None = None
+    profile: Profile | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernels not in KERNEL_SETS:
+            known = ", ".join(KERNEL_SETS)
+            raise InvalidOption(f"option kernels: {self.kernels!r} is no set; known are {known}")
+        if self.pointer not in (32, 64):
+            raise InvalidOption(f"option pointer: {self.pointer} bits; known are 32 and 64")
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is the build in the Python package ``tflite-micro``."""
+        return self.kernels == "reference" and self.pointer == 64
+
+    @property
+    def records(self) -> bool:
+        """Whether the runtime records its allocations."""
+        return self.is_package if self.recording is None else self.recording
+
+    @property
+    def compresses(self) -> bool:
+        """Whether the runtime is compiled with compressed weights."""
+        return self.is_package if self.compression is None else self.compression
+
+    def kernel(self, operator: Operator) -> Kernel | None:
+        """Return the kernel of an operator, if it is known."""
+        table = CUSTOM if operator.is_custom else KERNEL_SETS[self.kernels]
+        return table.get(operator.name)
