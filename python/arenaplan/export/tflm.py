@@ -139,7 +139,9 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
         alone = plan(graph_of_timeline(timeline), target="tflm")
         other = _replayed(model, timeline, build, alone)
         after, offsets = min((after, offsets), other, key=lambda found: found[0].head)
-    is_better = after.head < before.head and after.total < before.total
+    is_better = after.head < before.head and _saves(
+        model, model, _per_tensor(timeline, offsets), build
+    )
     pinned = always or (is_better and not before.unknown)
     if after.head > _MAX_OFFSET:
         raise SizeOverflow(f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes")
@@ -167,6 +169,19 @@ def _replayed(
     """Return the arena that the runtime makes of a plan, and the plan's offsets of tensors."""
     offsets = _box_offsets(best, timeline)
     return total(model, _per_tensor(timeline, offsets), build=build), offsets
+
+
+def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool:
+    """
+    Whether the whole arena of ``new`` with offsets is smaller than that of ``old`` without.
+
+    Where the start of the runtime needs more than the tensors do, no plan helps. The figures of
+    the Python package stand for firmware, too, whose structures are smaller.
+    """
+    builds = [build, Build(build.kernels, 32)] if build.is_package else [build]
+    return any(
+        total(new, offsets, build=each).total < total(old, build=each).total for each in builds
+    )
 
 
 def _per_tensor(timeline: Timeline, offsets: Sequence[int]) -> list[int]:
@@ -214,7 +229,7 @@ def plan_in_best_order(
     if build.profile is not None:
         build = replace(build, profile=build.profile.reordered(order))
     best = plan_tflm(other, always=True, build=build)
-    is_worth = always or best.after.total < given.after.total
+    is_worth = always or _saves(model, other, best.offsets, build)
     if best.head_after >= given.head_after or not is_worth:
         return model, given
     return other, replace(best, before=given.before)

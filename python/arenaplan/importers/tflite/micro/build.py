@@ -82,7 +82,7 @@ class Build:
     @property
     def is_package(self) -> bool:
         """Whether it is the build in the Python package ``tflite-micro``."""
-        return self.kernels == "reference" and self.pointer == 64
+        return self.kernels == "reference" and self.pointer == 64 and self.profile is None
 
     @property
     def records(self) -> bool:
