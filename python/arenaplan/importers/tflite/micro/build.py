@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from arenaplan.errors import InvalidOption
-from arenaplan.importers.tflite.micro.cmsis import CMSIS_NN
+from arenaplan.importers.tflite.micro.cmsis import CMSIS_NN, CMSIS_NN_MVE
 from arenaplan.importers.tflite.micro.custom import CUSTOM
 from arenaplan.importers.tflite.micro.kernels import KERNELS, Kernel
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 KERNEL_SETS: Final[Mapping[str, Mapping[str, Kernel]]] = {
     "reference": KERNELS,
     "cmsis-nn": {**KERNELS, **CMSIS_NN},
+    "cmsis-nn-mve": {**KERNELS, **CMSIS_NN_MVE},
 }
 """Builtin kernels by operator, of each set."""
 

@@ -10,7 +10,7 @@ interpreter operator by operator in ``tests/python/test_tflm_kernels.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -67,6 +67,10 @@ class Site:
     def has(self, place: str) -> bool:
         """Whether there is a tensor at a place."""
         return self.tensor(place) is not None
+
+    def is_constant(self, place: str) -> bool:
+        """Whether the data of a tensor is part of the file."""
+        return self.model.is_constant(self.get(place))
 
     def shape(self, place: str) -> tuple[int, ...]:
         """Return the shape of a tensor, as stored."""
@@ -140,7 +144,7 @@ class Kernel(NamedTuple):
 # -- kernels that ask for more than descriptions --------------------------------------------------
 
 
-def _channels(site: Site, count: int) -> None:
+def keep_channels(site: Site, count: int) -> None:
     """Keep a multiplier and a shift per channel."""
     site.keep(4 * count)
     site.keep(4 * count)
@@ -148,14 +152,14 @@ def _channels(site: Site, count: int) -> None:
 
 def _conv(site: Site) -> None:
     site.describe("o0 i0 i1")
-    _channels(site, site.shape("i1")[0])
+    keep_channels(site, site.shape("i1")[0])
     site.describe("i0 i1 i2 o0")
     _unpacked(site)
 
 
 def _depthwise_conv(site: Site) -> None:
     site.describe("o0 i0 i1")
-    _channels(site, site.shape("i1")[3])
+    keep_channels(site, site.shape("i1")[3])
     _unpacked(site)
     site.describe("i0 i1 i2 o0")
 
@@ -169,16 +173,21 @@ def _unpacked(site: Site) -> None:
 def _fully_connected(site: Site) -> None:
     site.describe("i0 i1 i2 o0")
     _unpacked(site)
+    keep_fully_connected(site)
+
+
+def keep_fully_connected(site: Site) -> None:
+    """Keep multipliers and shifts of weights that have a scale per channel."""
     if site.dtype("i0") == "float32":
         return
     quantization = site.get("i1").quantization
     if quantization is not None and len(quantization.scale) > 1:
-        _channels(site, len(quantization.scale))
+        keep_channels(site, len(quantization.scale))
 
 
 def _transpose_conv(site: Site) -> None:
     site.describe("o0 i2 i1")
-    _channels(site, site.shape("i1")[0])
+    keep_channels(site, site.shape("i1")[0])
     dtype = site.dtype("i2")
     if dtype in _INTS:
         site.scratch(site.count("o0") * (4 if dtype == "int8" else 8))
@@ -188,7 +197,8 @@ def _transpose_conv(site: Site) -> None:
             site.scratch(8 * site.count("i3"))
 
 
-def _svdf(site: Site) -> None:
+def prepare_svdf(site: Site) -> None:
+    """Ask for the products of a run."""
     site.describe("i0 i1 i2 i3 i4 o0")
     batch, filters = site.shape("i0")[0], site.shape("i1")[0]
     site.scratch(4 * batch * filters)
@@ -200,6 +210,12 @@ def _batch_matmul(site: Site) -> None:
     site.describe("i0 i1 o0")
     if site.dtype("i0") in _INTS:
         site.keep_struct("7i")
+    keep_transposed(site)
+    keep_shape(site)
+
+
+def keep_transposed(site: Site) -> None:
+    """Keep matrices that the kernel transposes."""
     options = site.operator.options
     is_first = bool(options.number(0, "B")) if options else False
     is_second = bool(options.number(1, "B")) if options else False
@@ -208,10 +224,9 @@ def _batch_matmul(site: Site) -> None:
             site.keep_struct(EVAL_TENSOR)
             site.keep(4 * (1 + len(site.shape(place))))
             site.keep(site.count(place) * BITS[site.dtype(place)] // 8)
-    _own_shape(site)
 
 
-def _own_shape(site: Site) -> None:
+def keep_shape(site: Site) -> None:
     """Keep a copy of the shape of the result, which the kernel may change."""
     site.keep(4 * (1 + len(site.shape("o0"))))
 
@@ -219,19 +234,23 @@ def _own_shape(site: Site) -> None:
 def _with_own_shape(places: str) -> Preparation:
     def prepare(site: Site) -> None:
         site.describe(places)
-        _own_shape(site)
+        keep_shape(site)
 
     return prepare
 
 
 def _lstm(site: Site) -> None:
+    size, batch = describe_lstm(site)
+    for _ in range(4):
+        site.scratch(batch * size * BITS[site.dtype("i19")] // 8)
+
+
+def describe_lstm(site: Site) -> Sequence[int]:
+    """Describe all tensors of an LSTM; return the size of its state and the size of the batch."""
     site.describe(" ".join(f"i{index}" for index in range(24)) + " o0")
     options = site.operator.options
     is_time_major = bool(options.number(3, "B")) if options else False
-    batch = site.shape("i0")[1 if is_time_major else 0]
-    state = site.shape("i18")[1]
-    for _ in range(4):
-        site.scratch(batch * state * BITS[site.dtype("i19")] // 8)
+    return site.shape("i18")[1], site.shape("i0")[1 if is_time_major else 0]
 
 
 def _reduce_extreme(site: Site) -> None:
@@ -280,7 +299,7 @@ def _cumsum(site: Site) -> None:
 
 def _embedding_lookup(site: Site) -> None:
     site.describe("i0 i1 o0")
-    _own_shape(site)
+    keep_shape(site)
     site.keep_struct("i p")
 
 
@@ -297,6 +316,8 @@ def _reshape(site: Site) -> None:
 
 _ARITHMETIC: Final = "[b 14i 2d 2h 5i]"
 _PRODUCTS: Final = "[9i 3b]"
+LSTM: Final = f"[b 4i] [i h i] i {8 * _PRODUCTS} [{3 * _ARITHMETIC}] 4i"
+"""Data of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
 
 KERNELS: Final[Mapping[str, Kernel]] = {
     "ABS": Kernel("4i b 2i", "i0 o0"),
@@ -390,13 +411,11 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "STRIDED_SLICE": Kernel("b 5i b 5i b 5i 5h b", "i0 i1 i2 i3 o0"),
     "SUB": Kernel("b 12i", "i0 i1 o0"),
     "SUM": Kernel("11i", _reduce_sum),
-    "SVDF": Kernel("9i", _svdf),
+    "SVDF": Kernel("9i", prepare_svdf),
     "TANH": Kernel("4i", "i0 i0 o0"),
     "TRANSPOSE": Kernel("", "i0 i1 o0"),
     "TRANSPOSE_CONV": Kernel("[b 8h 9i] i ?2i i 2p", _transpose_conv),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(
-        f"[b 4i] [i h i] i {8 * _PRODUCTS} [{3 * _ARITHMETIC}] 4i", _lstm
-    ),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(LSTM, _lstm),
     "UNPACK": Kernel("", ""),
     "VAR_HANDLE": Kernel("i", ""),
     "WHILE": Kernel("2i", ""),
