@@ -30,8 +30,23 @@ from arenaplan.cli.options import (
     seen_by,
 )
 from arenaplan.cli.outputs import goes_to_stdout, write_result
-from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel, TargetMismatch
-from arenaplan.export import EXPORTERS, TflmPlan, obey, plan_in_best_order, plan_tflm
+from arenaplan.errors import (
+    CapacityExceeded,
+    InvalidOption,
+    NotAModel,
+    TargetMismatch,
+    UndefinedValue,
+    UnsupportedSubgraph,
+)
+from arenaplan.export import (
+    EXPORTERS,
+    Firmware,
+    TflmPlan,
+    firmware_of,
+    obey,
+    plan_in_best_order,
+    plan_tflm,
+)
 from arenaplan.graph import Graph
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
@@ -40,7 +55,12 @@ if TYPE_CHECKING:
     from arenaplan import Plan
     from arenaplan.cli.common import Commands
 
-_FLAGS = {"space": "--space", "sections": "--section", "always": "--always"}
+_FLAGS = {
+    "space": "--space",
+    "sections": "--section",
+    "always": "--always",
+    "firmware": "--original",
+}
 """The flag of each option that some forms have."""
 
 
@@ -74,6 +94,13 @@ def add_to(commands: Commands) -> None:
         "kernel is not known",
     )
     parser.add_argument(
+        "--original",
+        type=Path,
+        metavar="FILE",
+        help="c: .tflite model that the firmware runs already, to list the operators that its "
+        "resolver must register in addition",
+    )
+    parser.add_argument(
         "--section",
         action="append",
         default=[],
@@ -91,6 +118,8 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     given = _given(options)
     exporter = EXPORTERS[options.to]
+    if "firmware" in exporter.options and is_tflite(options.model):
+        given["firmware"] = _firmware(options)
     if exporter.source == "tflite":
         _export_tflm(options)
         return
@@ -122,6 +151,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         "space": options.space,
         "sections": dict(options.section),
         "always": options.always,
+        "firmware": options.original,
     }
     given = {name: value for name, value in values.items() if value not in (None, {}, False)}
     for name in given:
@@ -130,7 +160,16 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
             raise InvalidOption(f"option {_FLAGS[name]} is for --to {form}, not --to {options.to}")
     if options.capacity is not None and options.budget is not None:
         raise InvalidOption("option --capacity: the memories of --budget have theirs")
+    if given.pop("firmware", None) is not None and not is_tflite(options.model):
+        raise InvalidOption("option --original is for .tflite models")
     return given
+
+
+def _firmware(options: argparse.Namespace) -> Firmware:
+    """Return the facts about a TFLite file for the firmware around it."""
+    model = parse(read_bytes(options.model)[0])
+    original = None if options.original is None else parse(read_bytes(options.original)[0])
+    return firmware_of(model, build_of(options), original)
 
 
 def _check_capacity(options: argparse.Namespace, arena_bytes: int) -> None:
@@ -149,6 +188,14 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
         chosen = plan_options(options)
         if reader is not None and chosen.target is None:
             chosen = replace(chosen, target=reader)
+        try:
+            seen = seen_by(graph, chosen, options)
+            return seen, arenaplan.plan(seen, chosen)
+        except (UnsupportedSubgraph, UndefinedValue):
+            if graph.target != "tflm" or options.target is not None:
+                raise
+        # Only the runtime's own clock knows when such a model needs its tensors.
+        chosen = replace(chosen, target="tflm")
         graph = seen_by(graph, chosen, options)
         plan = arenaplan.plan(graph, chosen)
     else:

@@ -344,7 +344,9 @@ class _Run:
             # The runtime looks up the offset as if the variable were in the first subgraph.
             if offsets is None or offsets[index] == ONLINE:
                 self._keep("variables", _tensor_bytes(model.subgraphs[subgraph].tensors[index]))
-        self._fits(_up(self._temporary, ALIGNMENT) + known.PLANNED_BUFFER * boxes)
+        # The planner works in the memory between, of which it uses whole units only.
+        between = _up(self._temporary, ALIGNMENT) + _up(self._tail, ALIGNMENT)
+        self._need = max(self._need, between + known.PLANNED_BUFFER * boxes)
 
     def _interface(self) -> None:
         """Describe inputs and outputs for good."""
