@@ -147,9 +147,7 @@ def test_a_plan_that_saves_nothing_in_all_is_not_written() -> None:
     assert not given.pinned
 
 
-def test_the_report_has_the_whole_arena(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_has_the_whole_arena(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(flat.write(flat.fragmented()))
     own = own_arena(parse(path.read_bytes()))

@@ -264,9 +264,7 @@ def _tflm_plan(model: Model, options: argparse.Namespace, build: Build) -> TflmP
     """Return the plan that was given, checked by the runtime's rules, or a new one."""
     if options.plan is None:
         # The shim has no planner of its own: the table decides.
-        return plan_tflm(
-            model, always=options.always or options.to == "tflm-shim", build=build
-        )
+        return plan_tflm(model, always=options.always or options.to == "tflm-shim", build=build)
     plan = arenaplan.Plan.load(options.plan)
     plan.check(load_model(options))
     try:

@@ -34,9 +34,7 @@ class Firmware:
     outputs: tuple[int, ...]
 
 
-def firmware_of(
-    model: Model, build: Build = REFERENCE, original: Model | None = None
-) -> Firmware:
+def firmware_of(model: Model, build: Build = REFERENCE, original: Model | None = None) -> Firmware:
     """
     Return the facts about a model as it is, with the plan that it brings along, if any.
 
@@ -93,8 +91,10 @@ def firmware_lines(prefix: str, firmware: Firmware) -> Iterator[str]:
 
 def _listed(names: Sequence[str]) -> Iterator[str]:
     """Yield names as the rest of a comment."""
-    safe = ["".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:60]
-            for name in names]
+    safe = [
+        "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:60]
+        for name in names
+    ]
     rows = [", ".join(safe[i : i + _PER_LINE]) for i in range(0, len(safe), _PER_LINE)]
     yield "     " + (",\n     ".join(rows) if rows else "none") + " */"
 

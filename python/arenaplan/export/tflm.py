@@ -144,7 +144,9 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     )
     pinned = always or (is_better and not before.unknown)
     if after.head > _MAX_OFFSET:
-        raise SizeOverflow(f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes")
+        raise SizeOverflow(
+            f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes"
+        )
     every = _per_tensor(timeline, offsets) if pinned else [ONLINE] * timeline.tensors
     check_offsets(timeline, every)
     _check_variables(timeline, every)

@@ -211,9 +211,7 @@ def _scratch(model: Model, cost: OperatorCost) -> OperatorProfile:
         default=0,
     )
     try:
-        data = isolated(
-            model, cost.subgraph, cost.position, METADATA_NAME, _plan_of(fixed, 1)
-        )
+        data = isolated(model, cost.subgraph, cost.position, METADATA_NAME, _plan_of(fixed, 1))
         measured = _allocations(data, _FIRST).head - largest
     except PlannerError:
         if cost.is_known:

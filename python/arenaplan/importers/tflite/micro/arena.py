@@ -138,9 +138,7 @@ def with_scratch(timeline: Timeline, costs: Sequence[OperatorCost]) -> list[Box]
     return boxes
 
 
-def head_of(
-    timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int] | None = None
-) -> int:
+def head_of(timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int] | None = None) -> int:
     """
     Return the bytes that the runtime's planner needs for boxes.
 
@@ -154,9 +152,7 @@ def head_of(
         Offset of every tensor, -1 where the runtime decides, as it does of scratch memory.
     """
     every = [*boxes, *timeline.idle]
-    fixed = [
-        ONLINE if offsets is None or box.tensor < 0 else offsets[box.tensor] for box in every
-    ]
+    fixed = [ONLINE if offsets is None or box.tensor < 0 else offsets[box.tensor] for box in every]
     return head_bytes(every, greedy_offsets(every, fixed))
 
 
@@ -182,7 +178,8 @@ class _Run:
         before = self._tail
         self._tail = _up(self._tail + size, alignment)
         self._parts[purpose] = self._parts.get(purpose, 0) + self._tail - before
-        self._fits(self._head)
+        # The runtime compares with the head only; what it describes would be overwritten.
+        self._fits(self._temporary)
 
     def _keep_struct(self, purpose: str, layout: str, count: int = 1) -> None:
         size, alignment = self._struct(layout)
@@ -301,9 +298,7 @@ class _Run:
         kernel = self._build.kernel(operator)
         if kernel is None or _is_compressed(self._model):
             return None
-        site = Site(
-            self._model, subgraph, operator, self._build.pointer, self._build.compresses
-        )
+        site = Site(self._model, subgraph, operator, self._build.pointer, self._build.compresses)
         return requests_of(kernel, site)
 
     def _allocate_variable(self, subgraph: int, operator: Operator, allocated: set[str]) -> None:

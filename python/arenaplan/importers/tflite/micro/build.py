@@ -25,22 +25,23 @@ KERNEL_SETS: Final[Mapping[str, Mapping[str, Kernel]]] = {
 _ACCURACY: Final[Mapping[tuple[str, int], str]] = {
     ("reference", 64): (
         "exact: formulas of the kernels, at most 16 bytes from the interpreter of the Python "
-        "package tflite-micro 0.dev20261023 on 169 files"
+        "package tflite-micro 0.dev20261023 on 157 files"
     ),
     ("reference", 32): (
-        "modelled: the same formulas with structures of 32 bits, at most 16 bytes from a build of "
-        "the sources of August 2026 for 32 bits on 164 files"
+        "modelled with the sizes of structures of 32 bits, at most 16 bytes from a build of the "
+        "sources of August 2026 on 154 files"
     ),
     ("cmsis-nn", 32): (
-        "modelled from the sources of TensorFlow Lite Micro and CMSIS-NN of August 2026; not "
-        "compared with a device"
+        "modelled from the sources of CMSIS-NN of July 2026 for processors with DSP, at most 16 "
+        "bytes from a build of these sources on 154 files; not compared with a device"
     ),
-    ("cmsis-nn", 64): (
-        "modelled from the sources of TensorFlow Lite Micro and CMSIS-NN of August 2026; not "
-        "compared with a device"
+    ("cmsis-nn-mve", 32): (
+        "modelled from the sources of CMSIS-NN of July 2026 for processors with MVE, at most 16 "
+        "bytes from a build of these sources on 154 files; not compared with a device"
     ),
 }
 """By kernels and bits of a pointer."""
+_UNCOMPARED: Final = "modelled from the sources of the runtime; not compared with one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Build:
         """The origin of the figures, and how far they have been found off."""
         if self.profile is not None:
             return f"measured: {self.profile.runtime}"
-        return _ACCURACY[self.kernels, self.pointer]
+        return _ACCURACY.get((self.kernels, self.pointer), _UNCOMPARED)
 
     def kernel(self, operator: Operator) -> Kernel | None:
         """Return the kernel of an operator, if it is known."""

@@ -266,9 +266,7 @@ def _table(*, mve: bool) -> Mapping[str, Kernel]:
         "SOFTMAX": Kernel("[d 7i 5p] 2i", reference.KERNELS["SOFTMAX"].prepare),
         "SVDF": Kernel("9i p", _svdf(mve=mve)),
         "TRANSPOSE_CONV": Kernel("[b 8h 9i] 3i 2p", _transpose_conv(mve=mve)),
-        "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(
-            f"[{reference.LSTM}] [15i {4 * _GATE}]", _lstm
-        ),
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(f"[{reference.LSTM}] [15i {4 * _GATE}]", _lstm),
     }
 
 

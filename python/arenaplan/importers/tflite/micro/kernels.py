@@ -254,13 +254,19 @@ def describe_lstm(site: Site) -> Sequence[int]:
 
 
 def _reduce_extreme(site: Site) -> None:
-    site.describe("i0 o0 i1")
+    _describe_reduction(site)
     site.scratch(4 * len(site.shape("i0")))
     site.scratch(4 * site.count("i1"))
 
 
-def _reduce_sum(site: Site) -> None:
+def _describe_reduction(site: Site) -> None:
+    """Describe the tensors twice, as the kernels do; the result again for bytes only."""
     site.describe("i0 o0 i1")
+    site.describe("i0 i1 o0" if site.dtype("i0") == "int8" else "i0 i1")
+
+
+def _reduce_sum(site: Site) -> None:
+    _describe_reduction(site)
     if site.dtype("i0") in _INTS:
         site.scratch(4 * site.count("o0"))
     site.scratch(4 * len(site.shape("i0")))
@@ -273,6 +279,12 @@ def _softmax(site: Site) -> None:
         # Tables of 513 exponentials and of 513 reciprocals.
         site.keep(2 * 513)
         site.keep(2 * 513)
+
+
+def _log_softmax(site: Site) -> None:
+    site.describe("i0 o0")
+    if site.dtype("i0") == "int8":
+        site.keep_struct("5i 2p")
 
 
 def _add_n(site: Site) -> None:
@@ -369,7 +381,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "LOGICAL_NOT": Kernel("", "i0 o0"),
     "LOGICAL_OR": Kernel("", ""),
     "LOGISTIC": Kernel("4i", "i0 o0"),
-    "LOG_SOFTMAX": Kernel("5i 2p", "i0 o0"),
+    "LOG_SOFTMAX": Kernel("", _log_softmax),
     "MAXIMUM": Kernel("", ""),
     "MAX_POOL_2D": Kernel("8i", "i0 o0"),
     "MEAN": Kernel("11i", _reduce_sum),
@@ -387,7 +399,7 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "REDUCE_ALL": Kernel("11i", _reduce_extreme),
     "REDUCE_MAX": Kernel("11i", _reduce_extreme),
     "REDUCE_MIN": Kernel("11i", _reduce_extreme),
-    "RELU": Kernel("6i", "i0 o0"),
+    "RELU": Kernel("7i", "i0 o0"),
     "RELU6": Kernel("2i", "i0"),
     "RESHAPE": Kernel("", _reshape),
     "RESIZE_BILINEAR": Kernel("", "i0 i1 o0"),
