@@ -18,8 +18,8 @@ from arenaplan.options import (
     core_options,
     memory_rows,
     resolve,
-    slowdown_of,
     runner_of,
+    slowdown_of,
     target_of,
 )
 from arenaplan.spaces import homes_of, parse_spaces

@@ -12,7 +12,6 @@ import arenaplan as ap
 import flat
 from arenaplan import errors
 from arenaplan.cli import main
-from arenaplan.importers.tflite.micro.greedy import greedy_offsets, head_bytes
 from arenaplan.export.tflm import (
     METADATA_NAME,
     ONLINE,
@@ -23,6 +22,7 @@ from arenaplan.export.tflm import (
     plan_tflm,
     read_offsets,
 )
+from arenaplan.importers.tflite.micro.greedy import greedy_offsets, head_bytes
 from arenaplan.importers.tflite.model import parse
 from arenaplan.importers.tflite.timeline import Box, timeline_of
 from tflm_models import branches

@@ -61,7 +61,7 @@ def test_formulas_are_what_was_measured(title: str) -> None:
 
 def test_the_interpreter_says_the_same() -> None:
     pytest.importorskip("tflite_micro")
-    from arenaplan.integrations.tflite_micro import _allocations  # noqa: PLC0415
+    from arenaplan.integrations.tflite_micro import _allocations
 
     for title, case in CASES.items():
         head, tail, smallest = MEASURED[title][0]

@@ -19,8 +19,8 @@ from arenaplan.cli.common import (
 from arenaplan.cli.inputs import read_plan
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption
-from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
 from arenaplan.export.tflm import check_offsets
+from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
 from arenaplan.importers.tflite.model import parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of

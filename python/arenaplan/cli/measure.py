@@ -37,7 +37,7 @@ def execute(options: argparse.Namespace) -> None:
     if not is_tflite(options.model):
         raise NotAModel("the model is no .tflite model, which is all that TFLM runs")
     # The interpreter is not needed for any other command.
-    from arenaplan.integrations.tflite_micro import measure, predicted_head  # noqa: PLC0415
+    from arenaplan.integrations.tflite_micro import measure, predicted_head
 
     data, path = read_bytes(options.model)
     name = path.stem if path is not None else "model"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arenaplan.cli.common import is_tflite, shown, size
 from arenaplan.cli.options import build_of
+from arenaplan.errors import PlannerError
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.tflm import own_arena, plan_tflm
-from arenaplan.errors import PlannerError
 from arenaplan.importers.tflite.micro.arena import ArenaTotal, total
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE

@@ -100,7 +100,7 @@ def _listed(names: Sequence[str]) -> Iterator[str]:
 
 
 def operand_lines(
-    prefix: str, labels: Mapping[int, str], graph: Graph, firmware: Firmware | None
+    prefix: str, labels: Mapping[int | None, str], graph: Graph, firmware: Firmware | None
 ) -> Iterator[str]:
     """Yield the places of inputs and outputs by their number."""
     is_micro = firmware is not None and not graph.outputs

@@ -9,6 +9,7 @@ in a process of its own, for a kernel that lacks memory may end the process.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import struct
@@ -88,7 +89,7 @@ def measure(data: bytes, name: str = "model") -> Profile:
 
 
 def predicted_head(model: Model, profile: Profile) -> int:
-    """Return the head that a profile's scratch memory leads to, to be compared with the measured."""
+    """Return the head that the scratch memory in a profile leads to."""
     timeline = timeline_of(model)
     boxes = with_scratch(timeline, profile.costs_of(model))
     return head_of(timeline, boxes, read_offsets(model))
@@ -101,7 +102,7 @@ def _runtime() -> str:
 def _interpreter() -> Any:
     """Return the module of the interpreter."""
     try:
-        from tflite_micro import runtime  # noqa: PLC0415
+        from tflite_micro import runtime
     except ImportError as error:
         raise ImportError(
             "measuring needs the interpreter of TensorFlow Lite Micro: pip install --pre "
@@ -118,6 +119,7 @@ def _started(data: bytes, size: int) -> tuple[bool, str]:
         if child == 0:
             status = 1
             try:
+                faulthandler.disable()
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
                 started = runtime.Interpreter.from_bytes(data, arena_size=size)

@@ -372,7 +372,7 @@ def _tensor_bytes(tensor: Tensor) -> int:
 
 def _variables(model: Model) -> dict[tuple[int, int], str]:
     """Return the name of the variable behind every handle, by subgraph and tensor."""
-    found = {}
+    found: dict[tuple[int, int], str] = {}
     for number, subgraph in enumerate(model.subgraphs):
         for operator in subgraph.operators:
             if operator.is_custom or operator.name != "VAR_HANDLE" or operator.options is None:

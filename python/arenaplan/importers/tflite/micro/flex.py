@@ -18,7 +18,9 @@ def numbers(content: bytes) -> Mapping[str, float]:
 
     Examples
     --------
-    >>> numbers(bytes.fromhex("6e000102010101070408042401".replace(" ", "")))
+    >>> numbers(bytes.fromhex("6e00 0103 010101 0304 022401"))
+    {'n': 3}
+    >>> numbers(b"")
     {}
     """
     try:

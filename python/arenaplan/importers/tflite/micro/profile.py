@@ -21,8 +21,6 @@ SCHEMA: Final = "arenaplan/tflm-profile/1"
 """Name and version of the form."""
 _MOST: Final = 2**31 - 1
 """Most bytes of anything."""
-_FIELDS: Final = {"name": str, "runtime": str, "kernels": str, "pointer": int}
-_SIZES: Final = ("head", "tail", "startup", "smallest_arena")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +108,22 @@ class Profile:
             raise PlanCorrupt(f"the profile is no JSON: {error}") from None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise PlanCorrupt(f"the file is no profile of the form {SCHEMA}")
-        facts = {name: _field(document, name, kind) for name, kind in _FIELDS.items()}
-        sizes = {name: _size(document, name) for name in _SIZES}
         entries = document.get("operators")
         if not isinstance(entries, list):
             raise PlanCorrupt("the profile has no list 'operators'")
-        return Profile(**facts, **sizes, operators=tuple(_operator(entry) for entry in entries))
+        if document.get("pointer") not in (32, 64):
+            raise PlanCorrupt("field 'pointer' of the profile is neither 32 nor 64")
+        return Profile(
+            name=_field(document, "name", str),
+            runtime=_field(document, "runtime", str),
+            kernels=_field(document, "kernels", str),
+            pointer=document["pointer"],
+            head=_size(document, "head"),
+            tail=_size(document, "tail"),
+            startup=_size(document, "startup"),
+            smallest_arena=_size(document, "smallest_arena"),
+            operators=tuple(_operator(entry) for entry in entries),
+        )
 
 
 def _operator(entry: object) -> OperatorProfile:

@@ -1,5 +1,7 @@
 """
-Structures of TensorFlow Lite Micro, as :mod:`~arenaplan.importers.tflite.micro.layout` describes fields.
+Structures of TensorFlow Lite Micro.
+
+Fields are written as :mod:`~arenaplan.importers.tflite.micro.layout` describes.
 
 They are those of https://github.com/tensorflow/tflite-micro as of October 2026, compiled with
 ``TF_LITE_STATIC_MEMORY`` as all builds of the runtime are.
