@@ -49,13 +49,13 @@ def execute(options: argparse.Namespace) -> None:
 
 _PROVIDERS = {
     "graph": "declared by the kernels before planning, and placed",
-    "runner": "placed by the runtime, in no figure",
+    "runner": "placed by the runtime; in the figures of tflm, in no figure of others",
     "nobody": "left out",
 }
 
 _FIXED = {
     "graph": "declared before planning, and placed",
-    "runner": "kept by the runtime, in no figure",
+    "runner": "kept by the runtime; in the total of tflm, in no figure of others",
     "nobody": "none",
 }
 
