@@ -43,19 +43,23 @@ def execute(options: argparse.Namespace) -> None:
         print(f"  spaces       {'several' if row['several_spaces'] else 'one'}")
         whose = "the arena or the caller" if row["caller_memory"] else "the arena"
         print(f"  in and out   {whose}")
-        print(f"  scratch      {_PROVIDERS[row['scratch']]}")
-        print(f"  structures   {_FIXED[row['fixed']]}")
+        scratch, structures = _PROVIDERS[row["scratch"]], _FIXED[row["fixed"]]
+        if row["name"] == "tflm":
+            scratch = "placed by the runtime around tensors; in the arena, by formula or measured"
+            structures = "kept by the runtime; in the total of the report"
+        print(f"  scratch      {scratch}")
+        print(f"  structures   {structures}")
 
 
 _PROVIDERS = {
     "graph": "declared by the kernels before planning, and placed",
-    "runner": "placed by the runtime; in the figures of tflm, in no figure of others",
+    "runner": "placed by the runtime, in no figure",
     "nobody": "left out",
 }
 
 _FIXED = {
     "graph": "declared before planning, and placed",
-    "runner": "kept by the runtime; in the total of tflm, in no figure of others",
+    "runner": "kept by the runtime, in no figure",
     "nobody": "none",
 }
 
