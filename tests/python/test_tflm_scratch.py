@@ -254,7 +254,7 @@ def test_a_variable_keeps_its_sum(tflm: Interpret, capfd: pytest.CaptureFixture[
 def test_an_export_never_makes_the_arena_larger(
     seed: int, scratch: bool, tflm: Interpret, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    data = random_bytes_model(seed, scratch=scratch)
+    data = random_bytes_model(seed, scratch=scratch, words=scratch and seed % 3 == 0)
     ordered, result = plan_in_best_order(parse(data))
     original, planned = tflm(data), tflm(embed(ordered, result.offsets))
     before, after = original.head(capfd), planned.head(capfd)

@@ -6,7 +6,7 @@ They are those of its signal library, of object detection, and of the Ethos-U ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
@@ -17,6 +17,8 @@ from arenaplan.importers.tflite.micro.layout import struct
 _CIRCULAR_BUFFER: Final = "3p 2i p"
 _FACTORS: Final = 64
 """Numbers of factors that a Fourier transform has room for."""
+_MOST_VECTORS: Final = 1 << 16
+"""Most vectors that a kernel keeps a buffer of its own for; more is damage."""
 
 
 def _option(site: Site, name: str, default: int = 0) -> int:
@@ -57,6 +59,14 @@ def _stacker(site: Site) -> None:
     _ring(site, _option(site, "num_channels") * (context + 1))
 
 
+def _outer(shape: Sequence[int]) -> int:
+    """Return the number of vectors in a tensor of this shape without its last axis."""
+    count = prod(shape)
+    if count > _MOST_VECTORS:
+        raise ValueError(count)
+    return count
+
+
 def _rings(site: Site, capacity: int, count: int) -> None:
     site.keep(site.pointer // 8 * count)
     site.keep(site.pointer // 8 * count)
@@ -67,7 +77,7 @@ def _rings(site: Site, capacity: int, count: int) -> None:
 def _delay(site: Site) -> None:
     site.describe("i0 o0")
     *outer, frame = site.shape("i0") or (1,)
-    _rings(site, frame + _option(site, "delay_length"), prod(outer))
+    _rings(site, frame + _option(site, "delay_length"), _outer(outer))
 
 
 def _framer(site: Site) -> None:
@@ -75,15 +85,16 @@ def _framer(site: Site) -> None:
     frame, step = _option(site, "frame_size"), max(1, _option(site, "frame_step"))
     *outer, _ = site.shape("i0") or (1,)
     capacity = (frame + step - 1) // step * step
-    _rings(site, capacity, prod(outer))
+    _rings(site, capacity, _outer(outer))
 
 
 def _overlap_add(site: Site) -> None:
     site.describe("i0 o0")
     *outer, _, frame = site.shape("i0")
     width = 2 if site.dtype("i0") == "int16" else 4
-    site.keep(site.pointer // 8 * prod(outer))
-    for _ in range(prod(outer)):
+    count = _outer(outer)
+    site.keep(site.pointer // 8 * count)
+    for _ in range(count):
         site.keep(width * frame)
 
 
