@@ -18,6 +18,7 @@ from arenaplan.importers.tflite.micro.greedy import ONLINE
 from arenaplan.importers.tflite.model import parse
 from arenaplan.importers.tflite.timeline import timeline_of
 from tflm_models import branches, random_bytes_model, running_sum
+from tflm_operators import cases, model_of
 from tflm_oracle import Tflm, assert_same, tflm_or_skip
 
 Interpret = Callable[[bytes], Tflm]
@@ -202,6 +203,28 @@ def test_offsets_are_fixed_only_where_that_helps() -> None:
             assert result.after.total <= result.before.total
             improved[scratch] += result.pinned
     assert all(improved.values())
+
+
+def test_a_plan_for_other_kernels_is_checked_and_exported_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file, out = (tmp_path / name for name in ("m.tflite", "plan.json", "out.tflite"))
+    path.write_bytes(model_of(next(c for c in cases() if c.title == "CONV_2D-int8")))
+    kernels = ["--target", "tflm:cmsis-nn"]
+    assert main(["plan", str(path), *kernels, "-o", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "with cmsis-nn kernels and 32-bit pointers" in said
+    assert "scratch memory 144" in said
+    assert "not compared with a device" in said
+    assert main(["check", str(path), str(file), *kernels]) == 0
+    assert main(["check", str(path), str(file)]) == 1
+    export = ["export", str(path), "--plan", str(file), "-o", str(out), "--to"]
+    assert main([*export, "tflm", *kernels]) == 0
+    assert main(["check", str(out)]) == 0
+    assert main([*export, "tflm"]) == 1
+    assert main([*export, "c", *kernels]) == 0
+    assert "SCRATCH_0_OF_CONV_2D_0" in out.read_text()
+    assert main([*export, "tflm", "--target", "c"]) == 2
 
 
 # -- several subgraphs -----------------------------------------------------------------

@@ -50,6 +50,7 @@ from arenaplan.export import (
 from arenaplan.graph import Graph
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -200,7 +201,7 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
         plan = arenaplan.plan(graph, chosen)
     else:
         plan = arenaplan.Plan.load(options.plan)
-        graph = graph.for_target(plan.target.name)
+        graph = seen_by(graph, PlanOptions(target=options.target or plan.target), options)
         plan.check(graph)
     return graph, plan
 
@@ -266,7 +267,8 @@ def _tflm_plan(model: Model, options: argparse.Namespace, build: Build) -> TflmP
         # The shim has no planner of its own: the table decides.
         return plan_tflm(model, always=options.always or options.to == "tflm-shim", build=build)
     plan = arenaplan.Plan.load(options.plan)
-    plan.check(load_model(options))
+    seen = PlanOptions(target=options.target or plan.target)
+    plan.check(seen_by(load_model(options), seen, options))
     try:
         plan.check_target(Target.known("tflm"))
     except TargetMismatch as error:
