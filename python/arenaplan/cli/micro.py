@@ -36,8 +36,10 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
         return None
     model, build = parse(read_bytes(options.model)[0]), build_of(options)
     own = own_arena(model, build)
+    exact = build.is_exact and not own.unknown and not own.modelled
     return {
         **_build(build),
+        "exact": exact,
         **_arena(own),
         "parts": own.parts,
         "operators": [
@@ -51,6 +53,7 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
             for cost in own.operators
         ],
         "unknown": list(own.unknown),
+        "modelled": list(own.modelled),
         "exported": _exported(model, build, own, plan, options),
         "with_32_bits": None if build.pointer == 32 or build.profile else _narrow(model, build),
     }
@@ -132,6 +135,9 @@ def print_arena(arena: dict[str, Any]) -> None:
             f"    unknown    kernels of {names}, which count as asking for nothing: "
             "'arenaplan measure' finds what they ask for"
         )
+    if arena["modelled"]:
+        names = operator_names(arena["modelled"])
+        print(f"    modelled   kernels of {names}, from their sources; not compared with a runtime")
     narrow = arena["with_32_bits"]
     if narrow is not None:
         print(

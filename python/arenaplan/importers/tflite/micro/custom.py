@@ -128,22 +128,22 @@ def _ethos_u(site: Site) -> None:
 
 
 CUSTOM: Final[Mapping[str, Kernel]] = {
-    "CIRCULAR_BUFFER": Kernel("2i", "i0 o0"),
-    "SignalDelay": Kernel("3i 2p", _delay),
+    "CIRCULAR_BUFFER": Kernel("2i", "i0 o0", is_compared=False),
+    "SignalDelay": Kernel("3i 2p", _delay, is_compared=False),
     "SignalEnergy": Kernel("2i", "i0 o0"),
     "SignalFftAutoScale": Kernel("", "i0 o0 o1"),
     "SignalFilterBank": Kernel("[i 5p 2i] p", "i0 i1 i2 i3 i4 i5 o0", _channels(8, 1)),
     "SignalFilterBankLog": Kernel("2i", "i0 o0"),
     "SignalFilterBankSpectralSubtraction": Kernel("[8i b] 2p", "i0 o0 o1", _channels(4)),
     "SignalFilterBankSquareRoot": Kernel("", "i0 i1 o0"),
-    "SignalFramer": Kernel("4i b 2p", _framer),
-    "SignalIrfft": Kernel("5i p", "i0 o0", _transform),
-    "SignalOverlapAdd": Kernel("5i p", _overlap_add),
+    "SignalFramer": Kernel("4i b 2p", _framer, is_compared=False),
+    "SignalIrfft": Kernel("5i p", "i0 o0", _transform, is_compared=False),
+    "SignalOverlapAdd": Kernel("5i p", _overlap_add, is_compared=False),
     "SignalPCAN": Kernel("i", "i0 i1 i2 o0"),
     "SignalRfft": Kernel("5i p i p", _forward, _transform),
-    "SignalStacker": Kernel("4i 2p b 2p", "i0 o0 o1", _stacker),
+    "SignalStacker": Kernel("4i 2p b 2p", "i0 o0 o1", _stacker, is_compared=False),
     "SignalWindow": Kernel("2i", "i0 i1 o0"),
-    "TFLite_Detection_PostProcess": Kernel("3i 2i i b 4i 11i 6i", _detections),
-    "ethos-u": Kernel("3i", _ethos_u),
+    "TFLite_Detection_PostProcess": Kernel("3i 2i i b 4i 11i 6i", _detections, is_compared=False),
+    "ethos-u": Kernel("3i", _ethos_u, is_compared=False),
 }
 """Custom kernels, by the name of the operator."""
