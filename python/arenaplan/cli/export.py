@@ -13,9 +13,11 @@ from arenaplan.cli.common import (
     add_command,
     add_json,
     byte_count,
+    command,
     group,
     is_tflite,
     load_model,
+    model_word,
     print_json,
     say,
     shown,
@@ -30,6 +32,7 @@ from arenaplan.cli.options import (
     seen_by,
 )
 from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.cli.proofs import proof_of
 from arenaplan.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -142,7 +145,7 @@ def execute(options: argparse.Namespace) -> None:
             "status": plan.status,
         },
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
-        f"{size(plan.arena_bytes)}, {plan.status}",
+        f"{size(plan.arena_bytes)}, {proof_of(plan)}",
     )
 
 
@@ -210,9 +213,10 @@ def _with_command(
     error: TargetMismatch, options: argparse.Namespace, target: str
 ) -> TargetMismatch:
     """Return the error with the command that makes a plan for the reader."""
-    model = "-" if isinstance(options.model, bytes) else options.model
-    command = f"arenaplan plan {model} --target {target} -o {options.plan}"
-    return TargetMismatch(f"{error}; make a plan for this reader with: {command}")
+    words = ["plan", model_word(options), "--target", target, "-o", str(options.plan)]
+    for name, number in options.bind:
+        words += ["--bind", f"{name}={number}"]
+    return TargetMismatch(f"{error}; make a plan for this reader with: {command(*words)}")
 
 
 def _export_tflm(options: argparse.Namespace) -> None:
@@ -278,7 +282,8 @@ def _tflm_plan(model: Model, options: argparse.Namespace, build: Build) -> TflmP
 
 def _verdict(name: str, result: TflmPlan) -> str:
     """Return the text of the gain over the runtime's own planner."""
-    proof = "proven minimal for this order" if result.status == "optimal" else result.status
+    is_optimal = result.status == "optimal"
+    proof = "proven minimal for these operators in this order" if is_optimal else result.status
     own = f"{size(result.head_before)} for tensors and scratch memory"
     build = f"{result.build.kernels} kernels and {result.build.pointer}-bit pointers"
     whole = f"\n  total {{}} for kTensorArenaSize, with {build}\n  figures {result.build.accuracy}"

@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 
 from arenaplan.errors import PlannerError, UnsupportedModel
 from arenaplan.export.rewrite import isolated, operands_of, with_metadata
-from arenaplan.importers.common import BITS
 from arenaplan.importers.tflite.micro.arena import (
     ArenaTotal,
     OperatorCost,
@@ -37,6 +36,7 @@ from arenaplan.importers.tflite.model import Model, parse
 from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.timeline import ALIGNMENT, Timeline, timeline_of
+from arenaplan.ops.operands import BITS
 
 _FIRST: Final = 1 << 20
 _LARGEST: Final = 1 << 30

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final
 
-from arenaplan.importers.common import BITS
 from arenaplan.importers.tflite.micro import structures as known
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE, greedy_offsets, head_bytes
@@ -24,6 +23,7 @@ from arenaplan.importers.tflite.micro.layout import struct
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.timeline import ALIGNMENT, Box, Timeline, timeline_of
+from arenaplan.ops.operands import BITS
 
 _ZERO_POINT: Final = 4
 """Bytes of a zero point."""
