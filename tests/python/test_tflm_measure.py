@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import arenaplan as ap
@@ -31,6 +32,8 @@ def profile_of(data: bytes, scratch: int = 0) -> Profile:
 def test_a_profile_is_read_as_it_was_written() -> None:
     profile = profile_of(random_bytes_model(0, scratch=True))
     assert Profile.from_json(profile.to_json()) == profile
+    schema = Path(__file__).parents[2] / "schema" / "tflm-profile.schema.json"
+    jsonschema.validate(json.loads(profile.to_json()), json.loads(schema.read_text()))
 
 
 @pytest.mark.parametrize(
