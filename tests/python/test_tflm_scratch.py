@@ -95,6 +95,8 @@ def test_scratch_memory_takes_part_in_a_plan(
     said = capsys.readouterr().out
     assert f"arena head {given.head_before:,} -> {given.head_after:,} bytes" in said
     assert f"total {given.before.total:,} -> {given.after.total:,} bytes" in said
+    narrow = total(model, pointer=32), total(model, given.offsets, pointer=32)
+    assert f"with 32-bit pointers {narrow[0].total:,} -> {narrow[1].total:,} bytes" in said
     assert main([*export, "tflm-shim"]) == 3
     said = capsys.readouterr().err
     assert "UnsupportedModel" in said

@@ -51,6 +51,7 @@ from arenaplan.export import (
     plan_tflm,
 )
 from arenaplan.graph import Graph
+from arenaplan.importers.tflite.micro.arena import total
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
 from arenaplan.options import PlanOptions
@@ -260,7 +261,17 @@ def _export_tflm(options: argparse.Namespace) -> None:
         "reordered": ordered is not model,
         "tensors": len(result.offsets),
     }
-    _report(options, document, _verdict(name, result))
+    verdict = _verdict(name, result)
+    if build.is_package:
+        narrow = Build(build.kernels, 32)
+        totals = [
+            total(model, build=narrow).total,
+            total(ordered, result.offsets, build=narrow).total,
+        ]
+        document["with_32_bits"] = {"total_before": totals[0], "total_after": totals[1]}
+        change = f"{totals[0]:,} -> " if totals[0] != totals[1] else ""
+        verdict += f"\n  with 32-bit pointers {change}{size(totals[1])}; {narrow.accuracy}"
+    _report(options, document, verdict)
     if ordered is not model:
         say("the operators run in another order, which needs fewer bytes (--order given keeps it)")
 
