@@ -36,7 +36,7 @@ from arenaplan.importers.tflite.model import Model, parse
 from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.timeline import ALIGNMENT, Timeline, timeline_of
-from arenaplan.ops.operands import BITS
+from arenaplan.ops import BITS
 
 _FIRST: Final = 1 << 20
 _LARGEST: Final = 1 << 30

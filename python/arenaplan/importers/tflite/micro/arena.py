@@ -23,7 +23,7 @@ from arenaplan.importers.tflite.micro.layout import struct
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.timeline import ALIGNMENT, Box, Timeline, timeline_of
-from arenaplan.ops.operands import BITS
+from arenaplan.ops import BITS
 
 _ZERO_POINT: Final = 4
 """Bytes of a zero point."""

@@ -19,7 +19,7 @@ from arenaplan.importers.tflite.micro.layout import struct
 from arenaplan.importers.tflite.micro.structures import EVAL_TENSOR
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
-from arenaplan.ops.operands import BITS
+from arenaplan.ops import BITS
 
 _INTS: Final = ("int8", "int16")
 _MOST: Final = 2**31 - 1
