@@ -35,11 +35,22 @@ def _channels(size: int, more: int = 0) -> Preparation:
 
 
 def _transform(site: Site) -> None:
-    """Keep the twiddle factors of a real Fourier transform; two numbers each."""
+    """Keep the twiddle factors of a real Fourier transform."""
+    site.keep(_factors(site))
+
+
+def _inverse(site: Site) -> None:
+    """Keep the factors; of floats, the length of the result, too."""
+    is_float = site.dtype("i0") == "float32"
+    site.keep(_factors(site) + (struct("i p", site.pointer).size if is_float else 0))
+
+
+def _factors(site: Site) -> int:
+    """Return the bytes of the twiddle factors; two numbers each."""
     half = _option(site, "fft_length") // 2
     pair = 4 if site.dtype("i0") == "int16" else 8
     inner = 4 * (2 + _FACTORS) + pair * half
-    site.keep(struct("3p", site.pointer).size + inner + pair * (half * 3 // 2))
+    return struct("3p", site.pointer).size + inner + pair * (half * 3 // 2)
 
 
 def _forward(site: Site) -> None:
@@ -128,20 +139,20 @@ def _ethos_u(site: Site) -> None:
 
 
 CUSTOM: Final[Mapping[str, Kernel]] = {
-    "CIRCULAR_BUFFER": Kernel("2i", "i0 o0", is_compared=False),
-    "SignalDelay": Kernel("3i 2p", _delay, is_compared=False),
+    "CIRCULAR_BUFFER": Kernel("2i", "i0 o0"),
+    "SignalDelay": Kernel("3i 2p", _delay),
     "SignalEnergy": Kernel("2i", "i0 o0"),
     "SignalFftAutoScale": Kernel("", "i0 o0 o1"),
     "SignalFilterBank": Kernel("[i 5p 2i] p", "i0 i1 i2 i3 i4 i5 o0", _channels(8, 1)),
     "SignalFilterBankLog": Kernel("2i", "i0 o0"),
     "SignalFilterBankSpectralSubtraction": Kernel("[8i b] 2p", "i0 o0 o1", _channels(4)),
     "SignalFilterBankSquareRoot": Kernel("", "i0 i1 o0"),
-    "SignalFramer": Kernel("4i b 2p", _framer, is_compared=False),
-    "SignalIrfft": Kernel("5i p", "i0 o0", _transform, is_compared=False),
-    "SignalOverlapAdd": Kernel("5i p", _overlap_add, is_compared=False),
+    "SignalFramer": Kernel("4i b 2p", _framer),
+    "SignalIrfft": Kernel("5i p", "i0 o0", _inverse),
+    "SignalOverlapAdd": Kernel("5i p", _overlap_add),
     "SignalPCAN": Kernel("i", "i0 i1 i2 o0"),
     "SignalRfft": Kernel("5i p i p", _forward, _transform),
-    "SignalStacker": Kernel("4i 2p b 2p", "i0 o0 o1", _stacker, is_compared=False),
+    "SignalStacker": Kernel("4i 2p b 2p", "i0 o0 o1", _stacker),
     "SignalWindow": Kernel("2i", "i0 i1 o0"),
     "TFLite_Detection_PostProcess": Kernel("3i 2i i b 4i 11i 6i", _detections, is_compared=False),
     "ethos-u": Kernel("3i", _ethos_u, is_compared=False),
