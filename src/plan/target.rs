@@ -162,12 +162,15 @@ impl Target {
         ..Self::NODES
     };
 
-    /// `TensorFlow` Lite Micro: reshapes at equal addresses. Operators run in the order of the
-    /// file, and no kernel works in place. Kernels ask for scratch memory when they are prepared,
-    /// and the runtime keeps structures of its own in the tail of its arena.
+    /// `TensorFlow` Lite Micro: views, and outputs in place where a kernel allows it. Operators run
+    /// in the order of the file. Kernels ask for scratch memory when they are prepared, and the
+    /// runtime keeps structures of its own in the tail of its arena.
     pub const TFLM: Self = Self {
         name: Cow::Borrowed("tflm"),
-        techniques: Techniques::NONE.with(Technique::Views),
+        techniques: Techniques::NONE
+            .with(Technique::Views)
+            .with(Technique::InPlace)
+            .with(Technique::Elision),
         alignment: 16,
         offset_unit: 16,
         caller_memory: false,
@@ -176,9 +179,14 @@ impl Target {
         fixed: Provider::Runner,
     };
 
-    /// `LiteRT` (`TensorFlow` Lite): as [`TFLM`](Self::TFLM), with 64-byte alignment.
-    pub const LITERT: Self =
-        Self { name: Cow::Borrowed("litert"), alignment: 64, offset_unit: 64, ..Self::TFLM };
+    /// `LiteRT` (`TensorFlow` Lite): reshapes at equal addresses, with 64-byte alignment.
+    pub const LITERT: Self = Self {
+        name: Cow::Borrowed("litert"),
+        techniques: Techniques::NONE.with(Technique::Views),
+        alignment: 64,
+        offset_unit: 64,
+        ..Self::TFLM
+    };
 
     /// `ExecuTorch`: views at equal addresses, in the order of the emitted program; one or
     /// several planned arenas.

@@ -21,10 +21,10 @@ from arenaplan.cli.options import add_build, seen_by
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption
 from arenaplan.export.tflm import check_offsets
+from arenaplan.importers.tflite.micro.aliases import aliased_timeline
 from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
 from arenaplan.importers.tflite.model import parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
-from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _check_inside(options: argparse.Namespace) -> None:
     offsets = read_offsets(model)
     if offsets is None:
         raise InvalidOption("the model brings no plan; pass a plan file")
-    timeline = timeline_of(model)
+    timeline = aliased_timeline(model)
     check_offsets(timeline, offsets)
     planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
     pinned = [(box, offset) for box, offset in planned if offset != ONLINE]

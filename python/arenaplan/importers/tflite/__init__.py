@@ -15,11 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arenaplan.importers.common import Bind
+from arenaplan.importers.tflite.micro.aliases import aliased_timeline
 from arenaplan.importers.tflite.micro.arena import operator_costs, with_scratch
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS, REFERENCE, Build
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
-from arenaplan.importers.tflite.timeline import graph_of_timeline, timeline_of
+from arenaplan.importers.tflite.timeline import graph_of_timeline
 from arenaplan.importers.tflite.walk import Walk
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     PlannerError
         If the model cannot run there.
     """
-    timeline = timeline_of(model)
+    timeline = aliased_timeline(model, build)
     boxes = with_scratch(timeline, operator_costs(model, build))
     offsets = read_offsets(model) if timeline.areas else None
     graph = graph_of_timeline(timeline, name, boxes, offsets)
