@@ -5,18 +5,31 @@ Each row of the table runs in the unmodified interpreter: a model with the opera
 results at the places that the row allows, and garbage in the arena before every run.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+import arenaplan as ap
+import flat
 from arenaplan.errors import PlanOverlap
-from arenaplan.export.tflm import ONLINE, check_offsets, embed, read_offsets
+from arenaplan.export.rewrite import with_metadata
+from arenaplan.export.tflm import (
+    METADATA_NAME,
+    ONLINE,
+    check_offsets,
+    embed,
+    plan_tflm,
+    read_offsets,
+)
 from arenaplan.importers.tflite.micro.aliases import ROWS, aliased_timeline
+from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
 from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.timeline import Timeline, timeline_of
+from arenaplan.importers.tflite.timeline import Timeline, graph_of_timeline, timeline_of
 from tflm_garbage import ARENA, Garbage
+from tflm_models import random_bytes_model
 from tflm_operators import Case, Operand, cases, model_of
 from tflm_oracle import random_inputs
 
@@ -171,3 +184,102 @@ def test_kernels_share_bytes_in_the_interpreter(title: str) -> None:
         with pytest.raises(PlanOverlap):
             check_offsets(timeline_of(model), offsets)
         compare(data, embed(model, offsets))
+
+
+def test_garbage_finds_kernels_that_may_not_share() -> None:
+    data = model_of(SINGLE["TRANSPOSE-int8"])
+    # Both at the same place, though the elements move.
+    model = parse(data)
+    boxes = timeline_of(model).boxes
+    assert [box.tensor for box in boxes] == [0, 2]
+    forged = _with_plan(data, [0, ONLINE, 0])
+    with pytest.raises(PlanOverlap):
+        check_offsets(aliased_timeline(model), [0, ONLINE, 0])
+    with pytest.raises(AssertionError):
+        compare(data, forged)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_models_share_bytes_in_the_interpreter(seed: int) -> None:
+    words = seed % 3 == 2
+    data = random_bytes_model(seed, scratch=seed % 2 == 1, words=words)
+    model = parse(data)
+    plan = plan_tflm(model, always=True)
+    compare(data, embed(model, plan.offsets))
+
+
+def test_random_models_share_bytes_often() -> None:
+    fewer = 0
+    for seed in range(40):
+        model = parse(random_bytes_model(seed, scratch=False))
+        plan = plan_tflm(model)
+        graph = graph_of_timeline(timeline_of(model))
+        apart = ap.plan(graph, target="tflm").arena_bytes
+        assert plan.lower_bound <= plan.head_after <= min(apart, plan.head_before)
+        fewer += plan.head_after < apart
+    assert fewer > 10
+
+
+def test_an_output_is_not_overwritten_by_the_last_operator() -> None:
+    # The input of the last operator is an output, too: it must survive the run.
+    root = flat.chain("NEG", "ABS", shape=(64,))
+    root[2][0][2] = flat.Vector("i", [1, 2])
+    timeline = aliased_timeline(parse(flat.write(root)))
+    assert [pair[1:] for pair in timeline.in_place] == [(0, 1)]
+    with pytest.raises(PlanOverlap):
+        check_offsets(timeline, [0, 256, 256])
+
+
+def test_a_later_reader_keeps_an_operand() -> None:
+    root = flat.chain("NEG", "ABS", "NEG", shape=(64,))
+    root[2][0][3][2] = flat.operator(2, [2, 0], [3])
+    root[1][2] = flat.code("ADD")
+    timeline = aliased_timeline(parse(flat.write(root)))
+    # The input is read by the last operator; the results between die at once.
+    assert [pair[1:] for pair in timeline.in_place] == [(1, 2), (2, 3), (0, 3)]
+    for offsets, is_right in (
+        ([0, 256, 256, 0], True),
+        ([0, 256, 256, 256], True),
+        ([0, 0, 256, 512], False),
+        ([0, 256, 272, 512], False),
+    ):
+        if is_right:
+            check_offsets(timeline, offsets)
+        else:
+            with pytest.raises(PlanOverlap):
+                check_offsets(timeline, offsets)
+
+
+def test_operands_that_end_inside_of_a_unit_stay_outside() -> None:
+    """Two results may not seem equal where only the padding of an operand is."""
+    root = flat.model(
+        [flat.code("CONCATENATION")],
+        [
+            flat.subgraph(
+                [flat.tensor(name, (count,), flat.INT8)
+                 for name, count in (("x", 20), ("a", 12), ("b", 12), ("p", 32), ("q", 32))],
+                [flat.operator(0, [0, 1], [3], (10, {})), flat.operator(0, [0, 2], [4], (10, {}))],
+                [0, 1, 2],
+                [3, 4],
+            )
+        ],
+    )  # fmt: skip
+    timeline = aliased_timeline(parse(flat.write(root)))
+    assert timeline.same == []
+    with pytest.raises(PlanOverlap):
+        check_offsets(timeline, [0, 32, 48, 0, 0])
+
+
+def test_kernels_of_cmsis_nn_have_rows_of_their_own() -> None:
+    for kernels in KERNEL_SETS:
+        model = parse(model_of(SINGLE["TRANSPOSE-of ones"]))
+        shares = list(shares_of(aliased_timeline(model, Build(kernels, 32))))
+        assert bool(shares) == (kernels == "reference")
+    own = {name for name, row in ROWS.items() if row.cmsis_nn != "the reference kernel"}
+    assert own == {"ADD", "MAXIMUM", "MINIMUM", "MUL", "SOFTMAX", "TRANSPOSE"}
+
+
+def _with_plan(data: bytes, offsets: list[int]) -> bytes:
+    """Return a model with offsets that nobody has checked."""
+    content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+    return with_metadata(parse(data), METADATA_NAME, content)
