@@ -28,14 +28,13 @@ def better_order(model: Model, effort: Effort = "default") -> list[int] | None:
     """
     if len(model.subgraphs) != 1:
         return None
-    # The runtime shares bytes for reshapes and nothing else.
     options = PlanOptions(target="nodes", alignment=ALIGNMENT, workspace="none", effort=effort)
     try:
         graph = load_tflite(model.data)
         if len(graph.nodes) != len(model.subgraphs[0].operators):
             return None
-        given = plan(graph, options, optimize="views")
-        found = plan(graph, options, optimize="views,order")
+        given = plan(graph, options, optimize="views,in-place,elision")
+        found = plan(graph, options, optimize="views,in-place,elision,order")
     except PlannerError:
         return None  # A model that only the runtime understands keeps its order.
     return found.order if found.arena_bytes < given.arena_bytes else None
