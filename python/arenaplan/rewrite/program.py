@@ -1,0 +1,75 @@
+"""A model as rewriting sees it: operators in order, images, and the rules for their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arenaplan.rewrite.patch import Shape
+from arenaplan.rewrite.rows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a program."""
+
+    name: str
+    shape: Shape
+    item: int
+    """Bytes of an element; 0 if elements are smaller than a byte."""
+    is_stored: bool
+    """Whether the tensor has memory of its own outside of the arena, as constants have."""
+
+    @property
+    def is_image(self) -> bool:
+        """Whether a range of rows is a range of bytes."""
+        return len(self.shape) == 4 and self.shape[0] == 1 and self.item > 0 and min(self.shape) > 0
+
+    @property
+    def row(self) -> int:
+        """Bytes of a row of an image."""
+        return self.shape[2] * self.shape[3] * self.item
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        count = self.item
+        for dim in self.shape:
+            count *= dim
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """How an operator works by rows; its result is output 0, and it has no other."""
+
+    images: tuple[int, ...]
+    """Positions of the inputs that are read by rows; all others are needed whole."""
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of a program."""
+
+    name: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    rule: RowRule | None
+    """``None`` if the operator cannot be split by rows."""
+    work: int
+    """Multiplications, or comparisons and sums of pooling; 0 if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Operators in the order in which they run."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def work(self) -> int:
+        """Work of all operators."""
+        return sum(operator.work for operator in self.operators)
