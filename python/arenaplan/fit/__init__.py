@@ -1,0 +1,1 @@
+"""Models rewritten until they fit a budget."""

@@ -1,0 +1,494 @@
+"""
+Places for tensors that are parts of each other.
+
+A slice whose kernel copies bytes can lie inside of its source, and an operand of a concatenation
+inside of the result: the kernel then copies bytes onto themselves. Such tensors form a *group* of
+fixed distances. Each range of bytes of a group has a live range of its own: rows of an image that
+no strip needs any more die before the image does, and rows of a result are born strip by strip.
+Groups are placed by first fit in many orders; :func:`replay` then runs the program on symbolic
+memory and refuses places with which an operator would not read what it should.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from arenaplan.errors import PlanMisaligned, PlanOverlap
+
+UNIT: Final = 16
+"""Places are multiples of this many bytes."""
+
+
+class Copy(NamedTuple):
+    """
+    Bytes that an operator copies from a tensor that it reads to one that it writes.
+
+    Positions and sizes are multiples of :data:`UNIT`.
+    """
+
+    source: int
+    target: int
+    source_at: int
+    target_at: int
+    size: int
+
+
+class Read(NamedTuple):
+    """Bytes of a tensor that an operator reads, from and to multiples of :data:`UNIT`."""
+
+    tensor: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The memory of one step."""
+
+    reads: tuple[Read, ...]
+    writes: tuple[int, ...]
+    copies: tuple[Copy, ...] = ()
+    """Copies that are all that the operator does with their sources."""
+    is_idempotent: bool = False
+    """Whether the kernel may copy bytes onto themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Tensors in an arena, and the steps that use them."""
+
+    boxes: tuple[int, ...]
+    """Bytes by tensor, rounded up to :data:`UNIT`; 0 for tensors outside of the arena."""
+    uses: tuple[Use, ...]
+    """By step; step 0 writes the inputs, and the last one reads the outputs."""
+
+
+class Span(NamedTuple):
+    """A range of bytes of a group, over the steps in which it is needed, both inclusive."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Group:
+    """Tensors at fixed distances."""
+
+    members: dict[int, int] = field(default_factory=dict)
+    """Distance of each tensor from the begin of the group."""
+    spans: tuple[Span, ...] = ()
+    """Disjoint, in order."""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Places of all tensors."""
+
+    offsets: tuple[int, ...]
+    """Offset by tensor, in bytes; -1 for tensors outside of the arena."""
+    head: int
+    """Bytes from the first to the last."""
+    bound: int
+    """Most bytes that are live in one step: no places of these groups need less."""
+
+
+def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> Placed:
+    """
+    Return places of all tensors.
+
+    Parameters
+    ----------
+    layout : Layout
+        The tensors and steps.
+    tries : int
+        Orders of placing that are tried.
+    seed : int
+        Seed of the order.
+    goal : int
+        Bytes that are good enough.
+
+    Returns
+    -------
+    Placed
+        Places that :func:`replay` has accepted.
+    """
+    groups = groups_of(layout)
+    bound = live_peak(groups, len(layout.uses))
+    found = _Packing(groups).search(tries, seed, max(bound, goal))
+    offsets = [-1] * len(layout.boxes)
+    low = min(found, default=0)
+    for group, offset in zip(groups, found, strict=True):
+        for tensor, distance in group.members.items():
+            offsets[tensor] = offset - low + distance
+    replay(layout, offsets)
+    head = max(
+        (o + size for o, size in zip(offsets, layout.boxes, strict=True) if o >= 0), default=0
+    )
+    return Placed(tuple(offsets), head, bound)
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+def groups_of(layout: Layout) -> list[Group]:
+    """
+    Return the tensors of a layout as groups.
+
+    A copy makes a group if no byte of it would have to hold two things at a time.
+    """
+    groups: dict[int, Group] = {}
+    home: dict[int, int] = {}
+    life = _Life(layout)
+    for tensor, size in enumerate(layout.boxes):
+        if size:
+            group = Group({tensor: 0})
+            group.spans = life.spans(tensor)
+            group.size = layout.boxes[tensor]
+            groups[tensor], home[tensor] = group, tensor
+    for use in layout.uses:
+        if not use.is_idempotent:
+            continue
+        # The parts of a result come first: a slice that is one is written where it is joined.
+        for copy in use.copies:
+            if copy.source not in home or copy.target not in home:
+                continue
+            first, second = home[copy.source], home[copy.target]
+            if first == second:
+                continue
+            joined = _joined(groups[first], groups[second], copy, life, layout)
+            if joined is not None:
+                groups[first] = joined
+                del groups[second]
+                for tensor in joined.members:
+                    home[tensor] = first
+    return list(groups.values())
+
+
+def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Group | None:
+    """Return two groups as one in which a copy copies onto itself, if they agree."""
+    shift = a.members[copy.source] + copy.source_at - b.members[copy.target] - copy.target_at
+    low = min(0, shift)
+    members = {tensor: at - low for tensor, at in a.members.items()}
+    members.update({tensor: at + shift - low for tensor, at in b.members.items()})
+    spans = life.merged(members)
+    if spans is None:
+        return None
+    size = max(at + layout.boxes[tensor] for tensor, at in members.items())
+    return Group(members, spans, size)
+
+
+class _Life:
+    """When each range of bytes of each tensor is needed, and whose content it has."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._born: dict[int, int] = {}
+        self._reads: dict[int, list[tuple[int, int, int]]] = {}
+        self._tags: dict[int, list[tuple[int, int, int, int]]] = {}
+        for step, use in enumerate(layout.uses):
+            for tensor in use.writes:
+                self._born.setdefault(tensor, step)
+            for read in use.reads:
+                if layout.boxes[read.tensor]:
+                    self._reads.setdefault(read.tensor, []).append((step, read.start, read.stop))
+        self._content()
+
+    def _content(self) -> None:
+        """Note for each tensor the origin of each range: start, stop, tensor, distance."""
+        for use in self._layout.uses:
+            copied: dict[int, list[Copy]] = {}
+            for copy in use.copies:
+                copied.setdefault(copy.target, []).append(copy)
+            for tensor in use.writes:
+                pieces: list[tuple[int, int, int, int]] = []
+                at = 0
+                for copy in sorted(copied.get(tensor, []), key=lambda copy: copy.target_at):
+                    if copy.target_at > at:
+                        pieces.append((at, copy.target_at, tensor, at))
+                    pieces += self._origin(copy)
+                    at = copy.target_at + copy.size
+                if at < self._layout.boxes[tensor]:
+                    pieces.append((at, self._layout.boxes[tensor], tensor, at))
+                self._tags[tensor] = pieces
+
+    def _origin(self, copy: Copy) -> list[tuple[int, int, int, int]]:
+        """Return the pieces that a copy makes in its target."""
+        first, last = copy.source_at, copy.source_at + copy.size
+        whole = [(0, last, copy.source, 0)]
+        pieces = []
+        for start, stop, tensor, at in self._tags.get(copy.source, whole):
+            low, high = max(start, first), min(stop, last)
+            if low < high:
+                shift = copy.target_at - first
+                pieces.append((low + shift, high + shift, tensor, at + low - start))
+        return pieces
+
+    def spans(self, tensor: int) -> tuple[Span, ...]:
+        """Return the spans of one tensor."""
+        found = self.merged({tensor: 0})
+        return found if found is not None else ()
+
+    def merged(self, members: dict[int, int]) -> tuple[Span, ...] | None:
+        """Return the spans of a group, or None if a byte would have to hold two things at once."""
+        lives: list[tuple[int, int, int, int, tuple[int, int]]] = []
+        edges: set[int] = set()
+        for tensor, at in members.items():
+            for start, stop, origin, distance in self._tags.get(tensor, ()):
+                for low, high, last in self._ends(tensor, start, stop):
+                    content = (origin, distance + low - start - (at + low))
+                    lives.append((at + low, at + high, self._born[tensor], last, content))
+                    edges.update((at + low, at + high))
+        order = sorted(edges)
+        index = {edge: position for position, edge in enumerate(order)}
+        cells: list[list[tuple[int, int, tuple[int, int]]]] = [[] for _ in order]
+        for low, high, first, last, content in lives:
+            for position in range(index[low], index[high]):
+                cells[position].append((first, last, content))
+        spans: list[Span] = []
+        for (low, high), cell in zip(pairwise(order), cells, strict=False):
+            for first, last in _intervals(cell) or ():
+                spans.append(Span(low, high, first, last))
+            if cell and _intervals(cell) is None:
+                return None
+        return tuple(_fused(spans))
+
+    def _ends(self, tensor: int, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """Return the parts of a range, each with the step of its last use."""
+        born = self._born[tensor]
+        reads = self._reads.get(tensor, ())
+        edges = {start, stop}
+        for _, low, high in reads:
+            edges.update(edge for edge in (low, high) if start < edge < stop)
+        parts = []
+        for low, high in pairwise(sorted(edges)):
+            last = max((step for step, a, b in reads if a <= low < b), default=born)
+            parts.append((low, high, max(last, born)))
+        return parts
+
+
+def _intervals(cell: Sequence[tuple[int, int, tuple[int, int]]]) -> list[tuple[int, int]] | None:
+    """Return the steps in which a byte is needed, if it holds one thing at a time."""
+    found: list[tuple[int, int]] = []
+    for first, last, content in sorted(cell):
+        for other_first, other_last, other in cell:
+            if other != content and first <= other_last and other_first <= last:
+                return None
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def _fused(spans: list[Span]) -> Iterable[Span]:
+    """Join neighbors of equal steps."""
+    spans.sort(key=lambda span: (span.first, span.last, span.start))
+    result: list[Span] = []
+    for span in spans:
+        last = result[-1] if result else None
+        if last is not None and last[1:] == (span.start, span.first, span.last):
+            result[-1] = last._replace(stop=span.stop)
+        else:
+            result.append(span)
+    return sorted(result)
+
+
+def live_peak(groups: Sequence[Group], steps: int) -> int:
+    """Return the most bytes that are live in one step."""
+    change = [0] * (steps + 1)
+    for group in groups:
+        for span in group.spans:
+            change[span.first] += span.stop - span.start
+            change[span.last + 1] -= span.stop - span.start
+    peak = live = 0
+    for delta in change:
+        live += delta
+        peak = max(peak, live)
+    return peak
+
+
+# -- packing ----------------------------------------------------------------------------------
+
+
+class _Packing:
+    """Search for offsets of groups."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._groups = groups
+        self._pairs: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
+        self._steps = [
+            (min(s.first for s in g.spans), max(s.last for s in g.spans)) for g in groups
+        ]
+
+    def search(self, tries: int, seed: int, goal: int) -> list[int]:
+        """Return the best offsets of several orders; they need not begin at 0."""
+        count = len(self._groups)
+        if not count:
+            return []
+        draw = random.Random(seed)
+        order = sorted(range(count), key=lambda i: (-self._groups[i].size, i))
+        best, best_order = self._placed(order), order
+        height = self._height(best)
+        weighed = sorted(order, key=lambda i: -self._weight(i))
+        for attempt in range(tries):
+            if height <= goal:
+                break
+            if attempt == 0:
+                trial = weighed
+            else:
+                trial = list(best_order)
+                for _ in range(draw.randint(1, 3)):
+                    moved = trial.pop(draw.randrange(min(count, 24)))
+                    trial.insert(draw.randrange(min(count, 24)), moved)
+            offsets = self._placed(trial)
+            if self._height(offsets) <= height:
+                best, best_order, height = offsets, trial, self._height(offsets)
+        return best
+
+    def _weight(self, index: int) -> int:
+        """Return the bytes of a group times the steps in which they are needed."""
+        return sum((s.stop - s.start) * (s.last - s.first + 1) for s in self._groups[index].spans)
+
+    def _height(self, offsets: Sequence[int]) -> int:
+        """Return the bytes between the first and the last."""
+        low = min(offsets)
+        return max(o + g.size for o, g in zip(offsets, self._groups, strict=True)) - low
+
+    def _placed(self, order: Sequence[int]) -> list[int]:
+        """Place groups one after the other, each so that the whole grows least."""
+        offsets = [0] * len(self._groups)
+        done: list[int] = []
+        low = high = 0
+        for index in order:
+            size = self._groups[index].size
+            blocked: list[tuple[int, int]] = []
+            for other in done:
+                base = offsets[other]
+                blocked += [(a + base, b + base) for a, b in self._pair(index, other)]
+            offset = _free(sorted(blocked), size, low, high)
+            offsets[index] = offset
+            low, high = (
+                (min(low, offset), max(high, offset + size)) if done else (offset, offset + size)
+            )
+            done.append(index)
+        return offsets
+
+    def _pair(self, index: int, other: int) -> tuple[tuple[int, int], ...]:
+        """Return the open ranges of distances of ``index`` from ``other`` that collide."""
+        if (index, other) not in self._pairs:
+            a, b = self._steps[index], self._steps[other]
+            if a[0] > b[1] or b[0] > a[1]:
+                found: tuple[tuple[int, int], ...] = ()
+            else:
+                found = _collisions(self._groups[index].spans, self._groups[other].spans)
+            self._pairs[index, other] = found
+            self._pairs[other, index] = tuple((-b, -a) for a, b in reversed(found))
+        return self._pairs[index, other]
+
+
+def _collisions(mine: Sequence[Span], others: Sequence[Span]) -> tuple[tuple[int, int], ...]:
+    """Return the open ranges of distances at which spans share bytes in a step."""
+    found = sorted(
+        (b.start - a.stop, b.stop - a.start)
+        for a in mine
+        for b in others
+        if a.first <= b.last and b.first <= a.last
+    )
+    merged: list[tuple[int, int]] = []
+    for start, stop in found:
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def _free(blocked: Sequence[tuple[int, int]], size: int, low: int, high: int) -> int:
+    """Return the offset outside of all open ranges with which the whole grows least."""
+    best, growth = None, 0
+    candidates = [low, high - size]
+    for start, stop in blocked:
+        candidates += (start - start % UNIT, stop + -stop % UNIT)
+    reach = 0
+    position = 0
+    for offset in sorted(candidates):
+        # Ranges that begin before the candidate and end behind it collide.
+        while position < len(blocked) and blocked[position][0] < offset:
+            reach = max(reach, blocked[position][1]) if position else blocked[position][1]
+            position += 1
+        if position and reach > offset:
+            continue
+        grown = max(low - offset, 0) + max(offset + size - high, 0)
+        if best is None or grown < growth:
+            best, growth = offset, grown
+    return low if best is None else best
+
+
+# -- proof ------------------------------------------------------------------------------------
+
+
+def replay(layout: Layout, offsets: Sequence[int]) -> None:
+    """
+    Run the program on symbolic memory.
+
+    Raises
+    ------
+    PlanMisaligned
+        If an offset is no multiple of :data:`UNIT`.
+    PlanOverlap
+        If an operator would read bytes that another has overwritten, or would write bytes that it
+        still reads, other than with themselves.
+    """
+    memory: dict[int, tuple[int, int]] = {}
+    tags: dict[int, list[tuple[int, int]]] = {}
+    for tensor, offset in enumerate(offsets):
+        if layout.boxes[tensor] and (offset < 0 or offset % UNIT):
+            raise PlanMisaligned(f"tensor {tensor} is at {offset}, no multiple of {UNIT}")
+    for step, use in enumerate(layout.uses):
+        busy: set[int] = set()
+        for read in use.reads:
+            if not layout.boxes[read.tensor]:
+                continue
+            base = offsets[read.tensor] // UNIT
+            for unit in range(read.start // UNIT, -(-read.stop // UNIT)):
+                if memory.get(base + unit) != tags[read.tensor][unit]:
+                    raise PlanOverlap(
+                        f"step {step} reads byte {read.start} of tensor {read.tensor} from "
+                        f"{offsets[read.tensor]}, which something else has overwritten"
+                    )
+                busy.add(base + unit)
+        for tensor in use.writes:
+            if not layout.boxes[tensor]:
+                continue
+            base = offsets[tensor] // UNIT
+            tags[tensor] = _tags(layout, use, tensor, tags)
+            for unit, tag in enumerate(tags[tensor]):
+                same = use.is_idempotent and memory.get(base + unit) == tag
+                if base + unit in busy and not same:
+                    raise PlanOverlap(
+                        f"step {step} writes tensor {tensor} over bytes that it reads"
+                    )
+                memory[base + unit] = tag
+            busy.update(range(base, base + len(tags[tensor])))
+
+
+def _tags(
+    layout: Layout, use: Use, tensor: int, tags: dict[int, list[tuple[int, int]]]
+) -> list[tuple[int, int]]:
+    """Return the content of a tensor, unit by unit: the tensor and unit that it came from."""
+    made = [(tensor, unit) for unit in range(-(-layout.boxes[tensor] // UNIT))]
+    for copy in use.copies:
+        if copy.target != tensor:
+            continue
+        source, first = tags.get(copy.source), copy.target_at // UNIT
+        if source is not None:
+            for unit in range(copy.size // UNIT):
+                made[first + unit] = source[copy.source_at // UNIT + unit]
+    return made
