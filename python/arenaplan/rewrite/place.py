@@ -14,10 +14,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from arenaplan.errors import PlanMisaligned, PlanOverlap
+
+_FAR: Final = 1 << 60
+"""Beyond every offset."""
+
+_HOT: Final = 0.6
+"""Share of the peak from which on a step is loaded; all other groups are placed last."""
+
+_PATIENCE: Final = 120
+"""Orders that are tried before the search goes back to the best."""
 
 UNIT: Final = 16
 """Places are multiples of this many bytes."""
@@ -120,13 +129,14 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
         Places that :func:`replay` has accepted.
     """
     groups = groups_of(layout)
-    bound = live_peak(groups, len(layout.uses))
-    found = _Packing(groups).search(tries, seed, max(bound, goal))
+    bound = max(live_bytes(groups, len(layout.uses)), default=0)
+    found = _Packing(groups, live_bytes(groups, len(layout.uses))).search(
+        tries, seed, max(bound, goal)
+    )
     offsets = [-1] * len(layout.boxes)
-    low = min(found, default=0)
     for group, offset in zip(groups, found, strict=True):
         for tensor, distance in group.members.items():
-            offsets[tensor] = offset - low + distance
+            offsets[tensor] = offset + distance
     replay(layout, offsets)
     head = max(
         (o + size for o, size in zip(offsets, layout.boxes, strict=True) if o >= 0), default=0
@@ -300,85 +310,179 @@ def _fused(spans: list[Span]) -> Iterable[Span]:
     return sorted(result)
 
 
-def live_peak(groups: Sequence[Group], steps: int) -> int:
-    """Return the most bytes that are live in one step."""
+def live_bytes(groups: Sequence[Group], steps: int) -> list[int]:
+    """Return the bytes that are live in each step."""
     change = [0] * (steps + 1)
     for group in groups:
         for span in group.spans:
             change[span.first] += span.stop - span.start
             change[span.last + 1] -= span.stop - span.start
-    peak = live = 0
-    for delta in change:
-        live += delta
-        peak = max(peak, live)
-    return peak
+    return list(accumulate(change[:-1]))
 
 
 # -- packing ----------------------------------------------------------------------------------
 
 
 class _Packing:
-    """Search for offsets of groups."""
+    """
+    Search for offsets of groups.
 
-    def __init__(self, groups: Sequence[Group]) -> None:
+    Every packing that cannot be pushed down results from placing each group at the lowest free
+    offset, in the order of the offsets. The search therefore moves groups in such an order.
+    """
+
+    def __init__(self, groups: Sequence[Group], live: Sequence[int]) -> None:
         self._groups = groups
         self._pairs: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
         self._steps = [
             (min(s.first for s in g.spans), max(s.last for s in g.spans)) for g in groups
         ]
+        self._sizes = [group.size for group in groups]
+        worst = max(live, default=0)
+        loads = [max(live[first : last + 1]) for first, last in self._steps]
+        self._cold = [i for i, load in enumerate(loads) if load < _HOT * worst]
+        self._hot = [i for i, load in enumerate(loads) if load >= _HOT * worst]
 
     def search(self, tries: int, seed: int, goal: int) -> list[int]:
-        """Return the best offsets of several orders; they need not begin at 0."""
-        count = len(self._groups)
-        if not count:
+        """Return the best offsets of several orders."""
+        if not self._groups:
             return []
         draw = random.Random(seed)
-        order = sorted(range(count), key=lambda i: (-self._groups[i].size, i))
-        best, best_order = self._placed(order), order
-        height = self._height(best)
-        weighed = sorted(order, key=lambda i: -self._weight(i))
+        best: dict[int, int] = {}
+        height = _FAR
+        for order in self._orders():
+            for offsets in (self._spread(order, height), self._lowest(order, {}, height)):
+                if offsets is not None and self._extent(offsets) < height:
+                    best, height = offsets, self._extent(offsets)
+        limit = tries // 2
+        best = self._by_height(best, limit, goal, draw)
+        best = self._by_order(best, tries - limit, goal, draw)
+        low = min(best.values())
+        best = {index: offset - low for index, offset in best.items()}
+        self._cold.sort(key=lambda i: (-self._sizes[i], i))
+        every = self._lowest([*best, *self._cold], best, _FAR) or {}
+        return [every[index] for index in range(len(self._groups))]
+
+    def _by_height(
+        self, best: dict[int, int], tries: int, goal: int, draw: random.Random
+    ) -> dict[int, int]:
+        """Move groups in the order of their offsets, and place each as low as possible."""
+        height = self._extent(best)
+        now, now_height = best, height
         for attempt in range(tries):
             if height <= goal:
                 break
-            if attempt == 0:
-                trial = weighed
-            else:
-                trial = list(best_order)
-                for _ in range(draw.randint(1, 3)):
-                    moved = trial.pop(draw.randrange(min(count, 24)))
-                    trial.insert(draw.randrange(min(count, 24)), moved)
-            offsets = self._placed(trial)
-            if self._height(offsets) <= height:
-                best, best_order, height = offsets, trial, self._height(offsets)
+            if attempt % _PATIENCE == 0:
+                now, now_height = best, height
+            order = sorted(now, key=lambda i: (now[i], i))
+            start = len(order)
+            for _ in range(1 if draw.random() < 0.7 else 2):
+                at = order.index(self._guilty(now, draw))
+                to = draw.randrange(max(1, at))
+                order.insert(to, order.pop(at))
+                start = min(start, to)
+            kept = {index: now[index] for index in order[:start]}
+            trial = self._lowest(order, kept, now_height)
+            if trial is not None:
+                now, now_height = trial, self._extent(trial)
+                if now_height < height:
+                    best, height = now, now_height
         return best
+
+    def _by_order(
+        self, best: dict[int, int], tries: int, goal: int, draw: random.Random
+    ) -> dict[int, int]:
+        """Move groups in the order of placing, and place each below or above others."""
+        height = self._extent(best)
+        starts = [(self._spread(order, _FAR), order) for order in self._orders()]
+        known = [(self._extent(offsets), order) for offsets, order in starts if offsets]
+        low, order = min(known)
+        now, now_height = order, low
+        for attempt in range(tries):
+            if height <= goal:
+                break
+            if attempt % _PATIENCE == 0:
+                now, now_height = order, low
+            trial = list(now)
+            for _ in range(draw.randint(1, 3)):
+                at, to = draw.randrange(len(trial)), draw.randrange(len(trial))
+                trial.insert(to, trial.pop(at))
+            offsets = self._spread(trial, now_height)
+            if offsets is None:
+                continue
+            now, now_height = trial, self._extent(offsets)
+            if now_height < low:
+                order, low = now, now_height
+            if now_height < height:
+                best, height = offsets, now_height
+        return best
+
+    def _orders(self) -> list[list[int]]:
+        """Return orders to begin with."""
+        every, sizes = self._hot, self._sizes
+        return [
+            sorted(every, key=lambda i: (-sizes[i], i)),
+            sorted(every, key=lambda i: (-self._weight(i), i)),
+            sorted(every, key=lambda i: (self._steps[i], -sizes[i])),
+            sorted(every, key=lambda i: (-self._steps[i][1], -sizes[i])),
+        ]
+
+    def _guilty(self, offsets: dict[int, int], draw: random.Random) -> int:
+        """Return a group that reaches the top, or any."""
+        if draw.random() < 0.5:
+            top = max(o + self._sizes[i] for i, o in offsets.items())
+            return draw.choice([i for i, o in offsets.items() if o + self._sizes[i] == top])
+        return draw.choice(self._hot)
 
     def _weight(self, index: int) -> int:
         """Return the bytes of a group times the steps in which they are needed."""
         return sum((s.stop - s.start) * (s.last - s.first + 1) for s in self._groups[index].spans)
 
-    def _height(self, offsets: Sequence[int]) -> int:
+    def _extent(self, offsets: dict[int, int]) -> int:
         """Return the bytes between the first and the last."""
-        low = min(offsets)
-        return max(o + g.size for o, g in zip(offsets, self._groups, strict=True)) - low
+        top = max(o + self._sizes[i] for i, o in offsets.items())
+        return top - min(offsets.values())
 
-    def _placed(self, order: Sequence[int]) -> list[int]:
-        """Place groups one after the other, each so that the whole grows least."""
-        offsets = [0] * len(self._groups)
-        done: list[int] = []
+    def _spread(self, order: Sequence[int], limit: int) -> dict[int, int] | None:
+        """Place groups below or above others, so that the whole grows least; None above a limit."""
+        offsets: dict[int, int] = {}
         low = high = 0
         for index in order:
-            size = self._groups[index].size
-            blocked: list[tuple[int, int]] = []
-            for other in done:
-                base = offsets[other]
-                blocked += [(a + base, b + base) for a, b in self._pair(index, other)]
-            offset = _free(sorted(blocked), size, low, high)
+            size = self._sizes[index]
+            offset = _free(self._blocked(index, offsets), size, low, high)
+            low, high = min(low, offset), max(high, offset + size)
+            if high - low > limit:
+                return None
             offsets[index] = offset
-            low, high = (
-                (min(low, offset), max(high, offset + size)) if done else (offset, offset + size)
-            )
-            done.append(index)
         return offsets
+
+    def _lowest(
+        self, order: Sequence[int], kept: dict[int, int], limit: int
+    ) -> dict[int, int] | None:
+        """Place groups at the lowest free offsets; None if they end above the limit."""
+        offsets = dict(kept)
+        for index in order[len(kept) :]:
+            offset = 0
+            for start, stop in self._blocked(index, offsets):
+                if start >= offset:
+                    break
+                offset = max(offset, stop)
+            if offset + self._sizes[index] > limit:
+                return None
+            offsets[index] = offset
+        return offsets
+
+    def _blocked(self, index: int, offsets: dict[int, int]) -> list[tuple[int, int]]:
+        """Return the open ranges of offsets at which a group collides with those placed."""
+        blocked: list[tuple[int, int]] = []
+        for other, base in offsets.items():
+            pair = self._pairs.get((index, other))
+            if pair is None:
+                pair = self._pair(index, other)
+            for start, stop in pair:
+                blocked.append((start + base, stop + base))
+        blocked.sort()
+        return blocked
 
     def _pair(self, index: int, other: int) -> tuple[tuple[int, int], ...]:
         """Return the open ranges of distances of ``index`` from ``other`` that collide."""
@@ -412,23 +516,22 @@ def _collisions(mine: Sequence[Span], others: Sequence[Span]) -> tuple[tuple[int
 
 def _free(blocked: Sequence[tuple[int, int]], size: int, low: int, high: int) -> int:
     """Return the offset outside of all open ranges with which the whole grows least."""
-    best, growth = None, 0
-    candidates = [low, high - size]
-    for start, stop in blocked:
-        candidates += (start - start % UNIT, stop + -stop % UNIT)
-    reach = 0
-    position = 0
-    for offset in sorted(candidates):
-        # Ranges that begin before the candidate and end behind it collide.
-        while position < len(blocked) and blocked[position][0] < offset:
-            reach = max(reach, blocked[position][1]) if position else blocked[position][1]
-            position += 1
-        if position and reach > offset:
-            continue
-        grown = max(low - offset, 0) + max(offset + size - high, 0)
-        if best is None or grown < growth:
-            best, growth = offset, grown
-    return low if best is None else best
+    # Between these two offsets the whole grows by the same, and by least.
+    first, last = min(low, high - size), max(low, high - size)
+    best, distance = 0, _FAR
+    reach = -_FAR
+    for start, stop in (*blocked, (_FAR, _FAR)):
+        if start >= reach:
+            if max(reach, first) <= min(start, last):
+                return max(reach, first)
+            if start < first and first - start < distance:
+                best, distance = start, first - start
+            elif reach > last and reach - last < distance:
+                best, distance = reach, reach - last
+            if reach > last:
+                break
+        reach = max(reach, stop)
+    return best
 
 
 # -- proof ------------------------------------------------------------------------------------
