@@ -12,7 +12,7 @@ import arenaplan as ap
 import flat
 from arenaplan import errors
 from arenaplan.cli import main
-from arenaplan.export.greedy import greedy_offsets, head_bytes
+from arenaplan.tflm.greedy import greedy_offsets, head_bytes
 from arenaplan.export.tflm import (
     METADATA_NAME,
     ONLINE,

@@ -19,7 +19,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.inputs import read_plan
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption
-from arenaplan.export.greedy import head_bytes
+from arenaplan.tflm.greedy import head_bytes
 from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
 from arenaplan.importers.tflite.model import parse, read_bytes
 from arenaplan.importers.tflite.timeline import timeline_of

@@ -28,7 +28,7 @@ from arenaplan.errors import (
     SizeOverflow,
     UnsupportedModel,
 )
-from arenaplan.export.greedy import greedy_offsets, head_bytes
+from arenaplan.tflm.greedy import greedy_offsets, head_bytes
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
 from arenaplan.importers.common import quoted

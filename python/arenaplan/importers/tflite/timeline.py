@@ -75,6 +75,14 @@ class Timeline:
     tensors: int = 0
     variables: list[tuple[int, int]] = field(default_factory=list)
     """Subgraph, and position in it, of each variable."""
+    spans: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """By subgraph and position of an operator that runs: the steps of its first to its last run,
+    half-open, in which the scratch memory of its kernel is needed."""
+    idle: list[Box] = field(default_factory=list)
+    """Tensors that no operator that runs mentions. The runtime gives them memory all the same, as
+    if they were needed in a step before the first."""
+    starts: tuple[int, ...] = ()
+    """Per subgraph the position of its first tensor among the tensors of all subgraphs."""
     areas: dict[int, frozenset[int]] = field(default_factory=dict)
     """Positions in :attr:`boxes` of tensors that are read though nothing writes them, as memory
     of an accelerator is; with those of the other operands of the operators that read them, which
@@ -159,6 +167,8 @@ class _Frame:
     """Operator that is running or comes next."""
     callees: list[int] | None = None
     """Subgraphs that the running operator has yet to call; ``None`` if none is running."""
+    began: int = 0
+    """Step in which the running operator began."""
 
 
 class _Clock:
@@ -180,6 +190,7 @@ class _Clock:
         self._same: list[tuple[int, int, int, int]] = []
         self._unwritten: list[tuple[int, int]] = []
         self._areas: list[tuple[int, int]] = []
+        self._spans: dict[tuple[int, int], tuple[int, int]] = {}
         self._step = 0
         self._labels = ["Inputs"]
         self._budget = len(model.data)
@@ -198,10 +209,14 @@ class _Clock:
                 stack.append(self._enter(callee))
             elif frame.callees is not None:
                 self._finish(frame.subgraph, subgraph.operators[frame.position])
+                operator = (frame.subgraph, frame.position)
+                first, _ = self._spans.get(operator, (frame.began, 0))
+                self._spans[operator] = (first, self._step + 1)
                 frame.callees = None
                 frame.position += 1
             elif frame.position < len(subgraph.operators):
                 self._tick(subgraph.operators[frame.position].name)
+                frame.began = self._step
                 frame.callees = self._begin(frame.subgraph, frame.position)
             else:
                 for tensor in subgraph.outputs:
@@ -305,19 +320,22 @@ class _Clock:
 
     def timeline(self) -> Timeline:
         """Return the result of the run."""
-        result = Timeline(steps=self._step + 1, labels=self._labels)
+        result = Timeline(steps=self._step + 1, labels=self._labels, spans=self._spans)
         position: dict[tuple[int, int], int] = {}
         for number, subgraph in enumerate(self._model.subgraphs):
             names = unique_names(subgraph)
             shapes = Shapes(subgraph, names, None)
+            result.starts += (result.tensors,)
             for index, tensor in enumerate(subgraph.tensors):
                 first = self._first[number][index]
                 if tensor.is_variable:
                     result.variables.append((number, index))
-                if first is None or not self._in_arena(number, index):
+                if not self._in_arena(number, index):
                     continue
                 size = _bytes(names[index], shapes.of(index), dtype_of(tensor, names[index]))
-                if size:
+                if size and first is None:
+                    result.idle.append(Box(result.tensors + index, names[index], size, -1, 0))
+                elif size and first is not None:
                     position[number, index] = len(result.boxes)
                     end = self._last[number][index] + 1
                     flat = result.tensors + index
