@@ -1,0 +1,281 @@
+"""
+Cost of a region before anything is written: live bytes, new operators, extra work.
+
+The live bytes of a step are those that any placement needs: rows of operands that a later strip
+needs, rows of the result that are there, and the tensors of the strip. They are a lower bound of
+the arena's head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from arenaplan.rewrite.program import Program
+from arenaplan.rewrite.regions import Call, Region, Scope, Strip, extra_work, strips_of
+
+_MOST_OPERANDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Bytes that a runtime keeps beside the arena's head, for good."""
+
+    operators: tuple[int, ...]
+    """By old operator, one more call of it."""
+    slice: int
+    pad: int
+    concat: int
+    tensor: int
+    """One more tensor."""
+
+
+class Candidate(NamedTuple):
+    """A region and its costs."""
+
+    region: Region
+    peak: int
+    """Most live bytes of its steps."""
+    tail: int
+    """Bytes that the runtime keeps for its new operators and their results."""
+    work: int
+    """Extra work."""
+    operators: int
+    """New operators."""
+
+
+class Lives:
+    """First and last step of each tensor of a program, by position of operators."""
+
+    def __init__(self, program: Program) -> None:
+        count = len(program.operators)
+        self.program = program
+        self.first = [count] * len(program.tensors)
+        self.last = [-1] * len(program.tensors)
+        for tensor in program.inputs:
+            self.first[tensor], self.last[tensor] = -1, max(self.last[tensor], -1)
+        for position, operator in enumerate(program.operators):
+            for index in operator.inputs:
+                if index is not None:
+                    self.last[index] = position
+            for index in operator.outputs:
+                self.first[index] = min(self.first[index], position)
+                self.last[index] = max(self.last[index], position)
+        for tensor in program.outputs:
+            self.last[tensor] = count
+        self.sizes = [
+            0 if tensor.is_stored else tensor.size + -tensor.size % 16 for tensor in program.tensors
+        ]
+
+    def around(self, first: int, last: int, without: frozenset[int]) -> int:
+        """Return the bytes that are live through a run of operators, some tensors left out."""
+        return sum(
+            size
+            for tensor, size in enumerate(self.sizes)
+            if size
+            and tensor not in without
+            and self.first[tensor] < first
+            and self.last[tensor] > last
+        )
+
+    def plain(self, position: int) -> int:
+        """Return the bytes that are live while one whole operator runs."""
+        return sum(
+            size
+            for tensor, size in enumerate(self.sizes)
+            if size and self.first[tensor] <= position <= self.last[tensor]
+        )
+
+
+def candidate(lives: Lives, costs: Costs, scope: Scope, region: Region) -> Candidate | None:
+    """Return a region with its costs, or None if it cannot be split so."""
+    strips = strips_of(lives.program, scope, region)
+    if strips is None:
+        return None
+    operators, tail = _new(lives.program, costs, scope, region, strips)
+    return Candidate(
+        region,
+        _Peak(lives, scope, region, strips).bytes(),
+        tail,
+        extra_work(lives.program, strips),
+        operators,
+    )
+
+
+def _new(
+    program: Program, costs: Costs, scope: Scope, region: Region, strips: tuple[Strip, ...]
+) -> tuple[int, int]:
+    """Return how many operators a region adds, and the bytes that the runtime keeps for them."""
+    slices = pads = concats = 0
+    calls = tail = 0
+    done: dict[int, int] = {}
+    for strip in strips:
+        cut: set[tuple[int, tuple[int, int]]] = set()
+        made: dict[int, tuple[int, int]] = {}
+        for call in strip.calls:
+            operator = program.operators[call.operator]
+            calls += 1
+            tail += costs.operators[call.operator] + costs.tensor
+            rule, answer = operator.rule, call.answer
+            for place in () if rule is None else rule.images:
+                operand = operator.inputs[place]
+                if operand is None:
+                    continue
+                whole = made.get(operand, (0, program.tensors[operand].shape[1]))
+                if whole != answer.operand:
+                    cut.add((operand, answer.operand))
+                pads += answer.way == "padded"
+            result = operator.outputs[0]
+            made[result] = answer.made
+            if result in region.held:
+                if result in done and call.request[0] > strip.needs[result][0]:
+                    concats += 1
+                    slices += 1 + (answer.made != call.request)
+                    made[result] = strip.needs[result]
+                done[result] = strip.needs[result][1]
+        if made[scope.result] != strip.needs[scope.result]:
+            cut.add((scope.result, strip.needs[scope.result]))
+        slices += len(cut)
+    parts = len(strips)
+    while parts > 1:
+        joins = -(-parts // _MOST_OPERANDS)
+        concats += joins
+        parts = joins
+    replaced = range(scope.first, scope.last + 1)
+    tail -= sum(costs.operators[position] + costs.tensor for position in replaced)
+    tail += slices * (costs.slice + costs.tensor) + pads * (costs.pad + costs.tensor)
+    tail += concats * (costs.concat + costs.tensor)
+    # Tensors inside of the region are gone; its result is that of the last concatenation.
+    return calls + slices + pads + concats - len(replaced), tail
+
+
+class _Peak:
+    """Live bytes of the steps of a region."""
+
+    def __init__(
+        self, lives: Lives, scope: Scope, region: Region, strips: tuple[Strip, ...]
+    ) -> None:
+        self._lives = lives
+        self._program = lives.program
+        self._scope = scope
+        self._region = region
+        self._strips = strips
+        self._rows = [tensor.row if tensor.is_image else 0 for tensor in self._program.tensors]
+
+    def bytes(self) -> int:
+        """Return the most live bytes of a step."""
+        scope, lives = self._scope, self._lives
+        others = lives.around(scope.first, scope.last, scope.operands | {scope.result})
+        dying = []
+        for operand in scope.operands:
+            if lives.last[operand] > scope.last:
+                others += lives.sizes[operand]
+            else:
+                dying.append(operand)
+        needed = self._needed(dying)
+        peak = 0
+        held: dict[int, int] = {}
+        for index, strip in enumerate(self._strips):
+            # Rows of operands that this call or a later one needs, and those after the last call.
+            following = needed[index + 1][:1] if index + 1 < len(needed) else [{}]
+            ends = [
+                sum(
+                    max(0, self._program.tensors[o].shape[1] - low) * self._rows[o]
+                    for o, low in lows.items()
+                )
+                for lows in (*needed[index], *following)
+            ]
+            produced = strip.needs[scope.result][0] * self._rows[scope.result]
+            peak = max(peak, others + produced + self._strip(index, strip, ends, held))
+        return peak
+
+    def _needed(self, dying: list[int]) -> list[list[dict[int, int]]]:
+        """Return, per strip and call, the first row of each operand that is needed from then on."""
+        lows = {operand: 1 << 60 for operand in dying}
+        found: list[list[dict[int, int]]] = []
+        for strip in reversed(self._strips):
+            rows: list[dict[int, int]] = []
+            for call in reversed(strip.calls):
+                operator = self._program.operators[call.operator]
+                for place in operator.rule.images if operator.rule is not None else ():
+                    operand = operator.inputs[place]
+                    if operand in lows and operand is not None:
+                        lows[operand] = min(lows[operand], call.answer.operand[0])
+                rows.append(dict(lows))
+            found.append(rows[::-1])
+        return found[::-1]
+
+    def _strip(self, index: int, strip: Strip, ends: list[int], held: dict[int, int]) -> int:
+        """Return the most live bytes of one strip, without those of tensors around the region."""
+        scope, rows = self._scope, self._rows
+        readers: dict[int, list[tuple[int, tuple[int, int]]]] = {}
+        for position, call in enumerate(strip.calls):
+            for operand in self._operands(call):
+                readers.setdefault(operand, []).append((position, call.answer.operand))
+        kept = self._kept(index)
+        live: dict[int, int] = {}
+        peak = 0
+        for position, call in enumerate(strip.calls):
+            result = self._program.operators[call.operator].outputs[0]
+            joined = held.pop(result, 0)
+            slabs = sum(live.values()) + sum(held.values())
+            made = (call.answer.made[1] - call.answer.made[0]) * rows[result]
+            step = slabs + joined + made + ends[position]
+            if call.answer.way == "padded":
+                padded = self._padded(call)
+                before = slabs + joined + padded + ends[position]
+                gone = 0
+                for operand in self._operands(call):
+                    if readers[operand][-1][0] == position:
+                        gone += live.get(operand, 0) - kept.get(operand, 0)
+                peak = max(peak, before)
+                step += padded - gone + ends[position + 1] - ends[position]
+            if result == scope.result and call.answer.made != strip.needs[result]:
+                step += (strip.needs[result][1] - strip.needs[result][0]) * rows[result]
+            peak = max(peak, step)
+            start, stop = strip.needs[result]
+            live[result] = (stop - start) * rows[result]
+            for operand in self._operands(call):
+                rest = [span for at, span in readers[operand] if at > position]
+                keep = kept.get(operand, 0)
+                if rest:
+                    low, high = min(s for s, _ in rest), max(e for _, e in rest)
+                    live[operand] = max((high - low) * rows[operand], keep)
+                else:
+                    live.pop(operand, None)
+                    if keep:
+                        held[operand] = keep
+        return peak
+
+    def _operands(self, call: Call) -> list[int]:
+        """Return the images of a call that the region computes."""
+        operator = self._program.operators[call.operator]
+        if operator.rule is None:
+            return []
+        found = (operator.inputs[place] for place in operator.rule.images)
+        return [i for i in dict.fromkeys(found) if i is not None and i in self._scope.inside]
+
+    def _kept(self, index: int) -> dict[int, int]:
+        """Return the bytes of each held tensor that the next strip needs."""
+        if index + 1 == len(self._strips):
+            return {}
+        now, later = self._strips[index].needs, self._strips[index + 1].needs
+        return {
+            tensor: max(0, now[tensor][1] - later[tensor][0]) * self._rows[tensor]
+            for tensor in self._region.held
+            if tensor in now and tensor in later
+        }
+
+    def _padded(self, call: Call) -> int:
+        """Return the bytes of the padded operand of a call."""
+        operator = self._program.operators[call.operator]
+        if operator.rule is None:
+            return 0
+        operand = operator.inputs[operator.rule.images[0]]
+        if operand is None:
+            return 0
+        tensor = self._program.tensors[operand]
+        answer = call.answer
+        count = answer.operand[1] - answer.operand[0] + answer.above + answer.below
+        width = tensor.shape[2] + sum(operator.rule.window.columns)
+        return count * width * tensor.shape[3] * tensor.item
