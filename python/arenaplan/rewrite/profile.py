@@ -87,17 +87,22 @@ class Lives:
         )
 
 
-def candidate(lives: Lives, costs: Costs, scope: Scope, region: Region) -> Candidate | None:
-    """Return a region with its costs, or None if it cannot be split so."""
+def candidate(
+    lives: Lives, costs: Costs, scope: Scope, region: Region, most_work: int
+) -> Candidate | None:
+    """Return a region with its costs, or None if it cannot be split so with some extra work."""
     strips = strips_of(lives.program, scope, region)
     if strips is None:
+        return None
+    work = extra_work(lives.program, strips)
+    if work > most_work:
         return None
     operators, tail = _new(lives.program, costs, scope, region, strips)
     return Candidate(
         region,
         _Peak(lives, scope, region, strips).bytes(),
         tail,
-        extra_work(lives.program, strips),
+        work,
         operators,
     )
 
@@ -230,7 +235,8 @@ class _Peak:
                         gone += live.get(operand, 0) - kept.get(operand, 0)
                 peak = max(peak, before)
                 step += padded - gone + ends[position + 1] - ends[position]
-            if result == scope.result and call.answer.made != strip.needs[result]:
+            if result == scope.result and call.answer.made[0] < strip.needs[result][0]:
+                # Rows above the strip are in their place already, and must not be overwritten.
                 step += (strip.needs[result][1] - strip.needs[result][0]) * rows[result]
             peak = max(peak, step)
             start, stop = strip.needs[result]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arenaplan.rewrite.patch import Shape
-from arenaplan.rewrite.rows import Window
+from arenaplan.rewrite.rows import Answer, Span, Window, answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,29 @@ class Program:
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    _answers: dict[tuple[int, Span, bool], Answer | None] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def answer(self, position: int, request: Span, *, padded: bool) -> Answer | None:
+        """
+        Return the call of an operator that makes some rows of its result, if there is one.
+
+        A call that makes no row in vain is preferred, then the way that is asked for.
+        """
+        key = (position, request, padded)
+        if key not in self._answers:
+            self._answers[key] = self._find(position, request, padded=padded)
+        return self._answers[key]
+
+    def _find(self, position: int, request: Span, *, padded: bool) -> Answer | None:
+        rule = self.operators[position].rule
+        found = () if rule is None else answers(rule.window, request)
+        for answer in found:
+            if answer.made == request and answer.way != "padded":
+                return answer
+        wanted = "padded" if padded else "kept"
+        return next((a for a in found if a.way == wanted), next(iter(found), None))
 
     @property
     def work(self) -> int:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from arenaplan.rewrite.program import Program, RowRule
-from arenaplan.rewrite.rows import Answer, Span, answers
+from arenaplan.rewrite.program import Program
+from arenaplan.rewrite.rows import Answer, Span
 
 
 class Region(NamedTuple):
@@ -141,7 +141,7 @@ def _strip(
             if done[result] >= stop:
                 return None
             start = max(start, done[result])
-        answer = _answer(rule, (start, stop), padded=position in region.padded)
+        answer = program.answer(position, (start, stop), padded=position in region.padded)
         if answer is None:
             return None
         calls.append(Call(position, answer, (start, stop)))
@@ -151,17 +151,6 @@ def _strip(
                 first, last = needs.get(operand, answer.operand)
                 needs[operand] = (min(first, answer.operand[0]), max(last, answer.operand[1]))
     return Strip(tuple(reversed(calls)), needs)
-
-
-def _answer(rule: RowRule, request: Span, *, padded: bool) -> Answer | None:
-    """Return the way in which an operator is called: one that makes no row in vain if possible."""
-    found = answers(rule.window, request)
-    for answer in found:
-        if answer.made == request and answer.way != "padded":
-            return answer
-    wanted = "padded" if padded else "kept"
-    first = next((answer for answer in found if answer.way == wanted), None)
-    return first if first is not None else next(iter(found), None)
 
 
 def extra_work(program: Program, strips: Iterable[Strip]) -> int:

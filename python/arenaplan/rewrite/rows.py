@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 Span: TypeAlias = tuple[int, int]
@@ -81,7 +80,6 @@ class Answer(NamedTuple):
     below: int = 0
 
 
-@cache
 def answers(window: Window, request: Span) -> tuple[Answer, ...]:
     """
     Return the ways to make some rows of a result, each way at most once.
