@@ -1,1 +1,0 @@
-"""Models rewritten until they fit a budget."""

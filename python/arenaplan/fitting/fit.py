@@ -1,0 +1,345 @@
+"""Search for the rewrite of a TFLite model that fits a budget."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from arenaplan.errors import InternalError, PlannerError
+from arenaplan.export.patched import PLAN, patched
+from arenaplan.export.tflm import read_offsets
+from arenaplan.fitting.options import FitOptions
+from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
+from arenaplan.importers.tflite.rows import program_of
+from arenaplan.rewrite.patch import Moved, Patch
+from arenaplan.rewrite.place import Layout, Placed, groups_of, live_bytes, place, replay
+from arenaplan.rewrite.profile import Costs
+from arenaplan.rewrite.program import Program
+from arenaplan.rewrite.regions import Region, even_cuts, scope_of
+from arenaplan.rewrite.search import Choice, Frontier, frontier
+from arenaplan.rewrite.strips import patch_of
+from arenaplan.tflm import ArenaTotal, total
+from arenaplan.tflm.layout import struct as struct_of
+from arenaplan.tflm.structures import EVAL_TENSOR, NODE
+from arenaplan.tflm.views import layout_of
+
+_MOST_EXAMINED: Final = 12
+"""Rewrites that are written and placed."""
+_LAST_EFFORT: Final = 4
+"""How much longer the tensors of the result are placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A rewritten model."""
+
+    data: bytes
+    """The file; the given one if no rewrite needs less."""
+    is_rewritten: bool
+    before: ArenaTotal
+    """Arena of the given file."""
+    after: ArenaTotal
+    """Arena of the rewritten file."""
+    regions: tuple[Region, ...]
+    """Runs of operators that are split, by their positions in the given model."""
+    macs: float
+    """Multiply-accumulates, as a multiple of those of the given model."""
+    operators: tuple[int, int]
+    """Operators before and after."""
+    moved: int
+    """Bytes that the new operators move in a run, those that are copied onto themselves included."""
+    bound: int
+    """Bytes that no rewrite of the family needs less than, for the options."""
+    tried: int
+    """Regions that were examined."""
+    new_operators: tuple[str, ...]
+    """Builtin operators that the firmware's resolver must register beside those it had."""
+    floor: str
+    """The largest tensor among those that are live where most bytes are."""
+    head_bound: int
+    """Bytes that no placement of this rewrite's tensors can go below."""
+
+    @property
+    def total(self) -> int:
+        """Bytes of the arena: the number for ``kTensorArenaSize``."""
+        return self.after.total
+
+    def fits(self, budget: int) -> bool:
+        """Return whether the arena has at most ``budget`` bytes."""
+        return self.total <= budget
+
+
+def fit(source: Source, options: FitOptions | None = None) -> Fit:
+    """
+    Rewrite a TFLite model so that TensorFlow Lite Micro needs a smaller arena.
+
+    The rewritten model computes the same bits: convolutions, pooling and elementwise operators
+    run strip by strip, from the same weights. Without a budget, the result needs as few bytes as
+    the search reaches. With one, it is the rewrite with the least extra work that was found to
+    fit; if none fits, the one that needs the fewest bytes.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model.
+    options : FitOptions, optional
+        Budget and limits.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the model has several subgraphs, variables, or data behind the FlatBuffer.
+    PlannerError
+        If the file is no model, or malformed.
+    """
+    data, _ = read_bytes(source)
+    return _Search(parse(data), options or FitOptions()).result()
+
+
+def fits(source: Source, options: FitOptions | None = None) -> list[Fit]:
+    """
+    Return rewrites none of which is beaten by another in bytes, work and operators.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model.
+    options : FitOptions, optional
+        Limits; the budget is not used.
+
+    Returns
+    -------
+    list of Fit
+        From the fewest bytes to the most; the last one is the model as it is.
+    """
+    data, _ = read_bytes(source)
+    return _Search(parse(data), options or FitOptions()).all()
+
+
+def rewritten(source: Source, regions: Sequence[Region], options: FitOptions | None = None) -> Fit:
+    """
+    Rewrite a TFLite model with given regions.
+
+    Raises
+    ------
+    PlannerError
+        As :func:`fit`.
+    InternalError
+        If a region cannot be split as it says.
+    """
+    data, _ = read_bytes(source)
+    search = _Search(parse(data), options or FitOptions())
+    return search.finished(search.examined(tuple(regions), search.options.effort))
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """A rewrite that was written and placed."""
+
+    regions: tuple[Region, ...]
+    patch: Patch
+    layout: Layout
+    placed: Placed
+    arena: ArenaTotal
+
+
+class _Search:
+    """One search."""
+
+    def __init__(self, model: Model, options: FitOptions) -> None:
+        self.options = options
+        self._model = model
+        self._program = program_of(model)
+        self._before = total(model, read_offsets(model), pointer=options.pointer)
+        self._costs = _costs(model, self._program, options.pointer)
+
+    def result(self) -> Fit:
+        """Return the rewrite that the options ask for."""
+        found = self._frontier()
+        budget = self.options.budget
+        best: _Examined | None = None
+        for choice in self._in_order(found):
+            if best is not None and self._bound(choice) >= best.arena.total and budget is None:
+                continue
+            trial = self.examined(choice.regions, self.options.effort)
+            if best is None or trial.arena.total < best.arena.total:
+                best = trial
+            if budget is not None and best.arena.total <= budget:
+                break
+        if best is None:
+            raise InternalError("the search has examined nothing")
+        if budget is None or best.arena.total > budget:
+            again = self.examined(best.regions, self.options.effort * _LAST_EFFORT)
+            if again.arena.total < best.arena.total:
+                best = again
+        return self.finished(best, found)
+
+    def all(self) -> list[Fit]:
+        """Return all rewrites that are worth something."""
+        found = self._frontier()
+        kept: list[Choice] = []
+        for choice in sorted(found.choices, key=lambda c: (c.bound, c.work, c.operators)):
+            if all(choice.work < k.work or choice.operators < k.operators for k in kept):
+                kept.append(choice)
+        step = max(1, len(kept) // _MOST_EXAMINED)
+        results = [
+            self.finished(self.examined(choice.regions, self.options.effort), found)
+            for choice in [*kept[:-1:step], *kept[-1:]]
+        ]
+        results.sort(key=lambda r: (r.total, r.macs, r.operators[1]))
+        front: list[Fit] = []
+        for result in results:
+            if all(result.macs < f.macs or result.operators[1] < f.operators[1] for f in front):
+                front.append(result)
+        return front
+
+    def _frontier(self) -> Frontier:
+        """Return the choices within the limits."""
+        most = int(self._program.work * (self.options.max_macs - 1))
+        found = frontier(self._program, self._costs, most)
+        limit = self.options.max_operators
+        if limit is None:
+            return found
+        room = limit - len(self._program.operators)
+        choices = tuple(c for c in found.choices if c.operators <= room or not c.regions)
+        return Frontier(choices, found.tried)
+
+    def _in_order(self, found: Frontier) -> list[Choice]:
+        """Return the choices to examine, most promising first."""
+        budget = self.options.budget
+        choices = list(found.choices)
+        if budget is not None:
+            hopeful = [c for c in choices if self._bound(c) <= budget]
+            hopeful.sort(key=lambda c: (c.work, c.operators, c.bound))
+            step = max(1, len(hopeful) // _MOST_EXAMINED)
+            return [*hopeful[::step], *choices[:_MOST_EXAMINED]]
+        return choices[:_MOST_EXAMINED]
+
+    def _bound(self, choice: Choice) -> int:
+        """Return the bytes of an arena that a choice needs at least."""
+        return choice.bound + self._before.tail
+
+    def examined(self, regions: tuple[Region, ...], effort: int) -> _Examined:
+        """Write a rewrite, and place its tensors."""
+        patch = patch_of(self._program, regions)
+        written = parse(patched(self._model, patch))
+        layout = layout_of(written)
+        placed = place(layout, tries=effort)
+        arena = total(written, placed.offsets, pointer=self.options.pointer)
+        return _Examined(regions, patch, layout, placed, arena)
+
+    def finished(self, best: _Examined, found: Frontier | None = None) -> Fit:
+        """Return the result: the given file if it needs as few bytes."""
+        old = self._model
+        bounds = [self._bound(choice) for choice in found.choices] if found else [0]
+        is_rewritten = best.arena.total < self._before.total
+        data, after = old.data, self._before
+        if is_rewritten:
+            data, after = self._written(best), best.arena
+        new = parse(data)
+        names = [o.name for o in old.subgraphs[0].operators]
+        fresh = [o.name for o in new.subgraphs[0].operators if o.name not in names]
+        return Fit(
+            data=data,
+            is_rewritten=is_rewritten,
+            before=self._before,
+            after=after,
+            regions=best.regions if is_rewritten else (),
+            macs=self._macs(best.patch) if is_rewritten else 1.0,
+            operators=(len(names), len(new.subgraphs[0].operators)),
+            moved=_moved(best.patch) if is_rewritten else 0,
+            bound=min(*bounds, after.total) if found else 0,
+            tried=found.tried if found else 0,
+            new_operators=tuple(dict.fromkeys(fresh)),
+            floor=_floor(new),
+            head_bound=best.placed.bound,
+        )
+
+    def _written(self, best: _Examined) -> bytes:
+        """Return the file with its plan, read again and run on symbolic memory."""
+        offsets = best.placed.offsets
+        content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+        data = patched(self._model, best.patch, {PLAN: content})
+        model = parse(data)
+        plan = read_offsets(model)
+        if plan != offsets:
+            raise InternalError("the rewritten file does not have the plan that was made for it")
+        replay(layout_of(model), plan)
+        return data
+
+    def _macs(self, patch: Patch) -> float:
+        """Return the work of a patch as a multiple of that of the model."""
+        work = 0
+        for step in patch.steps:
+            if isinstance(step, Moved):
+                continue
+            operator = self._program.operators[step.operator]
+            number = operator.outputs[0] if operator.outputs else None
+            share = 1.0
+            outputs = getattr(step, "outputs", None)
+            if outputs is not None and number is not None:
+                new = patch.new(outputs[0]) if patch.is_new(outputs[0]) else None
+                if new is not None:
+                    share = new.shape[1] / self._program.tensors[number].shape[1]
+            work += round(operator.work * share)
+        return work / self._program.work if self._program.work else 1.0
+
+
+def _costs(model: Model, program: Program, pointer: int) -> Costs:
+    """Return what the runtime keeps for operators, measured on a small rewrite of the model."""
+    node = struct_of(NODE, pointer).size
+    kept = {"SLICE": 0, "PAD": 0, "CONCATENATION": 0}
+    for position in range(len(program.operators)):
+        scope = scope_of(program, position, position)
+        rows = 0 if scope is None else program.tensors[scope.result].shape[1]
+        if rows < 2:
+            continue
+        region = Region(position, position, even_cuts(rows, 2), frozenset({position}))
+        try:
+            written = parse(patched(model, patch_of(program, [region])))
+        except PlannerError:
+            continue
+        for cost in total(written, pointer=pointer).operators:
+            if cost.name in kept:
+                kept[cost.name] = cost.persistent
+        if all(kept.values()):
+            break
+    operators = total(model, pointer=pointer).operators
+    return Costs(
+        operators=tuple(cost.persistent + node for cost in operators if cost.subgraph == 0),
+        slice=kept["SLICE"] + node,
+        pad=kept["PAD"] + node,
+        concat=kept["CONCATENATION"] + node,
+        tensor=struct_of(EVAL_TENSOR, pointer).size,
+    )
+
+
+def _moved(patch: Patch) -> int:
+    """Return the bytes that the movers of a patch write."""
+    count = 0
+    for step in patch.steps:
+        if isinstance(step, Moved) and patch.is_new(step.output):
+            elements = 1
+            for dim in patch.new(step.output).shape:
+                elements *= dim
+            count += elements
+    return count
+
+
+def _floor(model: Model) -> str:
+    """Return the name of the largest tensor that is live where most bytes are."""
+    layout = layout_of(model)
+    groups = groups_of(layout)
+    live = live_bytes(groups, len(layout.uses))
+    peak = live.index(max(live, default=0)) if live else 0
+    sizes = {
+        tensor: sum(s.stop - s.start for s in group.spans if s.first <= peak <= s.last)
+        for group in groups
+        for tensor in [max(group.members, key=lambda t: layout.boxes[t])]
+    }
+    if not sizes:
+        return ""
+    largest = max(sizes, key=lambda tensor: (sizes[tensor], -tensor))
+    return model.subgraphs[0].tensors[largest].name
