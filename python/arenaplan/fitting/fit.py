@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from arenaplan.errors import InternalError, PlannerError
-from arenaplan.export.patched import PLAN, patched
+from arenaplan.export.patched import PLAN, order_of_tensors, patched
 from arenaplan.export.tflm import read_offsets
 from arenaplan.fitting.options import FitOptions
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.rows import program_of
-from arenaplan.rewrite.patch import Moved, Patch
-from arenaplan.rewrite.place import Layout, Placed, groups_of, live_bytes, place, replay
+from arenaplan.rewrite.layout import layout_of_patch
+from arenaplan.rewrite.patch import Moved, NewConstant, Patch
+from arenaplan.rewrite.place import UNIT, Placed, groups_of, live_bytes, place, replay
 from arenaplan.rewrite.profile import Costs
 from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, even_cuts, scope_of
@@ -25,10 +26,14 @@ from arenaplan.tflm.layout import struct as struct_of
 from arenaplan.tflm.structures import EVAL_TENSOR, NODE
 from arenaplan.tflm.views import layout_of
 
-_MOST_EXAMINED: Final = 12
-"""Rewrites that are written and placed."""
-_LAST_EFFORT: Final = 4
-"""How much longer the tensors of the result are placed."""
+_MOST_EXAMINED: Final = 40
+"""Rewrites whose tensors are placed."""
+_FINALISTS: Final = 4
+"""Rewrites whose tensors are placed with more effort."""
+_MOST_POINTS: Final = 12
+"""Points of a frontier."""
+_FIRST_EFFORT: Final = 10
+"""Part of the effort that every rewrite gets at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +145,18 @@ class _Examined:
 
     regions: tuple[Region, ...]
     patch: Patch
-    layout: Layout
+    data: bytes
     placed: Placed
     arena: ArenaTotal
+
+
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """A choice whose tensors were placed."""
+
+    choice: Choice
+    total: int
+    """Bytes of the arena, up to rounding."""
 
 
 class _Search:
@@ -152,6 +166,7 @@ class _Search:
         self.options = options
         self._model = model
         self._program = program_of(model)
+        self._layout = layout_of(model)
         self._before = total(model, read_offsets(model), pointer=options.pointer)
         self._costs = _costs(model, self._program, options.pointer)
 
@@ -159,22 +174,34 @@ class _Search:
         """Return the rewrite that the options ask for."""
         found = self._frontier()
         budget = self.options.budget
-        best: _Examined | None = None
-        for choice in self._in_order(found):
-            if best is not None and self._bound(choice) >= best.arena.total and budget is None:
-                continue
-            trial = self.examined(choice.regions, self.options.effort)
-            if best is None or trial.arena.total < best.arena.total:
-                best = trial
-            if budget is not None and best.arena.total <= budget:
-                break
-        if best is None:
-            raise InternalError("the search has examined nothing")
-        if budget is None or best.arena.total > budget:
-            again = self.examined(best.regions, self.options.effort * _LAST_EFFORT)
-            if again.arena.total < best.arena.total:
-                best = again
-        return self.finished(best, found)
+        if budget is not None:
+            cheapest = self._within(found, budget)
+            if cheapest is not None:
+                return self.finished(cheapest, found)
+        first = max(1, self.options.effort // _FIRST_EFFORT)
+        sketches: list[_Sketch] = []
+        for choice in found.choices[:_MOST_EXAMINED]:
+            best = min((sketch.total for sketch in sketches), default=None)
+            if best is None or self._bound(choice) < best:
+                sketches.append(self._sketched(choice, first))
+        sketches.sort(key=lambda sketch: (sketch.total, sketch.choice.work))
+        finals = [
+            self.examined(sketch.choice.regions, self.options.effort)
+            for sketch in sketches[:_FINALISTS]
+        ]
+        return self.finished(min(finals, key=lambda trial: trial.arena.total), found)
+
+    def _within(self, found: Frontier, budget: int) -> _Examined | None:
+        """Return the rewrite with the least extra work that fits a budget, if one is found."""
+        hopeful = [choice for choice in found.choices if self._bound(choice) <= budget]
+        hopeful.sort(key=lambda c: (c.work, c.operators, c.bound))
+        step = max(1, len(hopeful) // _MOST_EXAMINED)
+        for choice in hopeful[::step]:
+            if self._sketched(choice, self.options.effort // 2).total <= budget + UNIT:
+                trial = self.examined(choice.regions, self.options.effort)
+                if trial.arena.total <= budget:
+                    return trial
+        return None
 
     def all(self) -> list[Fit]:
         """Return all rewrites that are worth something."""
@@ -183,7 +210,7 @@ class _Search:
         for choice in sorted(found.choices, key=lambda c: (c.bound, c.work, c.operators)):
             if all(choice.work < k.work or choice.operators < k.operators for k in kept):
                 kept.append(choice)
-        step = max(1, len(kept) // _MOST_EXAMINED)
+        step = max(1, len(kept) // _MOST_POINTS)
         results = [
             self.finished(self.examined(choice.regions, self.options.effort), found)
             for choice in [*kept[:-1:step], *kept[-1:]]
@@ -206,29 +233,33 @@ class _Search:
         choices = tuple(c for c in found.choices if c.operators <= room or not c.regions)
         return Frontier(choices, found.tried)
 
-    def _in_order(self, found: Frontier) -> list[Choice]:
-        """Return the choices to examine, most promising first."""
-        budget = self.options.budget
-        choices = list(found.choices)
-        if budget is not None:
-            hopeful = [c for c in choices if self._bound(c) <= budget]
-            hopeful.sort(key=lambda c: (c.work, c.operators, c.bound))
-            step = max(1, len(hopeful) // _MOST_EXAMINED)
-            return [*hopeful[::step], *choices[:_MOST_EXAMINED]]
-        return choices[:_MOST_EXAMINED]
-
     def _bound(self, choice: Choice) -> int:
         """Return the bytes of an arena that a choice needs at least."""
         return choice.bound + self._before.tail
 
+    def _sketched(self, choice: Choice, effort: int) -> _Sketch:
+        """Place the tensors of a rewrite, and add what the runtime keeps for its operators."""
+        patch = patch_of(self._program, choice.regions)
+        placed = place(layout_of_patch(self._program, self._layout, patch), tries=effort)
+        constants = sum(isinstance(tensor, NewConstant) for tensor in patch.tensors)
+        tail = choice.tail + constants * self._costs.tensor + self._before.tail
+        return _Sketch(choice, placed.head + tail)
+
     def examined(self, regions: tuple[Region, ...], effort: int) -> _Examined:
-        """Write a rewrite, and place its tensors."""
+        """Write a rewrite, place its tensors, and count the arena of the file."""
         patch = patch_of(self._program, regions)
-        written = parse(patched(self._model, patch))
-        layout = layout_of(written)
-        placed = place(layout, tries=effort)
-        arena = total(written, placed.offsets, pointer=self.options.pointer)
-        return _Examined(regions, patch, layout, placed, arena)
+        placed = place(layout_of_patch(self._program, self._layout, patch), tries=effort)
+        order = order_of_tensors(self._model, patch)
+        offsets = tuple(placed.offsets[number] for number in order)
+        content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+        data = patched(self._model, patch, {PLAN: content})
+        model = parse(data)
+        if read_offsets(model) != offsets:
+            raise InternalError("the rewritten file does not have the plan that was made for it")
+        # The layout of the file owes nothing to the patch.
+        replay(layout_of(model), offsets)
+        arena = total(model, offsets, pointer=self.options.pointer)
+        return _Examined(regions, patch, data, placed, arena)
 
     def finished(self, best: _Examined, found: Frontier | None = None) -> Fit:
         """Return the result: the given file if it needs as few bytes."""
@@ -237,7 +268,7 @@ class _Search:
         is_rewritten = best.arena.total < self._before.total
         data, after = old.data, self._before
         if is_rewritten:
-            data, after = self._written(best), best.arena
+            data, after = best.data, best.arena
         new = parse(data)
         names = [o.name for o in old.subgraphs[0].operators]
         fresh = [o.name for o in new.subgraphs[0].operators if o.name not in names]
@@ -256,18 +287,6 @@ class _Search:
             floor=_floor(new),
             head_bound=best.placed.bound,
         )
-
-    def _written(self, best: _Examined) -> bytes:
-        """Return the file with its plan, read again and run on symbolic memory."""
-        offsets = best.placed.offsets
-        content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
-        data = patched(self._model, best.patch, {PLAN: content})
-        model = parse(data)
-        plan = read_offsets(model)
-        if plan != offsets:
-            raise InternalError("the rewritten file does not have the plan that was made for it")
-        replay(layout_of(model), plan)
-        return data
 
     def _macs(self, patch: Patch) -> float:
         """Return the work of a patch as a multiple of that of the model."""

@@ -106,6 +106,7 @@ def _options(
     """Return how many ways to split a run of operators were tried, and the unbeaten ones."""
     rows = lives.program.tensors[scope.result].shape[1]
     worst = max(plain[scope.first : scope.last + 1])
+    most = max(plain)
     ways = list(_ways(lives.program, scope))
     found: list[Candidate] = []
     tried = idle = 0
@@ -119,9 +120,10 @@ def _options(
             tried += 1
             region = Region(scope.first, scope.last, cuts, padded, held)
             option = candidate(lives, costs, scope, region, most_work)
-            if option is not None and option.peak < worst:
-                found.append(option)
+            if option is not None:
                 lowest = min(lowest, option.peak)
+                if option.peak < worst and option.peak + option.tail < most:
+                    found.append(option)
         idle = 0 if lowest < before else idle + 1
     return tried, _unbeaten(found)
 
@@ -174,18 +176,22 @@ def _paths(
     grain = max(1, -(-most_work // _GRAINS))
     labels: list[list[Choice]] = [[] for _ in range(len(plain) + 1)]
     labels[0] = [Choice(0, 0, 0, 0, ())]
+    whole = max(plain, default=0)  # More than all operators as they are is worth nothing.
     for position, live in enumerate(plain):
         here = _best(labels[position], grain)
         labels[position] = []
         options = by_first.get(position, ())
         for label in here:
-            whole = label._replace(peak=max(label.peak, live))
-            labels[position + 1].append(whole)
+            labels[position + 1].append(label._replace(peak=max(label.peak, live)))
             for option in options:
-                if label.work + option.work <= most_work:
+                peak = max(label.peak, option.peak)
+                if (
+                    label.work + option.work <= most_work
+                    and peak + label.tail + option.tail < whole
+                ):
                     labels[option.region.last + 1].append(
                         Choice(
-                            max(label.peak, option.peak),
+                            peak,
                             label.tail + option.tail,
                             label.work + option.work,
                             label.operators + option.operators,
