@@ -309,7 +309,8 @@ class _Search:
 def _costs(model: Model, program: Program, pointer: int) -> Costs:
     """Return what the runtime keeps for operators, measured on a small rewrite of the model."""
     node = struct_of(NODE, pointer).size
-    kept = {"SLICE": 0, "PAD": 0, "CONCATENATION": 0}
+    movers = ("SLICE", "PAD", "CONCATENATION")
+    kept: dict[str, int] = {}
     for position in range(len(program.operators)):
         scope = scope_of(program, position, position)
         rows = 0 if scope is None else program.tensors[scope.result].shape[1]
@@ -321,16 +322,16 @@ def _costs(model: Model, program: Program, pointer: int) -> Costs:
         except PlannerError:
             continue
         for cost in total(written, pointer=pointer).operators:
-            if cost.name in kept:
+            if cost.name in movers:
                 kept[cost.name] = cost.persistent
-        if all(kept.values()):
+        if len(kept) == len(movers):
             break
     operators = total(model, pointer=pointer).operators
     return Costs(
         operators=tuple(cost.persistent + node for cost in operators if cost.subgraph == 0),
-        slice=kept["SLICE"] + node,
-        pad=kept["PAD"] + node,
-        concat=kept["CONCATENATION"] + node,
+        slice=kept.get("SLICE", 0) + node,
+        pad=kept.get("PAD", 0) + node,
+        concat=kept.get("CONCATENATION", 0) + node,
         tensor=struct_of(EVAL_TENSOR, pointer).size,
     )
 

@@ -126,7 +126,7 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
     Returns
     -------
     Placed
-        Places that :func:`replay` has accepted.
+        Places; :func:`replay` is the proof that a program can run with them.
     """
     groups = groups_of(layout)
     bound = max(live_bytes(groups, len(layout.uses)), default=0)
@@ -137,7 +137,6 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
     for group, offset in zip(groups, found, strict=True):
         for tensor, distance in group.members.items():
             offsets[tensor] = offset + distance
-    replay(layout, offsets)
     head = max(
         (o + size for o, size in zip(offsets, layout.boxes, strict=True) if o >= 0), default=0
     )
