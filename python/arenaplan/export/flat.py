@@ -124,13 +124,17 @@ class _Writer:
         self._places: dict[int, int] = {}
 
     def write(self, root: Fields) -> None:
-        """Append all objects that ``root`` reaches; one object that is met twice is shared."""
+        """
+        Append all objects that ``root`` reaches.
+
+        An object that is met twice is shared, if it lies behind the second place, too.
+        """
         self._pending.append((0, root))
         for place, item in self._pending:
             if isinstance(item, Old):
                 self._old.append((place, item.at))
                 continue
-            if id(item) not in self._places:
+            if self._places.get(id(item), 0) <= place:
                 self._places[id(item)] = self._put(item)
             struct.pack_into("<I", self.data, place, self._places[id(item)] - place)
 

@@ -128,29 +128,37 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
     Placed
         Places; :func:`replay` is the proof that a program can run with them.
     """
-    groups = groups_of(layout)
-    bound = max(live_bytes(groups, len(layout.uses)), default=0)
-    found = _Packing(groups, live_bytes(groups, len(layout.uses))).search(
-        tries, seed, max(bound, goal)
-    )
-    offsets = [-1] * len(layout.boxes)
-    for group, offset in zip(groups, found, strict=True):
-        for tensor, distance in group.members.items():
-            offsets[tensor] = offset + distance
-    head = max(
-        (o + size for o, size in zip(offsets, layout.boxes, strict=True) if o >= 0), default=0
-    )
-    return Placed(tuple(offsets), head, bound)
+    results: list[Placed] = []
+    ways = [groups_of(layout), groups_of(layout, joins_first=True)]
+    if [group.members for group in ways[0]] == [group.members for group in ways[1]]:
+        ways.pop()
+    for groups in ways:
+        live = live_bytes(groups, len(layout.uses))
+        bound = max(live, default=0)
+        if results and bound >= results[0].head:
+            continue
+        found = _Packing(groups, live).search(tries // len(ways), seed, max(bound, goal))
+        offsets = [-1] * len(layout.boxes)
+        for group, offset in zip(groups, found, strict=True):
+            for tensor, distance in group.members.items():
+                offsets[tensor] = offset + distance
+        head = max(
+            (o + size for o, size in zip(offsets, layout.boxes, strict=True) if o >= 0), default=0
+        )
+        results.append(Placed(tuple(offsets), head, bound))
+    return min(results, key=lambda placed: placed.head)
 
 
 # -- groups -----------------------------------------------------------------------------------
 
 
-def groups_of(layout: Layout) -> list[Group]:
+def groups_of(layout: Layout, *, joins_first: bool = False) -> list[Group]:
     """
     Return the tensors of a layout as groups.
 
-    A copy makes a group if no byte of it would have to hold two things at a time.
+    A copy makes a group if no byte of it would have to hold two things at a time. Copies are
+    tried in the order of the steps. With ``joins_first``, those of operators that join several
+    tensors are tried before, so that a slice that is joined lies in the result, not in its source.
     """
     groups: dict[int, Group] = {}
     home: dict[int, int] = {}
@@ -161,10 +169,10 @@ def groups_of(layout: Layout) -> list[Group]:
             group.spans = life.spans(tensor)
             group.size = layout.boxes[tensor]
             groups[tensor], home[tensor] = group, tensor
-    for use in layout.uses:
-        if not use.is_idempotent:
-            continue
-        # The parts of a result come first: a slice that is one is written where it is joined.
+    uses = [use for use in layout.uses if use.is_idempotent]
+    if joins_first:
+        uses.sort(key=lambda use: len(use.copies) < 2)
+    for use in uses:
         for copy in use.copies:
             if copy.source not in home or copy.target not in home:
                 continue

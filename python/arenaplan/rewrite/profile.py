@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from arenaplan.rewrite.program import Program
-from arenaplan.rewrite.regions import Call, Region, Scope, Strip, extra_work, strips_of
-
-_MOST_OPERANDS = 10
-
+from arenaplan.rewrite.regions import (
+    MOST_OPERANDS,
+    Call,
+    Region,
+    Scope,
+    Strip,
+    extra_work,
+    strips_of,
+)
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -143,9 +148,10 @@ def _new(
         slices += len(cut)
     parts = len(strips)
     while parts > 1:
-        joins = -(-parts // _MOST_OPERANDS)
-        concats += joins
-        parts = joins
+        joins, rest = divmod(parts, MOST_OPERANDS)
+        # A strip that is left over alone needs no concatenation of its own.
+        concats += joins + (rest > 1)
+        parts = joins + (rest > 0)
     replaced = range(scope.first, scope.last + 1)
     tail -= sum(costs.operators[position] + costs.tensor for position in replaced)
     tail += slices * (costs.slice + costs.tensor) + pads * (costs.pad + costs.tensor)
@@ -165,6 +171,7 @@ class _Peak:
         self._scope = scope
         self._region = region
         self._strips = strips
+        self._cropped: list[tuple[int, int]] = []
         self._rows = [tensor.row if tensor.is_image else 0 for tensor in self._program.tensors]
 
     def bytes(self) -> int:
@@ -177,26 +184,38 @@ class _Peak:
                 others += lives.sizes[operand]
             else:
                 dying.append(operand)
-        needed = self._needed(dying)
+        needed, highs = self._needed(dying)
         peak = 0
         held: dict[int, int] = {}
+        self._cropped = []
         for index, strip in enumerate(self._strips):
             # Rows of operands that this call or a later one needs, and those after the last call.
             following = needed[index + 1][:1] if index + 1 < len(needed) else [{}]
             ends = [
                 sum(
-                    max(0, self._program.tensors[o].shape[1] - low) * self._rows[o]
-                    for o, low in lows.items()
+                    max(0, highs[operand] - low) * self._rows[operand]
+                    for operand, low in lows.items()
                 )
                 for lows in (*needed[index], *following)
             ]
             produced = strip.needs[scope.result][0] * self._rows[scope.result]
             peak = max(peak, others + produced + self._strip(index, strip, ends, held))
-        return peak
+        if not self._cropped:
+            return peak
+        # Either rows are copied when they are cut, beside the rows that were cut off; or at the
+        # end, beside the whole result.
+        now = max(others + extra for extra, _ in self._cropped)
+        later = others + lives.sizes[scope.result] + min(rows for _, rows in self._cropped)
+        return max(peak, min(now, later))
 
-    def _needed(self, dying: list[int]) -> list[list[dict[int, int]]]:
-        """Return, per strip and call, the first row of each operand that is needed from then on."""
+    def _needed(self, dying: list[int]) -> tuple[list[list[dict[int, int]]], dict[int, int]]:
+        """
+        Return, per strip and call, the first row of each operand that is needed from then on.
+
+        The second result is the row after the last that is needed at all.
+        """
         lows = {operand: 1 << 60 for operand in dying}
+        highs = dict.fromkeys(dying, 0)
         found: list[list[dict[int, int]]] = []
         for strip in reversed(self._strips):
             rows: list[dict[int, int]] = []
@@ -206,9 +225,10 @@ class _Peak:
                     operand = operator.inputs[place]
                     if operand in lows and operand is not None:
                         lows[operand] = min(lows[operand], call.answer.operand[0])
+                        highs[operand] = max(highs[operand], call.answer.operand[1])
                 rows.append(dict(lows))
             found.append(rows[::-1])
-        return found[::-1]
+        return found[::-1], highs
 
     def _strip(self, index: int, strip: Strip, ends: list[int], held: dict[int, int]) -> int:
         """Return the most live bytes of one strip, without those of tensors around the region."""
@@ -237,7 +257,11 @@ class _Peak:
                 step += padded - gone + ends[position + 1] - ends[position]
             if result == scope.result and call.answer.made[0] < strip.needs[result][0]:
                 # Rows above the strip are in their place already, and must not be overwritten.
-                step += (strip.needs[result][1] - strip.needs[result][0]) * rows[result]
+                start, stop = strip.needs[result]
+                produced = start * rows[result]
+                self._cropped.append(
+                    (produced + step + (stop - start) * rows[result], (stop - start) * rows[result])
+                )
             peak = max(peak, step)
             start, stop = strip.needs[result]
             live[result] = (stop - start) * rows[result]

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.rows import Answer, Span
+
+
+MOST_OPERANDS: Final = 10
+"""Operands of one concatenation in TensorFlow Lite Micro (``kMaxInputNum``)."""
 
 
 class Region(NamedTuple):

@@ -18,11 +18,8 @@ from arenaplan.rewrite.patch import (
     Step,
 )
 from arenaplan.rewrite.program import Program
-from arenaplan.rewrite.regions import Call, Region, Scope, Strip, scope_of, strips_of
+from arenaplan.rewrite.regions import MOST_OPERANDS, Call, Region, Scope, Strip, scope_of, strips_of
 from arenaplan.rewrite.rows import Span
-
-_MOST_OPERANDS: Final = 10
-"""Operands of one concatenation in TensorFlow Lite Micro (``kMaxInputNum``)."""
 
 _LONGEST: Final = 24
 """Most characters of an old name in the name of a strip."""
@@ -197,10 +194,10 @@ class _Emitter:
 
     def _join(self, parts: Sequence[int], result: int) -> None:
         """Append the concatenation of all strips."""
-        while len(parts) > _MOST_OPERANDS:
+        while len(parts) > MOST_OPERANDS:
             parts = [
-                self._joined(result, parts[i : i + _MOST_OPERANDS])
-                for i in range(0, len(parts), _MOST_OPERANDS)
+                self._joined(result, parts[i : i + MOST_OPERANDS])
+                for i in range(0, len(parts), MOST_OPERANDS)
             ]
         self.steps.append(Moved("concat", tuple(parts), result, axis=1))
 
