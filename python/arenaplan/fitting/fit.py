@@ -28,11 +28,11 @@ from arenaplan.tflm.views import layout_of
 
 _MOST_EXAMINED: Final = 40
 """Rewrites whose tensors are placed."""
-_FINALISTS: Final = 4
+_FINALISTS: Final = 5
 """Rewrites whose tensors are placed with more effort."""
 _MOST_POINTS: Final = 12
 """Points of a frontier."""
-_FIRST_EFFORT: Final = 10
+_FIRST_EFFORT: Final = 16
 """Part of the effort that every rewrite gets at first."""
 
 
@@ -182,7 +182,7 @@ class _Search:
         sketches: list[_Sketch] = []
         for choice in found.choices[:_MOST_EXAMINED]:
             best = min((sketch.total for sketch in sketches), default=None)
-            if best is None or self._bound(choice) < best:
+            if best is None or self._bytes(choice) < best:
                 sketches.append(self._sketched(choice, first))
         sketches.sort(key=lambda sketch: (sketch.total, sketch.choice.work))
         finals = [
@@ -193,8 +193,8 @@ class _Search:
 
     def _within(self, found: Frontier, budget: int) -> _Examined | None:
         """Return the rewrite with the least extra work that fits a budget, if one is found."""
-        hopeful = [choice for choice in found.choices if self._bound(choice) <= budget]
-        hopeful.sort(key=lambda c: (c.work, c.operators, c.bound))
+        hopeful = [choice for choice in found.choices if self._bytes(choice) <= budget]
+        hopeful.sort(key=lambda c: (c.work, c.operators, c.bytes))
         step = max(1, len(hopeful) // _MOST_EXAMINED)
         for choice in hopeful[::step]:
             if self._sketched(choice, self.options.effort // 2).total <= budget + UNIT:
@@ -207,7 +207,7 @@ class _Search:
         """Return all rewrites that are worth something."""
         found = self._frontier()
         kept: list[Choice] = []
-        for choice in sorted(found.choices, key=lambda c: (c.bound, c.work, c.operators)):
+        for choice in sorted(found.choices, key=lambda c: (c.bytes, c.work, c.operators)):
             if all(choice.work < k.work or choice.operators < k.operators for k in kept):
                 kept.append(choice)
         step = max(1, len(kept) // _MOST_POINTS)
@@ -231,11 +231,11 @@ class _Search:
             return found
         room = limit - len(self._program.operators)
         choices = tuple(c for c in found.choices if c.operators <= room or not c.regions)
-        return Frontier(choices, found.tried)
+        return Frontier(choices, found.bound, found.tried)
 
-    def _bound(self, choice: Choice) -> int:
-        """Return the bytes of an arena that a choice needs at least."""
-        return choice.bound + self._before.tail
+    def _bytes(self, choice: Choice) -> int:
+        """Return the bytes of an arena that a choice needs, if its tensors leave no gap."""
+        return choice.bytes + self._before.tail
 
     def _sketched(self, choice: Choice, effort: int) -> _Sketch:
         """Place the tensors of a rewrite, and add what the runtime keeps for its operators."""
@@ -264,7 +264,6 @@ class _Search:
     def finished(self, best: _Examined, found: Frontier | None = None) -> Fit:
         """Return the result: the given file if it needs as few bytes."""
         old = self._model
-        bounds = [self._bound(choice) for choice in found.choices] if found else [0]
         is_rewritten = best.arena.total < self._before.total
         data, after = old.data, self._before
         if is_rewritten:
@@ -281,7 +280,7 @@ class _Search:
             macs=self._macs(best.patch) if is_rewritten else 1.0,
             operators=(len(names), len(new.subgraphs[0].operators)),
             moved=_moved(best.patch) if is_rewritten else 0,
-            bound=min(*bounds, after.total) if found else 0,
+            bound=min(found.bound + self._before.tail, after.total) if found else 0,
             tried=found.tried if found else 0,
             new_operators=tuple(dict.fromkeys(fresh)),
             floor=_floor(new),

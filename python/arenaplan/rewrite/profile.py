@@ -40,7 +40,9 @@ class Candidate(NamedTuple):
 
     region: Region
     peak: int
-    """Most live bytes of its steps."""
+    """Most live bytes of its steps, if every copy is made at the same time."""
+    bound: int
+    """Most live bytes of its steps, whatever time each copy is made."""
     tail: int
     """Bytes that the runtime keeps for its new operators and their results."""
     work: int
@@ -103,9 +105,11 @@ def candidate(
     if work > most_work:
         return None
     operators, tail = _new(lives.program, costs, scope, region, strips)
+    peak, bound = _Peak(lives, scope, region, strips).bytes()
     return Candidate(
         region,
-        _Peak(lives, scope, region, strips).bytes(),
+        peak,
+        bound,
         tail,
         work,
         operators,
@@ -174,8 +178,8 @@ class _Peak:
         self._cropped: list[tuple[int, int]] = []
         self._rows = [tensor.row if tensor.is_image else 0 for tensor in self._program.tensors]
 
-    def bytes(self) -> int:
-        """Return the most live bytes of a step."""
+    def bytes(self) -> tuple[int, int]:
+        """Return the most live bytes of a step, and a lower bound of them."""
         scope, lives = self._scope, self._lives
         others = lives.around(scope.first, scope.last, scope.operands | {scope.result})
         dying = []
@@ -201,12 +205,13 @@ class _Peak:
             produced = strip.needs[scope.result][0] * self._rows[scope.result]
             peak = max(peak, others + produced + self._strip(index, strip, ends, held))
         if not self._cropped:
-            return peak
+            return peak, peak
         # Either rows are copied when they are cut, beside the rows that were cut off; or at the
         # end, beside the whole result.
         now = max(others + extra for extra, _ in self._cropped)
-        later = others + lives.sizes[scope.result] + min(rows for _, rows in self._cropped)
-        return max(peak, min(now, later))
+        later = others + lives.sizes[scope.result]
+        parts = [rows for _, rows in self._cropped]
+        return max(peak, min(now, later + sum(parts))), max(peak, min(now, later + min(parts)))
 
     def _needed(self, dying: list[int]) -> tuple[list[list[dict[int, int]]], dict[int, int]]:
         """

@@ -31,7 +31,7 @@ class Choice(NamedTuple):
     """Regions, and the costs of all operators together."""
 
     peak: int
-    """Most live bytes of a step: a lower bound of the arena's head."""
+    """Most live bytes of a step."""
     tail: int
     """Bytes that the runtime keeps beyond those of the given model."""
     work: int
@@ -41,8 +41,8 @@ class Choice(NamedTuple):
     regions: tuple[Region, ...]
 
     @property
-    def bound(self) -> int:
-        """Bytes that this choice needs at least, beyond what the runtime keeps anyway."""
+    def bytes(self) -> int:
+        """Bytes that this choice needs, beyond what the runtime keeps anyway."""
         return self.peak + self.tail
 
 
@@ -51,7 +51,10 @@ class Frontier:
     """Choices none of which is beaten by another."""
 
     choices: tuple[Choice, ...]
-    """In the order of their bounds."""
+    """In the order of their bytes."""
+    bound: int
+    """Bytes that every choice of the regions that were examined needs, beyond what the runtime
+    keeps anyway."""
     tried: int
     """Regions that were examined."""
 
@@ -84,7 +87,13 @@ def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
                 tried += count
         choices = _paths(plain, known, most_work)
         if not choices or choices[0].peak > level or level == 0:
-            return Frontier(choices, tried)
+            break
+    lowest = {
+        run: [option._replace(peak=option.bound) for option in found]
+        for run, found in known.items()
+    }
+    bound = min(choice.bytes for choice in _paths(plain, lowest, most_work))
+    return Frontier(choices, bound, tried)
 
 
 def _scopes(program: Program, plain: Sequence[int], level: int) -> Iterator[Scope]:
@@ -103,7 +112,7 @@ def _scopes(program: Program, plain: Sequence[int], level: int) -> Iterator[Scop
 def _options(
     lives: Lives, costs: Costs, scope: Scope, plain: Sequence[int], most_work: int
 ) -> tuple[int, list[Candidate]]:
-    """Return how many ways to split a run of operators were tried, and the unbeaten ones."""
+    """Return how many ways to split a run of operators were tried, and the useful ones."""
     rows = lives.program.tensors[scope.result].shape[1]
     worst = max(plain[scope.first : scope.last + 1])
     most = max(plain)
@@ -122,10 +131,10 @@ def _options(
             option = candidate(lives, costs, scope, region, most_work)
             if option is not None:
                 lowest = min(lowest, option.peak)
-                if option.peak < worst and option.peak + option.tail < most:
+                if option.bound < worst and option.bound + option.tail < most:
                     found.append(option)
         idle = 0 if lowest < before else idle + 1
-    return tried, _unbeaten(found)
+    return tried, found
 
 
 def _ways(program: Program, scope: Scope) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
@@ -172,7 +181,7 @@ def _paths(
     """Return the unbeaten paths through all operators."""
     by_first: dict[int, list[Candidate]] = {}
     for (first, _), found in known.items():
-        by_first.setdefault(first, []).extend(found)
+        by_first.setdefault(first, []).extend(_unbeaten(found))
     grain = max(1, -(-most_work // _GRAINS))
     labels: list[list[Choice]] = [[] for _ in range(len(plain) + 1)]
     labels[0] = [Choice(0, 0, 0, 0, ())]
@@ -198,7 +207,7 @@ def _paths(
                             (*label.regions, option.region),
                         )
                     )
-    return tuple(sorted(_best(labels[-1], 1), key=lambda c: (c.bound, c.work)))
+    return tuple(sorted(_best(labels[-1], 1), key=lambda c: (c.bytes, c.work)))
 
 
 def _best(labels: Iterable[Choice], grain: int) -> list[Choice]:
