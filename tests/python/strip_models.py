@@ -130,6 +130,16 @@ class Network:
     def add(self, a: int, b: int) -> int:
         return self.operator("ADD", [a, b], self.activation(self.shapes[a]), (11, {}))
 
+    def pad(self, x: int, rows: Sequence[int], columns: Sequence[int]) -> int:
+        _, height, width, depth = self.shapes[x]
+        amounts = np.array([[0, 0], rows, columns, [0, 0]], np.int32)
+        self.buffers.append(amounts.tobytes())
+        table = flat.tensor(f"p{len(self.tensors)}", (4, 2), flat.INT32)
+        table[2] = flat.Number("I", len(self.buffers) - 1)
+        pads = self.tensor(table, (4, 2))
+        y = self.activation((1, height + sum(rows), width + sum(columns), depth))
+        return self.operator("PAD", [x, pads], y, (22, {}))
+
     def relu(self, x: int) -> int:
         return self.operator("RELU", [x], self.activation(self.shapes[x]), None)
 
@@ -155,7 +165,7 @@ def random_network(seed: int) -> bytes:
     x = 0
     for _ in range(draw.randint(2, 7)):
         height, width = net.shapes[x][1:3]
-        kind = draw.choice(["conv", "conv", "depthwise", "pool", "residual", "relu", "point"])
+        kind = draw.choice(["conv", "conv", "depthwise", "pool", "residual", "relu", "point", "pad"])
         padding = draw.choice([SAME, SAME, VALID])
         if min(height, width) < 8 and kind != "relu":
             kind, padding = "point", SAME
@@ -175,6 +185,8 @@ def random_network(seed: int) -> bytes:
             x = net.add(x, y) if draw.random() < 0.5 else net.add(y, x)
         elif kind == "relu":
             x = net.relu(x)
+        elif kind == "pad":
+            x = net.pad(x, (draw.randint(0, 2), draw.randint(0, 2)), (1, draw.randint(0, 1)))
         else:
             x = net.conv(x, draw.choice([4, 8, 16]), 1)
     return net.file([x])

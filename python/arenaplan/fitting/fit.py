@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from arenaplan.errors import InternalError, PlannerError
+from arenaplan.errors import InternalError, PlannerError, UnsupportedModel
 from arenaplan.export.patched import PLAN, order_of_tensors, patched
 from arenaplan.export.tflm import read_offsets
 from arenaplan.fitting.options import FitOptions
+from arenaplan.importers.common import listed
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.rows import program_of
 from arenaplan.rewrite.layout import layout_of_patch
@@ -168,6 +169,11 @@ class _Search:
         self._program = program_of(model)
         self._layout = layout_of(model)
         self._before = total(model, read_offsets(model), pointer=options.pointer)
+        if self._before.unknown:
+            raise UnsupportedModel(
+                f"nothing tells how much memory kernels of {listed(self._before.unknown)} ask for, "
+                "so that no rewrite is known to need less"
+            )
         self._costs = _costs(model, self._program, options.pointer)
 
     def result(self) -> Fit:

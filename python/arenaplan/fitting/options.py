@@ -26,7 +26,7 @@ class FitOptions:
     """Most operators of the rewritten model."""
     pointer: int = 64
     """Bits of a pointer of the machine that runs it: 32 or 64."""
-    effort: int = 4000
+    effort: int = 2500
     """Orders in which tensors are placed, for each rewrite that is examined."""
 
     def __post_init__(self) -> None:

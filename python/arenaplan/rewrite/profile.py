@@ -70,6 +70,13 @@ class Lives:
                 self.last[index] = max(self.last[index], position)
         for tensor in program.outputs:
             self.last[tensor] = count
+        self.rows = [tensor.row if tensor.is_image else 0 for tensor in program.tensors]
+        self.images: list[list[int]] = []
+        """By operator, the operands that it reads by rows."""
+        for operator in program.operators:
+            places = () if operator.rule is None else operator.rule.images
+            found = dict.fromkeys(operator.inputs[place] for place in places)
+            self.images.append([i for i in found if i is not None])
         self.sizes = [
             0 if tensor.is_stored else tensor.size + -tensor.size % 16 for tensor in program.tensors
         ]
@@ -176,7 +183,12 @@ class _Peak:
         self._region = region
         self._strips = strips
         self._cropped: list[tuple[int, int]] = []
-        self._rows = [tensor.row if tensor.is_image else 0 for tensor in self._program.tensors]
+        self._rows = lives.rows
+        self._images = lives.images
+        self._inside = {
+            position: [i for i in self._images[position] if i in scope.inside]
+            for position in range(scope.first, scope.last + 1)
+        }
 
     def bytes(self) -> tuple[int, int]:
         """Return the most live bytes of a step, and a lower bound of them."""
@@ -188,20 +200,14 @@ class _Peak:
                 others += lives.sizes[operand]
             else:
                 dying.append(operand)
-        needed, highs = self._needed(dying)
+        needed = self._needed(dying)
         peak = 0
         held: dict[int, int] = {}
         self._cropped = []
         for index, strip in enumerate(self._strips):
-            # Rows of operands that this call or a later one needs, and those after the last call.
-            following = needed[index + 1][:1] if index + 1 < len(needed) else [{}]
-            ends = [
-                sum(
-                    max(0, highs[operand] - low) * self._rows[operand]
-                    for operand, low in lows.items()
-                )
-                for lows in (*needed[index], *following)
-            ]
+            # Bytes of operands that this call or a later one needs, and those after the last call.
+            following = needed[index + 1][0] if index + 1 < len(needed) else 0
+            ends = [*needed[index], following]
             produced = strip.needs[scope.result][0] * self._rows[scope.result]
             peak = max(peak, others + produced + self._strip(index, strip, ends, held))
         if not self._cropped:
@@ -213,34 +219,31 @@ class _Peak:
         parts = [rows for _, rows in self._cropped]
         return max(peak, min(now, later + sum(parts))), max(peak, min(now, later + min(parts)))
 
-    def _needed(self, dying: list[int]) -> tuple[list[list[dict[int, int]]], dict[int, int]]:
-        """
-        Return, per strip and call, the first row of each operand that is needed from then on.
-
-        The second result is the row after the last that is needed at all.
-        """
-        lows = {operand: 1 << 60 for operand in dying}
-        highs = dict.fromkeys(dying, 0)
-        found: list[list[dict[int, int]]] = []
+    def _needed(self, dying: list[int]) -> list[list[int]]:
+        """Return, per strip and call, the bytes of operands that are needed from then on."""
+        lows = dict.fromkeys(dying, 1 << 60)
+        found: list[list[int]] = []
+        size = 0
         for strip in reversed(self._strips):
-            rows: list[dict[int, int]] = []
+            sizes: list[int] = []
             for call in reversed(strip.calls):
-                operator = self._program.operators[call.operator]
-                for place in operator.rule.images if operator.rule is not None else ():
-                    operand = operator.inputs[place]
-                    if operand in lows and operand is not None:
-                        lows[operand] = min(lows[operand], call.answer.operand[0])
-                        highs[operand] = max(highs[operand], call.answer.operand[1])
-                rows.append(dict(lows))
-            found.append(rows[::-1])
-        return found[::-1], highs
+                start, stop = call.answer.operand
+                for operand in self._images[call.operator]:
+                    low = lows.get(operand)
+                    # Rows between windows are never needed.
+                    if low is not None and start < low:
+                        size += (min(stop, low) - start) * self._rows[operand]
+                        lows[operand] = start
+                sizes.append(size)
+            found.append(sizes[::-1])
+        return found[::-1]
 
     def _strip(self, index: int, strip: Strip, ends: list[int], held: dict[int, int]) -> int:
         """Return the most live bytes of one strip, without those of tensors around the region."""
         scope, rows = self._scope, self._rows
         readers: dict[int, list[tuple[int, tuple[int, int]]]] = {}
         for position, call in enumerate(strip.calls):
-            for operand in self._operands(call):
+            for operand in self._inside[call.operator]:
                 readers.setdefault(operand, []).append((position, call.answer.operand))
         kept = self._kept(index)
         live: dict[int, int] = {}
@@ -255,7 +258,7 @@ class _Peak:
                 padded = self._padded(call)
                 before = slabs + joined + padded + ends[position]
                 gone = 0
-                for operand in self._operands(call):
+                for operand in self._inside[call.operator]:
                     if readers[operand][-1][0] == position:
                         gone += live.get(operand, 0) - kept.get(operand, 0)
                 peak = max(peak, before)
@@ -270,7 +273,7 @@ class _Peak:
             peak = max(peak, step)
             start, stop = strip.needs[result]
             live[result] = (stop - start) * rows[result]
-            for operand in self._operands(call):
+            for operand in self._inside[call.operator]:
                 rest = [span for at, span in readers[operand] if at > position]
                 keep = kept.get(operand, 0)
                 if rest:
@@ -281,14 +284,6 @@ class _Peak:
                     if keep:
                         held[operand] = keep
         return peak
-
-    def _operands(self, call: Call) -> list[int]:
-        """Return the images of a call that the region computes."""
-        operator = self._program.operators[call.operator]
-        if operator.rule is None:
-            return []
-        found = (operator.inputs[place] for place in operator.rule.images)
-        return [i for i in dict.fromkeys(found) if i is not None and i in self._scope.inside]
 
     def _kept(self, index: int) -> dict[int, int]:
         """Return the bytes of each held tensor that the next strip needs."""

@@ -13,6 +13,7 @@ operand yields given rows of the result, bit by bit:
 - ``"padded"``: explicit padding with the value that stands for zero, then the operator without
   padding. Products with padding are zero, so that sums are equal. Pooling has no such value: the
   count of an average leaves padding out, and a maximum never sees it.
+- ``"moved"``: an operator that pads explicitly, with other amounts.
 
 The first row must be in the right phase of the stride, which depends on how the format divides
 padding between both ends. The search therefore tries ranges and tests each, instead of a formula.
@@ -27,7 +28,7 @@ from typing import Literal, NamedTuple, TypeAlias
 Span: TypeAlias = tuple[int, int]
 """Rows from the first to before the last."""
 
-Way: TypeAlias = Literal["kept", "bare", "padded"]
+Way: TypeAlias = Literal["kept", "bare", "padded", "moved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Window:
     """Columns of padding on the left and on the right."""
     is_linear: bool
     """Whether padding adds zeros, as in a convolution."""
+    is_padding: bool = False
+    """Whether the operator does nothing but pad."""
 
     def sees(self, row: int) -> Span:
         """Return the rows of the operand that a result row depends on."""
@@ -58,12 +61,15 @@ class Window:
 
     def needs(self, span: Span) -> Span:
         """Return the rows of the operand that some result rows depend on."""
+        if self.is_padding:
+            first, last = (min(max(0, row - self.before), self.rows) for row in span)
+            return first, last
         return self.sees(span[0])[0], self.sees(span[1] - 1)[1]
 
     @property
     def is_pointwise(self) -> bool:
         """Whether each result row depends on the row in its place alone."""
-        return self.kernel == self.stride == 1 and self.before == 0
+        return self.kernel == self.stride == 1 and not self.is_padding
 
 
 class Answer(NamedTuple):
@@ -100,7 +106,10 @@ def _answers(window: Window, request: Span) -> Iterator[Answer]:
     last = (request[1] - 1) * window.stride - window.before + window.kernel
     above, below = max(0, -first), max(0, last - window.rows)
     if need[0] >= need[1]:
-        return  # Rows that see padding only; no converter writes such an operator.
+        return  # Rows that see padding only.
+    if window.is_padding:
+        yield Answer("moved", need, request, above, below)
+        return
     if not window.is_same:
         yield Answer("kept", need, request)
         return

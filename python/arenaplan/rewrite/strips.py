@@ -121,10 +121,13 @@ class _Emitter:
                 columns = operator.rule.window.columns
                 number = self._padded(operand, number, call, columns)
             inputs[place] = number
+        if answer.way == "moved":
+            columns = operator.rule.window.columns
+            inputs[1] = self._constant((0, 0, answer.above, answer.below, *columns, 0, 0), (4, 2))
         result = operator.outputs[0]
         made = self._strip(result, answer.made, call.request)
         self.steps.append(
-            Repeated(call.operator, tuple(inputs), (made,), unpadded=answer.way != "kept")
+            Repeated(call.operator, tuple(inputs), (made,), unpadded=answer.way in ("bare", "padded"))
         )
         slabs[result] = _Slab(made, *answer.made)
 

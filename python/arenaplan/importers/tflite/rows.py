@@ -9,6 +9,7 @@ do, for 8-bit and 16-bit integers and ``float32``.
 
 from __future__ import annotations
 
+import struct
 from math import prod
 from typing import Final
 
@@ -34,6 +35,8 @@ _ELEMENTWISE: Final = frozenset(
     RELU RELU6 RELU_N1_TO_1 SQUARED_DIFFERENCE SUB TANH
     """.split()
 )
+
+_PADS: Final = frozenset({"PAD", "PADV2"})
 
 _DTYPES: Final = frozenset({"int8", "uint8", "int16", "float32"})
 
@@ -66,14 +69,15 @@ def program_of(model: Model) -> Program:
     operators = []
     for operator in main.operators:
         outputs = tuple(i for i in operator.outputs if i is not None)
-        rule = None if len(outputs) != 1 else _rule(main, operator, tensors)
+        rule = None if len(outputs) != 1 else _rule(model, operator, tensors)
         work = _work(operator, tensors)
         operators.append(Node(operator.name, operator.inputs, outputs, rule, work))
     return Program(tuple(tensors), tuple(operators), main.inputs, main.outputs)
 
 
-def _rule(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> RowRule | None:
+def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | None:
     """Return how an operator works by rows, if it is known to."""
+    main = model.subgraphs[0]
     if operator.is_custom or operator.intermediates or not operator.inputs:
         return None
     x, y = operator.inputs[0], operator.outputs[0]
@@ -85,7 +89,11 @@ def _rule(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> RowRule 
         return _elementwise(main, operator, tensors)
     if DTYPES.get(main.tensors[x].type) != DTYPES.get(main.tensors[y].type):
         return None  # Hybrid kernels measure the range of a whole operand.
-    if not tensors[x].is_image or tensors[x].is_stored or operator.options is None:
+    if not tensors[x].is_image or tensors[x].is_stored:
+        return None
+    if operator.name in _PADS:
+        return _padding(model, operator, tensors[x], tensors[y])
+    if operator.options is None:
         return None
     extent = _extent(main, operator, tensors)
     if extent is None:
@@ -112,6 +120,38 @@ def _rule(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> RowRule 
         is_same=is_same,
         columns=padding[1],
         is_linear=operator.name not in _POOLS,
+    )
+    return RowRule((0,), window)
+
+
+def _padding(model: Model, operator: Operator, x: Tensor, y: Tensor) -> RowRule | None:
+    """Return the rule of an operator that pads rows and columns by constant amounts."""
+    main = model.subgraphs[0]
+    rest = operator.inputs[1:]
+    if any(i is None or not model.is_constant(main.tensors[i]) for i in rest) or not rest:
+        return None
+    amounts = main.tensors[rest[0] or 0]
+    if DTYPES.get(amounts.type) != "int32" or amounts.shape != (4, 2) or amounts.is_external:
+        return None
+    content = model.content(amounts.buffer)
+    if len(content) != 32:
+        return None
+    batch, rows, columns, channels = struct.iter_unpack("<2i", content)
+    if any((*batch, *channels)) or min(*rows, *columns) < 0:
+        return None
+    made = (x.shape[1] + sum(rows), x.shape[2] + sum(columns))
+    if y.shape != (1, *made, x.shape[3]):
+        return None
+    window = Window(
+        kernel=1,
+        stride=1,
+        before=rows[0],
+        rows=x.shape[1],
+        made=made[0],
+        is_same=False,
+        columns=(columns[0], columns[1]),
+        is_linear=False,
+        is_padding=True,
     )
     return RowRule((0,), window)
 
