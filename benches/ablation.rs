@@ -18,10 +18,10 @@
 
 use std::cell::Cell;
 
-use arenaplan::{
-    Alignment, Budget, Buffer, CsvProblem, LiveRange, Methods, Part, Problem, SolveOptions, Space,
-    Tuning, solve,
-};
+use arenaplan::base::{Alignment, LiveRange};
+use arenaplan::format::CsvProblem;
+use arenaplan::pack::{Buffer, Methods, Part, SolveOptions, Space, Tuning};
+use arenaplan::{Budget, Problem, solve};
 
 /// Effort per instance for the table of methods, in memory accesses.
 const METHODS_EFFORT: usize = 60_000_000;
@@ -233,14 +233,14 @@ fn score(
         let mut sum = 0.0;
         for problem in problems {
             let last = AtomicNodes::default();
-            let tell = |now: arenaplan::Progress| last.set(now.nodes);
+            let tell = |now: arenaplan::pack::Progress| last.set(now.nodes);
             let mut budget = Budget::default();
             budget.seed = seed;
             budget.options = Some(&options);
             budget.progress = Some(&tell);
             let packing = solve(problem, &budget).unwrap();
             packing.check(problem).unwrap();
-            let base = arenaplan::max_load(problem, arenaplan::SpaceId::new(0)).unwrap().0;
+            let base = arenaplan::pack::max_load(problem, arenaplan::SpaceId::new(0)).unwrap().0;
             optimal += usize::from(packing.peak() == packing.lower_bound());
             nodes += last.get();
             sum += 1000.0 * (packing.peak() as f64 / base as f64 - 1.0);

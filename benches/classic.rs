@@ -3,11 +3,14 @@
 
 use std::hint::black_box;
 
-use arenaplan::{
-    AllocationType, DType, Graph, InPlace, IncrementalGraph, IncrementalNode, IncrementalOptions,
-    IncrementalPlanner, IncrementalValue, Node, SharingOptions, Value, ValueKind, color_nodes,
-    share_storage,
+use arenaplan::classic::coloring::color_nodes;
+use arenaplan::classic::incremental::{
+    AllocationType, IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalPlanner,
+    IncrementalValue,
 };
+use arenaplan::classic::sharing::{SharingOptions, share_storage};
+use arenaplan::graph::InPlace;
+use arenaplan::{DType, Graph, Node, Value, ValueKind};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 /// Returns numbers that look random and are the same every time.

@@ -3,10 +3,10 @@
 
 use std::hint::black_box;
 
-use arenaplan::{
-    DType, Graph, Input, Liveness, LivenessOptions, Node, OrderLimits, Output, Plan, Planner,
-    Techniques, Value, ValueKind, find_order,
-};
+use arenaplan::arena::{Input, Output};
+use arenaplan::choose::{OrderLimits, find_order};
+use arenaplan::liveness::LivenessOptions;
+use arenaplan::{DType, Graph, Liveness, Node, Plan, Planner, Techniques, Value, ValueKind};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Builds dense blocks like those of DenseNet-121: each layer reads the concatenation of

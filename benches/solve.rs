@@ -4,7 +4,9 @@
 
 use std::hint::black_box;
 
-use arenaplan::{Budget, Buffer, LiveRange, Problem, Space, solve};
+use arenaplan::base::LiveRange;
+use arenaplan::pack::{Buffer, Space};
+use arenaplan::{Budget, Problem, solve};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// A generator of random numbers that is the same everywhere.

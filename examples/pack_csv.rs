@@ -7,7 +7,9 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use arenaplan::{Budget, CsvProblem, Progress, Space, solve};
+use arenaplan::format::CsvProblem;
+use arenaplan::pack::{Progress, Space};
+use arenaplan::{Budget, solve};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut capacity = None;

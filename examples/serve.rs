@@ -3,9 +3,8 @@
 //!
 //! Run with `cargo run --example serve`.
 
-use arenaplan::{
-    DType, Error, Graph, Node, NodeId, Planner, Result, StepMemory, Value, ValueId, ValueKind,
-};
+use arenaplan::program::StepMemory;
+use arenaplan::{DType, Error, Graph, Node, NodeId, Planner, Result, Value, ValueId, ValueKind};
 
 /// `r = x + 1`, `a = r + 1`, `c = 3 a`, `y = c + r`: the smallest "model".
 #[allow(clippy::many_single_char_names, reason = "as in the formulas")]

@@ -47,98 +47,29 @@
 //! [`Problem`] can also be written by hand or read from CSV, [`solve()`] packs it, and
 //! [`Plan::check`] is the independent definition of a valid plan.
 
-mod arena;
-mod bound;
-mod boundary;
-mod check;
-mod coloring;
-mod error;
-mod fingerprint;
-mod format;
-mod graph;
-mod incremental;
-mod index;
-mod liveness;
-mod overlap;
-mod packing;
-mod packing_check;
-mod placement;
-mod plan;
-mod planner;
-mod problem;
-mod profile;
-mod program;
-mod resize;
-mod schedule;
-mod shared;
-mod sharing;
-mod solve;
-mod storage;
-mod target;
-mod technique;
-mod transform;
-mod units;
+pub mod arena;
+pub mod base;
+pub mod check;
+pub mod choose;
+pub mod classic;
+pub mod format;
+pub mod graph;
+pub mod liveness;
+pub mod pack;
+pub mod plan;
+pub mod planner;
+pub mod program;
 
-pub use arena::{
-    Allocation, Arena, ArenaAllocator, ArenaBlock, GapRule, IncrementalArena, Input, NodeMemory,
-    Output, SimpleArena, Span, SystemAllocator,
-};
-pub use bound::max_load;
-pub use boundary::{InputMemory, OutputMemory};
-pub use check::{Proof, SharedVerdict, SpaceVerdict, Verdict};
-pub use coloring::{Coloring, Reachability, color_nodes, color_weighted};
-pub use error::{Error, Result, quoted};
-pub use format::{
-    CsvProblem, Names, PLAN_VERSION, WriteError, plan_schema, write_file, write_files,
-};
-pub use graph::{
-    Assignment, Choice, DType, Effects, Flow, Graph, GraphBuilder, Grouped, InPlace, Node, Overlap,
-    Value, ValueKind, View, Whole, Workspace,
-};
-pub use incremental::{
-    AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
-    IncrementalPlanner, IncrementalValue, Place, SharePair,
-};
-pub use index::{BufferId, NodeId, SpaceId, ValueId};
-pub use liveness::{
-    AliasClass, AliasClasses, AliasRules, ChosenWorkspace, Lifetimes, Liveness, LivenessOptions,
-    Member, Merge,
-};
-pub use packing::{Packing, SpacePacking, Status};
-pub use placement::{
-    Assigned, AssignmentProblem, Candidate, Floor, Memories, NoRoom, SpaceAssignment, assign_spaces,
-};
-pub use plan::{
-    Effort, MoveCost, OrderSearch, Placement, Plan, PlanOptions, PlanStep, Search, Share,
-    ShareRule, SpacePlan, TimeEstimate, WorkspacePlacement, WorkspacePolicy,
-};
-pub use planner::{Explanation, Planner};
-pub use problem::{Buffer, Part, Problem, Space};
-pub use profile::Peak;
-pub use program::{
-    Inputs, Operands, OutputAndInputs, Program, ProgramStep, SpaceSpan, StepMemory, StepOperand,
-    StepWorkspace,
-};
-pub use schedule::{FoundOrder, OrderLimits, find_order};
-pub use shared::{SharedMember, SharedPlan, Together};
-pub use sharing::{
-    Assign, AssignKind, Block, SharingMode, SharingOptions, SizeRule, Storage, StoragePlan,
-    TakenFrom, find_assigns, is_elementwise, order_mutations, reference_counts, share_storage,
-};
-#[doc(no_inline)]
-pub use solve::{
-    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
-    PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
-};
-pub use solve::{Budget, Methods, Progress, SolveOptions, Stage, Tuning, TuningValue, solve};
-pub use storage::{
-    StorageEntry, StorageLayout, StorageNode, StorageOperand, StoragePool, Tensor, load_params,
-    save_params,
-};
-pub use target::{Granularity, Provider, Target};
-pub use technique::{Technique, Techniques};
-pub use transform::{Fusion, fuse};
-pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
+pub use arena::Arena;
+pub use base::{Error, NodeId, Result, SpaceId, ValueId};
+pub use check::Verdict;
+pub use choose::Memories;
+pub use graph::{DType, Effects, Graph, GraphBuilder, Node, Value, ValueKind};
+pub use liveness::Liveness;
+pub use pack::{Budget, Packing, Problem, Status, solve};
+pub use plan::{Plan, PlanOptions, Target, Technique, Techniques};
+pub use planner::Planner;
+pub use program::Program;
 
 /// The examples of the README, as tests.
 #[cfg(doctest)]

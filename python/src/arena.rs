@@ -11,7 +11,9 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use arenaplan::{Alignment, ArenaAllocator, ArenaBlock, Error, SpaceId, SystemAllocator, quoted};
+use arenaplan::arena::{ArenaAllocator, ArenaBlock, SystemAllocator};
+use arenaplan::base::{Alignment, quoted};
+use arenaplan::{Error, SpaceId};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView, PyTuple};

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use arenaplan::{Alignment, GapRule, LiveRange, Span, Step};
+use arenaplan::base::{Alignment, LiveRange, Step};
+use arenaplan::classic::arenas::{GapRule, Span};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
@@ -17,7 +18,7 @@ use crate::results::Live;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SimpleArena {
-    inner: Mutex<arenaplan::SimpleArena>,
+    inner: Mutex<arenaplan::classic::arenas::SimpleArena>,
     memory: ViewableMemory,
     holder: Holder,
 }
@@ -29,7 +30,7 @@ pub(crate) struct SimpleArena {
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalArena {
-    inner: Mutex<arenaplan::IncrementalArena>,
+    inner: Mutex<arenaplan::classic::arenas::IncrementalArena>,
     memory: ViewableMemory,
     holder: Holder,
 }
@@ -38,7 +39,7 @@ pub(crate) struct IncrementalArena {
 #[pyclass(frozen, eq, hash, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Allocation {
-    inner: arenaplan::Allocation,
+    inner: arenaplan::classic::arenas::Allocation,
 }
 
 #[pymethods]
@@ -96,7 +97,10 @@ impl SimpleArena {
     fn new(py: Python<'_>, alignment: u64) -> PyResult<Self> {
         let alignment = Alignment::new(alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
-        let arena = arenaplan::SimpleArena::with_allocator(alignment, Box::new(memory.clone()));
+        let arena = arenaplan::classic::arenas::SimpleArena::with_allocator(
+            alignment,
+            Box::new(memory.clone()),
+        );
         Ok(Self { inner: Mutex::new(arena), memory, holder: Holder::default() })
     }
 
@@ -215,8 +219,10 @@ impl IncrementalArena {
         let rule: GapRule = rule.parse().or_raise(py)?;
         let alignment = Alignment::new(alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
-        let arena =
-            arenaplan::IncrementalArena::with_allocator(alignment, Box::new(memory.clone()));
+        let arena = arenaplan::classic::arenas::IncrementalArena::with_allocator(
+            alignment,
+            Box::new(memory.clone()),
+        );
         let inner = Mutex::new(arena.with_rule(rule));
         Ok(Self { inner, memory, holder: Holder::default() })
     }

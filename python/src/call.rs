@@ -5,7 +5,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use arenaplan::{Budget, Progress};
+use arenaplan::Budget;
+use arenaplan::pack::Progress;
 use pyo3::prelude::*;
 
 use crate::error::{raise, raise_named};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use arenaplan::{WriteError, write_files as write};
+use arenaplan::format::{WriteError, write_files as write};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 

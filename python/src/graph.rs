@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arenaplan::{
-    Alignment, Choice, Effects, Flow, GraphBuilder, InPlace, Node, NodeId, Overlap, Space, SpaceId,
-    Value, ValueId, View, Whole, Workspace, quoted,
-};
+use arenaplan::base::{Alignment, quoted};
+use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Workspace};
+use arenaplan::pack::Space;
+use arenaplan::{Effects, GraphBuilder, Node, NodeId, SpaceId, Value, ValueId};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -181,7 +181,7 @@ impl Graph {
 fn named<T>(result: arenaplan::Result<T>, name: &str) -> arenaplan::Result<T> {
     result.map_err(|error| match error {
         arenaplan::Error::UnsupportedDtype { dtype, .. } => arenaplan::Error::UnsupportedDtype {
-            what: format!("value {}", arenaplan::quoted(name)),
+            what: format!("value {}", arenaplan::base::quoted(name)),
             dtype,
         },
         other => other,

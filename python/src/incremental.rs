@@ -2,9 +2,10 @@
 
 use std::sync::Mutex;
 
-use arenaplan::{
-    Alignment, Error, IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue,
-    SharePair,
+use arenaplan::Error;
+use arenaplan::base::Alignment;
+use arenaplan::classic::incremental::{
+    IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue, SharePair,
 };
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -22,7 +23,7 @@ type NodeRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize,
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalPlanner {
-    inner: Mutex<arenaplan::IncrementalPlanner>,
+    inner: Mutex<arenaplan::classic::incremental::IncrementalPlanner>,
     temporary: ViewableMemory,
     persistent: ViewableMemory,
     holder: Holder,
@@ -104,7 +105,9 @@ impl IncrementalPlanner {
         let inner = py
             .detach(|| {
                 let (first, second) = allocators;
-                arenaplan::IncrementalPlanner::with_allocators(graph, options, first, second)
+                arenaplan::classic::incremental::IncrementalPlanner::with_allocators(
+                    graph, options, first, second,
+                )
             })
             .or_raise(py)?;
         Ok(Self { inner: Mutex::new(inner), temporary, persistent, holder: Holder::default() })
@@ -114,7 +117,9 @@ impl IncrementalPlanner {
     fn grow(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut arenaplan::IncrementalPlanner) -> arenaplan::Result<()>,
+        work: impl FnOnce(
+            &mut arenaplan::classic::incremental::IncrementalPlanner,
+        ) -> arenaplan::Result<()>,
     ) -> PyResult<()> {
         let result = self.with(py, |planner| Ok(work(planner)))?;
         let refused = [&self.temporary, &self.persistent].map(ViewableMemory::was_refused);
@@ -125,7 +130,9 @@ impl IncrementalPlanner {
     fn with<T>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut arenaplan::IncrementalPlanner) -> arenaplan::Result<T>,
+        work: impl FnOnce(
+            &mut arenaplan::classic::incremental::IncrementalPlanner,
+        ) -> arenaplan::Result<T>,
     ) -> PyResult<T> {
         let mut planner = self.inner.lock().map_err(|_| {
             raise_named(py, "InternalError", "the planner's lock is poisoned".into())
@@ -213,7 +220,7 @@ impl IncrementalPlanner {
 
     /// Work lifetimes out again, after sizes or types have changed.
     fn plan(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, arenaplan::IncrementalPlanner::plan)
+        self.with(py, arenaplan::classic::incremental::IncrementalPlanner::plan)
     }
 
     /// Forget where everything is.
@@ -237,12 +244,12 @@ impl IncrementalPlanner {
     ///     If views of it are alive.
     fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
         self.temporary.check_unused(py)?;
-        self.with(py, arenaplan::IncrementalPlanner::release_temporary)
+        self.with(py, arenaplan::classic::incremental::IncrementalPlanner::release_temporary)
     }
 
     /// Get the temporary arena's memory back.
     fn acquire_temporary(&self, py: Python<'_>) -> PyResult<()> {
-        self.grow(py, arenaplan::IncrementalPlanner::acquire_temporary)
+        self.grow(py, arenaplan::classic::incremental::IncrementalPlanner::acquire_temporary)
     }
 
     /// Change the size of a value.

@@ -18,6 +18,7 @@ mod headroom;
 mod incremental;
 mod pack;
 mod plan;
+mod planner;
 mod results;
 mod shared;
 mod sharing;
@@ -41,7 +42,9 @@ mod _core {
     #[pymodule_export]
     use crate::pack::{Packing, pack, pack_csv};
     #[pymodule_export]
-    use crate::plan::{Explained, Plan, explain, plan, plan_schema, techniques};
+    use crate::plan::{Plan, plan_schema, techniques};
+    #[pymodule_export]
+    use crate::planner::{Explained, explain, plan};
     #[pymodule_export]
     use crate::results::{
         ArenaBytes, Assign, Block, CallerBuffer, Estimate, IncrementalPlacement, Level, Live,

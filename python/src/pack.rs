@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arenaplan::{Alignment, Buffer, CsvProblem, LiveRange, Problem, Progress, Space, solve};
+use arenaplan::base::{Alignment, LiveRange};
+use arenaplan::format::CsvProblem;
+use arenaplan::pack::{Buffer, Progress, Space};
+use arenaplan::{Problem, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 

@@ -1,14 +1,13 @@
-//! Planning, and plans.
+//! Plans: a mapping of names to placements, with steps, spaces, claims and files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arenaplan::{
-    Alignment, Explanation, Memories, NodeId, PlanOptions, Planner, ShareRule, Space, SpaceId,
-    SpacePlan, Step, Technique, TimeEstimate, ValueId,
-};
+use arenaplan::base::Step;
+use arenaplan::plan::{ShareRule, SpacePlan, TimeEstimate};
+use arenaplan::{NodeId, PlanOptions, SpaceId, Technique, ValueId};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyIterator, PyList};
 
@@ -17,9 +16,8 @@ use crate::call::{self, admit};
 use crate::error::{OrRaise, raise_named};
 use crate::files::write_all;
 use crate::graph::Graph;
-use crate::pack::Moment;
 use crate::results::{
-    CallerBuffer, Estimate, Level, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
+    CallerBuffer, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
     StepOperands,
 };
 use crate::target::Target;
@@ -27,9 +25,6 @@ use crate::verdict::Verdict;
 
 /// Bytes of a plan file per value or node, at least.
 const BYTES_PER_ITEM: usize = 64;
-
-/// Memories as `(name, capacity, alignment, cost)`.
-type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
 
 /// Where every value of a graph lives in one arena per memory.
 ///
@@ -62,170 +57,6 @@ impl From<arenaplan::Plan> for Plan {
     }
 }
 
-/// The options of a planner, as Python hands them over.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct Options {
-    target: Py<Target>,
-    alignment: Option<u64>,
-    optimize: Option<String>,
-    in_place: bool,
-    order: String,
-    effort: String,
-    preserve_inputs: bool,
-    inputs: String,
-    outputs: String,
-    workspace: Option<String>,
-    capacity: Option<u64>,
-    parallel_safe: bool,
-    max_slowdown: Option<u64>,
-}
-
-impl Options {
-    /// Returns a planner with these options; those that are None have the target's default.
-    pub(crate) fn planner(&self) -> arenaplan::Result<Planner<'_>> {
-        let mut planner = Planner::new()
-            .target(&self.target.get().inner)
-            .effort(self.effort.parse()?)
-            .preserve_inputs(self.preserve_inputs)
-            .inputs(self.inputs.parse()?)
-            .outputs(self.outputs.parse()?)
-            .parallel_safe(self.parallel_safe)
-            .max_slowdown(self.max_slowdown);
-        if let Some(alignment) = self.alignment {
-            planner = planner.alignment(alignment);
-        }
-        if let Some(optimize) = &self.optimize {
-            planner = planner.optimize(optimize.parse()?);
-        }
-        if let Some(workspace) = &self.workspace {
-            planner = planner.workspace(workspace.parse()?);
-        }
-        if !self.in_place {
-            planner = planner.in_place(false);
-        }
-        match self.order.as_str() {
-            "search" => {}
-            "given" => planner = planner.keep_order(true),
-            _ => {
-                let reason = "it is 'search' or 'given'".into();
-                return Err(arenaplan::Error::InvalidOption { option: "order", reason });
-            }
-        }
-        if let Some(capacity) = self.capacity {
-            planner = planner.capacity(capacity);
-        }
-        Ok(planner)
-    }
-}
-
-/// Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
-///
-/// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-/// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-/// to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
-/// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-/// may overlap inputs.
-#[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None))]
-#[allow(clippy::too_many_arguments, reason = "Python's signature")]
-pub(crate) fn plan(
-    py: Python<'_>,
-    graph: &Graph,
-    options: Options,
-    steps: Option<Vec<Vec<u32>>>,
-    spaces: Option<SpaceRows>,
-    homes: Vec<(u32, u32)>,
-    like: Option<&Plan>,
-    on_progress: Option<Bound<'_, PyAny>>,
-    room: u64,
-    overlapping: Option<Vec<u32>>,
-) -> PyResult<Plan> {
-    let memories = match spaces {
-        Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
-        None => None,
-    };
-    let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
-        steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
-    });
-    let overlapping: Option<Vec<NodeId>> =
-        overlapping.map(|nodes| nodes.into_iter().map(NodeId::from).collect());
-    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
-    let like = like.map(|like| Arc::clone(&like.inner));
-    let mut hear = |moment: Moment| match &on_progress {
-        Some(call) => call.call1((moment.into_python(py)?,)).map(drop),
-        None => Ok(()),
-    };
-    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner = options.planner()?.budget(call::budget(cancel, tell)).room(room);
-        if let Some(nodes) = &overlapping {
-            planner = planner.overlapping(nodes);
-        }
-        if let Some(memories) = &memories {
-            planner = planner.memories(memories);
-        }
-        match (&steps, like) {
-            (Some(steps), None) => planner.plan_steps(&graph, steps),
-            (Some(steps), Some(like)) => planner.plan_steps_after(&graph, steps, &like),
-            (None, Some(like)) => planner.plan_steps_of(&graph, &like),
-            (None, None) => planner.plan(&graph),
-        }
-    })?;
-    match ended.stopped {
-        Some(error) => Err(error),
-        None => Ok(ended.value.or_raise(py)?.into()),
-    }
-}
-
-/// Returns the memories that a plan may use.
-fn read_memories(rows: SpaceRows, homes: Vec<(u32, u32)>) -> arenaplan::Result<Memories> {
-    let mut spaces = Vec::with_capacity(rows.len());
-    for (name, capacity, alignment, cost) in rows {
-        let space = Space::new(name).with_alignment(Alignment::new(alignment)?).with_cost(cost);
-        spaces.push(match capacity {
-            Some(bytes) => space.with_capacity(bytes),
-            None => space,
-        });
-    }
-    let pin = |memories: Memories, (value, space): (u32, u32)| {
-        memories.pin(ValueId::from(value), SpaceId::from(space))
-    };
-    Ok(homes.into_iter().fold(Memories::new(spaces)?, pin))
-}
-
-/// A plan, and the bytes that other choices of techniques need.
-#[pyclass(frozen, get_all, module = "arenaplan._core")]
-#[derive(Debug)]
-pub(crate) struct Explained {
-    /// The plan with all techniques that were asked for.
-    plan: Py<Plan>,
-    /// Bytes without any technique.
-    without: u64,
-    /// Bytes with each technique added to those before it.
-    levels: Vec<Level>,
-    /// Bytes with one technique alone switched the other way.
-    switched: Vec<Level>,
-}
-
-/// Return a plan, and the bytes that other choices of techniques need.
-#[pyfunction]
-pub(crate) fn explain(py: Python<'_>, graph: &Graph, options: Options) -> PyResult<Explained> {
-    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
-    let found = call::run(py, items, move |cancel, tell| {
-        options.planner()?.budget(call::budget(cancel, tell)).explain(&graph)
-    })?;
-    let Explanation { plan, without, levels, switched } = found.or_raise(py)?;
-    let named = |levels: Vec<(Technique, u64)>| {
-        let level = |(technique, bytes): (Technique, u64)| Level {
-            technique: technique.name().into(),
-            bytes,
-        };
-        levels.into_iter().map(level).collect()
-    };
-    let (levels, switched) = (named(levels), named(switched));
-    Ok(Explained { plan: Py::new(py, Plan::from(plan))?, without, levels, switched })
-}
-
 /// Return the names of all techniques.
 #[pyfunction]
 pub(crate) fn techniques() -> Vec<&'static str> {
@@ -235,7 +66,7 @@ pub(crate) fn techniques() -> Vec<&'static str> {
 /// Return the JSON Schema of plan files.
 #[pyfunction]
 pub(crate) fn plan_schema() -> &'static str {
-    arenaplan::plan_schema()
+    arenaplan::format::plan_schema()
 }
 
 #[pymethods]
@@ -394,7 +225,7 @@ impl Plan {
     ///     If no value of this name has a place; constants have none. It is a ``KeyError``.
     fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Placement> {
         self.find(name).map(Placement::from).ok_or_else(|| {
-            let name = arenaplan::quoted(name);
+            let name = arenaplan::base::quoted(name);
             raise_named(py, "UndefinedValue", format!("the plan has no place for a value {name}"))
         })
     }
@@ -457,7 +288,7 @@ impl Plan {
     /// The nodes whose output overlaps an input, by index; of a fused group, the last node.
     #[getter]
     fn overlapped(&self) -> Vec<u32> {
-        let is_overlap = |share: &arenaplan::Share| share.rule == ShareRule::Overlap;
+        let is_overlap = |share: &arenaplan::plan::Share| share.rule == ShareRule::Overlap;
         let steps = self.inner.steps().iter();
         steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
     }
@@ -690,7 +521,7 @@ impl Plan {
     fn __repr__(&self) -> String {
         format!(
             "Plan({}, {} bytes, {})",
-            arenaplan::quoted(self.inner.model()),
+            arenaplan::base::quoted(self.inner.model()),
             self.inner.arena_bytes(),
             self.inner.status()
         )
@@ -718,7 +549,7 @@ impl Plan {
     }
 
     /// Returns the place of the value called `name`.
-    fn find(&self, name: &str) -> Option<&arenaplan::Placement> {
+    fn find(&self, name: &str) -> Option<&arenaplan::plan::Placement> {
         let places = self.inner.placements();
         let sorted = self.by_name.get_or_init(|| {
             let mut sorted: Vec<_> = (0..places.len()).collect();

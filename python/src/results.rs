@@ -282,15 +282,15 @@ impl From<[u32; 2]> for Live {
     }
 }
 
-impl From<&arenaplan::Placement> for Placement {
-    fn from(place: &arenaplan::Placement) -> Self {
-        let &arenaplan::Placement { space, offset, bytes, live, .. } = place;
+impl From<&arenaplan::plan::Placement> for Placement {
+    fn from(place: &arenaplan::plan::Placement) -> Self {
+        let &arenaplan::plan::Placement { space, offset, bytes, live, .. } = place;
         Self { space, offset, bytes, live: live.into() }
     }
 }
 
-impl From<&arenaplan::SpacePlan> for PlannedSpace {
-    fn from(space: &arenaplan::SpacePlan) -> Self {
+impl From<&arenaplan::plan::SpacePlan> for PlannedSpace {
+    fn from(space: &arenaplan::plan::SpacePlan) -> Self {
         Self {
             name: space.name.clone(),
             arena_bytes: space.arena_bytes,
@@ -303,10 +303,10 @@ impl From<&arenaplan::SpacePlan> for PlannedSpace {
     }
 }
 
-impl From<arenaplan::Assign> for Assign {
-    fn from(assign: arenaplan::Assign) -> Self {
+impl From<arenaplan::classic::sharing::Assign> for Assign {
+    fn from(assign: arenaplan::classic::sharing::Assign) -> Self {
         Self {
-            direct: assign.kind == arenaplan::AssignKind::Direct,
+            direct: assign.kind == arenaplan::classic::sharing::AssignKind::Direct,
             state: assign.state.into(),
             source: assign.source.into(),
             result: assign.result.into(),

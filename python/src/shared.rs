@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arenaplan::{SharedMember, Together};
+use arenaplan::plan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
@@ -11,14 +11,15 @@ use crate::call;
 use crate::error::OrRaise;
 use crate::files::write_all;
 use crate::graph::Graph;
-use crate::plan::{Options, Plan};
+use crate::plan::Plan;
+use crate::planner::Options;
 use crate::verdict::SharedVerdict;
 
 /// Plans of several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SharedPlan {
-    inner: arenaplan::SharedPlan,
+    inner: arenaplan::plan::SharedPlan,
 }
 
 /// Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
@@ -139,7 +140,7 @@ impl SharedPlan {
     /// Return the plans that JSON text holds.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::SharedPlan::from_json(text)).or_raise(py)?;
+        let inner = py.detach(|| arenaplan::plan::SharedPlan::from_json(text)).or_raise(py)?;
         Ok(Self { inner })
     }
 
@@ -153,7 +154,7 @@ impl SharedPlan {
     /// Read plans from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::SharedPlan::load(&path))?.or_raise(py)?;
+        let inner = py.detach(|| arenaplan::plan::SharedPlan::load(&path))?.or_raise(py)?;
         Ok(Self { inner })
     }
 

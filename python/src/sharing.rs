@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use arenaplan::{AssignKind, Fusion, NodeId, SharingOptions, Storage, quoted};
+use arenaplan::NodeId;
+use arenaplan::base::quoted;
+use arenaplan::choose::Fusion;
+use arenaplan::classic::sharing::{AssignKind, SharingOptions, Storage};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -15,7 +18,7 @@ use crate::results::{Assign, Block};
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StoragePlan {
-    pub(crate) inner: arenaplan::StoragePlan,
+    pub(crate) inner: arenaplan::classic::sharing::StoragePlan,
     spaces: Vec<String>,
 }
 
@@ -53,7 +56,9 @@ pub(crate) fn share_storage(
             .map(|codes| codes.into_iter().map(storage).collect::<PyResult<Vec<_>>>())
             .transpose()?,
     };
-    let inner = py.detach(|| arenaplan::share_storage(&graph.inner, &options)).or_raise(py)?;
+    let inner = py
+        .detach(|| arenaplan::classic::sharing::share_storage(&graph.inner, &options))
+        .or_raise(py)?;
     let spaces = graph.inner.spaces().iter().map(|space| space.name().to_owned()).collect();
     Ok(StoragePlan { inner, spaces })
 }
@@ -65,7 +70,9 @@ pub(crate) fn color_nodes(
     graph: &Graph,
     num_temp: u32,
 ) -> PyResult<(Vec<u32>, u32)> {
-    let coloring = py.detach(|| arenaplan::color_nodes(&graph.inner, num_temp)).or_raise(py)?;
+    let coloring = py
+        .detach(|| arenaplan::classic::coloring::color_nodes(&graph.inner, num_temp))
+        .or_raise(py)?;
     Ok((coloring.colors().to_vec(), coloring.count()))
 }
 
@@ -82,19 +89,24 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
         };
         *switch = true;
     }
-    let groups = py.detach(|| arenaplan::fuse(&graph.inner, fusion));
+    let groups = py.detach(|| arenaplan::choose::fuse(&graph.inner, fusion));
     Ok(groups.into_iter().map(|group| group.into_iter().map(u32::from).collect()).collect())
 }
 
 /// Returns what every node assigns, where the nodes in `elementwise` may write for others, or
 /// those whose effects say so.
-fn assigns(graph: &Graph, elementwise: Option<Vec<u32>>) -> Vec<Option<arenaplan::Assign>> {
+fn assigns(
+    graph: &Graph,
+    elementwise: Option<Vec<u32>>,
+) -> Vec<Option<arenaplan::classic::sharing::Assign>> {
     let Some(elementwise) = elementwise else {
-        let by_effects = |node| arenaplan::is_elementwise(&graph.inner, node);
-        return arenaplan::find_assigns(&graph.inner, by_effects);
+        let by_effects = |node| arenaplan::classic::sharing::is_elementwise(&graph.inner, node);
+        return arenaplan::classic::sharing::find_assigns(&graph.inner, by_effects);
     };
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
-    arenaplan::find_assigns(&graph.inner, |node| elementwise.contains(&u32::from(node)))
+    arenaplan::classic::sharing::find_assigns(&graph.inner, |node| {
+        elementwise.contains(&u32::from(node))
+    })
 }
 
 /// Returns the assignments of a mapping from nodes to rows, or those that are found.
@@ -103,7 +115,7 @@ fn given_assigns(
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
     given: Option<HashMap<u32, Py<Assign>>>,
-) -> PyResult<Vec<Option<arenaplan::Assign>>> {
+) -> PyResult<Vec<Option<arenaplan::classic::sharing::Assign>>> {
     let refuse = |reason: String| {
         let error = arenaplan::Error::InvalidOption { option: "assigns", reason };
         Err(crate::error::raise(py, &error))
@@ -129,8 +141,8 @@ fn given_assigns(
             return refuse(format!("no node makes what node {node} assigns"));
         }
         let kind = if direct { AssignKind::Direct } else { AssignKind::Copy };
-        let arenaplan::Assignment { state, source, result } = known;
-        *place = Some(arenaplan::Assign { kind, state, source, result });
+        let arenaplan::graph::Assignment { state, source, result } = known;
+        *place = Some(arenaplan::classic::sharing::Assign { kind, state, source, result });
     }
     Ok(found)
 }
@@ -157,7 +169,9 @@ pub(crate) fn order_mutations(
     elementwise: Option<Vec<u32>>,
 ) -> PyResult<Vec<Vec<u32>>> {
     let ordered = py
-        .detach(|| arenaplan::order_mutations(&graph.inner, &assigns(graph, elementwise)))
+        .detach(|| {
+            arenaplan::classic::sharing::order_mutations(&graph.inner, &assigns(graph, elementwise))
+        })
         .or_raise(py)?;
     let after = ordered.nodes().iter().map(arenaplan::Node::control_dependencies);
     Ok(after.map(|nodes| nodes.iter().map(|&node| node.into()).collect()).collect())

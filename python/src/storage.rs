@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use arenaplan::{Block, DType, Error, StorageEntry, Tensor, quoted};
+use arenaplan::base::quoted;
+use arenaplan::classic::sharing::Block;
+use arenaplan::classic::storage::{StorageEntry, Tensor};
+use arenaplan::{DType, Error};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -25,7 +28,7 @@ type NodeRow = (String, String, Vec<(usize, usize, u64)>, BTreeMap<String, Strin
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StorageLayout {
-    inner: arenaplan::StorageLayout,
+    inner: arenaplan::classic::storage::StorageLayout,
 }
 
 /// Returns the type called `dtype`, or an exception that names the value.
@@ -74,21 +77,25 @@ impl StorageLayout {
         };
         let inputs = inputs.into_iter().map(position).collect::<PyResult<_>>()?;
         let outputs = outputs.into_iter().map(position).collect::<PyResult<_>>()?;
-        let inner = arenaplan::StorageLayout::new(entries, inputs, outputs).or_raise(py)?;
+        let inner = arenaplan::classic::storage::StorageLayout::new(entries, inputs, outputs)
+            .or_raise(py)?;
         Ok(Self { inner })
     }
 
     /// Return the layout of ``graph`` under ``plan``.
     #[staticmethod]
     fn from_plan(py: Python<'_>, graph: &Graph, plan: &StoragePlan) -> PyResult<Self> {
-        let make = || arenaplan::StorageLayout::from_plan(&graph.inner, &plan.inner);
+        let make =
+            || arenaplan::classic::storage::StorageLayout::from_plan(&graph.inner, &plan.inner);
         Ok(Self { inner: py.detach(make).or_raise(py)? })
     }
 
     /// Return the layout of a graph in the JSON form of a graph runtime.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::StorageLayout::from_json(text)).or_raise(py)?;
+        let inner = py
+            .detach(|| arenaplan::classic::storage::StorageLayout::from_json(text))
+            .or_raise(py)?;
         Ok(Self { inner })
     }
 
@@ -111,7 +118,7 @@ impl StorageLayout {
     /// ``(node, output, version)``.
     #[getter]
     fn nodes(&self) -> Vec<NodeRow> {
-        let row = |node: &arenaplan::StorageNode| {
+        let row = |node: &arenaplan::classic::storage::StorageNode| {
             let inputs = node.inputs.iter().map(|it| (it.node, it.output, it.version)).collect();
             let (op, name) = (node.op.clone(), node.name.clone());
             (op, name, inputs, node.attributes.clone(), node.after.clone())
@@ -188,7 +195,7 @@ pub(crate) fn save_params(
         let dtype = read_dtype(py, dtype, || format!("parameter {}", quoted(name)))?;
         tensors.push(Tensor { name, dtype, shape: shape.clone(), bytes });
     }
-    Ok(PyBytes::new(py, &arenaplan::save_params(&tensors).or_raise(py)?))
+    Ok(PyBytes::new(py, &arenaplan::classic::storage::save_params(&tensors).or_raise(py)?))
 }
 
 /// `(name, dtype, shape, bytes)` of a parameter.
@@ -197,7 +204,7 @@ type ParamRow<'py> = (String, &'static str, Vec<u64>, Bound<'py, PyBytes>);
 /// Return ``(name, dtype, shape, bytes)`` of every array of a parameter blob.
 #[pyfunction]
 pub(crate) fn load_params<'py>(py: Python<'py>, blob: &[u8]) -> PyResult<Vec<ParamRow<'py>>> {
-    let params = arenaplan::load_params(blob).or_raise(py)?;
+    let params = arenaplan::classic::storage::load_params(blob).or_raise(py)?;
     let row = |it: Tensor<'_>| {
         (it.name.to_owned(), it.dtype.name(), it.shape, PyBytes::new(py, it.bytes))
     };

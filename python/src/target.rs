@@ -1,6 +1,7 @@
 //! Targets: descriptions of the programs that run plans.
 
-use arenaplan::{Provider, Technique, Techniques};
+use arenaplan::plan::Provider;
+use arenaplan::{Technique, Techniques};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, raise_named};
@@ -134,7 +135,7 @@ impl Target {
     }
 
     fn __repr__(&self) -> String {
-        format!("Target({})", arenaplan::quoted(self.inner.name()))
+        format!("Target({})", arenaplan::base::quoted(self.inner.name()))
     }
 }
 

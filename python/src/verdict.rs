@@ -1,6 +1,6 @@
 //! Verdicts: results of a check about the claims of a valid plan.
 
-use arenaplan::Proof;
+use arenaplan::check::Proof;
 use pyo3::prelude::*;
 
 /// Result of a check about the claims of a valid plan.
@@ -78,7 +78,7 @@ impl Verdict {
 #[pyclass(frozen, eq, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SharedVerdict {
-    pub(crate) inner: arenaplan::SharedVerdict,
+    pub(crate) inner: arenaplan::check::SharedVerdict,
 }
 
 #[pymethods]

@@ -3,8 +3,7 @@
 use std::fmt::Debug;
 
 use crate::arena::raw::AlignedBytes;
-use crate::error::{Error, Result};
-use crate::units::Alignment;
+use crate::base::{Alignment, Error, Result};
 
 /// Bytes that an [`ArenaAllocator`] gave out.
 ///
@@ -69,29 +68,29 @@ impl ArenaAllocator for SystemAllocator {
 
 /// A block that grows, or none.
 #[derive(Debug)]
-pub(super) struct Backing {
+pub(crate) struct Backing {
     allocator: Box<dyn ArenaAllocator>,
     alignment: Alignment,
     block: Option<Box<dyn ArenaBlock>>,
 }
 
 impl Backing {
-    pub(super) fn new(allocator: Box<dyn ArenaAllocator>, alignment: Alignment) -> Self {
+    pub(crate) fn new(allocator: Box<dyn ArenaAllocator>, alignment: Alignment) -> Self {
         Self { allocator, alignment, block: None }
     }
 
     /// Returns the bytes.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.block.as_deref().map_or(&[], AsRef::as_ref)
     }
 
     /// Returns the bytes to write.
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.block.as_deref_mut().map_or(&mut [], AsMut::as_mut)
     }
 
     /// Returns the address of the first byte, or `None` if there are none.
-    pub(super) fn address(&self) -> Option<usize> {
+    pub(crate) fn address(&self) -> Option<usize> {
         let bytes = self.bytes();
         (!bytes.is_empty()).then(|| bytes.as_ptr().addr())
     }
@@ -99,7 +98,7 @@ impl Backing {
     /// Makes sure that there are `bytes` bytes, content kept; returns whether they moved.
     ///
     /// On failure the bytes are unchanged.
-    pub(super) fn grow(&mut self, bytes: u64) -> Result<bool> {
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<bool> {
         let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if bytes <= size(self.bytes()) {
             return Ok(false);
@@ -130,7 +129,7 @@ impl Backing {
     }
 
     /// Frees the bytes.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if let Some(block) = self.block.take() {
             self.allocator.deallocate(block);
         }

@@ -1,13 +1,9 @@
 //! Committed arenas: the bytes that a plan speaks of, lent step by step.
 
-mod backing;
+pub(crate) mod backing;
 mod cast;
-mod gaps;
-mod incremental;
 mod lend;
-mod overlaps;
 mod raw;
-mod simple;
 mod spans;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -17,17 +13,12 @@ use bytemuck::Pod;
 
 pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
 pub(crate) use cast::{cast, cast_mut, count};
-pub use gaps::GapRule;
-pub use incremental::{Allocation, IncrementalArena};
 pub use lend::{Input, NodeMemory, Output};
 pub(crate) use lend::{Memory, Slots};
-pub use simple::{SimpleArena, Span};
 pub(crate) use spans::{Reading, StepSpans, Stretch, Writing, settle};
 
-use crate::error::{Error, Result, quoted};
-use crate::index::{NodeId, SpaceId, ValueId};
+use crate::base::{Alignment, Error, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::plan::{Placement, Plan};
-use crate::units::{Alignment, MAX_BYTES};
 use raw::AlignedBytes;
 
 /// The bytes of one space.
@@ -210,7 +201,8 @@ impl Arena<'_> {
     /// with other sizes, or of another graph that shares the memory. The bytes stay as they are.
     ///
     /// ```
-    /// use arenaplan::{Alignment, Arena, DType, Graph, Planner, Value, ValueKind};
+    /// use arenaplan::base::Alignment;
+    /// use arenaplan::{Arena, DType, Graph, Planner, Value, ValueKind};
     ///
     /// let mut builder = Graph::builder("nothing to do");
     /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [100])?);
@@ -353,7 +345,7 @@ fn placement(plan: &Plan, value: ValueId) -> Result<&Placement> {
 }
 
 /// Returns a span of bytes as positions in a slice.
-fn span(offset: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
+pub(crate) fn span(offset: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(bytes).ok()?)?;
     Some(start..end)

@@ -6,8 +6,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{NonNull, without_provenance_mut};
 use std::slice;
 
-use crate::error::{Error, Result};
-use crate::units::Alignment;
+use crate::base::{Alignment, Error, Result};
 
 /// Zeroed bytes whose address is a multiple of an alignment.
 ///
@@ -136,7 +135,7 @@ mod tests {
 
     #[test]
     fn more_than_any_machine_has_is_an_error_and_no_abort() {
-        for bytes in [u64::MAX, crate::units::MAX_BYTES, 1 << 62] {
+        for bytes in [u64::MAX, crate::base::MAX_BYTES, 1 << 62] {
             let refused = AlignedBytes::zeroed(bytes, Alignment::BYTE);
             assert_eq!(refused.map(|_| ()), Err(Error::ArenaCommit { bytes }));
         }

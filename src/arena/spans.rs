@@ -4,8 +4,7 @@
 use std::ops::Range;
 
 use crate::arena::span;
-use crate::error::{Error, Result, quoted};
-use crate::index::{NodeId, ValueId};
+use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::plan::{Placement, Plan, PlanStep, ShareRule};
 
 /// Bytes of one region.

@@ -1,12 +1,10 @@
 //! Rules for values in the memory of the caller.
 
-use crate::boundary::{InputMemory, OutputMemory};
+use crate::base::{Result, SpaceId, ValueId, quoted};
 use crate::check::{Joined, is_at, mismatch};
-use crate::error::{Result, quoted};
 use crate::graph::{Graph, ValueKind};
-use crate::index::{SpaceId, ValueId};
-use crate::packing::Status;
-use crate::plan::{Placement, Plan};
+use crate::pack::Status;
+use crate::plan::{InputMemory, OutputMemory, Placement, Plan};
 
 impl Plan {
     /// Returns whether a run must leave the graph's inputs as they are.

@@ -3,17 +3,15 @@
 //! A claim is checked for contradictions first. Once the plan is known to be valid, each bound is
 //! derived, refuted, or reported as claimed.
 
+use crate::base::{Alignment, Error, MAX_BYTES, Result, quoted};
 use crate::check::bound::{compacted, live, max_live};
 use crate::check::needs::Needs;
 use crate::check::rigid::Rigid;
 use crate::check::unit::Unit;
 use crate::check::verdict::{Proof, SpaceVerdict, Verdict};
-use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
-use crate::packing::Status;
-use crate::plan::{OrderSearch, Plan};
-use crate::technique::Technique;
-use crate::units::{Alignment, MAX_BYTES};
+use crate::pack::Status;
+use crate::plan::{OrderSearch, Plan, Technique};
 
 fn corrupt<T>(reason: String) -> Result<T> {
     Err(Error::PlanCorrupt { reason })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::index::{NodeId, ValueId};
+use crate::base::{NodeId, ValueId};
 
 /// The owner of a stretch of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,9 +84,8 @@ mod target;
 mod unit;
 mod verdict;
 
-use crate::error::{Error, Result, quoted};
+use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::{Graph, ValueKind};
-use crate::index::{NodeId, ValueId};
 use crate::plan::{Plan, ShareRule, WorkspacePolicy};
 use replay::Replay;
 use rigid::{Rigid, Scratch};

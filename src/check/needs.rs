@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::boundary::{InputMemory, OutputMemory};
+use crate::base::{Alignment, ValueId};
 use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};
-use crate::index::ValueId;
-use crate::plan::Plan;
-use crate::units::Alignment;
+use crate::plan::{InputMemory, OutputMemory, Plan};
 
 /// Bytes that the steps of a plan need by themselves.
 pub(super) struct Needs {

@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::error::{Error, Result, quoted};
+use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;
-use crate::index::NodeId;
 
 /// The nodes that used a stretch of memory since its last write.
 #[derive(Clone, Debug)]

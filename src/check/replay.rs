@@ -5,14 +5,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::races::Races;
+use crate::base::{Error, NodeId, Result, Step, ValueId, quoted};
 use crate::check::is_at;
 use crate::check::memory::{Memory, Owner};
 use crate::check::unit::Unit;
-use crate::error::{Error, Result, quoted};
 use crate::graph::{Assignment, Graph, ValueKind, View, Whole};
-use crate::index::{NodeId, ValueId};
 use crate::plan::{Placement, Plan, Share, ShareRule};
-use crate::units::Step;
 
 /// Bytes of one value that equal bytes of another, or are its own.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::{Alignment, NodeId, ValueId};
 use crate::check::Joined;
 use crate::graph::{Graph, ValueKind};
-use crate::index::{NodeId, ValueId};
 use crate::plan::Plan;
-use crate::units::Alignment;
 
 /// Bytes of a rigid body, and the steps at which they are held.
 #[derive(Clone, Copy, Debug)]

@@ -2,17 +2,14 @@
 
 use std::ops::Range;
 
+use crate::base::{Error, MAX_BYTES, Result, ValueId, quoted};
 use crate::check::bound::{compacted, max_live};
 use crate::check::claims::refute;
 use crate::check::rigid::Rigid;
 use crate::check::{Examined, Proof, SharedVerdict, mismatch};
-use crate::error::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind};
-use crate::index::ValueId;
-use crate::packing::Status;
-use crate::plan::Plan;
-use crate::shared::{SharedMember, SharedPlan, Together};
-use crate::units::MAX_BYTES;
+use crate::pack::Status;
+use crate::plan::{Plan, SharedMember, SharedPlan, Together};
 
 impl SharedPlan {
     /// Returns the proofs of the claims of the plans, if each plan is valid for its graph, and all

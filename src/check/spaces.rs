@@ -1,13 +1,11 @@
 //! The spaces of a plan, and the cost of moving bytes in them.
 
+use crate::base::{Alignment, Error, Result, SpaceId, ValueId, quoted};
 use crate::check::unit::Unit;
 use crate::check::{Proof, is_at, mismatch};
-use crate::error::{Error, Result, quoted};
 use crate::graph::Graph;
-use crate::index::{SpaceId, ValueId};
+use crate::pack::Space;
 use crate::plan::{Plan, ShareRule, SpacePlan};
-use crate::problem::Space;
-use crate::units::Alignment;
 
 impl Plan {
     /// Checks that the spaces of the plan are those of the graph, or spaces that the plan chose.

@@ -1,12 +1,11 @@
 //! Rules of the target: a plan assumes nothing that its runner does not do.
 
-use crate::boundary::{InputMemory, OutputMemory};
-use crate::error::{Error, Result, quoted};
+use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::Graph;
-use crate::index::{NodeId, ValueId};
-use crate::plan::{Plan, PlanStep, Share, ShareRule};
-use crate::target::{Granularity, Provider, Target};
-use crate::technique::Technique;
+use crate::plan::{
+    Granularity, InputMemory, OutputMemory, Plan, PlanStep, Provider, Share, ShareRule, Target,
+    Technique,
+};
 
 impl Plan {
     /// Returns whether `target` can run the plan, which may have been made for another one.
@@ -19,7 +18,8 @@ impl Plan {
     /// [`Error::TargetMismatch`] for the first step or option that the target does not honor.
     ///
     /// ```
-    /// use arenaplan::{DType, Graph, Node, Planner, Target, Value, ValueKind, WorkspacePolicy};
+    /// use arenaplan::plan::WorkspacePolicy;
+    /// use arenaplan::{DType, Graph, Node, Planner, Target, Value, ValueKind};
     ///
     /// let mut builder = Graph::builder("chain");
     /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);

@@ -6,10 +6,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
-use crate::error::{Result, quoted};
 use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
-use crate::index::{NodeId, ValueId};
 use crate::plan::{Plan, PlanStep, ShareRule};
 
 /// The operands of one step, and its permissions on them.

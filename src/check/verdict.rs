@@ -63,7 +63,8 @@ pub struct SpaceVerdict {
 /// provably false makes the plan invalid.
 ///
 /// ```
-/// use arenaplan::{DType, Graph, Node, Planner, Proof, Value, ValueKind};
+/// use arenaplan::check::Proof;
+/// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
 ///
 /// let mut builder = Graph::builder("layer");
 /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
@@ -112,14 +113,14 @@ impl Verdict {
         self.spaces.iter().fold(Proof::Verified, |proof, space| proof.and(space.status))
     }
 
-    /// Returns the proof of a [complete](crate::OrderSearch::Complete) search for an order; `None`
+    /// Returns the proof of a [complete](crate::plan::OrderSearch::Complete) search for an order; `None`
     /// if the plan claims none.
     #[must_use]
     pub const fn order(&self) -> Option<Proof> {
         self.order
     }
 
-    /// Returns the proof of the [floor](crate::Search::floor); `None` if the plan claims none.
+    /// Returns the proof of the [floor](crate::plan::Search::floor); `None` if the plan claims none.
     #[must_use]
     pub const fn floor(&self) -> Option<Proof> {
         self.floor
@@ -141,7 +142,7 @@ impl Verdict {
     }
 }
 
-/// Result of [`SharedPlan::check`](crate::SharedPlan::check) about the claims of valid
+/// Result of [`SharedPlan::check`](crate::plan::SharedPlan::check) about the claims of valid
 /// plans in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedVerdict {

@@ -14,11 +14,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::names::Names;
-use crate::error::{Error, Result, quoted};
-use crate::index::BufferId;
-use crate::packing::Packing;
-use crate::problem::{Buffer, Part, Problem, Space};
-use crate::units::{Alignment, LiveRange};
+use crate::base::{Alignment, BufferId, Error, LiveRange, Result, quoted};
+use crate::pack::{Buffer, Packing, Part, Problem, Space};
 
 /// A problem of one space, and the names of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +62,8 @@ impl CsvProblem {
     /// [`Error::InvalidCsv`] with the number of the wrong line, or the errors of [`Problem::new`].
     ///
     /// ```
-    /// use arenaplan::{CsvProblem, Space};
+    /// use arenaplan::format::CsvProblem;
+    /// use arenaplan::pack::Space;
     /// let text = "id,lower,upper,size\na,0,2,100\nb,1,3,60\n";
     /// let csv = CsvProblem::parse(text, Space::default())?;
     /// assert_eq!(csv.names.get(1), Some("b"));

@@ -37,9 +37,9 @@ pub struct WriteError {
 /// ```
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("plan.json");
-/// arenaplan::write_file(&path, b"{}")?;
+/// arenaplan::format::write_file(&path, b"{}")?;
 /// assert_eq!(std::fs::read(&path)?, b"{}");
-/// assert!(arenaplan::write_file(folder.path().join("missing/plan.json"), b"{}").is_err());
+/// assert!(arenaplan::format::write_file(folder.path().join("missing/plan.json"), b"{}").is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn write_file(path: impl AsRef<Path>, content: &[u8]) -> Result<(), WriteError> {
@@ -57,7 +57,7 @@ pub fn write_file(path: impl AsRef<Path>, content: &[u8]) -> Result<(), WriteErr
 /// ```
 /// let folder = tempfile::tempdir()?;
 /// let (y, missing) = (folder.path().join("y.npy"), folder.path().join("missing/z.npy"));
-/// let failed = arenaplan::write_files(&[(&y, b"1"), (&missing, b"2")]).unwrap_err();
+/// let failed = arenaplan::format::write_files(&[(&y, b"1"), (&missing, b"2")]).unwrap_err();
 /// assert_eq!(failed.path, missing);
 /// assert!(!y.exists());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -14,14 +14,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::file::{self, MAX_FILE_BYTES};
-use crate::error::{Error, Result, hexadecimal, quoted};
-use crate::fingerprint::Fingerprint;
-use crate::packing::Status;
+use crate::base::{Error, Fingerprint, Result, hexadecimal, quoted};
+use crate::pack::Status;
 use crate::plan::{
-    MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, WorkspacePlacement,
-    index_steps,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target,
+    WorkspacePlacement, index_steps,
 };
-use crate::target::Target;
 
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;
@@ -31,7 +29,7 @@ const FORMAT: &str = "arenaplan";
 /// Returns the JSON Schema (draft 2020-12) of plan files.
 ///
 /// ```
-/// assert!(arenaplan::plan_schema().contains("\"arena_bytes\""));
+/// assert!(arenaplan::format::plan_schema().contains("\"arena_bytes\""));
 /// ```
 #[must_use]
 pub const fn plan_schema() -> &'static str {
@@ -181,11 +179,11 @@ impl Plan {
         }
     }
 
-    /// Writes the plan to a file, as [`write_file`](crate::write_file) does.
+    /// Writes the plan to a file, as [`write_file`](crate::format::write_file) does.
     ///
     /// # Errors
     ///
-    /// As [`write_file`](crate::write_file).
+    /// As [`write_file`](crate::format::write_file).
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// A list of names.
 ///
 /// ```
-/// let names: arenaplan::Names = ["conv", "relu"].into_iter().collect();
+/// let names: arenaplan::format::Names = ["conv", "relu"].into_iter().collect();
 /// assert_eq!(names.get(1), Some("relu"));
 /// assert_eq!(names.len(), 2);
 /// ```

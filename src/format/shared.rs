@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::file::{self, MAX_FILE_BYTES};
-use crate::error::{Error, Result, quoted};
-use crate::packing::Status;
-use crate::plan::Plan;
-use crate::shared::{SharedMember, SharedPlan, Together};
+use crate::base::{Error, Result, quoted};
+use crate::pack::Status;
+use crate::plan::{Plan, SharedMember, SharedPlan, Together};
 
 const FORMAT: &str = "arenaplan-shared";
 const VERSION: u32 = 1;
@@ -93,11 +92,11 @@ impl SharedPlan {
         Ok(shared)
     }
 
-    /// Writes the plans to a file, as [`write_file`](crate::write_file) does.
+    /// Writes the plans to a file, as [`write_file`](crate::format::write_file) does.
     ///
     /// # Errors
     ///
-    /// As [`write_file`](crate::write_file).
+    /// As [`write_file`](crate::format::write_file).
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }

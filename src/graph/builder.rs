@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Result, quoted};
+use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{Graph, Node, Value, ValueKind, Whole, order};
-use crate::index::{NodeId, SpaceId, ValueId};
-use crate::problem::Space;
+use crate::pack::Space;
 
 /// Collects values and nodes, and makes a valid [`Graph`] of them.
 ///
@@ -305,7 +304,7 @@ pub(super) fn check_workspaces(node: &Node) -> Result<()> {
             format!("workspace {slot} has no size to choose")
         } else if workspace.choices.iter().any(|choice| !is_cost(choice.cost)) {
             format!("a cost of workspace {slot} is not a finite number of at least 0")
-        } else if workspace.choices.iter().any(|choice| choice.bytes > crate::units::MAX_BYTES) {
+        } else if workspace.choices.iter().any(|choice| choice.bytes > crate::base::MAX_BYTES) {
             return Err(Error::SizeOverflow {
                 what: format!("workspace {slot} of node {}", quoted(&node.name)),
             });

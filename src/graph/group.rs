@@ -1,10 +1,8 @@
 //! Fused groups of nodes. Values inside a group are produced and consumed piece by piece and need
 //! no memory but workspaces.
 
-use crate::error::{Error, Result, quoted};
+use crate::base::{Error, NodeId, Result, ValueId, gcd, quoted};
 use crate::graph::{Effects, Flow, Graph, InPlace, Node, ValueKind, Whole};
-use crate::index::{NodeId, ValueId};
-use crate::units::gcd;
 
 /// A graph in which groups of nodes run as one.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ mod group;
 mod node;
 mod order;
 mod overlap;
+mod reach;
 mod value;
 
 use sha2::{Digest as _, Sha256};
@@ -14,12 +15,11 @@ use sha2::{Digest as _, Sha256};
 pub use builder::GraphBuilder;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Workspace};
+pub use reach::Reachability;
 pub use value::{DType, Value, ValueKind};
 
-use crate::error::{Error, Result, hexadecimal};
-use crate::index::{NodeId, SpaceId, ValueId};
-use crate::problem::Space;
-use crate::units::Alignment;
+use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, hexadecimal};
+use crate::pack::Space;
 
 /// A neural network as a planner sees it: immutable and valid.
 #[derive(Clone, Debug, PartialEq)]

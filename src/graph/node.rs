@@ -1,7 +1,6 @@
 //! Nodes: operands, results, and effects on memory.
 
-use crate::index::{NodeId, ValueId};
-use crate::units::Alignment;
+use crate::base::{Alignment, NodeId, ValueId};
 
 /// Permission for an output to take over the bytes of an input.
 ///

@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::error::{Error, Result, quoted};
+use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Node;
-use crate::index::NodeId;
 
 /// Returns the dependencies of `node`: the producers of its operands, and its control
 /// dependencies.

@@ -1,12 +1,12 @@
 //! The distance between an output and an input that overlap.
 
+use crate::base::NodeId;
 use crate::graph::{Graph, Overlap, Value};
-use crate::index::NodeId;
 
 impl Graph {
     /// Returns the inputs that the output of `node` may overlap, each with the least distance.
     ///
-    /// Of a [`Flow`](crate::Flow) in *n* pieces of *a* bytes, and of *b* bytes of an input that
+    /// Of a [`Flow`](crate::graph::Flow) in *n* pieces of *a* bytes, and of *b* bytes of an input that
     /// it follows: after piece *i*, *(i + 1) a* bytes are written, and bytes from *(i + 1) b* on
     /// are still needed, unless it was the last piece. A piece is written after all of it was
     /// made, so how many are made at once does not matter.
@@ -15,7 +15,8 @@ impl Graph {
     /// output is made when is not known.
     ///
     /// ```
-    /// use arenaplan::{DType, Graph, Node, NodeId, Overlap, Value, ValueKind};
+    /// use arenaplan::graph::Overlap;
+    /// use arenaplan::{DType, Graph, Node, NodeId, Value, ValueKind};
     ///
     /// let mut builder = Graph::builder("widening");
     /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [10, 4])?);

@@ -3,9 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, Result, quoted};
-use crate::index::SpaceId;
-use crate::units::{Alignment, MAX_BYTES};
+use crate::base::{Alignment, Error, MAX_BYTES, Result, SpaceId, quoted};
 
 /// The supplier of a value's bytes, and the time for which the bytes are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]

@@ -1,6 +1,6 @@
 //! The steps at which at least one of several live ranges is live.
 
-use crate::units::{LiveRange, Step};
+use crate::base::{LiveRange, Step};
 
 /// A changing collection of live ranges, as a segment tree over their ends.
 ///

@@ -1,9 +1,7 @@
 //! Lifetimes: the live range of each value.
 
-use crate::coloring::Reachability;
-use crate::graph::{Graph, ValueKind};
-use crate::index::{NodeId, ValueId};
-use crate::units::{LiveRange, Step};
+use crate::base::{LiveRange, NodeId, Step, ValueId};
+use crate::graph::{Graph, Reachability, ValueKind};
 
 /// The live range of every value, under one execution order.
 ///

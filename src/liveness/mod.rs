@@ -13,14 +13,13 @@ use cover::Cover;
 pub use lifetime::Lifetimes;
 use lifetime::node_window;
 
-use crate::boundary::{InputMemory, OutputMemory};
-use crate::coloring::Reachability;
-use crate::error::{Error, Result, quoted};
-use crate::graph::Graph;
-use crate::index::{BufferId, NodeId, SpaceId, ValueId};
-use crate::plan::ShareRule;
-use crate::problem::{Buffer, Part, Problem};
-use crate::units::{Alignment, LiveRange, MAX_BYTES, Step};
+use crate::base::{
+    Alignment, BufferId, Error, LiveRange, MAX_BYTES, NodeId, Result, SpaceId, Step, ValueId,
+    quoted,
+};
+use crate::graph::{Graph, Reachability};
+use crate::pack::{Buffer, Part, Problem};
+use crate::plan::{InputMemory, OutputMemory, ShareRule};
 
 /// Rules and limits of [`Liveness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

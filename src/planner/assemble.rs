@@ -1,105 +1,107 @@
 //! Assembly of a plan from a schedule, its live ranges and its packing.
 
+use super::context::Context;
+use super::pack::Placed;
 use super::schedule::Schedule;
-use super::{Placed, Planner};
-use crate::fingerprint::Fingerprint;
+use crate::base::{Alignment, BufferId, Fingerprint, NodeId, SpaceId, ValueId};
 use crate::graph::{Graph, Value};
-use crate::index::{BufferId, NodeId, SpaceId, ValueId};
 use crate::liveness::{ChosenWorkspace, Liveness};
-use crate::packing::Status;
+use crate::pack::Status;
 use crate::plan::{Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps};
-use crate::units::Alignment;
 
-impl Planner<'_> {
-    /// Writes down where everything went.
-    pub(super) fn assemble(&self, graph: &Graph, schedule: &Schedule<'_>, placed: &Placed) -> Plan {
-        let Placed { liveness, packing, move_cost } = placed;
-        let narrow = |index: usize| u32::try_from(index).expect("positions have 32 bits");
-        let arenas = liveness.problem.spaces().len();
-        let place = |(index, value): (usize, &Value)| {
-            let id = ValueId::new(index);
-            let live = liveness.lifetimes.of(id)?;
-            let (space, base) = match liveness.buffer_of(id) {
-                Some(buffer) => (liveness.problem.buffer(buffer).space(), packing.offset(buffer)),
-                None => (SpaceId::new(arenas + liveness.classes.caller_class_of(id)?), 0),
-            };
-            Some(Placement {
-                value: id.into(),
-                name: value.name().to_owned(),
-                space: space.into(),
-                offset: base + liveness.classes.start_of(id),
-                bytes: value.bytes(),
-                live: [live.start().get(), live.end().get()],
-            })
+/// Writes down where everything went.
+pub(super) fn assemble(
+    context: &Context<'_>,
+    graph: &Graph,
+    schedule: &Schedule<'_>,
+    placed: &Placed,
+) -> Plan {
+    let Placed { liveness, packing, move_cost } = placed;
+    let narrow = |index: usize| u32::try_from(index).expect("positions have 32 bits");
+    let arenas = liveness.problem.spaces().len();
+    let place = |(index, value): (usize, &Value)| {
+        let id = ValueId::new(index);
+        let live = liveness.lifetimes.of(id)?;
+        let (space, base) = match liveness.buffer_of(id) {
+            Some(buffer) => (liveness.problem.buffer(buffer).space(), packing.offset(buffer)),
+            None => (SpaceId::new(arenas + liveness.classes.caller_class_of(id)?), 0),
         };
-        let placements = graph.values().iter().enumerate().filter_map(place).collect();
-        let first = liveness.classes.classes().len();
-        let mut workspaces: Vec<_> = liveness
-            .workspaces
-            .iter()
-            .enumerate()
-            .map(|(index, workspace)| {
-                let (node, slot) = declared_by(graph, schedule, workspace);
-                let buffer = BufferId::new(first + index);
-                WorkspacePlacement {
-                    node: node.into(),
-                    slot: narrow(slot),
-                    choice: narrow(workspace.choice),
-                    space: liveness.problem.buffer(buffer).space().into(),
-                    offset: packing.offset(buffer),
-                    bytes: workspace.bytes,
-                }
-            })
-            .collect();
-        workspaces.sort_unstable_by_key(|workspace| (workspace.node, workspace.slot));
-        let mut spaces: Vec<_> = liveness
-            .problem
-            .spaces()
-            .iter()
-            .zip(packing.spaces())
-            .map(|(space, packed)| SpacePlan {
-                name: space.name().to_owned(),
-                arena_bytes: packed.peak,
-                lower_bound: packed.lower_bound,
-                status: packed.status,
-                alignment: self.options.alignment.max(space.alignment().bytes()),
-                capacity: space.capacity(),
-                cost: space.cost(),
-                caller: None,
-            })
-            .collect();
-        let brought = liveness.classes.of_caller().iter().filter_map(|class| class.owner);
-        spaces.extend(brought.map(|owner| {
-            let value = graph.value(owner);
-            SpacePlan {
-                name: value.name().to_owned(),
-                arena_bytes: value.bytes(),
-                lower_bound: value.bytes(),
-                status: Status::Optimal,
-                alignment: self.options.alignment,
-                capacity: None,
-                cost: 0,
-                caller: Some(owner.into()),
+        Some(Placement {
+            value: id.into(),
+            name: value.name().to_owned(),
+            space: space.into(),
+            offset: base + liveness.classes.start_of(id),
+            bytes: value.bytes(),
+            live: [live.start().get(), live.end().get()],
+        })
+    };
+    let placements = graph.values().iter().enumerate().filter_map(place).collect();
+    let first = liveness.classes.classes().len();
+    let mut workspaces: Vec<_> = liveness
+        .workspaces
+        .iter()
+        .enumerate()
+        .map(|(index, workspace)| {
+            let (node, slot) = declared_by(graph, schedule, workspace);
+            let buffer = BufferId::new(first + index);
+            WorkspacePlacement {
+                node: node.into(),
+                slot: narrow(slot),
+                choice: narrow(workspace.choice),
+                space: liveness.problem.buffer(buffer).space().into(),
+                offset: packing.offset(buffer),
+                bytes: workspace.bytes,
             }
-        }));
-        let steps = steps(schedule, liveness);
-        let alignment = Alignment::new(self.options.alignment);
-        Plan {
-            model: graph.name().to_owned(),
-            digest: graph.digest(),
-            target: self.target.clone(),
-            options: self.options,
-            search: None,
-            step_of: index_steps(&steps).expect("the order runs every node once"),
-            steps,
-            spaces,
-            naive_bytes: alignment.ok().and_then(|alignment| graph.naive_bytes(alignment)),
-            move_cost: *move_cost,
-            value_count: narrow(graph.values().len()),
-            placements,
-            workspaces,
-            fingerprint: Fingerprint::default(),
+        })
+        .collect();
+    workspaces.sort_unstable_by_key(|workspace| (workspace.node, workspace.slot));
+    let mut spaces: Vec<_> = liveness
+        .problem
+        .spaces()
+        .iter()
+        .zip(packing.spaces())
+        .map(|(space, packed)| SpacePlan {
+            name: space.name().to_owned(),
+            arena_bytes: packed.peak,
+            lower_bound: packed.lower_bound,
+            status: packed.status,
+            alignment: context.options.alignment.max(space.alignment().bytes()),
+            capacity: space.capacity(),
+            cost: space.cost(),
+            caller: None,
+        })
+        .collect();
+    let brought = liveness.classes.of_caller().iter().filter_map(|class| class.owner);
+    spaces.extend(brought.map(|owner| {
+        let value = graph.value(owner);
+        SpacePlan {
+            name: value.name().to_owned(),
+            arena_bytes: value.bytes(),
+            lower_bound: value.bytes(),
+            status: Status::Optimal,
+            alignment: context.options.alignment,
+            capacity: None,
+            cost: 0,
+            caller: Some(owner.into()),
         }
+    }));
+    let steps = steps(schedule, liveness);
+    let alignment = Alignment::new(context.options.alignment);
+    Plan {
+        model: graph.name().to_owned(),
+        digest: graph.digest(),
+        target: context.target.clone(),
+        options: context.options,
+        search: None,
+        step_of: index_steps(&steps).expect("the order runs every node once"),
+        steps,
+        spaces,
+        naive_bytes: alignment.ok().and_then(|alignment| graph.naive_bytes(alignment)),
+        move_cost: *move_cost,
+        value_count: narrow(graph.values().len()),
+        placements,
+        workspaces,
+        fingerprint: Fingerprint::default(),
     }
 }
 

@@ -1,10 +1,11 @@
 //! The worth of each technique.
 
 use super::Planner;
-use crate::error::Result;
+use super::memories::best_of;
+use super::search::candidates;
+use crate::base::Result;
 use crate::graph::Graph;
-use crate::plan::Plan;
-use crate::technique::{Technique, Techniques};
+use crate::plan::{Plan, Technique, Techniques};
 
 /// The bytes that each technique saves, and the lower bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,15 +48,17 @@ impl Planner<'_> {
     /// ```
     pub fn explain(&self, graph: &Graph) -> Result<Explanation> {
         let plan = self.plan(graph)?;
-        let planner = self.resolved()?;
+        let context = self.context(graph)?;
         let bytes = |techniques: Techniques| -> Result<u64> {
-            Ok(planner.optimize(techniques).best_plan(graph)?.0.arena_bytes())
+            let context = context.with_techniques(techniques);
+            let attempts = candidates(&context, graph)?;
+            Ok(best_of(&context, &attempts)?.peak())
         };
         let mut levels = Vec::new();
         let mut switched = Vec::new();
         let mut techniques = Techniques::NONE;
-        let chosen = planner.options.optimize;
-        for technique in planner.target.techniques().iter() {
+        let chosen = context.options.optimize;
+        for technique in context.target.techniques().iter() {
             techniques = techniques.with(technique);
             levels.push((technique, bytes(techniques)?));
             let other = if chosen.contains(technique) {

@@ -13,19 +13,21 @@
 
 use std::rc::Rc;
 
+use super::attempt::Attempt;
+use super::context::Context;
+use super::least::least;
 use super::no_room::scoped;
-use super::place::{Found, Sharing, Tried, candidates, homes, shared_in_slow_memories};
-use super::search::Attempt;
-use super::{Placed, Planner};
-use crate::error::{Error, Result};
-use crate::index::{SpaceId, ValueId};
+use super::order::floor;
+use super::overlap::overlap_sets;
+use super::pack::{Best, Placed};
+use super::place::{Found, Sharing, Tried, candidates, homes, place, shared_in_slow_memories};
+use super::scope::skipped;
+use crate::base::{Error, Result, SpaceId, ValueId};
+use crate::choose::spaces::{Allowance, Depth, Work};
+use crate::choose::{Memories, SpaceAssignment};
 use crate::liveness::Liveness;
-use crate::packing::{Packing, SpacePacking, Status};
-use crate::placement::{Allowance, Depth, Memories, SpaceAssignment, Work};
-use crate::plan::{Effort, MoveCost, ShareRule};
-use crate::problem::{Problem, Space};
-use crate::solve::solve;
-use crate::technique::{Technique, Techniques};
+use crate::pack::{Packing, Problem, Space, SpacePacking, Status, solve};
+use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
 /// Limits of one effort: schedules and work.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +56,7 @@ impl Limits {
 }
 
 /// The best placement so far.
-struct Best<'t, 'g> {
+struct Cheapest<'t, 'g> {
     attempt: &'t Attempt<'g>,
     found: Rc<Found>,
 }
@@ -68,11 +70,11 @@ struct Known {
 
 /// Everything that was tried for one graph.
 struct Trials<'p, 't, 'g> {
-    planner: &'p Planner<'p>,
+    context: &'p Context<'p>,
     memories: &'p Memories,
     attempts: &'t [Attempt<'g>],
     limits: Limits,
-    best: Option<Best<'t, 'g>>,
+    best: Option<Cheapest<'t, 'g>>,
     failed: Option<Failure>,
     known: Vec<Known>,
 }
@@ -83,107 +85,115 @@ struct Failure {
     proven: bool,
 }
 
-impl Planner<'_> {
-    /// Returns the attempt whose buffers cost least in the memories.
-    pub(super) fn cheapest<'t, 'g>(
-        &self,
-        attempts: &'t [Attempt<'g>],
-        memories: &Memories,
-    ) -> Result<(&'t Attempt<'g>, Placed)> {
-        if self.options.capacity.is_some() {
-            let reason = "each memory has a capacity of its own".into();
-            return Err(Error::InvalidOption { option: "capacity", reason });
-        }
-        let mut trials = Trials {
-            planner: self,
-            memories,
-            attempts,
-            limits: Limits::of(self.options.effort),
-            best: None,
-            failed: None,
-            known: Vec::new(),
-        };
-        trials.in_one_memory()?;
-        if !trials.is_least() {
-            trials.run()?;
-        }
-        let Trials { best, failed, .. } = trials;
-        let Some(Best { attempt, found }) = best else {
-            let Failure { error, proven } = failed.expect("the first schedule is always tried");
-            return Err(scoped(error, self.is_excluded(attempts, memories, proven)?));
-        };
-        let Found { mut liveness, assignment, .. } = Rc::unwrap_or_clone(found);
-        let SpaceAssignment { problem, packing, cost, lower_bound } = assignment;
-        liveness.problem = problem;
-        let move_cost = Some(MoveCost { cost, lower_bound });
-        Ok((attempt, Placed { liveness, packing, move_cost }))
+/// Returns the attempt whose buffers cost least to move in the memories, or else the one that
+/// packs into the fewest bytes.
+pub(super) fn best_of<'t, 'g>(
+    context: &Context<'_>,
+    attempts: &'t [Attempt<'g>],
+) -> Result<Best<'t, 'g>> {
+    match context.memories {
+        Some(memories) => cheapest(context, attempts, memories),
+        None => least(context, attempts),
     }
+}
 
-    /// Returns whether it is proven that no order of the steps of any attempt fits, however
-    /// values share bytes by the techniques of the options.
-    ///
-    /// Bytes that one step needs by itself are a bound for every order and sharing, and so is
-    /// each single value. A technique that was left out might make other steps, and an
-    /// assignment that is excluded is so for its own buffers only: `is_alone` says that the
-    /// first one was excluded, which proves something if there are no others to try.
-    fn is_excluded(
-        &self,
-        attempts: &[Attempt<'_>],
-        memories: &Memories,
-        is_alone: bool,
-    ) -> Result<bool> {
-        if self.options.optimize == Techniques::NONE {
-            return Ok(is_alone);
-        }
-        if self.skipped(attempts).without(Technique::Order) != Techniques::NONE {
+/// Returns the attempt whose buffers cost least in the memories.
+fn cheapest<'t, 'g>(
+    context: &Context<'_>,
+    attempts: &'t [Attempt<'g>],
+    memories: &Memories,
+) -> Result<Best<'t, 'g>> {
+    if context.options.capacity.is_some() {
+        let reason = "each memory has a capacity of its own".into();
+        return Err(Error::InvalidOption { option: "capacity", reason });
+    }
+    let mut trials = Trials {
+        context,
+        memories,
+        attempts,
+        limits: Limits::of(context.options.effort),
+        best: None,
+        failed: None,
+        known: Vec::new(),
+    };
+    trials.in_one_memory()?;
+    if !trials.is_least() {
+        trials.run()?;
+    }
+    let Trials { best, failed, .. } = trials;
+    let Some(Cheapest { attempt, found }) = best else {
+        let Failure { error, proven } = failed.expect("the first schedule is always tried");
+        return Err(scoped(error, is_excluded(context, attempts, memories, proven)?));
+    };
+    let Found { mut liveness, assignment, .. } = Rc::unwrap_or_clone(found);
+    let SpaceAssignment { problem, packing, cost, lower_bound } = assignment;
+    liveness.problem = problem;
+    let move_cost = Some(MoveCost { cost, lower_bound });
+    Ok(Best { attempt, placed: Placed { liveness, packing, move_cost } })
+}
+
+/// Returns whether it is proven that no order of the steps of any attempt fits, however
+/// values share bytes by the techniques of the options.
+///
+/// Bytes that one step needs by itself are a bound for every order and sharing, and so is
+/// each single value. A technique that was left out might make other steps, and an
+/// assignment that is excluded is so for its own buffers only: `is_alone` says that the
+/// first one was excluded, which proves something if there are no others to try.
+fn is_excluded(
+    context: &Context<'_>,
+    attempts: &[Attempt<'_>],
+    memories: &Memories,
+    is_alone: bool,
+) -> Result<bool> {
+    if context.options.optimize == Techniques::NONE {
+        return Ok(is_alone);
+    }
+    if skipped(context, attempts).without(Technique::Order) != Techniques::NONE {
+        return Ok(false);
+    }
+    let room = |space: &Space| space.capacity().unwrap_or(u64::MAX);
+    let all = memories.spaces().iter().map(room).fold(0, u64::saturating_add);
+    let largest = memories.spaces().iter().map(room).max().unwrap_or(0);
+    for attempt in attempts {
+        let graph = &attempt.schedule.graph;
+        let homes = homes(graph, memories)?;
+        let options = attempt.context(context).liveness_options(false, attempt.elision)?;
+        let order = &attempt.schedule.order;
+        let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
+        let is_too_large = |index: usize| {
+            let id = ValueId::new(index);
+            let most = homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
+            liveness.buffer_of(id).is_some() && graph.value(id).bytes() > most
+        };
+        let has_too_large = (0..graph.values().len()).any(is_too_large);
+        if !has_too_large && floor(context, std::slice::from_ref(attempt))? <= all {
             return Ok(false);
         }
-        let room = |space: &Space| space.capacity().unwrap_or(u64::MAX);
-        let all = memories.spaces().iter().map(room).fold(0, u64::saturating_add);
-        let largest = memories.spaces().iter().map(room).max().unwrap_or(0);
-        for attempt in attempts {
-            let graph = &attempt.schedule.graph;
-            let homes = homes(graph, memories)?;
-            let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
-            let order = &attempt.schedule.order;
-            let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
-            let is_too_large = |index: usize| {
-                let id = ValueId::new(index);
-                let most =
-                    homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
-                liveness.buffer_of(id).is_some() && graph.value(id).bytes() > most
-            };
-            let has_too_large = (0..graph.values().len()).any(is_too_large);
-            if !has_too_large && self.floor(std::slice::from_ref(attempt))? <= all {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
+    Ok(true)
 }
 
 impl<'t, 'g> Trials<'_, 't, 'g> {
     /// Takes the plan without memories, if one memory holds all of it.
     fn in_one_memory(&mut self) -> Result<()> {
         let memories = self.memories.spaces();
-        let alone = Planner { memories: None, ..*self.planner };
+        let alone = self.context.without_memories();
         let mut by_cost: Vec<usize> = (0..memories.len()).collect();
         by_cost.sort_by_key(|&index| (memories[index].cost(), index));
-        let mut fitting: Option<(&'t Attempt<'g>, Liveness, Packing)> = None;
+        let mut fitting: Option<Best<'t, 'g>> = None;
         for index in by_cost {
             if self.is_barred(SpaceId::new(index))? {
                 continue;
             }
-            let (attempt, liveness, packing) = match fitting.take() {
-                Some(found) => found,
-                None => alone.least(self.attempts)?,
+            let best = match fitting.take() {
+                Some(best) => best,
+                None => least(&alone, self.attempts)?,
             };
-            let found = in_memory(attempt, &liveness, &packing, memories, index, &alone)?;
-            if let Some(found) = found {
-                self.consider(attempt, &Rc::new(found));
+            if let Some(found) = in_memory(&best, memories, index, &alone)? {
+                self.consider(best.attempt, &Rc::new(found));
                 return Ok(());
             }
-            fitting = Some((attempt, liveness, packing));
+            fitting = Some(best);
         }
         Ok(())
     }
@@ -244,7 +254,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
 
     /// Returns whether the search ends with the best placement so far.
     fn is_over(&self) -> bool {
-        self.is_least() || self.planner.budget.exhausted() && self.best.is_some()
+        self.is_least() || self.context.budget.exhausted() && self.best.is_some()
     }
 
     /// Tries the ways to share bytes in one schedule in which no output overlaps an input at a
@@ -274,7 +284,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
             return Ok(());
         }
         let attempt = &self.attempts[walk.index];
-        for overlapped in self.planner.overlap_sets(attempt, &rooms(self.memories))? {
+        for overlapped in overlap_sets(self.context, attempt, &rooms(self.memories))? {
             if !walk.is_improvable() {
                 break;
             }
@@ -302,7 +312,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
     ) -> Result<()> {
         let schedule = &self.attempts[walk.index].schedule;
         for _ in 0..self.limits.rounds {
-            let is_over = walk.allowance.is_spent() || self.planner.budget.exhausted();
+            let is_over = walk.allowance.is_spent() || self.context.budget.exhausted();
             if !walk.is_improvable() || is_over {
                 break;
             }
@@ -333,10 +343,10 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         let known = |known: &&Known| known.attempt == walk.index && known.sharing == sharing;
         let position = self.known.iter().position(|one| known(&one));
         let work =
-            Work { budget: self.planner.budget, depth: walk.depth, allowance: walk.allowance };
+            Work { budget: self.context.budget, depth: walk.depth, allowance: walk.allowance };
         let tried = match position.map(|position| &self.known[position].tried) {
             Some(tried) if tried.is_settled() => tried.clone(),
-            _ => self.planner.place(attempt, self.memories, &sharing, work)?,
+            _ => place(self.context, attempt, self.memories, &sharing, work)?,
         };
         walk.bound = walk.bound.min(tried.bound());
         walk.open |= !tried.is_settled();
@@ -364,7 +374,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
 
     fn consider(&mut self, attempt: &'t Attempt<'g>, found: &Rc<Found>) {
         if self.best.as_ref().is_none_or(|best| found.key() < best.found.key()) {
-            self.best = Some(Best { attempt, found: Rc::clone(found) });
+            self.best = Some(Cheapest { attempt, found: Rc::clone(found) });
         }
     }
 }
@@ -414,18 +424,17 @@ fn rooms(memories: &Memories) -> Vec<u64> {
 
 /// Returns buffers that were packed without memories in one of them, if they fit.
 fn in_memory(
-    attempt: &Attempt<'_>,
-    liveness: &Liveness,
-    packing: &Packing,
+    best: &Best<'_, '_>,
     memories: &[Space],
     index: usize,
-    planner: &Planner<'_>,
+    context: &Context<'_>,
 ) -> Result<Option<Found>> {
+    let Best { attempt, placed: Placed { liveness, packing, .. } } = best;
     let (space, memory) = (SpaceId::new(index), &memories[index]);
-    let moved = |buffer: &crate::problem::Buffer| buffer.clone().with_space(space);
+    let moved = |buffer: &crate::pack::problem::Buffer| buffer.clone().with_space(space);
     let buffers: Vec<_> = liveness.problem.buffers().iter().map(moved).collect();
     // What overlaps at a distance would have to be farther apart.
-    let is_stricter = memory.alignment().bytes() > planner.options.alignment;
+    let is_stricter = memory.alignment().bytes() > context.options.alignment;
     if is_stricter && liveness.overlapped().next().is_some() {
         return Ok(None);
     }
@@ -439,7 +448,7 @@ fn in_memory(
         spaces[index] = SpacePacking { peak, lower_bound, status };
         Packing { offsets: packing.offsets.clone(), spaces }
     } else {
-        let mut packing = solve(&problem.without_capacities(), &planner.budget)?;
+        let mut packing = solve(&problem.without_capacities(), &context.budget)?;
         for (packed, space) in packing.spaces.iter_mut().zip(memories) {
             packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());
         }

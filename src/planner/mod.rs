@@ -1,45 +1,46 @@
 //! The pipeline: graph → order → live ranges → problem → packing → plan.
+//!
+//! [`Planner`] collects options. [`Planner::plan`] is the pipeline: each of its lines is a stage,
+//! a function of a `Context` and the results of earlier stages, in a file of its own.
 
 mod assemble;
+mod attempt;
+mod claims;
+mod context;
 mod explain;
+mod least;
 mod memories;
 mod no_room;
+mod options;
+mod order;
 mod overlap;
 mod pack;
 mod place;
+mod resize;
 mod schedule;
+mod scope;
 mod search;
 mod settle;
+mod steps;
 mod together;
 
-use crate::boundary::{InputMemory, OutputMemory};
-use crate::error::{Error, Result, quoted};
-use crate::graph::{Graph, ValueKind};
-use crate::index::NodeId;
+use crate::base::{NodeId, Result};
+use crate::choose::Memories;
+use crate::graph::Graph;
 use crate::liveness::Liveness;
-use crate::packing::Packing;
-use crate::placement::Memories;
+use crate::pack::Budget;
 use crate::plan::{
-    Effort, MoveCost, OrderSearch, Plan, PlanOptions, PlanStep, Search, WorkspacePolicy,
+    Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Target, Technique, Techniques,
+    WorkspacePolicy,
 };
-use crate::solve::Budget;
-use crate::target::{Granularity, Provider, Target};
-use crate::technique::{Technique, Techniques};
+use assemble::assemble;
+use claims::lower_refuted_claims;
 pub use explain::Explanation;
+use memories::best_of;
+use pack::pack;
 use schedule::Schedule;
-use search::{Attempt, MOST_NODES_TO_SHARE_LESS};
-
-/// Buffers with their spaces and offsets.
-#[derive(Clone, Debug)]
-struct Placed {
-    liveness: Liveness,
-    packing: Packing,
-    /// Cost of moving bytes, where the planner chose the spaces.
-    move_cost: Option<MoveCost>,
-}
-
-/// Largest number of schedules that are packed, besides the given one.
-const MOST_PACKED: usize = 4;
+use scope::scope;
+use search::candidates;
 
 /// Makes a [`Plan`] of a [`Graph`].
 ///
@@ -228,10 +229,10 @@ impl<'a> Planner<'a> {
     /// By default each workspace has the cheapest size that does not raise the peak.
     ///
     /// ```
-    /// use arenaplan::{
-    ///     Alignment, Choice, DType, Effects, Graph, Node, Planner, Value, ValueKind, Workspace,
-    ///     WorkspacePolicy,
-    /// };
+    /// use arenaplan::base::Alignment;
+    /// use arenaplan::graph::{Choice, Workspace};
+    /// use arenaplan::plan::WorkspacePolicy;
+    /// use arenaplan::{DType, Effects, Graph, Node, Planner, Value, ValueKind};
     ///
     /// let mut builder = Graph::builder("conv");
     /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [128])?);
@@ -299,46 +300,6 @@ impl<'a> Planner<'a> {
         options
     }
 
-    /// Returns the planner with every option set, which refuses those that the target cannot
-    /// honor.
-    fn resolved(&self) -> Result<Self> {
-        let options = self.options();
-        let target = self.target;
-        let refuse = |option, reason: String| {
-            let reason = format!("target {} {reason}", quoted(target.name()));
-            Err(Error::InvalidOption { option, reason })
-        };
-        let others = options.optimize.minus(target.techniques());
-        if others != Techniques::NONE {
-            let honored = target.techniques();
-            return refuse("optimize", format!("does not honor {others}; it honors {honored}"));
-        }
-        if !options.alignment.is_multiple_of(target.offset_unit()) {
-            let (unit, given) = (target.offset_unit(), options.alignment);
-            return refuse(
-                "alignment",
-                format!("counts in {unit} bytes, which {given} is no multiple of"),
-            );
-        }
-        if options.workspace == WorkspacePolicy::Auto && target.scratch() == Provider::Runner {
-            return refuse("workspace", "places scratch memory by itself".into());
-        }
-        let callers = [
-            ("inputs", options.inputs == InputMemory::Caller),
-            ("outputs", options.outputs == OutputMemory::Caller),
-        ];
-        let brought = callers.into_iter().find(|&(_, asked)| asked && !target.caller_memory());
-        if let Some((option, _)) = brought {
-            return refuse(option, "has them in its arena".into());
-        }
-        let spaces = self.memories.map_or(1, |memories| memories.spaces().len());
-        if spaces > 1 && !target.several_spaces() {
-            return refuse("spaces", "has one arena".into());
-        }
-        let is_set = IsSet { alignment: true, optimize: true, workspace: true };
-        Ok(Self { options, is_set, left_out: Techniques::NONE, ..*self })
-    }
-
     /// Returns a plan of `graph`, already checked.
     ///
     /// If a space is too small the best plan is returned all the same: its
@@ -356,178 +317,13 @@ impl<'a> Planner<'a> {
     ///   graph or the target: inputs cannot be preserved and reused, values of the caller have no
     ///   pin and no other memory, and the target must honor every technique.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
-        let planner = self.resolved()?;
-        let (mut plan, attempts) = planner.best_plan(graph)?;
-        let floor = planner.floor(&attempts)?;
-        plan.search = Some(Search {
-            floor: floor.min(plan.lower_bound()),
-            ..plan.search.unwrap_or_default()
-        });
-        check_lowered(&mut plan, graph)?;
+        let context = self.context(graph)?;
+        let attempts = candidates(&context, graph)?;
+        let best = best_of(&context, &attempts)?;
+        let mut plan = assemble(&context, graph, &best.attempt.schedule, &best.placed);
+        plan.search = Some(scope(&context, &attempts, &best)?);
+        lower_refuted_claims(&mut plan, graph)?;
         Ok(plan)
-    }
-
-    /// Returns the best plan, and the schedules that were tried.
-    fn best_plan<'g>(&self, graph: &'g Graph) -> Result<(Plan, Vec<Attempt<'g>>)> {
-        self.check_boundary(graph)?;
-        let attempts = self.candidates(graph)?;
-        let (attempt, placed) = self.best_of(&attempts)?;
-        let mut plan = self.assemble(graph, &attempt.schedule, &placed);
-        plan.search = Some(self.search(&attempts, attempt, &placed.liveness));
-        Ok((plan, attempts))
-    }
-
-    /// Returns the schedule whose buffers cost least in the memories, or else the one that
-    /// packs into the fewest bytes.
-    fn best_of<'t, 'g>(&self, attempts: &'t [Attempt<'g>]) -> Result<(&'t Attempt<'g>, Placed)> {
-        if let Some(memories) = self.memories {
-            return self.cheapest(attempts, memories);
-        }
-        let (attempt, liveness, packing) = self.least(attempts)?;
-        Ok((attempt, Placed { liveness, packing, move_cost: None }))
-    }
-
-    /// Returns the schedule that packs into the fewest bytes; outputs overlap inputs if
-    /// only that makes them fewer.
-    fn least<'t, 'g>(
-        &self,
-        attempts: &'t [Attempt<'g>],
-    ) -> Result<(&'t Attempt<'g>, Liveness, Packing)> {
-        let mut best: Option<(&Attempt<'_>, Liveness, Packing)> = None;
-        for (index, attempt) in attempts.iter().enumerate() {
-            let least = best.as_ref().map_or(u64::MAX, |(_, _, packing)| packing.peak());
-            // Where workspaces or pieces cost more than the load tells, the first few and
-            // the simplest are compared.
-            let is_small = attempt.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS;
-            let is_tried = is_small || index < MOST_PACKED || attempt.schedule.is_given();
-            if attempt.load >= least || !is_tried {
-                continue;
-            }
-            let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) =
-                self.sharing_as(attempt).pack(&schedule.graph, &schedule.order, *elision, &[])?;
-            if packing.peak() < least {
-                best = Some((attempt, liveness, packing));
-            }
-        }
-        let best = best.expect("the given order is always tried");
-        Ok(self.overlapped(attempts, best.2.peak())?.unwrap_or(best))
-    }
-
-    /// Returns a plan of `graph` that runs `steps`, already checked.
-    ///
-    /// Each step names the nodes that [run as one](Graph::grouped), in order; every node is in
-    /// one step.
-    ///
-    /// # Errors
-    ///
-    /// As [`plan`](Self::plan), and
-    ///
-    /// - [`InvalidGroup`](crate::Error::InvalidGroup) if nodes of a step cannot run as one.
-    /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node once,
-    ///   after its dependencies.
-    pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
-        self.with_steps(graph, steps).map(|(plan, _)| plan)
-    }
-
-    /// Returns a plan that runs `steps`, and whether overlaps that it could have were skipped.
-    fn with_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<(Plan, bool)> {
-        let planner = self.resolved()?;
-        planner.check_boundary(graph)?;
-        let is_grouped = steps.iter().any(|step| step.len() > 1);
-        if is_grouped && planner.target.granularity() == Granularity::Node {
-            let name = quoted(planner.target.name());
-            let reason = format!("target {name} runs one node at a time");
-            return Err(Error::InvalidOption { option: "steps", reason });
-        }
-        let attempts = planner.measured(Schedule::of(graph, steps)?)?;
-        let (attempt, placed) = planner.best_of(&attempts)?;
-        let mut plan = planner.assemble(graph, &attempt.schedule, &placed);
-        check_lowered(&mut plan, graph)?;
-        Ok((plan, planner.skips_overlaps(&attempts)))
-    }
-
-    /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
-    ///
-    /// For plans with workspaces, which depend on the fused groups. The scope of the choice of the
-    /// steps is copied, as far as it holds for this plan.
-    ///
-    /// # Errors
-    ///
-    /// As [`plan_steps`](Self::plan_steps).
-    pub fn plan_steps_of(&self, graph: &Graph, other: &Plan) -> Result<Plan> {
-        let nodes = |step: &PlanStep| -> Vec<NodeId> {
-            step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
-        };
-        let steps: Vec<_> = other.steps().iter().map(nodes).collect();
-        self.plan_steps_after(graph, &steps, other)
-    }
-
-    /// Returns a plan of `graph` that runs `steps`, which were derived from those of another
-    /// plan of it, already checked.
-    ///
-    /// The scope of the choice of the other plan's steps is copied, as far as it holds for these.
-    ///
-    /// # Errors
-    ///
-    /// As [`plan_steps`](Self::plan_steps).
-    pub fn plan_steps_after(
-        &self,
-        graph: &Graph,
-        steps: &[Vec<NodeId>],
-        other: &Plan,
-    ) -> Result<Plan> {
-        let (mut plan, skips_overlaps) = self.with_steps(graph, steps)?;
-        let same = plan.steps.len() == other.steps.len()
-            && plan
-                .steps
-                .iter()
-                .zip(&other.steps)
-                .all(|(a, b)| (a.node, &a.fused) == (b.node, &b.fused));
-        plan.search = other.search().map(|Search { order, floor, skipped, .. }| Search {
-            skipped: if skips_overlaps && self.options.optimize.contains(Technique::Overlap) {
-                skipped.with(Technique::Overlap)
-            } else {
-                skipped
-            },
-            order: match order {
-                // Another order might have fewer bytes at the step with a costly workspace.
-                OrderSearch::Complete if !same || plan.lower_bound() > other.lower_bound() => {
-                    OrderSearch::Beam
-                }
-                order => order,
-            },
-            floor: floor.min(plan.lower_bound()),
-            estimate: None,
-        });
-        Ok(plan)
-    }
-
-    /// Refuses inputs and outputs that cannot be in the memory that the options ask for.
-    fn check_boundary(&self, graph: &Graph) -> Result<()> {
-        let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
-        if self.options.inputs == InputMemory::Reuse && self.options.preserve_inputs {
-            return refuse("inputs", "they cannot be both reused and preserved".into());
-        }
-        let inputs = graph.values().iter().filter(|value| value.kind() == ValueKind::Input);
-        let outputs = graph.outputs().iter().map(|&output| graph.value(output));
-        let inputs = inputs.filter(|_| self.options.inputs == InputMemory::Caller);
-        let outputs = outputs.filter(|_| self.options.outputs == OutputMemory::Caller);
-        let mut brought = inputs.map(|it| ("inputs", it)).chain(outputs.map(|it| ("outputs", it)));
-        let Some((option, _)) = brought.clone().next() else { return Ok(()) };
-        if self.memories.is_some() {
-            return refuse(
-                option,
-                "the spaces are for values that the caller does not bring".into(),
-            );
-        }
-        match brought.find(|(_, it)| it.pin().is_some() || it.space().index() > 0) {
-            None => Ok(()),
-            Some((option, value)) => {
-                let name = quoted(value.name());
-                refuse(option, format!("the graph has a place for value {name} in its own spaces"))
-            }
-        }
     }
 
     /// Returns the buffers that `graph` needs, without packing them: for reports.
@@ -536,27 +332,7 @@ impl<'a> Planner<'a> {
     ///
     /// As [`plan`](Self::plan).
     pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
-        let planner = self.resolved()?;
-        planner.pack(graph, graph.order(), true, &[]).map(|(liveness, _)| liveness)
+        let context = self.context(graph)?;
+        pack(&context, &Schedule::given(graph), true, &[]).map(|placed| placed.liveness)
     }
-}
-
-/// Checks a plan that was just made, and lowers claims that the checker refutes.
-///
-/// The bounds of the solver hold for its own problem, in which pieces of values are rounded to the
-/// alignment. The checker counts such pieces by the byte, and may see a smaller arena.
-fn check_lowered(plan: &mut Plan, graph: &Graph) -> Result<()> {
-    match plan.check(graph) {
-        Err(Error::PlanCorrupt { .. }) => {}
-        checked => return checked.map(drop),
-    }
-    plan.claim_live_bytes();
-    let bound = plan.lower_bound();
-    if let Some(search) = &mut plan.search {
-        search.floor = search.floor.min(bound);
-        if search.order == OrderSearch::Complete {
-            search.order = OrderSearch::Beam;
-        }
-    }
-    plan.check(graph).map(drop)
 }

@@ -1,12 +1,11 @@
 //! Error messages for memories that hold too little.
 
 use super::schedule::Schedule;
-use crate::error::{Error, quoted};
+use crate::base::{BufferId, Error, quoted};
+use crate::choose::{AssignmentProblem, Floor, NoRoom};
 use crate::graph::Graph;
-use crate::index::BufferId;
 use crate::liveness::{Liveness, Member};
-use crate::placement::{AssignmentProblem, Floor, NoRoom};
-use crate::problem::Space;
+use crate::pack::Space;
 
 /// Values that an error message names.
 const MOST_NAMES: usize = 6;

@@ -5,19 +5,13 @@
 //! outputs overlap inputs only where most bytes are live at once, step by step as that falls,
 //! and only if the result can be packed.
 
-use super::Planner;
-use super::pack::smallest_workspaces;
-use super::search::Attempt;
-use crate::error::Result;
-use crate::graph::Graph;
-use crate::index::{NodeId, SpaceId};
+use super::attempt::Attempt;
+use super::context::{Context, MOST_NODES_TO_OVERLAP};
+use super::pack::{Best, pack, smallest_workspaces};
+use crate::base::{NodeId, Result, SpaceId};
 use crate::liveness::Liveness;
-use crate::packing::Packing;
-use crate::plan::{Effort, WorkspacePolicy};
-use crate::technique::Technique;
+use crate::plan::Effort;
 
-/// Graphs with more nodes are left as they are.
-pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
 /// Largest number of sets of nodes that are packed.
 const MOST_PACKED: usize = 3;
 /// Of so few nodes, every set is placed in several memories.
@@ -69,203 +63,185 @@ impl Profile {
     }
 }
 
-impl Planner<'_> {
-    /// Returns whether outputs may overlap inputs.
-    ///
-    /// Not if nodes may run in several orders: an input dies in one order only.
-    pub(super) fn overlaps_inputs(&self) -> bool {
-        self.options.optimize.contains(Technique::Overlap) && !self.options.parallel_safe
+/// Returns an attempt that packs into fewer than `peak` bytes if some of its outputs overlap
+/// inputs, with the best such packing.
+pub(super) fn overlapped<'t, 'g>(
+    context: &Context<'_>,
+    attempts: &'t [Attempt<'g>],
+    mut peak: u64,
+) -> Result<Option<Best<'t, 'g>>> {
+    let is_small = |attempt: &Attempt<'_>| attempt.schedule.order.len() <= MOST_NODES_TO_OVERLAP;
+    if !context.overlaps_inputs() || !attempts.iter().all(is_small) {
+        return Ok(None);
     }
-
-    /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes
-    /// in which the node stages its output have to be known.
-    pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
-        let counted = self.options.workspace == WorkspacePolicy::Auto;
-        let is_counted = !counted || graph.node(node).effects().staging.is_some();
-        is_counted && !graph.overlaps(node).is_empty()
+    let mut descents = Vec::new();
+    for attempt in attempts {
+        if !context.budget.exhausted() {
+            descend(context, attempt, peak, &mut descents)?;
+        }
     }
+    descents.sort_by_key(|descent| descent.load);
+    let mut best = None;
+    for Descent { attempt, overlapped, load } in descents.into_iter().take(MOST_PACKED) {
+        if load >= peak {
+            break;
+        }
+        let placed =
+            pack(&attempt.context(context), &attempt.schedule, attempt.elision, &overlapped)?;
+        if placed.packing.peak() < peak {
+            peak = placed.packing.peak();
+            best = Some(Best { attempt, placed });
+        }
+    }
+    Ok(best)
+}
 
-    /// Returns an attempt that packs into fewer than `peak` bytes if some of its outputs overlap
-    /// inputs, with the best such packing.
-    pub(super) fn overlapped<'t, 'g>(
-        &self,
-        attempts: &'t [Attempt<'g>],
-        mut peak: u64,
-    ) -> Result<Option<(&'t Attempt<'g>, Liveness, Packing)>> {
-        let is_small =
-            |attempt: &Attempt<'_>| attempt.schedule.order.len() <= MOST_NODES_TO_OVERLAP;
-        if !self.overlaps_inputs() || !attempts.iter().all(is_small) {
-            return Ok(None);
-        }
-        let mut descents = Vec::new();
-        for attempt in attempts {
-            if !self.budget.exhausted() {
-                self.descend(attempt, peak, &mut descents)?;
-            }
-        }
-        descents.sort_by_key(|descent| descent.load);
-        let mut best = None;
-        for Descent { attempt, overlapped, load } in descents.into_iter().take(MOST_PACKED) {
-            if load >= peak {
+/// Lets outputs overlap inputs at the highest steps of an attempt, as long as those become
+/// lower, and notes each set of nodes with a load below `peak`.
+fn descend<'t, 'g>(
+    context: &Context<'_>,
+    attempt: &'t Attempt<'g>,
+    peak: u64,
+    descents: &mut Vec<Descent<'t, 'g>>,
+) -> Result<()> {
+    let (graph, order) = (&attempt.schedule.graph, &attempt.schedule.order);
+    let candidates: Vec<bool> = order
+        .iter()
+        .map(|&node| {
+            let last = attempt.schedule.members(&node).last();
+            let is_wanted = |wanted: &[NodeId]| last.is_some_and(|last| wanted.contains(last));
+            context.can_overlap(graph, node) && context.overlapping.is_none_or(is_wanted)
+        })
+        .collect();
+    let all = order.iter().zip(&candidates).filter(|&(_, &can)| can).map(|(&node, _)| node);
+    let all: Vec<NodeId> = all.collect();
+    // About as low as it gets.
+    if all.is_empty() || profile(context, attempt, &all)?.load() >= peak {
+        return Ok(());
+    }
+    let mut overlapped: Vec<NodeId> = Vec::new();
+    let mut now = profile(context, attempt, &overlapped)?;
+    for space in 0..now.live.len() {
+        loop {
+            let peaks = now.peaks(space);
+            let is_new = |&step: &usize| candidates[step] && !overlapped.contains(&order[step]);
+            if now.highest(space) == 0 || !peaks.iter().all(is_new) {
                 break;
             }
-            let Attempt { schedule, elision, .. } = attempt;
-            let (liveness, packing) = self.sharing_as(attempt).pack(
-                &schedule.graph,
-                &schedule.order,
-                *elision,
-                &overlapped,
-            )?;
-            if packing.peak() < peak {
-                peak = packing.peak();
-                best = Some((attempt, liveness, packing));
+            let before = overlapped.len();
+            overlapped.extend(peaks.iter().map(|&step| order[step]));
+            let next = profile(context, attempt, &overlapped)?;
+            if next.highest(space) >= now.highest(space) {
+                overlapped.truncate(before);
+                break;
+            }
+            now = next;
+            if now.load() < peak {
+                let overlapped = overlapped.clone();
+                descents.push(Descent { attempt, overlapped, load: now.load() });
             }
         }
-        Ok(best)
     }
+    Ok(())
+}
 
-    /// Lets outputs overlap inputs at the highest steps of an attempt, as long as those become
-    /// lower, and notes each set of nodes with a load below `peak`.
-    fn descend<'t, 'g>(
-        &self,
-        attempt: &'t Attempt<'g>,
-        peak: u64,
-        descents: &mut Vec<Descent<'t, 'g>>,
-    ) -> Result<()> {
-        let (graph, order) = (&attempt.schedule.graph, &attempt.schedule.order);
-        let candidates: Vec<bool> = order
-            .iter()
-            .map(|&node| {
-                let last = attempt.schedule.members(&node).last();
-                let is_wanted = |wanted: &[NodeId]| last.is_some_and(|last| wanted.contains(last));
-                self.can_overlap(graph, node) && self.overlapping.is_none_or(is_wanted)
-            })
+/// Returns sets of nodes of an attempt whose outputs might better overlap inputs, where the
+/// cheapest memories hold as many bytes as `rooms` says: the first one, the first two, and
+/// so on.
+///
+/// Of few nodes, all sets. Otherwise two for each room: one that adds nodes at the highest
+/// steps until all is below the room, and one that adds every node at a step above the
+/// room that it lowers.
+pub(super) fn overlap_sets(
+    context: &Context<'_>,
+    attempt: &Attempt<'_>,
+    rooms: &[u64],
+) -> Result<Vec<Vec<NodeId>>> {
+    let (graph, order) = (&attempt.schedule.graph, &attempt.schedule.order);
+    if !context.overlaps_inputs() || order.len() > MOST_NODES_TO_OVERLAP {
+        return Ok(Vec::new());
+    }
+    let can: Vec<NodeId> =
+        order.iter().copied().filter(|&node| context.can_overlap(graph, node)).collect();
+    let few = match context.options.effort {
+        Effort::Fast => FEW_TO_COMBINE,
+        _ => MOST_TO_COMBINE,
+    };
+    if can.len() <= few {
+        return Ok(subsets(&can));
+    }
+    let Some(&fastest) = rooms.first() else { return Ok(Vec::new()) };
+    let live = profile(context, attempt, &[])?.totals();
+    let is_high = |node: &NodeId| {
+        let step = order.iter().position(|other| other == node);
+        step.is_some_and(|step| live[step] > fastest)
+    };
+    let high: Vec<NodeId> = can.iter().copied().filter(is_high).collect();
+    if high.len() <= few {
+        return Ok(subsets(&high));
+    }
+    let mut descents = Vec::new();
+    descend(context, attempt, u64::MAX, &mut descents)?;
+    let mut sets: Vec<Vec<NodeId>> = Vec::new();
+    for &room in rooms {
+        let low = descents.iter().find(|descent| descent.load <= room).or(descents.last());
+        let low = low.map(|descent| descent.overlapped.clone());
+        for set in low.into_iter().chain([lowered(context, attempt, &can, room)?]) {
+            if !set.is_empty() && !sets.contains(&set) {
+                sets.push(set);
+            }
+        }
+    }
+    Ok(sets)
+}
+
+/// Returns those of the nodes `can` at steps above `room` whose overlap lowers their step.
+fn lowered(
+    context: &Context<'_>,
+    attempt: &Attempt<'_>,
+    can: &[NodeId],
+    room: u64,
+) -> Result<Vec<NodeId>> {
+    let order = &attempt.schedule.order;
+    let mut is_left = vec![false; attempt.schedule.graph.nodes().len()];
+    for node in can {
+        is_left[node.index()] = true;
+    }
+    let mut chosen: Vec<NodeId> = Vec::new();
+    let mut now = profile(context, attempt, &chosen)?.totals();
+    for _ in 0..MOST_ADDITIONS {
+        let high: Vec<usize> = (0..order.len())
+            .filter(|&step| now[step] > room && is_left[order[step].index()])
             .collect();
-        let all = order.iter().zip(&candidates).filter(|&(_, &can)| can).map(|(&node, _)| node);
-        let all: Vec<NodeId> = all.collect();
-        // About as low as it gets.
-        if all.is_empty() || self.profile(attempt, &all)?.load() >= peak {
-            return Ok(());
+        if high.is_empty() {
+            break;
         }
-        let mut overlapped: Vec<NodeId> = Vec::new();
-        let mut now = self.profile(attempt, &overlapped)?;
-        for space in 0..now.live.len() {
-            loop {
-                let peaks = now.peaks(space);
-                let is_new = |&step: &usize| candidates[step] && !overlapped.contains(&order[step]);
-                if now.highest(space) == 0 || !peaks.iter().all(is_new) {
-                    break;
-                }
-                let before = overlapped.len();
-                overlapped.extend(peaks.iter().map(|&step| order[step]));
-                let next = self.profile(attempt, &overlapped)?;
-                if next.highest(space) >= now.highest(space) {
-                    overlapped.truncate(before);
-                    break;
-                }
-                now = next;
-                if now.load() < peak {
-                    let overlapped = overlapped.clone();
-                    descents.push(Descent { attempt, overlapped, load: now.load() });
-                }
+        let before = chosen.len();
+        chosen.extend(high.iter().map(|&step| order[step]));
+        let next = profile(context, attempt, &chosen)?.totals();
+        chosen.truncate(before);
+        for step in high {
+            is_left[order[step].index()] = false;
+            if next[step] < now[step] {
+                chosen.push(order[step]);
             }
         }
-        Ok(())
+        now = profile(context, attempt, &chosen)?.totals();
     }
+    Ok(chosen)
+}
 
-    /// Returns sets of nodes of an attempt whose outputs might better overlap inputs, where the
-    /// cheapest memories hold as many bytes as `rooms` says: the first one, the first two, and
-    /// so on.
-    ///
-    /// Of few nodes, all sets. Otherwise two for each room: one that adds nodes at the highest
-    /// steps until all is below the room, and one that adds every node at a step above the
-    /// room that it lowers.
-    pub(super) fn overlap_sets(
-        &self,
-        attempt: &Attempt<'_>,
-        rooms: &[u64],
-    ) -> Result<Vec<Vec<NodeId>>> {
-        let (graph, order) = (&attempt.schedule.graph, &attempt.schedule.order);
-        if !self.overlaps_inputs() || order.len() > MOST_NODES_TO_OVERLAP {
-            return Ok(Vec::new());
-        }
-        let can: Vec<NodeId> =
-            order.iter().copied().filter(|&node| self.can_overlap(graph, node)).collect();
-        let few = match self.options.effort {
-            Effort::Fast => FEW_TO_COMBINE,
-            _ => MOST_TO_COMBINE,
-        };
-        if can.len() <= few {
-            return Ok(subsets(&can));
-        }
-        let Some(&fastest) = rooms.first() else { return Ok(Vec::new()) };
-        let live = self.profile(attempt, &[])?.totals();
-        let is_high = |node: &NodeId| {
-            let step = order.iter().position(|other| other == node);
-            step.is_some_and(|step| live[step] > fastest)
-        };
-        let high: Vec<NodeId> = can.iter().copied().filter(is_high).collect();
-        if high.len() <= few {
-            return Ok(subsets(&high));
-        }
-        let mut descents = Vec::new();
-        self.descend(attempt, u64::MAX, &mut descents)?;
-        let mut sets: Vec<Vec<NodeId>> = Vec::new();
-        for &room in rooms {
-            let low = descents.iter().find(|descent| descent.load <= room).or(descents.last());
-            let low = low.map(|descent| descent.overlapped.clone());
-            for set in low.into_iter().chain([self.lowered(attempt, &can, room)?]) {
-                if !set.is_empty() && !sets.contains(&set) {
-                    sets.push(set);
-                }
-            }
-        }
-        Ok(sets)
+/// Returns the bytes that are live in an attempt if outputs of some nodes overlap inputs.
+fn profile(context: &Context<'_>, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
+    let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
+    let options = attempt.context(context).liveness_options(false, attempt.elision)?;
+    let mut liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
+    if context.has_workspaces() {
+        let workspaces = smallest_workspaces(graph, order, liveness.overlapped());
+        liveness = liveness.with_workspaces(graph, options, workspaces)?;
     }
-
-    /// Returns those of the nodes `can` at steps above `room` whose overlap lowers their step.
-    fn lowered(&self, attempt: &Attempt<'_>, can: &[NodeId], room: u64) -> Result<Vec<NodeId>> {
-        let order = &attempt.schedule.order;
-        let mut is_left = vec![false; attempt.schedule.graph.nodes().len()];
-        for node in can {
-            is_left[node.index()] = true;
-        }
-        let mut chosen: Vec<NodeId> = Vec::new();
-        let mut now = self.profile(attempt, &chosen)?.totals();
-        for _ in 0..MOST_ADDITIONS {
-            let high: Vec<usize> = (0..order.len())
-                .filter(|&step| now[step] > room && is_left[order[step].index()])
-                .collect();
-            if high.is_empty() {
-                break;
-            }
-            let before = chosen.len();
-            chosen.extend(high.iter().map(|&step| order[step]));
-            let next = self.profile(attempt, &chosen)?.totals();
-            chosen.truncate(before);
-            for step in high {
-                is_left[order[step].index()] = false;
-                if next[step] < now[step] {
-                    chosen.push(order[step]);
-                }
-            }
-            now = self.profile(attempt, &chosen)?.totals();
-        }
-        Ok(chosen)
-    }
-
-    /// Returns the bytes that are live in an attempt if outputs of some nodes overlap inputs.
-    fn profile(&self, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
-        let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
-        let options = self.sharing_as(attempt).liveness_options(false, attempt.elision)?;
-        let mut liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
-        if self.options.workspace == WorkspacePolicy::Auto {
-            let workspaces = smallest_workspaces(graph, order, liveness.overlapped());
-            liveness = liveness.with_workspaces(graph, options, workspaces)?;
-        }
-        let spaces = 0..graph.spaces().len();
-        Ok(Profile { live: spaces.map(|space| liveness.profile(SpaceId::new(space))).collect() })
-    }
+    let spaces = 0..graph.spaces().len();
+    Ok(Profile { live: spaces.map(|space| liveness.profile(SpaceId::new(space))).collect() })
 }
 
 /// Returns every set of some of the nodes, the largest first.

@@ -1,147 +1,135 @@
 //! Offsets for one order, and the sizes of workspaces that go with them.
 
-use super::Planner;
-use crate::bound::max_load;
-use crate::error::Result;
+use super::attempt::{Attempt, total_load};
+use super::context::Context;
+use super::schedule::Schedule;
+use crate::base::{Alignment, BufferId, NodeId, Result, SpaceId, Step};
 use crate::graph::{Graph, Workspace};
-use crate::index::{BufferId, NodeId, SpaceId};
 use crate::liveness::{ChosenWorkspace, Liveness, LivenessOptions};
-use crate::packing::{Packing, SpacePacking, Status};
-use crate::plan::WorkspacePolicy;
-use crate::problem::Problem;
-use crate::solve::solve;
-use crate::technique::Technique;
-use crate::units::{Alignment, Step};
+use crate::pack::{Packing, Problem, SpacePacking, Status, solve};
+use crate::plan::MoveCost;
 
-impl Planner<'_> {
-    /// Returns the buffers of `graph` and their offsets.
-    ///
-    /// An output in a larger input's bytes ties its place to that of the input, which can
-    /// cost more bytes than it saves. Unless the result has as many bytes as are live at once, it
-    /// is compared with a packing in which outputs take over inputs of equal size only. Outputs of
-    /// the nodes `overlapped` overlap an input where they can.
-    pub(super) fn pack(
-        &self,
-        graph: &Graph,
-        order: &[NodeId],
-        elision: bool,
-        overlapped: &[NodeId],
-    ) -> Result<(Liveness, Packing)> {
-        let options = self.liveness_options(false, elision)?;
-        let first = self.pack_with(graph, order, options, overlapped)?;
-        let mut buffers = first.0.problem.buffers().iter();
-        let is_least = first.1.peak() <= total_load(&first.0.problem)?;
-        if is_least || buffers.all(|buffer| buffer.solid().is_some()) {
-            return Ok(first);
-        }
-        let options = self.liveness_options(true, elision)?;
-        let second = self.pack_with(graph, order, options, overlapped)?;
-        Ok(if second.1.peak() < first.1.peak() { second } else { first })
-    }
+/// Buffers with their spaces and offsets.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) liveness: Liveness,
+    pub(super) packing: Packing,
+    /// Cost of moving bytes, where the planner chose the spaces.
+    pub(super) move_cost: Option<MoveCost>,
+}
 
-    /// Returns the rules for values that share bytes.
-    pub(super) fn liveness_options(
-        &self,
-        same_size: bool,
-        elision: bool,
-    ) -> Result<LivenessOptions> {
-        let techniques = self.options.optimize;
-        Ok(LivenessOptions {
-            alignment: Alignment::new(self.options.alignment)?,
-            views: techniques.contains(Technique::Views),
-            elision: elision && techniques.contains(Technique::Elision),
-            in_place: techniques.contains(Technique::InPlace),
-            same_size,
-            inputs: self.options.inputs,
-            outputs: self.options.outputs,
-            parallel_safe: self.options.parallel_safe,
-            preserve_inputs: self.options.preserve_inputs,
-            capacity: self.options.capacity,
-        })
-    }
+/// An attempt with its buffers.
+pub(super) struct Best<'t, 'g> {
+    pub(super) attempt: &'t Attempt<'g>,
+    pub(super) placed: Placed,
+}
 
-    /// Returns the buffers of `graph` and their offsets under given rules.
-    fn pack_with(
-        &self,
-        graph: &Graph,
-        order: &[NodeId],
-        options: LivenessOptions,
-        overlapped: &[NodeId],
-    ) -> Result<(Liveness, Packing)> {
-        let liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
-        if self.options.workspace == WorkspacePolicy::None {
-            let packing = self.solve(&liveness.problem)?;
-            return Ok((liveness, packing));
-        }
-        let live = liveness.profile(SpaceId::new(0));
-        let mut chosen = smallest_workspaces(graph, order, liveness.overlapped());
-        let smallest = liveness.with_workspaces(graph, options, chosen.clone())?;
-        if chosen.is_empty() {
-            let packing = self.solve(&smallest.problem)?;
-            return Ok((smallest, packing));
-        }
-        // The peak with the smallest workspaces must not be exceeded by larger ones.
-        let least = self.solve(&smallest.problem)?;
-        let SpacePacking { peak: smallest_peak, lower_bound, .. } = least.spaces[0];
-        let peak = smallest_peak.max(self.room.min(options.capacity.unwrap_or(u64::MAX)));
-        enlarge_workspaces(graph, options.alignment, &live, peak, &mut chosen);
-        loop {
-            let larger = smallest.clone().with_workspaces(graph, options, chosen.clone())?;
-            let mut packing = self.solve(&larger.problem)?;
-            if packing.spaces[0].peak <= peak {
-                // Smaller workspaces might do with less: the bound is theirs.
-                let packed = &mut packing.spaces[0];
-                packed.lower_bound = lower_bound;
-                packed.status =
-                    Status::of(packed.peak, lower_bound, larger.problem.spaces()[0].capacity());
-                return Ok((larger, packing));
-            }
-            // The bytes are there at every step, but no offsets were found: step down
-            // the workspaces that ended above the peak.
-            let first = larger.classes.classes().len();
-            let too_high: Vec<_> = (0..chosen.len())
-                .filter(|&index| {
-                    let buffer = BufferId::new(first + index);
-                    packing.offset(buffer) + larger.problem.buffer(buffer).bytes() > peak
-                })
-                .collect();
-            let any_high = !too_high.is_empty();
-            let mut shrunk = false;
-            for index in if any_high { too_high } else { (0..chosen.len()).collect() } {
-                shrunk |= shrink_workspace(graph, &mut chosen[index]);
-            }
-            if !shrunk {
-                return Ok((smallest, least));
-            }
-        }
-    }
-
-    /// Returns the smallest packing that is found, for any capacities; with them as the target
-    /// only where it does not fit, for a solver that is given one stops as soon as
-    /// everything fits.
-    pub(super) fn solve(&self, problem: &Problem) -> Result<Packing> {
-        let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
-        let mut packing = solve(&problem.without_capacities(), &self.budget)?;
-        if !limited {
-            return Ok(packing);
-        }
-        for (packed, space) in packing.spaces.iter_mut().zip(problem.spaces()) {
-            packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());
-        }
-        if packing.status() != Status::Unknown {
-            return Ok(packing);
-        }
-        let fitting = solve(problem, &self.budget)?;
-        let decided = fitting.status() != Status::Unknown;
-        Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
+impl Best<'_, '_> {
+    /// Returns the bytes of its arenas.
+    pub(super) fn peak(&self) -> u64 {
+        self.placed.packing.peak()
     }
 }
 
-/// Returns the bytes that are live at once, over all spaces.
-pub(super) fn total_load(problem: &Problem) -> Result<u64> {
-    (0..problem.spaces().len()).try_fold(0_u64, |sum, space| {
-        Ok(sum.saturating_add(max_load(problem, SpaceId::new(space))?.0))
-    })
+/// Returns the buffers of a schedule and their offsets.
+///
+/// An output in a larger input's bytes ties its place to that of the input, which can
+/// cost more bytes than it saves. Unless the result has as many bytes as are live at once, it
+/// is compared with a packing in which outputs take over inputs of equal size only. Outputs of
+/// the nodes `overlapped` overlap an input where they can.
+pub(super) fn pack(
+    context: &Context<'_>,
+    schedule: &Schedule<'_>,
+    elision: bool,
+    overlapped: &[NodeId],
+) -> Result<Placed> {
+    let options = context.liveness_options(false, elision)?;
+    let first = pack_with(context, schedule, options, overlapped)?;
+    let mut buffers = first.liveness.problem.buffers().iter();
+    let is_least = first.packing.peak() <= total_load(&first.liveness.problem)?;
+    if is_least || buffers.all(|buffer| buffer.solid().is_some()) {
+        return Ok(first);
+    }
+    let options = context.liveness_options(true, elision)?;
+    let second = pack_with(context, schedule, options, overlapped)?;
+    Ok(if second.packing.peak() < first.packing.peak() { second } else { first })
+}
+
+/// Returns the buffers of a schedule and their offsets under given rules.
+fn pack_with(
+    context: &Context<'_>,
+    schedule: &Schedule<'_>,
+    options: LivenessOptions,
+    overlapped: &[NodeId],
+) -> Result<Placed> {
+    let (graph, order) = (&*schedule.graph, &*schedule.order);
+    let placed = |liveness, packing| Ok(Placed { liveness, packing, move_cost: None });
+    let liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
+    if !context.has_workspaces() {
+        let packing = pack_problem(context, &liveness.problem)?;
+        return placed(liveness, packing);
+    }
+    let live = liveness.profile(SpaceId::new(0));
+    let mut chosen = smallest_workspaces(graph, order, liveness.overlapped());
+    let smallest = liveness.with_workspaces(graph, options, chosen.clone())?;
+    if chosen.is_empty() {
+        let packing = pack_problem(context, &smallest.problem)?;
+        return placed(smallest, packing);
+    }
+    // The peak with the smallest workspaces must not be exceeded by larger ones.
+    let least = pack_problem(context, &smallest.problem)?;
+    let SpacePacking { peak: smallest_peak, lower_bound, .. } = least.spaces[0];
+    let peak = smallest_peak.max(context.room.min(options.capacity.unwrap_or(u64::MAX)));
+    enlarge_workspaces(graph, options.alignment, &live, peak, &mut chosen);
+    loop {
+        let larger = smallest.clone().with_workspaces(graph, options, chosen.clone())?;
+        let mut packing = pack_problem(context, &larger.problem)?;
+        if packing.spaces[0].peak <= peak {
+            // Smaller workspaces might do with less: the bound is theirs.
+            let packed = &mut packing.spaces[0];
+            packed.lower_bound = lower_bound;
+            packed.status =
+                Status::of(packed.peak, lower_bound, larger.problem.spaces()[0].capacity());
+            return placed(larger, packing);
+        }
+        // The bytes are there at every step, but no offsets were found: step down
+        // the workspaces that ended above the peak.
+        let first = larger.classes.classes().len();
+        let too_high: Vec<_> = (0..chosen.len())
+            .filter(|&index| {
+                let buffer = BufferId::new(first + index);
+                packing.offset(buffer) + larger.problem.buffer(buffer).bytes() > peak
+            })
+            .collect();
+        let any_high = !too_high.is_empty();
+        let mut shrunk = false;
+        for index in if any_high { too_high } else { (0..chosen.len()).collect() } {
+            shrunk |= shrink_workspace(graph, &mut chosen[index]);
+        }
+        if !shrunk {
+            return placed(smallest, least);
+        }
+    }
+}
+
+/// Returns the smallest packing that is found, for any capacities; with them as the target
+/// only where it does not fit, for a solver that is given one stops as soon as
+/// everything fits.
+pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<Packing> {
+    let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
+    let mut packing = solve(&problem.without_capacities(), &context.budget)?;
+    if !limited {
+        return Ok(packing);
+    }
+    for (packed, space) in packing.spaces.iter_mut().zip(problem.spaces()) {
+        packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());
+    }
+    if packing.status() != Status::Unknown {
+        return Ok(packing);
+    }
+    let fitting = solve(problem, &context.budget)?;
+    let decided = fitting.status() != Status::Unknown;
+    Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
 }
 
 /// Returns every workspace that the nodes of `graph` need, at its smallest size, if the outputs

@@ -2,21 +2,19 @@
 
 use std::rc::Rc;
 
-use super::Planner;
 use super::assemble::steps;
+use super::attempt::Attempt;
+use super::context::Context;
 use super::no_room::Refused;
 use super::pack::smallest_workspaces;
 use super::schedule::Schedule;
-use super::search::Attempt;
-use crate::error::{Error, Result};
+use crate::base::{BufferId, Error, NodeId, Result, SpaceId, ValueId};
+use crate::choose::spaces::{Work, assign_within};
+use crate::choose::{Assigned, AssignmentProblem, Candidate, Memories, SpaceAssignment};
 use crate::graph::Graph;
-use crate::index::{BufferId, NodeId, SpaceId, ValueId};
 use crate::liveness::{Liveness, Merge};
-use crate::placement::{
-    Assigned, AssignmentProblem, Candidate, Memories, SpaceAssignment, Work, assign_within,
-};
-use crate::plan::{ShareRule, WorkspacePolicy, bytes_moved};
-use crate::problem::Space;
+use crate::pack::Space;
+use crate::plan::{ShareRule, bytes_moved};
 
 /// The pairs of values that share bytes in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,50 +79,47 @@ impl Tried {
     }
 }
 
-impl Planner<'_> {
-    /// Places the buffers that result from a schedule and one way to share bytes.
-    pub(super) fn place(
-        &self,
-        attempt: &Attempt<'_>,
-        memories: &Memories,
-        sharing: &Sharing,
-        work: Work<'_>,
-    ) -> Result<Tried> {
-        let schedule = &attempt.schedule;
-        let homes = homes(&schedule.graph, memories)?;
-        // Space 0 stands for any: values only share bytes with those of the same home.
-        let strictest = memories.spaces().iter().map(Space::alignment).max().unwrap_or_default();
-        let mut spaces = vec![Space::new("any").with_alignment(strictest)];
-        spaces.extend(memories.spaces().iter().cloned());
-        let home = |value: ValueId| {
-            homes[value.index()].map_or(SpaceId::new(0), |home| SpaceId::new(home.index() + 1))
-        };
-        let graph = schedule.graph.with_spaces(spaces, home, &sharing.apart);
-        let options =
-            self.sharing_as(attempt).liveness_options(sharing.same_size, attempt.elision)?;
-        let mut liveness =
-            Liveness::with_overlaps(&graph, &schedule.order, options, &sharing.overlapped)?;
-        if self.options.workspace == WorkspacePolicy::Auto {
-            let workspaces = smallest_workspaces(&graph, &schedule.order, liveness.overlapped());
-            liveness = liveness.with_workspaces(&graph, options, workspaces)?;
-        }
-        let candidates = candidates(&graph, schedule, &liveness);
-        let cheapest = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
-        let traffic = candidates.iter().fold(0, |sum: u64, one| sum.saturating_add(one.traffic));
-        let problem = AssignmentProblem::new(candidates, memories.spaces().to_vec())?;
-        Ok(match assign_within(&problem, work)? {
-            Assigned::Fits(assignment) => {
-                let least = traffic.saturating_mul(cheapest);
-                Tried::Fits(Rc::new(Found { liveness, assignment, least }))
-            }
-            Assigned::NoRoom(why) => {
-                let liveness = &liveness;
-                let refused =
-                    Refused { why: &why, graph: &graph, schedule, liveness, problem: &problem };
-                Tried::NoRoom { error: refused.error(), proven: why.proven }
-            }
-        })
+/// Places the buffers that result from a schedule and one way to share bytes.
+pub(super) fn place(
+    context: &Context<'_>,
+    attempt: &Attempt<'_>,
+    memories: &Memories,
+    sharing: &Sharing,
+    work: Work<'_>,
+) -> Result<Tried> {
+    let schedule = &attempt.schedule;
+    let homes = homes(&schedule.graph, memories)?;
+    // Space 0 stands for any: values only share bytes with those of the same home.
+    let strictest = memories.spaces().iter().map(Space::alignment).max().unwrap_or_default();
+    let mut spaces = vec![Space::new("any").with_alignment(strictest)];
+    spaces.extend(memories.spaces().iter().cloned());
+    let home = |value: ValueId| {
+        homes[value.index()].map_or(SpaceId::new(0), |home| SpaceId::new(home.index() + 1))
+    };
+    let graph = schedule.graph.with_spaces(spaces, home, &sharing.apart);
+    let options = attempt.context(context).liveness_options(sharing.same_size, attempt.elision)?;
+    let mut liveness =
+        Liveness::with_overlaps(&graph, &schedule.order, options, &sharing.overlapped)?;
+    if context.has_workspaces() {
+        let workspaces = smallest_workspaces(&graph, &schedule.order, liveness.overlapped());
+        liveness = liveness.with_workspaces(&graph, options, workspaces)?;
     }
+    let candidates = candidates(&graph, schedule, &liveness);
+    let cheapest = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
+    let traffic = candidates.iter().fold(0, |sum: u64, one| sum.saturating_add(one.traffic));
+    let problem = AssignmentProblem::new(candidates, memories.spaces().to_vec())?;
+    Ok(match assign_within(&problem, work)? {
+        Assigned::Fits(assignment) => {
+            let least = traffic.saturating_mul(cheapest);
+            Tried::Fits(Rc::new(Found { liveness, assignment, least }))
+        }
+        Assigned::NoRoom(why) => {
+            let liveness = &liveness;
+            let refused =
+                Refused { why: &why, graph: &graph, schedule, liveness, problem: &problem };
+            Tried::NoRoom { error: refused.error(), proven: why.proven }
+        }
+    })
 }
 
 /// Returns the only memory that each value may be in.

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::error::{Error, Result};
+use crate::base::{Error, NodeId, Result};
 use crate::graph::Graph;
-use crate::index::NodeId;
 
 /// A graph as it is going to run: which of its nodes run as one, and in which order.
 #[derive(Clone, Debug)]

@@ -4,67 +4,64 @@
 //! piece. So each tiled group is compared with the groups that remain if its nodes do not stream,
 //! and is kept only if the peak needs it.
 
-use super::Planner;
+use super::attempt::{Attempt, measured};
+use super::context::Context;
 use super::schedule::Schedule;
-use super::search::Attempt;
-use crate::error::Result;
+use crate::base::{NodeId, Result, SpaceId};
+use crate::choose::Fusion;
+use crate::choose::fuse::fuse_within;
 use crate::graph::Graph;
-use crate::index::{NodeId, SpaceId};
 use crate::liveness::Liveness;
-use crate::transform::{Fusion, fuse_within};
 
-impl Planner<'_> {
-    /// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or
-    /// that raise the peak; `None` if there are no such groups.
-    ///
-    /// A group runs where its last node does, so its parts can take its place one after the other,
-    /// and only there does the number of live bytes change; two profiles tell which groups to
-    /// keep. Where that is not quite so, because values share bytes in another way, the result
-    /// is still measured.
-    pub(super) fn settled<'g>(
-        &self,
-        graph: &'g Graph,
-        attempt: &Attempt<'g>,
-    ) -> Result<Option<Attempt<'g>>> {
-        let fusion = attempt.fusion;
-        let simple = fusion.without_streams();
-        if !fusion.channels || graph.spaces().len() > 1 {
-            return Ok(None);
-        }
-        let schedule = &attempt.schedule;
-        let steps: Vec<&[NodeId]> =
-            schedule.order.iter().map(|node| schedule.members(node)).collect();
-        let parts = parts(graph, simple, &steps);
-        if parts.iter().all(|parts| parts.len() == 1) {
-            return Ok(None);
-        }
-        let apart = Schedule::of(graph, &parts.concat())?;
-        let together = self.live(schedule, attempt.elision)?;
-        let mut rest = self.live(&apart, attempt.elision)?.into_iter();
-        let apart: Vec<u64> =
-            parts.iter().map(|parts| rest.by_ref().take(parts.len()).max().unwrap_or(0)).collect();
-        let least = together.iter().zip(&apart).map(|(&a, &b)| a.min(b)).max().unwrap_or(0);
-        let kept: Vec<Vec<NodeId>> = parts
-            .into_iter()
-            .zip(&steps)
-            .zip(&apart)
-            .flat_map(
-                |((parts, &step), &apart)| {
-                    if apart <= least { parts } else { vec![step.to_vec()] }
-                },
-            )
-            .collect();
-        let (settled, _) = self.attempt(Schedule::of(graph, &kept)?, attempt.elision)?;
-        let is_better = settled.load <= attempt.load;
-        Ok(is_better.then_some(Attempt { fusion, ..settled }))
+/// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or
+/// that raise the peak; `None` if there are no such groups.
+///
+/// A group runs where its last node does, so its parts can take its place one after the other,
+/// and only there does the number of live bytes change; two profiles tell which groups to
+/// keep. Where that is not quite so, because values share bytes in another way, the result
+/// is still measured.
+pub(super) fn settled<'g>(
+    context: &Context<'_>,
+    graph: &'g Graph,
+    attempt: &Attempt<'g>,
+) -> Result<Option<Attempt<'g>>> {
+    let fusion = attempt.fusion;
+    let simple = fusion.without_streams();
+    if !fusion.channels || graph.spaces().len() > 1 {
+        return Ok(None);
     }
+    let schedule = &attempt.schedule;
+    let steps: Vec<&[NodeId]> = schedule.order.iter().map(|node| schedule.members(node)).collect();
+    let parts = parts(graph, simple, &steps);
+    if parts.iter().all(|parts| parts.len() == 1) {
+        return Ok(None);
+    }
+    let apart = Schedule::of(graph, &parts.concat())?;
+    let together = live(context, schedule, attempt.elision)?;
+    let mut rest = live(context, &apart, attempt.elision)?.into_iter();
+    let apart: Vec<u64> =
+        parts.iter().map(|parts| rest.by_ref().take(parts.len()).max().unwrap_or(0)).collect();
+    let least = together.iter().zip(&apart).map(|(&a, &b)| a.min(b)).max().unwrap_or(0);
+    let kept: Vec<Vec<NodeId>> = parts
+        .into_iter()
+        .zip(&steps)
+        .zip(&apart)
+        .flat_map(
+            |((parts, &step), &apart)| {
+                if apart <= least { parts } else { vec![step.to_vec()] }
+            },
+        )
+        .collect();
+    let settled = measured(context, Schedule::of(graph, &kept)?, attempt.elision)?;
+    let is_better = settled.load <= attempt.load;
+    Ok(is_better.then_some(Attempt { fusion, ..settled }))
+}
 
-    /// Returns the bytes live at each step.
-    fn live(&self, schedule: &Schedule<'_>, elision: bool) -> Result<Vec<u64>> {
-        let options = self.liveness_options(false, elision)?;
-        let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
-        Ok(liveness.profile(SpaceId::new(0)))
-    }
+/// Returns the bytes live at each step.
+fn live(context: &Context<'_>, schedule: &Schedule<'_>, elision: bool) -> Result<Vec<u64>> {
+    let options = context.liveness_options(false, elision)?;
+    let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
+    Ok(liveness.profile(SpaceId::new(0)))
 }
 
 /// Returns the groups that each step falls into if its nodes are fused by `fusion` only.

@@ -1,18 +1,18 @@
 //! Plans of several graphs for one arena.
 
+use super::Planner;
+use super::assemble::assemble;
+use super::context::Context;
+use super::least::least;
+use super::pack::{Best, Placed, pack_problem};
 use super::schedule::Schedule;
-use super::{Placed, Planner};
-use crate::bound::max_load;
-use crate::boundary::{InputMemory, OutputMemory};
-use crate::error::{Error, Result};
+use super::scope::scope;
+use super::search::candidates;
+use crate::base::{Alignment, Error, LiveRange, Result, SpaceId};
 use crate::graph::{Graph, ValueKind};
-use crate::index::SpaceId;
 use crate::liveness::{Liveness, Member};
-use crate::packing::{Packing, SpacePacking, Status};
-use crate::plan::{Plan, PlanOptions, Search};
-use crate::problem::{Buffer, Part, Problem};
-use crate::shared::{SharedMember, SharedPlan, Together};
-use crate::units::{Alignment, LiveRange};
+use crate::pack::{Buffer, Packing, Part, Problem, SpacePacking, Status, max_load};
+use crate::plan::{InputMemory, OutputMemory, Plan, Search, SharedMember, SharedPlan, Together};
 
 /// A graph with its buffers and their offsets.
 struct Packed<'g> {
@@ -36,7 +36,8 @@ impl Planner<'_> {
     /// As [`plan`](Self::plan), and [`InvalidOption`](Error::InvalidOption) for several spaces.
     ///
     /// ```
-    /// use arenaplan::{DType, Graph, Node, Planner, Together, Value, ValueKind};
+    /// use arenaplan::plan::Together;
+    /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
     /// let layer = |bytes| {
     ///     let mut builder = Graph::builder("layer");
     ///     let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [bytes])?);
@@ -54,125 +55,126 @@ impl Planner<'_> {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn plan_together(&self, graphs: &[&Graph], together: Together) -> Result<SharedPlan> {
-        self.resolved()?.together(graphs, together)
+        plan_together(&self.honored()?, graphs, together)
     }
+}
 
-    fn together(&self, graphs: &[&Graph], together: Together) -> Result<SharedPlan> {
-        if self.memories.is_some() || graphs.iter().any(|graph| graph.spaces().len() > 1) {
-            let reason = "graphs share one arena, not several spaces".into();
-            return Err(Error::InvalidOption { option: "spaces", reason });
-        }
-        let Planner { options, .. } = self;
-        if options.inputs == InputMemory::Caller || options.outputs == OutputMemory::Caller {
-            let reason = "graphs that share an arena have their inputs and outputs in it".into();
-            return Err(Error::InvalidOption { option: "outputs", reason });
-        }
-        let capacity = options.capacity;
-        let unlimited = Planner { options: PlanOptions { capacity: None, ..*options }, ..*self };
-        let packed = graphs.iter().map(|graph| unlimited.packed(graph));
-        let mut packed = packed.collect::<Result<Vec<_>>>()?;
-        let has_states = graphs
-            .iter()
-            .flat_map(|graph| graph.values())
-            .any(|value| value.kind() == ValueKind::State && value.bytes() > 0);
-        let lower_bound = match together {
-            Together::Concurrent => self.bound_of_all(&packed)?,
-            Together::Never if has_states && packed.len() > 1 => {
-                unlimited.pack_in_turn(&mut packed)?
-            }
-            Together::Never => {
-                packed.iter().map(|one| one.packing.lower_bound()).max().unwrap_or(0)
-            }
+/// Returns plans of several graphs that share one arena.
+fn plan_together(
+    context: &Context<'_>,
+    graphs: &[&Graph],
+    together: Together,
+) -> Result<SharedPlan> {
+    if context.memories.is_some() || graphs.iter().any(|graph| graph.spaces().len() > 1) {
+        let reason = "graphs share one arena, not several spaces".into();
+        return Err(Error::InvalidOption { option: "spaces", reason });
+    }
+    let options = &context.options;
+    if options.inputs == InputMemory::Caller || options.outputs == OutputMemory::Caller {
+        let reason = "graphs that share an arena have their inputs and outputs in it".into();
+        return Err(Error::InvalidOption { option: "outputs", reason });
+    }
+    let capacity = options.capacity;
+    let unlimited = context.without_capacity();
+    let packed = graphs.iter().map(|graph| packed_alone(&unlimited, graph));
+    let mut packed = packed.collect::<Result<Vec<_>>>()?;
+    let has_states = graphs
+        .iter()
+        .flat_map(|graph| graph.values())
+        .any(|value| value.kind() == ValueKind::State && value.bytes() > 0);
+    let lower_bound = match together {
+        Together::Concurrent => bound_of_all(context, &packed)?,
+        Together::Never if has_states && packed.len() > 1 => pack_in_turn(&unlimited, &mut packed)?,
+        Together::Never => packed.iter().map(|one| one.packing.lower_bound()).max().unwrap_or(0),
+    };
+    let mut members: Vec<SharedMember> = Vec::with_capacity(packed.len());
+    for Packed { graph, schedule, liveness, packing, search } in packed {
+        let placed = Placed { liveness, packing, move_cost: None };
+        let mut plan = assemble(&unlimited, graph, &schedule, &placed);
+        plan.search = Some(search);
+        let base = match (together, members.last()) {
+            (Together::Concurrent, Some(last)) => after(last, &plan)?,
+            _ => 0,
         };
-        let mut members: Vec<SharedMember> = Vec::with_capacity(packed.len());
-        for Packed { graph, schedule, liveness, packing, search } in packed {
-            let placed = Placed { liveness, packing, move_cost: None };
-            let mut plan = unlimited.assemble(graph, &schedule, &placed);
-            plan.search = Some(search);
-            let base = match (together, members.last()) {
-                (Together::Concurrent, Some(last)) => after(last, &plan)?,
-                _ => 0,
-            };
-            members.push(SharedMember { base, plan });
-        }
-        let shared = SharedPlan { together, members, lower_bound, capacity };
-        shared.check(graphs)?;
-        Ok(shared)
+        members.push(SharedMember { base, plan });
     }
+    let shared = SharedPlan { together, members, lower_bound, capacity };
+    shared.check(graphs)?;
+    Ok(shared)
+}
 
-    fn packed<'g>(&self, graph: &'g Graph) -> Result<Packed<'g>> {
-        let attempts = self.candidates(graph)?;
-        let (attempt, liveness, packing) = self.least(&attempts)?;
-        let floor = self.floor(&attempts)?.min(packing.lower_bound());
-        let search = Search { floor, ..self.search(&attempts, attempt, &liveness) };
-        Ok(Packed { graph, schedule: attempt.schedule.clone(), liveness, packing, search })
+/// Returns the buffers and offsets of one of the graphs.
+fn packed_alone<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Packed<'g>> {
+    let attempts = candidates(context, graph)?;
+    let best = least(context, &attempts)?;
+    let search = scope(context, &attempts, &best)?;
+    let Best { attempt, placed: Placed { liveness, packing, .. } } = best;
+    Ok(Packed { graph, schedule: attempt.schedule.clone(), liveness, packing, search })
+}
+
+/// Returns a lower bound for graphs that may all be at any step at once.
+///
+/// Bytes that one graph never uses can be cut out of its offsets, so that it alone would
+/// do with the bytes that it uses. That keeps offsets aligned where no value asks for
+/// more than all do; else the bytes live at once must do as a bound.
+fn bound_of_all(context: &Context<'_>, packed: &[Packed<'_>]) -> Result<u64> {
+    let mut sum = 0_u64;
+    for one in packed {
+        let mut buffers = one.liveness.problem.buffers().iter();
+        let alike = buffers.all(|buffer| buffer.alignment().bytes() == context.options.alignment);
+        let least = if alike {
+            one.packing.lower_bound()
+        } else {
+            max_load(&one.liveness.problem, SpaceId::new(0))?.0
+        };
+        sum = sum.saturating_add(least);
     }
+    Ok(sum)
+}
 
-    /// Returns a lower bound for graphs that may all be at any step at once.
-    ///
-    /// Bytes that one graph never uses can be cut out of its offsets, so that it alone would
-    /// do with the bytes that it uses. That keeps offsets aligned where no value asks for
-    /// more than all do; else the bytes live at once must do as a bound.
-    fn bound_of_all(&self, packed: &[Packed<'_>]) -> Result<u64> {
-        let mut sum = 0_u64;
-        for one in packed {
-            let mut buffers = one.liveness.problem.buffers().iter();
-            let alike = buffers.all(|buffer| buffer.alignment().bytes() == self.options.alignment);
-            let least = if alike {
-                one.packing.lower_bound()
+/// Packs graphs that run one after the other, with states that last through all of them, and
+/// returns their lower bound.
+fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64> {
+    let horizons = packed.iter().map(|one| one.liveness.problem.horizon().get().max(1));
+    let mut starts = vec![0_u32];
+    for horizon in horizons {
+        let end = starts.last().and_then(|start| start.checked_add(horizon));
+        starts.push(end.ok_or_else(|| Error::SizeOverflow { what: "all steps".into() })?);
+    }
+    let end = *starts.last().expect("there is a first start");
+    let mut buffers = Vec::new();
+    for (one, &start) in packed.iter().zip(&starts) {
+        let classes = one.liveness.classes.classes();
+        for (index, buffer) in one.liveness.problem.buffers().iter().enumerate() {
+            let members = classes.get(index).map_or(&[][..], |class| &class.members);
+            let is_state =
+                |member: &Member| one.graph.value(member.value).kind() == ValueKind::State;
+            buffers.push(if members.iter().any(is_state) {
+                moved(buffer, |_| LiveRange::new(0, end))?
             } else {
-                max_load(&one.liveness.problem, SpaceId::new(0))?.0
-            };
-            sum = sum.saturating_add(least);
+                moved(buffer, |live| {
+                    LiveRange::new(live.start().get() + start, live.end().get() + start)
+                })?
+            });
         }
-        Ok(sum)
     }
-
-    /// Packs graphs that run one after the other, with states that last through all of them, and
-    /// returns their lower bound.
-    fn pack_in_turn(&self, packed: &mut [Packed<'_>]) -> Result<u64> {
-        let horizons = packed.iter().map(|one| one.liveness.problem.horizon().get().max(1));
-        let mut starts = vec![0_u32];
-        for horizon in horizons {
-            let end = starts.last().and_then(|start| start.checked_add(horizon));
-            starts.push(end.ok_or_else(|| Error::SizeOverflow { what: "all steps".into() })?);
-        }
-        let end = *starts.last().expect("there is a first start");
-        let mut buffers = Vec::new();
-        for (one, &start) in packed.iter().zip(&starts) {
-            let classes = one.liveness.classes.classes();
-            for (index, buffer) in one.liveness.problem.buffers().iter().enumerate() {
-                let members = classes.get(index).map_or(&[][..], |class| &class.members);
-                let is_state =
-                    |member: &Member| one.graph.value(member.value).kind() == ValueKind::State;
-                buffers.push(if members.iter().any(is_state) {
-                    moved(buffer, |_| LiveRange::new(0, end))?
-                } else {
-                    moved(buffer, |live| {
-                        LiveRange::new(live.start().get() + start, live.end().get() + start)
-                    })?
-                });
-            }
-        }
-        let spaces =
-            packed.first().map_or(Vec::new(), |one| one.liveness.problem.spaces().to_vec());
-        let problem = Problem::new(buffers, spaces)?;
-        let packing = self.solve(&problem)?;
-        let mut next = 0;
-        for one in packed {
-            let count = one.packing.offsets.len();
-            one.packing.offsets.copy_from_slice(&packing.offsets[next..next + count]);
-            next += count;
-            let buffers = one.liveness.problem.buffers().iter().zip(&one.packing.offsets);
-            let ends = buffers.filter(|(buffer, _)| buffer.bytes() > 0);
-            let peak = ends.map(|(buffer, &offset)| offset + buffer.bytes()).max().unwrap_or(0);
-            let SpacePacking { lower_bound, .. } = one.packing.spaces[0];
-            let capacity = one.liveness.problem.spaces()[0].capacity();
-            let status = Status::of(peak, lower_bound, capacity);
-            one.packing.spaces[0] = SpacePacking { peak, lower_bound, status };
-        }
-        Ok(packing.lower_bound())
+    let spaces = packed.first().map_or(Vec::new(), |one| one.liveness.problem.spaces().to_vec());
+    let problem = Problem::new(buffers, spaces)?;
+    let packing = pack_problem(context, &problem)?;
+    let mut next = 0;
+    for one in packed {
+        let count = one.packing.offsets.len();
+        one.packing.offsets.copy_from_slice(&packing.offsets[next..next + count]);
+        next += count;
+        let buffers = one.liveness.problem.buffers().iter().zip(&one.packing.offsets);
+        let ends = buffers.filter(|(buffer, _)| buffer.bytes() > 0);
+        let peak = ends.map(|(buffer, &offset)| offset + buffer.bytes()).max().unwrap_or(0);
+        let SpacePacking { lower_bound, .. } = one.packing.spaces[0];
+        let capacity = one.liveness.problem.spaces()[0].capacity();
+        let status = Status::of(peak, lower_bound, capacity);
+        one.packing.spaces[0] = SpacePacking { peak, lower_bound, status };
     }
+    Ok(packing.lower_bound())
 }
 
 /// Returns where the arena of `plan` can begin behind another one.

@@ -7,8 +7,7 @@ use bytemuck::Pod;
 use crate::arena::{
     Arena, Input, Memory, Output, Slots, Stretch, Writing, cast, cast_mut, count, mismatch,
 };
-use crate::error::{Error, Result, quoted};
-use crate::index::ValueId;
+use crate::base::{Error, Result, ValueId, quoted};
 use crate::program::operands::{Inputs, Operands, OutputAndInputs, whole};
 use crate::program::{Program, ProgramStep};
 
@@ -146,7 +145,9 @@ impl<'a> StepMemory<'a> {
     /// Lends all operands: `I` inputs, `O` outputs, `W` workspaces.
     ///
     /// ```
-    /// use arenaplan::{Input, Operands, Output, Result, StepMemory};
+    /// use arenaplan::arena::{Input, Output};
+    /// use arenaplan::program::{Operands, StepMemory};
+    /// use arenaplan::Result;
     ///
     /// /// Adds up bytes, modulo 256, from the last to the first.
     /// fn suffix_sums(mut memory: StepMemory<'_>) -> Result<()> {
@@ -236,7 +237,9 @@ impl<'a> StepMemory<'a> {
     /// States that the step mutates are lent to be read.
     ///
     /// ```
-    /// use arenaplan::{Input, Output, OutputAndInputs, Result, StepMemory};
+    /// use arenaplan::arena::{Input, Output};
+    /// use arenaplan::program::{OutputAndInputs, StepMemory};
+    /// use arenaplan::Result;
     ///
     /// /// Joins any number of inputs, except those that the plan put in their place.
     /// fn concatenate(mut memory: StepMemory<'_>) -> Result<()> {
@@ -292,7 +295,9 @@ impl<'a> StepMemory<'a> {
     /// than operands, and those are left as they are.
     ///
     /// ```
-    /// use arenaplan::{Input, Output, Result, StepMemory};
+    /// use arenaplan::arena::{Input, Output};
+    /// use arenaplan::program::StepMemory;
+    /// use arenaplan::Result;
     ///
     /// /// Returns how many bytes a step reads, of up to eight operands.
     /// fn bytes_read(mut memory: StepMemory<'_>) -> Result<usize> {

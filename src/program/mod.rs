@@ -9,9 +9,8 @@ pub use operands::{Inputs, Operands, OutputAndInputs};
 pub use step::{ProgramStep, SpaceSpan, StepOperand, StepWorkspace};
 
 use crate::arena::{StepSpans, settle};
-use crate::error::Result;
+use crate::base::{NodeId, Result, ValueId};
 use crate::graph::Graph;
-use crate::index::{NodeId, ValueId};
 use crate::plan::{Plan, PlanStep};
 
 /// A plan that was checked, and the spans that each of its steps works on.

@@ -1,7 +1,7 @@
 //! One step of a program: its nodes, and the places of its operands.
 
 use crate::arena::{Stretch, Writing};
-use crate::index::{NodeId, SpaceId, ValueId};
+use crate::base::{NodeId, SpaceId, ValueId};
 use crate::plan::{PlanStep, Share};
 use crate::program::{Program, StepSpans};
 

@@ -8,9 +8,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
+use arenaplan::arena::{Input, Output};
+use arenaplan::program::{Operands, OutputAndInputs};
 use arenaplan::{
-    Arena, DType, Graph, Input, Node, NodeId, Operands, Output, OutputAndInputs, Planner, Program,
-    Result, Value, ValueId, ValueKind,
+    Arena, DType, Graph, Node, NodeId, Planner, Program, Result, Value, ValueId, ValueKind,
 };
 
 thread_local! {

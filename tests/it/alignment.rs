@@ -1,10 +1,13 @@
 //! Values that share bytes keep the alignment of their elements, their own, and that of their
 //! space.
 
+use arenaplan::base::Alignment;
+use arenaplan::graph::{Flow, InPlace, Overlap, View, Whole};
+use arenaplan::pack::Space;
+use arenaplan::plan::{InputMemory, OutputMemory, ShareRule, WorkspacePolicy};
 use arenaplan::{
-    Alignment, DType, Effects, Error, Flow, Graph, GraphBuilder, InPlace, InputMemory, Memories,
-    Node, OutputMemory, Overlap, Plan, Planner, ShareRule, Space, Technique, Techniques, Value,
-    ValueId, ValueKind, View, Whole, WorkspacePolicy,
+    DType, Effects, Error, Graph, GraphBuilder, Memories, Node, Plan, Planner, Technique,
+    Techniques, Value, ValueId, ValueKind,
 };
 use proptest::prelude::*;
 

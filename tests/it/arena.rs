@@ -1,8 +1,8 @@
 //! Lending: what a plan says is what a program finds in memory.
 
-use arenaplan::{
-    Error, Graph, Input, NodeId, Output, SpaceId, ValueId, ValueKind, WorkspacePolicy,
-};
+use arenaplan::arena::{Input, Output};
+use arenaplan::plan::WorkspacePolicy;
+use arenaplan::{Error, Graph, NodeId, SpaceId, ValueId, ValueKind};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs, in_place, reshape};
@@ -111,7 +111,7 @@ fn a17_a_misaligned_buffer_is_refused_and_an_aligned_one_used() {
 #[test]
 fn a_plan_with_two_spaces_needs_two_buffers() {
     let mut builder = Graph::builder("two");
-    let fast = builder.add_space(arenaplan::Space::new("fast").with_capacity(64));
+    let fast = builder.add_space(arenaplan::pack::Space::new("fast").with_capacity(64));
     let value = |name, space| {
         arenaplan::Value::new(name, ValueKind::Input, arenaplan::DType::UINT8, [64])
             .unwrap()

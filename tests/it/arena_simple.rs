@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use arenaplan::{
-    Alignment, Allocation, ArenaAllocator, ArenaBlock, Error, GapRule, IncrementalArena, LiveRange,
-    MAX_BYTES, SimpleArena, Span, Step,
-};
+use arenaplan::Error;
+use arenaplan::arena::{ArenaAllocator, ArenaBlock};
+use arenaplan::base::{Alignment, LiveRange, MAX_BYTES, Step};
+use arenaplan::classic::arenas::{Allocation, GapRule, IncrementalArena, SimpleArena, Span};
 use proptest::prelude::*;
 
 fn aligned(bytes: u64) -> Alignment {

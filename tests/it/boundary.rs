@@ -1,8 +1,10 @@
 //! Inputs and outputs in memory that the caller brings.
 
+use arenaplan::graph::{View, Whole};
+use arenaplan::plan::{InputMemory, OrderSearch, OutputMemory, Placement, WorkspacePolicy};
 use arenaplan::{
-    Effects, Error, Graph, InputMemory, OrderSearch, OutputMemory, Placement, Plan, Planner,
-    Result, SpaceId, Technique, Techniques, ValueId, ValueKind, View, Whole, WorkspacePolicy,
+    Effects, Error, Graph, Plan, Planner, Result, SpaceId, Technique, Techniques, ValueId,
+    ValueKind,
 };
 use proptest::prelude::*;
 
@@ -165,9 +167,9 @@ fn contradictory_options_are_refused() {
     let planner = ideal_planner().inputs(InputMemory::Reuse).preserve_inputs(true);
     assert!(refused(planner.plan(&graph)));
     assert!(refused(planner.plan_steps(&graph, &[vec![graph.order()[0]]])));
-    let memories = arenaplan::Memories::new(vec![arenaplan::Space::new("sram")]).unwrap();
+    let memories = arenaplan::Memories::new(vec![arenaplan::pack::Space::new("sram")]).unwrap();
     assert!(refused(outside().memories(&memories).plan(&graph)));
-    let together = outside().plan_together(&[&graph], arenaplan::Together::Never);
+    let together = outside().plan_together(&[&graph], arenaplan::plan::Together::Never);
     assert!(matches!(together, Err(Error::InvalidOption { .. })));
     let mut builder = Graph::builder("pinned");
     let x = arenaplan::Value::new("x", ValueKind::Input, arenaplan::DType::UINT8, [10]).unwrap();

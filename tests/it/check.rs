@@ -1,7 +1,8 @@
 //! The checker rejects every corrupted plan. A plan is corrupted through its JSON, with the
 //! checksum made right again, so that only the checker stands between it and the user.
 
-use arenaplan::{Error, Graph, Plan, Result, WorkspacePolicy};
+use arenaplan::plan::WorkspacePolicy;
+use arenaplan::{Error, Graph, Plan, Result};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use arenaplan::{Budget, Buffer, CsvProblem, LiveRange, Problem, Space, solve};
+use arenaplan::base::LiveRange;
+use arenaplan::format::CsvProblem;
+use arenaplan::pack::{Buffer, Space};
+use arenaplan::{Budget, Problem, solve};
 
 fn parse(text: &str) -> CsvProblem {
     CsvProblem::parse(text, Space::default()).unwrap()
@@ -100,7 +103,7 @@ fn ids_may_be_quoted_and_are_written_so_that_they_are_read_again() {
                 \"two\nlines\",3,4,1,1\n";
     let csv = parse(text);
     assert_eq!(csv.names.iter().collect::<Vec<_>>(), ["a,1", "say \"b\"", "two\nlines"]);
-    assert_eq!(csv.problem.buffers()[0].alignment(), arenaplan::Alignment::BYTE);
+    assert_eq!(csv.problem.buffers()[0].alignment(), arenaplan::base::Alignment::BYTE);
     assert_eq!(parse(&csv.to_csv(None).unwrap()), csv);
     let wrong = format!("{text}c,0,1,x,1\n");
     assert_eq!(error(&wrong), "line 6: size 'x' is not a whole number");
@@ -130,7 +133,7 @@ fn a_packing_adds_only_the_offset_column() {
 
 #[test]
 fn bytes_that_are_not_contiguous_cannot_be_written() {
-    let part = |bytes| arenaplan::Part { bytes, live: vec![LiveRange::new(0, 2).unwrap()] };
+    let part = |bytes| arenaplan::pack::Part { bytes, live: vec![LiveRange::new(0, 2).unwrap()] };
     let buffer = Buffer::with_parts(9, vec![part(0..2), part(5..9)]).unwrap();
     let problem = Problem::new(vec![buffer], vec![Space::default()]).unwrap();
     let csv = CsvProblem { names: ["a"].into_iter().collect(), problem };

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::thread;
 
-use arenaplan::{write_file, write_files};
+use arenaplan::format::{write_file, write_files};
 
 /// Returns the names in a folder.
 fn names(folder: &Path) -> Vec<String> {

@@ -26,8 +26,30 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
 }
 
-/// Returns, per top-level module of `src`, the top-level modules that it imports.
+/// The room of `src/pack` that has floors of its own; the data of packings are below it.
+const SOLVER: &str = "pack::solve";
+
+/// Returns the names that `src/pack/mod.rs` takes from the solver for the users of the room.
+fn names_of_the_solver() -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("src/pack/mod.rs")).unwrap();
+    let paths = uses(&text);
+    let names = paths.iter().filter_map(|path| path.strip_prefix("solve::"));
+    names.map(str::to_owned).collect()
+}
+
+/// Returns the room of `src` to which a path below `crate` leads.
+fn room_of(path: &str, names_of_the_solver: &BTreeSet<String>) -> String {
+    match path.split("::").collect::<Vec<_>>()[..] {
+        ["pack", "solve", ..] => SOLVER.to_owned(),
+        ["pack", name, ..] if names_of_the_solver.contains(name) => SOLVER.to_owned(),
+        ref parts => parts[0].to_owned(),
+    }
+}
+
+/// Returns, per room of `src`, the rooms that it imports.
 fn imported() -> BTreeMap<String, BTreeSet<String>> {
+    let solver = names_of_the_solver();
+    assert!(solver.contains("solve") && solver.contains("Budget"), "{solver:?}");
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut folders = vec![root().join("src")];
     while let Some(folder) = folders.pop() {
@@ -37,21 +59,26 @@ fn imported() -> BTreeMap<String, BTreeSet<String>> {
                 folders.push(path);
                 continue;
             }
-            let inside = path.strip_prefix(root().join("src")).unwrap();
-            let module = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
-            if module == "lib" {
-                continue;
-            }
+            let inside = path.strip_prefix(root().join("src")).unwrap().with_extension("");
+            let parts: Vec<&str> = inside.iter().map(|part| part.to_str().unwrap()).collect();
+            let room = match parts[..] {
+                // Those two only name the parts of the crate and of the room.
+                ["lib"] | ["pack", "mod"] => continue,
+                ["pack", "solve", ..] => SOLVER,
+                _ => parts[0],
+            };
             let text = fs::read_to_string(&path).unwrap();
-            let found = imports.entry(module.to_owned()).or_default();
+            let found = imports.entry(room.to_owned()).or_default();
+            let declared = uses(&text);
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-            for part in code.flat_map(|line| line.split("crate::").skip(1)) {
-                let name: String =
-                    part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                if name != module && !name.is_empty() {
-                    found.insert(name);
-                }
-            }
+            let is_path = |c: &char| c.is_alphanumeric() || *c == '_' || *c == ':';
+            let inline = code
+                .flat_map(|line| line.split("crate::").skip(1))
+                .map(|part| part.chars().take_while(is_path).collect::<String>());
+            let paths = declared.iter().filter_map(|path| path.strip_prefix("crate::"));
+            let rooms = paths.map(str::to_owned).chain(inline.filter(|path| !path.ends_with(':')));
+            let rooms = rooms.map(|path| room_of(&path, &solver));
+            found.extend(rooms.filter(|it| it != room && !it.is_empty()));
         }
     }
     imports
@@ -79,15 +106,15 @@ fn assert_permitted(permitted: &Table, imported: &BTreeMap<String, BTreeSet<Stri
     }
 }
 
-/// A module of `src/solve` with its imports from `src/solve`, all as paths inside that folder.
+/// A module of a room with its imports from the room, all as paths inside that folder.
 struct File {
     path: Vec<String>,
     imports: Vec<Vec<String>>,
 }
 
-/// Returns the modules of `src/solve` without their tests.
-fn files_of_solve() -> Vec<File> {
-    let base = root().join("src/solve");
+/// Returns the modules of a room, such as `pack/solve`, without their tests.
+fn files_of(room: &str) -> Vec<File> {
+    let base = root().join("src").join(room);
     let (mut folders, mut files) = (vec![base.clone()], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -96,16 +123,16 @@ fn files_of_solve() -> Vec<File> {
                 folders.push(path);
                 continue;
             }
-            let inside = path.strip_prefix(&base).unwrap().with_extension("");
+            let file = path.strip_prefix(&base).unwrap().with_extension("");
             let mut module: Vec<String> =
-                inside.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+                file.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
             if module.last().is_some_and(|name| name == "mod") {
                 module.pop();
             }
             let text = fs::read_to_string(&path).unwrap();
             let code = text.split("\nmod tests {").next().unwrap();
             let imports =
-                uses(code).iter().filter_map(|path| inside_solve(path, &module)).collect();
+                uses(code).iter().filter_map(|path| inside(room, path, &module)).collect();
             files.push(File { imports, path: module });
         }
     }
@@ -114,16 +141,16 @@ fn files_of_solve() -> Vec<File> {
 
 /// Returns the paths of all `use` declarations, with braces expanded.
 fn uses(code: &str) -> Vec<String> {
-    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let code = lines.collect::<Vec<_>>().join(" ");
     let mut paths = Vec::new();
-    for part in code.split(';') {
-        let start = part.rfind(" use ").map(|at| at + 5).or_else(|| {
-            part.trim_start().starts_with("use ").then(|| part.find("use ").unwrap() + 4)
-        });
-        if let Some(start) = start {
-            expand(String::new(), &part[start..].replace(' ', ""), &mut paths);
+    let mut lines = code.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        let line = line.strip_prefix("pub").map_or(line, |rest| rest.trim_start_matches("(crate)"));
+        let Some(start) = line.trim_start().strip_prefix("use ") else { continue };
+        let mut tree = start.to_owned();
+        while !tree.ends_with(';') {
+            tree.push_str(lines.next().expect("a declaration ends"));
         }
+        expand(String::new(), &tree.trim_end_matches(';').replace(' ', ""), &mut paths);
     }
     paths
 }
@@ -150,15 +177,16 @@ fn expand(prefix: String, tree: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// Returns where in `src/solve` an import of `module` leads, or nothing if it leads elsewhere.
-fn inside_solve(path: &str, module: &[String]) -> Option<Vec<String>> {
+/// Returns where in a room an import of `module` leads, or nothing if it leads elsewhere.
+fn inside(room: &str, path: &str, module: &[String]) -> Option<Vec<String>> {
     let parts: Vec<&str> = path.split("::").collect();
-    if let ["crate", "solve", rest @ ..] = &parts[..] {
+    let own: Vec<&str> = ["crate"].into_iter().chain(room.split('/')).collect();
+    if let Some(rest) = parts.strip_prefix(&own[..]) {
         return Some(rest.iter().map(|&part| part.to_owned()).collect());
     }
     let ups = parts.iter().take_while(|&&part| part == "super").count();
     let first = parts.get(ups)?;
-    if ups == 0 && (*first != "self" && !is_child(module, first)) {
+    if ups == 0 && (*first != "self" && !is_child(room, module, first)) {
         return None;
     }
     let mut full = module[..module.len().checked_sub(ups)?].to_vec();
@@ -166,9 +194,10 @@ fn inside_solve(path: &str, module: &[String]) -> Option<Vec<String>> {
     Some(full)
 }
 
-/// Returns whether a module of `src/solve` has a child called `name`.
-fn is_child(module: &[String], name: &str) -> bool {
-    let folder = module.iter().fold(root().join("src/solve"), |path, part| path.join(part));
+/// Returns whether a module of a room has a child called `name`.
+fn is_child(room: &str, module: &[String], name: &str) -> bool {
+    let base = root().join("src").join(room);
+    let folder = module.iter().fold(base, |path, part| path.join(part));
     folder.join(name).is_dir() || folder.join(name).with_extension("rs").is_file()
 }
 
@@ -181,7 +210,7 @@ fn modules_import_what_the_design_permits() {
 fn rooms_of_the_solver_import_only_rooms_below() {
     let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let room = |path: &[String]| path.first().map_or("solve", |room| room).to_owned();
-    for file in files_of_solve() {
+    for file in files_of("pack/solve") {
         let own = room(&file.path);
         let imports = file.imports.iter().map(|path| room(path)).filter(|it| *it != own);
         rooms.entry(own.clone()).or_default().extend(imports);
@@ -190,19 +219,25 @@ fn rooms_of_the_solver_import_only_rooms_below() {
     assert_permitted(&permitted("<!-- rooms -->"), &rooms);
 }
 
-#[test]
-fn no_circle_connects_files_of_the_solver() {
-    let files = files_of_solve();
+/// Asserts that files of a room import each other in no circle, and returns how many imports
+/// there are.
+///
+/// The room's own `mod.rs` counts as below its children if it declares a type that they extend.
+fn assert_no_circle(room: &str, is_extended: bool) -> usize {
+    let files = files_of(room);
     let of = |path: &[String]| {
         let matching = files.iter().enumerate().filter(|(_, file)| path.starts_with(&file.path));
         matching.max_by_key(|(_, file)| file.path.len()).map(|(at, _)| at)
     };
     let mut left: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for (at, file) in files.iter().enumerate() {
+        if is_extended && file.path.is_empty() {
+            continue;
+        }
         let imports = file.imports.iter().filter_map(|path| of(path)).filter(|&it| it != at);
         left.insert(at, imports.collect());
     }
-    assert!(left.values().map(BTreeSet::len).sum::<usize>() > 100, "imports are found");
+    let imports = left.values().map(BTreeSet::len).sum();
     // A file whose imports are all gone is in no circle.
     while let Some(at) =
         left.keys().copied().find(|at| left[at].iter().all(|it| !left.contains_key(it)))
@@ -210,5 +245,27 @@ fn no_circle_connects_files_of_the_solver() {
         left.remove(&at);
     }
     let names: Vec<_> = left.keys().map(|&at| files[at].path.join("::")).collect();
-    assert!(names.is_empty(), "in circles, or above them: {names:?}");
+    assert!(names.is_empty(), "in circles of {room}, or above them: {names:?}");
+    imports
+}
+
+#[test]
+fn no_circle_connects_files_of_the_solver_or_stages_of_the_planner() {
+    assert!(assert_no_circle("pack/solve", false) > 100, "imports are found");
+    assert!(assert_no_circle("planner", true) > 30, "imports are found");
+}
+
+#[test]
+fn files_that_the_design_names_exist() {
+    let text = fs::read_to_string(root().join("DESIGN.md")).unwrap();
+    let tops = ["src/", "python/", "tests/", "benches/", "schema/", "examples/", "docs/"];
+    let names = text.split('`').skip(1).step_by(2);
+    let paths: Vec<&str> = names
+        .filter(|name| tops.iter().any(|top| name.starts_with(top)))
+        .filter(|name| !name.contains([' ', '*', '<', '{', ':']))
+        .collect();
+    assert!(paths.len() > 15, "paths are found: {paths:?}");
+    for path in paths {
+        assert!(root().join(path).exists(), "DESIGN.md names `{path}`, which is gone");
+    }
 }

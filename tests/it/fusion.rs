@@ -1,8 +1,11 @@
 //! Nodes that run as one, and orders: what is found is legal, checked and as good as claimed.
 
+use arenaplan::choose::{Fusion, OrderLimits, find_order, fuse};
+use arenaplan::graph::{InPlace, View, Whole};
+use arenaplan::liveness::LivenessOptions;
+use arenaplan::pack::max_load;
 use arenaplan::{
-    Effects, Fusion, Graph, InPlace, Liveness, LivenessOptions, Node, NodeId, OrderLimits, SpaceId,
-    Technique, Techniques, ValueKind, View, Whole, find_order, fuse, max_load,
+    Effects, Graph, Liveness, Node, NodeId, SpaceId, Technique, Techniques, ValueKind,
 };
 use proptest::prelude::*;
 
@@ -13,31 +16,31 @@ use crate::planners::ideal_planner;
 /// Elementwise over all inputs, which have the output's size.
 fn elementwise(count: usize, bytes: u64) -> Effects {
     let pair = |input| InPlace { input, output: 0, identity: false };
-    let flow = arenaplan::Flow { output: 0, pieces: bytes, follows: (0..count).collect() };
+    let flow = arenaplan::graph::Flow { output: 0, pieces: bytes, follows: (0..count).collect() };
     Effects { in_place: (0..count).map(pair).collect(), flows: vec![flow], ..Effects::default() }
 }
 
 /// Any piece of the output, from all of the input.
 fn anchor(bytes: u64) -> Effects {
-    let flow = arenaplan::Flow { output: 0, pieces: bytes, follows: Vec::new() };
+    let flow = arenaplan::graph::Flow { output: 0, pieces: bytes, follows: Vec::new() };
     Effects { flows: vec![flow], loads: vec![0], ..Effects::default() }
 }
 
 /// Rows of the output from the same rows of input 0, and all of the others.
 fn row_wise(rows: u64) -> Effects {
-    let flow = arenaplan::Flow { output: 0, pieces: rows, follows: vec![0] };
+    let flow = arenaplan::graph::Flow { output: 0, pieces: rows, follows: vec![0] };
     Effects { flows: vec![flow], loads: vec![0], ..Effects::default() }
 }
 
 /// Channels of the output from the same channels of input 0.
 fn channel_wise(channels: u64) -> Effects {
-    let flow = arenaplan::Flow { output: 0, pieces: channels, follows: vec![0] };
+    let flow = arenaplan::graph::Flow { output: 0, pieces: channels, follows: vec![0] };
     Effects { flows: vec![flow], ..Effects::default() }
 }
 
 /// Any channel of the output, from all of the input.
 fn shuffle(channels: u64) -> Effects {
-    let flow = arenaplan::Flow { output: 0, pieces: channels, follows: Vec::new() };
+    let flow = arenaplan::graph::Flow { output: 0, pieces: channels, follows: Vec::new() };
     Effects { flows: vec![flow], ..Effects::default() }
 }
 
@@ -233,7 +236,7 @@ proptest! {
     #[test]
     fn no_order_beats_a_complete_search(graph in networks(8), in_place in any::<bool>()) {
         let mut options = LivenessOptions::default();
-        options.alignment = arenaplan::Alignment::BYTE;
+        options.alignment = arenaplan::base::Alignment::BYTE;
         options.in_place = in_place;
         options.elision = false;
         let limits = OrderLimits { states: 100_000, width: 0, work: usize::MAX };

@@ -1,9 +1,8 @@
 //! What a builder accepts and refuses; rows B of the list of bad inputs.
 
-use arenaplan::{
-    Alignment, DType, Effects, Error, Graph, InPlace, Node, NodeId, Result, Value, ValueId,
-    ValueKind, View, Whole,
-};
+use arenaplan::base::Alignment;
+use arenaplan::graph::{InPlace, View, Whole};
+use arenaplan::{DType, Effects, Error, Graph, Node, NodeId, Result, Value, ValueId, ValueKind};
 
 use crate::graphs::{Sketch, in_place};
 use crate::planners::ideal_planner;
@@ -200,7 +199,10 @@ fn effects_name_operands_that_are_there() {
             ..Effects::default()
         },
         Effects {
-            workspaces: vec![arenaplan::Workspace { choices: vec![], alignment: Alignment::BYTE }],
+            workspaces: vec![arenaplan::graph::Workspace {
+                choices: vec![],
+                alignment: Alignment::BYTE,
+            }],
             ..Effects::default()
         },
     ];
@@ -263,8 +265,8 @@ fn the_digest_depends_on_names_sizes_effects_and_order_but_not_on_workspaces() {
     ] {
         assert_ne!(base.digest(), other.digest());
     }
-    let workspace = arenaplan::Workspace {
-        choices: vec![arenaplan::Choice { bytes: 10, cost: 1.0 }],
+    let workspace = arenaplan::graph::Workspace {
+        choices: vec![arenaplan::graph::Choice { bytes: 10, cost: 1.0 }],
         alignment: Alignment::BYTE,
     };
     let larger = base.with_workspaces([(NodeId::new(0), vec![workspace])]).unwrap();

@@ -1,9 +1,7 @@
 //! Graphs to test on: small ones by hand, and random ones with random effects.
 
-use arenaplan::{
-    Choice, DType, Effects, Graph, GraphBuilder, InPlace, Node, NodeId, Value, ValueId, ValueKind,
-    View, Whole, Workspace,
-};
+use arenaplan::graph::{Choice, InPlace, View, Whole, Workspace};
+use arenaplan::{DType, Effects, Graph, GraphBuilder, Node, NodeId, Value, ValueId, ValueKind};
 use proptest::prelude::*;
 
 /// Builds graphs of `UINT8` arrays, so that elements are bytes.
@@ -171,7 +169,7 @@ fn add_random(sketch: &mut Sketch, index: usize, random: &RandomNode) {
     if let Some((small, large)) = random.workspace {
         let choices =
             [small, small + large].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) });
-        let alignment = arenaplan::Alignment::BYTE;
+        let alignment = arenaplan::base::Alignment::BYTE;
         effects.workspaces = vec![Workspace { choices: choices.into(), alignment }];
     }
     let outputs: Vec<ValueId> = bytes

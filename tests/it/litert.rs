@@ -1,11 +1,15 @@
 //! TensorFlow Lite's planner: what the original answered on random graphs, and that ours
 //! needs no more.
 
-use arenaplan::{
-    Alignment, AllocationType, Choice, DType, Effects, Graph, InPlace, IncrementalGraph,
-    IncrementalMode, IncrementalNode, IncrementalOptions, IncrementalPlanner, IncrementalValue,
-    Node, SharePair, Space, Value, ValueId, ValueKind, Workspace, WorkspacePolicy,
+use arenaplan::base::Alignment;
+use arenaplan::classic::incremental::{
+    AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
+    IncrementalPlanner, IncrementalValue, SharePair,
 };
+use arenaplan::graph::{Choice, InPlace, Workspace};
+use arenaplan::pack::Space;
+use arenaplan::plan::WorkspacePolicy;
+use arenaplan::{DType, Effects, Graph, Node, Value, ValueId, ValueKind};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 

@@ -1,8 +1,9 @@
 //! Live ranges and alias classes, on graphs small enough to check by hand.
 
-use arenaplan::{
-    Effects, Graph, InPlace, Liveness, LivenessOptions, Node, NodeId, ShareRule, ValueId, ValueKind,
-};
+use arenaplan::graph::InPlace;
+use arenaplan::liveness::LivenessOptions;
+use arenaplan::plan::ShareRule;
+use arenaplan::{Effects, Graph, Liveness, Node, NodeId, ValueId, ValueKind};
 
 use crate::graphs::{Sketch, in_place, reshape};
 use crate::planners::ideal_planner;
@@ -22,7 +23,7 @@ fn live(graph: &Graph, options: LivenessOptions) -> Vec<Option<(u32, u32)>> {
 
 /// Returns the values that each buffer holds.
 fn classes(graph: &Graph) -> Vec<Vec<usize>> {
-    let members = |class: &arenaplan::AliasClass| {
+    let members = |class: &arenaplan::liveness::AliasClass| {
         class.members.iter().map(|member| member.value.index()).collect()
     };
     liveness(graph).classes.classes().iter().map(members).collect()
@@ -180,8 +181,12 @@ fn a_view_of_bytes_that_the_same_node_overwrites_is_a_copy() {
     let over = sketch.value("over", ValueKind::Activation, 64);
     let shown = sketch.value("shown", ValueKind::Activation, 64);
     let mut effects = in_place(0);
-    effects.views =
-        vec![arenaplan::View { input: 0, output: 1, offset: 0, whole: arenaplan::Whole::Input }];
+    effects.views = vec![arenaplan::graph::View {
+        input: 0,
+        output: 1,
+        offset: 0,
+        whole: arenaplan::graph::Whole::Input,
+    }];
     sketch
         .builder
         .add_node(Node::new("n", "Op").reads([a]).writes([over, shown]).with_effects(effects));

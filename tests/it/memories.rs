@@ -1,9 +1,14 @@
 //! Plans in several memories.
 
+use arenaplan::base::Alignment;
+use arenaplan::format::plan_schema;
+use arenaplan::graph::Flow;
+use arenaplan::liveness::LivenessOptions;
+use arenaplan::pack::Space;
+use arenaplan::plan::{ShareRule, WorkspacePolicy};
 use arenaplan::{
-    Alignment, Budget, Effects, Error, Flow, Graph, Liveness, LivenessOptions, Memories, NodeId,
-    Plan, Planner, Problem, ShareRule, Space, SpaceId, Status, Technique, Techniques, ValueId,
-    ValueKind, WorkspacePolicy, plan_schema, solve,
+    Budget, Effects, Error, Graph, Liveness, Memories, NodeId, Plan, Planner, Problem, SpaceId,
+    Status, Technique, Techniques, ValueId, ValueKind, solve,
 };
 use proptest::prelude::*;
 

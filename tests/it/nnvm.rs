@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use arenaplan::{
-    DType, Effects, Graph, InPlace, Node, SharingOptions, Space, SpaceId, Storage, Value, ValueId,
-    ValueKind, color_nodes, share_storage,
-};
+use arenaplan::classic::coloring::color_nodes;
+use arenaplan::classic::sharing::{SharingOptions, Storage, share_storage};
+use arenaplan::graph::InPlace;
+use arenaplan::pack::Space;
+use arenaplan::{DType, Effects, Graph, Node, SpaceId, Value, ValueId, ValueKind};
 use serde_json::Value as Json;
 
 use crate::planners::ideal_planner;

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use arenaplan::{
-    Alignment, Budget, Buffer, BufferId, CsvProblem, LiveRange, Part, Problem, Space, Status, solve,
-};
+use arenaplan::base::{Alignment, BufferId, LiveRange};
+use arenaplan::format::CsvProblem;
+use arenaplan::pack::{Buffer, Part, Space};
+use arenaplan::{Budget, Problem, Status, solve};
 
 /// Random numbers that are the same everywhere.
 pub(crate) struct Random(pub(crate) u64);

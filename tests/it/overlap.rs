@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use arenaplan::arena::{Input, Output};
+use arenaplan::graph::{Choice, Flow, Overlap, Workspace};
+use arenaplan::plan::{OrderSearch, ShareRule, WorkspacePolicy};
 use arenaplan::{
-    Choice, DType, Effects, Flow, Graph, Input, Node, NodeId, OrderSearch, Output, Overlap, Plan,
-    Planner, ShareRule, Technique, Techniques, Value, ValueId, ValueKind, Workspace,
-    WorkspacePolicy,
+    DType, Effects, Graph, Node, NodeId, Plan, Planner, Technique, Techniques, Value, ValueId,
+    ValueKind,
 };
 use proptest::prelude::*;
 
@@ -33,7 +35,7 @@ fn without() -> Planner<'static> {
 }
 
 fn overlaps(plan: &Plan) -> Vec<u32> {
-    let is_overlap = |share: &arenaplan::Share| share.rule == ShareRule::Overlap;
+    let is_overlap = |share: &arenaplan::plan::Share| share.rule == ShareRule::Overlap;
     let steps = plan.steps().iter();
     steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
 }
@@ -80,7 +82,7 @@ fn steps_that_were_taken_apart_have_no_proof_of_their_order() {
     let narrow = sketch.effectful("narrow", &[wide], 10, pieces(10));
     let z = sketch.node("z", &[narrow], 1);
     let graph = sketch.build(&[z]);
-    let nodes = |step: &arenaplan::PlanStep| -> Vec<NodeId> {
+    let nodes = |step: &arenaplan::plan::PlanStep| -> Vec<NodeId> {
         step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
     };
     let together = [vec![NodeId::new(0), NodeId::new(1)], vec![NodeId::new(2)]];
@@ -171,7 +173,7 @@ fn p14_the_scratch_memory_of_a_piece_counts() {
         let graph = layer(100, 100, pieces(10));
         let staging = bytes.map(|bytes| {
             let choices = vec![Choice { bytes, cost: 1.0 }];
-            let workspace = Workspace { choices, alignment: arenaplan::Alignment::BYTE };
+            let workspace = Workspace { choices, alignment: arenaplan::base::Alignment::BYTE };
             (NodeId::new(1), vec![workspace])
         });
         let graph = graph.with_staging(staging).unwrap();
@@ -351,7 +353,7 @@ fn an_overlap_must_be_declared_by_plan_and_node() {
 #[test]
 fn scratch_memory_of_overlaps_cannot_be_left_out_of_a_plan() {
     let choices = vec![Choice { bytes: 10, cost: 1.0 }];
-    let workspace = Workspace { choices, alignment: arenaplan::Alignment::BYTE };
+    let workspace = Workspace { choices, alignment: arenaplan::base::Alignment::BYTE };
     let bare = layer(100, 100, pieces(10));
     let graph = bare.with_staging([(NodeId::new(1), vec![workspace])]).unwrap();
     let plan = planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
@@ -447,7 +449,7 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
         3 => {
             inputs.retain(|&(_, bytes)| bytes == first);
             let follows = (0..inputs.len()).collect::<Vec<_>>();
-            let in_place = follows.iter().map(|&input| arenaplan::InPlace {
+            let in_place = follows.iter().map(|&input| arenaplan::graph::InPlace {
                 input,
                 output: 0,
                 identity: false,
@@ -614,7 +616,7 @@ proptest! {
     ) {
         let workspace = |bytes| {
             let choices = vec![Choice { bytes, cost: 1.0 }, Choice { bytes: bytes + 9, cost: 0.5 }];
-            vec![Workspace { choices, alignment: arenaplan::Alignment::BYTE }]
+            vec![Workspace { choices, alignment: arenaplan::base::Alignment::BYTE }]
         };
         let nodes = (0..graph.nodes().len()).map(NodeId::new);
         let sized = nodes.zip(sizes).filter_map(|(id, size)| Some((id, workspace(size?))));

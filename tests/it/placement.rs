@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use arenaplan::{
-    Alignment, Assigned, AssignmentProblem, Budget, Buffer, BufferId, Candidate, Floor, LiveRange,
-    NoRoom, Part, Problem, Space, SpaceAssignment, SpaceId, Status, Step, assign_spaces, solve,
+use arenaplan::base::{Alignment, BufferId, LiveRange, Step};
+use arenaplan::choose::{
+    Assigned, AssignmentProblem, Candidate, Floor, NoRoom, SpaceAssignment, assign_spaces,
 };
+use arenaplan::pack::{Buffer, Part, Space};
+use arenaplan::{Budget, Problem, SpaceId, Status, solve};
 use proptest::prelude::*;
 
 /// Bytes, first step, length, traffic, home.

@@ -1,8 +1,8 @@
 //! Laws of plans, over random graphs.
 
-use arenaplan::{
-    Graph, Planner, Status, Technique, Techniques, ValueKind, WorkspacePolicy, plan_schema,
-};
+use arenaplan::format::plan_schema;
+use arenaplan::plan::WorkspacePolicy;
+use arenaplan::{Graph, Planner, Status, Technique, Techniques, ValueKind};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
@@ -152,7 +152,7 @@ fn a_value_that_nobody_makes_or_uses_has_no_place() {
 #[test]
 fn a05_a_size_that_overflows_when_it_is_rounded_up_is_refused() {
     let mut sketch = Sketch::new();
-    let x = sketch.input("x", arenaplan::MAX_BYTES - 1);
+    let x = sketch.input("x", arenaplan::base::MAX_BYTES - 1);
     let refused = ideal_planner().plan(&sketch.build(&[x]));
     assert_eq!(refused.unwrap_err().kind(), "SizeOverflow");
 }
@@ -176,11 +176,11 @@ fn nested_concatenations(count: u64) -> arenaplan::Graph {
         let whole = builder.add_value(value(format!("c{index}"), activation, 16 * (index + 2)));
         let make = arenaplan::Node::new(format!("make{index}"), "Op");
         builder.add_node(make.reads([source]).writes([new]));
-        let view = |input, offset| arenaplan::View {
+        let view = |input, offset| arenaplan::graph::View {
             input,
             output: 0,
             offset,
-            whole: arenaplan::Whole::Output,
+            whole: arenaplan::graph::Whole::Output,
         };
         let effects = arenaplan::Effects {
             views: vec![view(0, 0), view(1, 16 * (index + 1))],
@@ -197,9 +197,9 @@ fn nested_concatenations(count: u64) -> arenaplan::Graph {
 #[test]
 fn the_search_for_an_order_counts_the_pieces_of_operands() {
     let graph = nested_concatenations(60);
-    let limits = arenaplan::OrderLimits { states: usize::MAX, width: 100, work: 100_000 };
-    let options = arenaplan::LivenessOptions::default();
-    let found = arenaplan::find_order(&graph, options, limits, &|| false).unwrap();
+    let limits = arenaplan::choose::OrderLimits { states: usize::MAX, width: 100, work: 100_000 };
+    let options = arenaplan::liveness::LivenessOptions::default();
+    let found = arenaplan::choose::find_order(&graph, options, limits, &|| false).unwrap();
     assert!(!found.is_optimal);
     // Between two looks at the count, one node and one copy of the tables.
     assert!((100_000 / 2..200_000).contains(&found.work), "{}", found.work);

@@ -1,8 +1,8 @@
 //! What a problem accepts and refuses; rows A of the list of bad inputs.
 
-use arenaplan::{
-    Alignment, Buffer, BufferId, LiveRange, MAX_BYTES, Part, Problem, Space, SpaceId, max_load,
-};
+use arenaplan::base::{Alignment, BufferId, LiveRange, MAX_BYTES};
+use arenaplan::pack::{Buffer, Part, Space, max_load};
+use arenaplan::{Problem, SpaceId};
 
 fn live(start: u32, end: u32) -> LiveRange {
     LiveRange::new(start, end).unwrap()

@@ -1,8 +1,10 @@
 //! The offsets of one plan for values of other sizes.
 
+use arenaplan::base::Alignment;
+use arenaplan::graph::{Choice, View, Whole, Workspace};
+use arenaplan::plan::WorkspacePolicy;
 use arenaplan::{
-    Alignment, Choice, Effects, Error, Graph, Node, NodeId, Planner, Status, Technique, Techniques,
-    Value, ValueKind, View, Whole, Workspace, WorkspacePolicy,
+    Effects, Error, Graph, Node, NodeId, Planner, Status, Technique, Techniques, Value, ValueKind,
 };
 use proptest::prelude::*;
 

@@ -1,9 +1,8 @@
 //! Packings of problems that can be checked by hand.
 
-use arenaplan::{
-    Alignment, Budget, Buffer, Error, LiveRange, MAX_BYTES, Packing, Part, Problem, Space, SpaceId,
-    Status, solve,
-};
+use arenaplan::base::{Alignment, LiveRange, MAX_BYTES};
+use arenaplan::pack::{Buffer, Part, Space};
+use arenaplan::{Budget, Error, Packing, Problem, SpaceId, Status, solve};
 
 fn live(start: u32, end: u32) -> LiveRange {
     LiveRange::new(start, end).unwrap()

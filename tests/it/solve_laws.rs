@@ -5,10 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arenaplan::{
-    Alignment, Budget, Buffer, LiveRange, MAX_BYTES, Methods, Packing, Part, Problem, Progress,
-    SolveOptions, Space, Stage, Status, Tuning, solve,
-};
+use arenaplan::base::{Alignment, LiveRange, MAX_BYTES};
+use arenaplan::pack::{Buffer, Methods, Part, Progress, SolveOptions, Space, Stage, Tuning};
+use arenaplan::{Budget, Packing, Problem, Status, solve};
 
 use crate::oracle::Random;
 

@@ -1,8 +1,11 @@
 //! Plans are for targets: what each honors, and what the checker refuses.
 
+use arenaplan::graph::{View, Whole};
+use arenaplan::pack::Space;
+use arenaplan::plan::{InputMemory, Provider, WorkspacePolicy};
 use arenaplan::{
-    Effects, Error, Graph, InputMemory, Memories, Node, NodeId, Plan, Planner, Provider, Space,
-    Target, Technique, Techniques, Value, ValueKind, View, Whole, WorkspacePolicy,
+    Effects, Error, Graph, Memories, Node, NodeId, Plan, Planner, Target, Technique, Techniques,
+    Value, ValueKind,
 };
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -185,7 +188,7 @@ fn declared_scratch_memory_is_planned_where_the_graph_brings_it() {
         builder.add_value(Value::new(name, kind, arenaplan::DType::UINT8, [64]).unwrap())
     };
     let (x, y) = (value("x", ValueKind::Input), value("y", ValueKind::Activation));
-    let scratch = [arenaplan::Choice { bytes: 256, cost: 1.0 }];
+    let scratch = [arenaplan::graph::Choice { bytes: 256, cost: 1.0 }];
     builder.add_node(Node::new("y", "Op").reads([x]).writes([y]).workspace(scratch));
     builder.add_output(y);
     let graph = builder.build().unwrap();

@@ -1,9 +1,8 @@
 //! Several graphs in one arena.
 
-use arenaplan::{
-    Effects, Error, Graph, Memories, Plan, SharedPlan, Space, Status, Together, ValueKind,
-    WorkspacePolicy,
-};
+use arenaplan::pack::Space;
+use arenaplan::plan::{SharedPlan, Together, WorkspacePolicy};
+use arenaplan::{Effects, Error, Graph, Memories, Plan, Status, ValueKind};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};

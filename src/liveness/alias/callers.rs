@@ -1,10 +1,9 @@
 //! Classes in memory that the caller brings.
 
 use super::{Builder, DraftClass};
-use crate::boundary::{InputMemory, OutputMemory};
+use crate::base::{NodeId, Step, ValueId};
 use crate::graph::ValueKind;
-use crate::index::{NodeId, ValueId};
-use crate::units::Step;
+use crate::plan::{InputMemory, OutputMemory};
 
 /// Most values that are looked at to fill the caller's buffers: each is compared with all that
 /// are in them already.

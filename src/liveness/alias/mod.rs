@@ -8,13 +8,10 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use crate::boundary::{InputMemory, OutputMemory};
-use crate::coloring::Reachability;
-use crate::graph::{Graph, Node, ValueKind, View, Whole};
-use crate::index::{NodeId, SpaceId, ValueId};
+use crate::base::{Alignment, LiveRange, NodeId, SpaceId, Step, ValueId};
+use crate::graph::{Graph, Node, Reachability, ValueKind, View, Whole};
 use crate::liveness::Lifetimes;
-use crate::plan::{Share, ShareRule};
-use crate::units::{Alignment, LiveRange, Step};
+use crate::plan::{InputMemory, OutputMemory, Share, ShareRule};
 
 /// Most pairs of values that are compared in one graph; past that, values get bytes of their
 /// own.

@@ -1,10 +1,9 @@
 //! Outputs that overlap dying inputs at a distance.
 
 use super::{Builder, is_only_read};
+use crate::base::{NodeId, Step, ValueId};
 use crate::graph::Overlap;
-use crate::index::{NodeId, ValueId};
 use crate::plan::ShareRule;
-use crate::units::Step;
 
 /// An input that an output may overlap.
 struct Candidate {

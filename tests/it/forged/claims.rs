@@ -1,9 +1,10 @@
 //! Rules of `check/claims.rs`: figures, and what no plan can do.
 
-use arenaplan::{
-    Choice, Effects, Graph, MAX_BYTES, OrderSearch, Plan, Proof, Technique, Techniques, Workspace,
-    WorkspacePolicy,
-};
+use arenaplan::base::MAX_BYTES;
+use arenaplan::check::Proof;
+use arenaplan::graph::{Choice, Workspace};
+use arenaplan::plan::{OrderSearch, WorkspacePolicy};
+use arenaplan::{Effects, Graph, Plan, Technique, Techniques};
 use serde_json::Value as Json;
 
 use super::{accept, raw, refuse, value};
@@ -91,8 +92,8 @@ fn figures_do_not_contradict_each_other() {
 /// In a space that is aligned more than the options ask.
 fn aligned() -> Case {
     let mut builder = Graph::builder("aligned");
-    let alignment = arenaplan::Alignment::new(128).unwrap();
-    builder.set_default_space(arenaplan::Space::new("arena").with_alignment(alignment));
+    let alignment = arenaplan::base::Alignment::new(128).unwrap();
+    builder.set_default_space(arenaplan::pack::Space::new("arena").with_alignment(alignment));
     let kind = arenaplan::ValueKind::Input;
     let x = arenaplan::Value::new("x", kind, arenaplan::DType::UINT8, [128]).unwrap();
     let x = builder.add_value(x);
@@ -201,7 +202,7 @@ fn infeasible_is_verified_where_too_much_is_live() {
 fn workspaces_count_with_their_smallest_sizes() {
     let choices =
         [64, 128].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).to_vec();
-    let workspaces = vec![Workspace { choices, alignment: arenaplan::Alignment::BYTE }];
+    let workspaces = vec![Workspace { choices, alignment: arenaplan::base::Alignment::BYTE }];
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 64);
     let a = sketch.effectful("a", &[x], 64, Effects { workspaces, ..Effects::default() });
@@ -216,7 +217,7 @@ fn workspaces_count_with_their_smallest_sizes() {
         let x = sketch.input("x", 64);
         let choices =
             [64, 128].map(|bytes| Choice { bytes, cost: 1.0 / (1.0 + bytes as f64) }).to_vec();
-        let workspaces = vec![Workspace { choices, alignment: arenaplan::Alignment::BYTE }];
+        let workspaces = vec![Workspace { choices, alignment: arenaplan::base::Alignment::BYTE }];
         let y = sketch.effectful("y", &[x], 64, Effects { workspaces, ..Effects::default() });
         sketch.build(&[y])
     };

@@ -1,9 +1,10 @@
 //! Rules of `check/mod.rs`: identity of the graph, steps, places, alignments, workspaces.
 
-use arenaplan::{
-    Alignment, Choice, DType, Effects, Graph, Node, NodeId, Plan, Space, Techniques, Value,
-    ValueKind, View, Whole, Workspace, WorkspacePolicy,
-};
+use arenaplan::base::Alignment;
+use arenaplan::graph::{Choice, View, Whole, Workspace};
+use arenaplan::pack::Space;
+use arenaplan::plan::WorkspacePolicy;
+use arenaplan::{DType, Effects, Graph, Node, NodeId, Plan, Techniques, Value, ValueKind};
 use serde_json::json;
 
 use super::{accept, put, raw, refuse, row, share, step, value};
@@ -273,7 +274,7 @@ fn workspaces_are_those_of_the_nodes() {
     let outside = || {
         let (graph, _) = auto();
         let planner = ideal_planner().workspace(WorkspacePolicy::Auto);
-        let plan = planner.outputs(arenaplan::OutputMemory::Caller).plan(&graph).unwrap();
+        let plan = planner.outputs(arenaplan::plan::OutputMemory::Caller).plan(&graph).unwrap();
         (graph, plan)
     };
     refuse(vec![
@@ -332,7 +333,7 @@ fn overwriting_in_pieces() -> Case {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 64);
     let a = sketch.node("a", &[x], 64);
-    let flow = arenaplan::Flow { output: 0, pieces: 8, follows: vec![0] };
+    let flow = arenaplan::graph::Flow { output: 0, pieces: 8, follows: vec![0] };
     let b = sketch.effectful("b", &[a], 64, Effects { flows: vec![flow], ..Effects::default() });
     let graph = sketch.build(&[b]);
     let plan = ideal_planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();

@@ -3,9 +3,8 @@
 //! The plan of single nodes becomes one in which some run as one: steps, operands, places and live
 //! ranges are those of the group, so that only the rules on groups can refuse.
 
-use arenaplan::{
-    DType, Effects, Flow, Graph, InPlace, Node, Plan, Techniques, Value, ValueKind, View, Whole,
-};
+use arenaplan::graph::{Flow, InPlace, View, Whole};
+use arenaplan::{DType, Effects, Graph, Node, Plan, Techniques, Value, ValueKind};
 use serde_json::{Value as Json, json};
 
 use super::{accept, refuse, row, share, step, value};

@@ -1,7 +1,9 @@
 //! Random flaws in random plans: each is refused, or does no harm on real memory and claims nothing
 //! false.
 
-use arenaplan::{Graph, InputMemory, OutputMemory, Plan, Proof, WorkspacePolicy};
+use arenaplan::check::Proof;
+use arenaplan::plan::{InputMemory, OutputMemory, WorkspacePolicy};
+use arenaplan::{Graph, Plan};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 

@@ -1,9 +1,8 @@
 //! Rules of `check/replay.rs` and `check/races.rs`: what the run finds in memory.
 
-use arenaplan::{
-    Choice, Effects, Flow, Graph, InPlace, Node, Plan, Technique, Techniques, ValueKind, View,
-    Whole, Workspace, WorkspacePolicy,
-};
+use arenaplan::graph::{Choice, Flow, InPlace, View, Whole, Workspace};
+use arenaplan::plan::WorkspacePolicy;
+use arenaplan::{Effects, Graph, Node, Plan, Technique, Techniques, ValueKind};
 
 use super::{accept, put, refuse, row, share, step, value};
 use crate::graphs::{Sketch, in_place, reshape};
@@ -160,7 +159,7 @@ fn twins() -> Case {
 fn working() -> Case {
     let mut sketch = Sketch::new();
     let choices = vec![Choice { bytes: 64, cost: 1.0 }];
-    let workspaces = vec![Workspace { choices, alignment: arenaplan::Alignment::BYTE }; 2];
+    let workspaces = vec![Workspace { choices, alignment: arenaplan::base::Alignment::BYTE }; 2];
     let x = sketch.input("x", 64);
     let y = sketch.effectful("y", &[x], 64, Effects { workspaces, ..Effects::default() });
     let graph = sketch.build(&[y]);

@@ -1,10 +1,12 @@
 //! Rules of `check/spaces.rs`, `check/callers.rs` and `check/shared.rs`: spaces, what moving bytes
 //! costs, memory of the caller, and several plans in one arena.
 
-use arenaplan::{
-    Alignment, Choice, DType, Effects, Graph, InputMemory, Memories, Node, OutputMemory, Plan,
-    Proof, SharedPlan, Space, Together, Value, ValueKind, Workspace, WorkspacePolicy,
-};
+use arenaplan::base::Alignment;
+use arenaplan::check::Proof;
+use arenaplan::graph::{Choice, Workspace};
+use arenaplan::pack::Space;
+use arenaplan::plan::{InputMemory, OutputMemory, SharedPlan, Together, WorkspacePolicy};
+use arenaplan::{DType, Effects, Graph, Memories, Node, Plan, Value, ValueKind};
 use serde_json::{Value as Json, json};
 
 use super::{accept, raw, refuse, row, value};

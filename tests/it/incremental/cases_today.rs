@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use arenaplan::{
-    Alignment, AllocationType, ArenaAllocator, ArenaBlock, Error, IncrementalOptions,
-    IncrementalPlanner, SystemAllocator,
-};
+use arenaplan::Error;
+use arenaplan::arena::{ArenaAllocator, ArenaBlock, SystemAllocator};
+use arenaplan::base::Alignment;
+use arenaplan::classic::incremental::{AllocationType, IncrementalOptions, IncrementalPlanner};
 
 use crate::incremental::{
     LiteRt, Ours, TfLite2019, check, larger, node, offsets, optional, options, planned, planner,

@@ -6,9 +6,10 @@ mod cases_today;
 mod laws;
 mod ours;
 
-use arenaplan::{
-    Alignment, AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode,
-    IncrementalOptions, IncrementalPlanner, IncrementalValue, SharePair,
+use arenaplan::base::Alignment;
+use arenaplan::classic::incremental::{
+    AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
+    IncrementalPlanner, IncrementalValue, SharePair,
 };
 
 pub use laws::{random_graphs, replay};

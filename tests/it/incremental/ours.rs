@@ -1,6 +1,9 @@
 //! Where the originals are wrong, and what ours does beyond them.
 
-use arenaplan::{AllocationType, Error, IncrementalOptions, IncrementalPlanner, Place, SharePair};
+use arenaplan::Error;
+use arenaplan::classic::incremental::{
+    AllocationType, IncrementalOptions, IncrementalPlanner, Place, SharePair,
+};
 
 use crate::incremental::{
     LiteRt, Ours, TfLite2019, larger, node, offsets, optional, options, planned, planner, reshape,

@@ -1,10 +1,13 @@
 //! Programs by hand: fused steps, wrong arenas, typed operands, every way to lend.
 
+use arenaplan::arena::{Input, Output};
+use arenaplan::base::Alignment;
+use arenaplan::graph::{Overlap, View, Whole};
+use arenaplan::plan::{InputMemory, OutputMemory, ShareRule, WorkspacePolicy};
+use arenaplan::program::{Operands, OutputAndInputs, SpaceSpan, StepMemory, StepWorkspace};
 use arenaplan::{
-    Alignment, Arena, DType, Effects, Error, Graph, Input, InputMemory, Node, NodeId, Operands,
-    Output, OutputAndInputs, OutputMemory, Overlap, Plan, Planner, Program, ShareRule, SpaceSpan,
-    StepMemory, StepWorkspace, Technique, Techniques, Value, ValueId, ValueKind, View, Whole,
-    WorkspacePolicy,
+    Arena, DType, Effects, Error, Graph, Node, NodeId, Plan, Planner, Program, Technique,
+    Techniques, Value, ValueId, ValueKind,
 };
 
 use crate::graphs::{Sketch, in_place, reshape};
@@ -350,7 +353,7 @@ fn any_number_of_inputs_is_lent_beside_an_output() {
 fn workspaces_of_a_step_follow_each_other() {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 8);
-    let choice = |bytes| [arenaplan::Choice { bytes, cost: 1.0 }];
+    let choice = |bytes| [arenaplan::graph::Choice { bytes, cost: 1.0 }];
     let y = sketch.value("y", ValueKind::Activation, 8);
     let node = Node::new("y", "Op").reads([x]).writes([y]);
     sketch.builder.add_node(node.workspace(choice(16)).workspace(choice(0)).workspace(choice(4)));

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use arenaplan::{
-    Arena, Graph, Input, Node, NodeId, Output, Plan, Program, ProgramStep, Result, ValueId,
-    ValueKind, Whole,
-};
+use arenaplan::arena::{Input, Output};
+use arenaplan::graph::Whole;
+use arenaplan::program::ProgramStep;
+use arenaplan::{Arena, Graph, Node, NodeId, Plan, Program, Result, ValueId, ValueKind};
 
 /// Returns the bytes of an operand, by position.
 type Read<'a> = dyn FnMut(usize, Range<usize>) -> Vec<u8> + 'a;

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use arenaplan::{
-    Graph, Input, InputMemory, Memories, NodeId, Output, OutputAndInputs, OutputMemory, Plan,
-    Program, ProgramStep, ShareRule, Space, SpaceId, SpaceSpan, Technique, Techniques,
-    WorkspacePolicy, fuse,
-};
+use arenaplan::arena::{Input, Output};
+use arenaplan::choose::fuse;
+use arenaplan::pack::Space;
+use arenaplan::plan::{InputMemory, OutputMemory, ShareRule, WorkspacePolicy};
+use arenaplan::program::{OutputAndInputs, ProgramStep, SpaceSpan};
+use arenaplan::{Graph, Memories, NodeId, Plan, Program, SpaceId, Technique, Techniques};
 use proptest::prelude::*;
 
 use super::interpreter::run;

@@ -1,9 +1,12 @@
 //! The golden cases that are small enough to follow, by number.
 
-use arenaplan::{
-    DType, Effects, Error, InPlace, Node, SharingMode, SharingOptions, SizeRule, Space, SpaceId,
-    Storage, TakenFrom, Value, ValueId, ValueKind, color_nodes, share_storage,
+use arenaplan::classic::coloring::color_nodes;
+use arenaplan::classic::sharing::{
+    SharingMode, SharingOptions, SizeRule, Storage, TakenFrom, share_storage,
 };
+use arenaplan::graph::InPlace;
+use arenaplan::pack::Space;
+use arenaplan::{DType, Effects, Error, Node, SpaceId, Value, ValueId, ValueKind};
 
 use crate::sharing::{I0, I01, ID, Net, P, branches, codes, ids, ignoring, nnvm};
 
@@ -330,7 +333,7 @@ fn row_11_g_n20_counts_of_ignored_inputs_are_the_callers_to_supply() {
     let d = net.op("d", P, &[c, z]);
     let graph = net.build(&[d]);
     assert_eq!(nnvm(&graph).allocated_bytes(), 120);
-    let mut counts = arenaplan::reference_counts(&graph);
+    let mut counts = arenaplan::classic::sharing::reference_counts(&graph);
     counts[a.index()] += 1;
     let options = SharingOptions { counts: Some(counts.clone()), ..SharingOptions::nnvm() };
     assert_eq!(share_storage(&graph, &options).unwrap().allocated_bytes(), 160);

@@ -1,9 +1,8 @@
 //! What holds for every graph.
 
-use arenaplan::{
-    DType, Effects, InPlace, Node, SharingOptions, SizeRule, Storage, ValueId, ValueKind,
-    share_storage,
-};
+use arenaplan::classic::sharing::{SharingOptions, SizeRule, Storage, share_storage};
+use arenaplan::graph::InPlace;
+use arenaplan::{DType, Effects, Node, ValueId, ValueKind};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
@@ -90,7 +89,7 @@ proptest! {
         (assigned[first.index()], assigned[second.index()]) = (Storage::Block(0), Storage::Block(0));
         let options = SharingOptions { assigned: Some(assigned), ..SharingOptions::default() };
         let plan = share_storage(&graph, &options).unwrap();
-        let live = arenaplan::Lifetimes::new(&graph, graph.order(), false);
+        let live = arenaplan::liveness::Lifetimes::new(&graph, graph.order(), false);
         let together = live.of(first).unwrap().overlaps(live.of(second).unwrap());
         prop_assert_eq!(plan.to_plan(&graph, 1).is_err(), together);
     }
@@ -100,7 +99,7 @@ proptest! {
 fn sizes_past_any_memory_are_refused() {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 1);
-    let large = arenaplan::MAX_BYTES;
+    let large = arenaplan::base::MAX_BYTES;
     let a = sketch.node("a", &[x], large);
     let b = sketch.node("b", &[a, x], large);
     let graph = sketch.build(&[a, b]);

@@ -1,10 +1,13 @@
 //! Memory at run time from storage ids.
 
-use arenaplan::{
-    AssignKind, DType, Effects, Error, InPlace, Input, Node, NodeId, Output, SharingOptions,
-    SpaceId, StorageEntry, StorageLayout, StorageNode, StorageOperand, StoragePool, Tensor,
-    ValueKind, find_assigns, load_params, save_params, share_storage,
+use arenaplan::arena::{Input, Output};
+use arenaplan::classic::sharing::{AssignKind, SharingOptions, find_assigns, share_storage};
+use arenaplan::classic::storage::{
+    StorageEntry, StorageLayout, StorageNode, StorageOperand, StoragePool, Tensor, load_params,
+    save_params,
 };
+use arenaplan::graph::InPlace;
+use arenaplan::{DType, Effects, Error, Node, NodeId, SpaceId, ValueKind};
 use proptest::prelude::*;
 
 use crate::sharing::{Net, branches};
@@ -261,7 +264,7 @@ fn row_24_blobs_are_those_of_the_original() {
 }
 
 /// `w` is a state that is read, overwritten and read again; `split` has two results.
-fn with_nodes() -> (arenaplan::Graph, arenaplan::StoragePlan) {
+fn with_nodes() -> (arenaplan::Graph, arenaplan::classic::sharing::StoragePlan) {
     let mut net = Net::new();
     let value = |net: &mut Net, name: &str, kind| net.value(name, kind, DType::FLOAT32, &[10]);
     let x = net.input("x");

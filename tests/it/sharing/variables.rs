@@ -1,10 +1,12 @@
 //! Variables: assignments, the order of reads and writes, and their storage.
 
-use arenaplan::{
-    Assign, AssignKind, DType, Effects, Error, Graph, InPlace, Input, Node, NodeId, Output, Plan,
-    SharingOptions, ValueId, ValueKind, find_assigns, is_elementwise, order_mutations,
+use arenaplan::arena::{Input, Output};
+use arenaplan::classic::sharing::{
+    Assign, AssignKind, SharingOptions, find_assigns, is_elementwise, order_mutations,
     share_storage,
 };
+use arenaplan::graph::InPlace;
+use arenaplan::{DType, Effects, Error, Graph, Node, NodeId, Plan, ValueId, ValueKind};
 use proptest::prelude::*;
 
 use crate::sharing::{I0, I01, Net, P, ids};

@@ -1,0 +1,246 @@
+//! The one error type of the crate.
+
+use std::fmt::Write as _;
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a graph, problem, plan or arena was refused.
+///
+/// Every message is enough to act on by itself: it names the value, node or
+/// field. Names are quoted, escaped and shortened by [`quoted`], since they come
+/// from untrusted files.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "every message names its fields")]
+pub enum Error {
+    /// A size in bytes exceeds the address space of a machine.
+    #[error("{what} needs more bytes than a machine can address")]
+    SizeOverflow { what: String },
+    /// An alignment is not a power of two.
+    #[error("alignment {bytes} of {what} is not a power of two up to 2^62")]
+    InvalidAlignment { what: String, bytes: u64 },
+    /// A live range is empty or reversed.
+    #[error("the live range {start}..{end} of {what} is empty")]
+    InvalidLiveRange { what: String, start: u32, end: u32 },
+    /// An element type is unknown.
+    #[error("element type {dtype} of {what} has no size in bytes")]
+    UnsupportedDtype { what: String, dtype: String },
+
+    /// Nodes depend on each other in a circle.
+    #[error("nodes depend on each other in a circle: {}", .nodes.join(" -> "))]
+    GraphCycle { nodes: Vec<String> },
+    /// Two nodes produce one value, or a node produces an input or constant.
+    #[error("value {value} is produced by {first} and by {second}")]
+    DuplicateProducer { value: String, first: String, second: String },
+    /// Two values or nodes share a name.
+    #[error("two {what} are called {name}")]
+    DuplicateName { what: &'static str, name: String },
+    /// Something is read that nothing produces.
+    #[error("{user} reads {value}, which nothing produces")]
+    UndefinedValue { user: String, value: String },
+    /// A value has no name.
+    #[error("{what} has an empty name")]
+    InvalidName { what: String },
+    /// An effect names an operand that the node does not have.
+    #[error("node {node}: {reason}")]
+    InvalidEffect { node: String, reason: String },
+    /// Nodes cannot run as one.
+    #[error("the nodes up to {node} cannot run as one: {reason}")]
+    InvalidGroup { node: String, reason: String },
+    /// Values are views of each other in a circle.
+    #[error("node {node} makes value {value} a view of itself")]
+    AliasCycle { node: String, value: String },
+    /// A view reaches past the value that it looks into.
+    #[error("node {node}: the view reaches byte {end} of {value}, which has {bytes} bytes")]
+    AliasOutOfBounds { node: String, value: String, end: u64, bytes: u64 },
+
+    /// A problem is malformed.
+    #[error("buffer {buffer}: {reason}")]
+    InvalidBuffer { buffer: usize, reason: String },
+    /// Pinned offsets contradict each other or their space.
+    #[error("{reason}")]
+    PinConflict { reason: String },
+    /// A space is too small.
+    #[error(
+        "space {space} holds {capacity} bytes; the best plan needs {needed}, and its steps in their order, with what shares bytes, cannot need fewer than {lower_bound}"
+    )]
+    CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
+
+    /// The spaces that values may be in cannot hold them.
+    #[error("{reason}")]
+    SpacesExceeded {
+        reason: String,
+        /// Step at which there is no room.
+        step: u32,
+        /// Node that runs then, if there is one.
+        node: Option<String>,
+        /// The values that are needed then, with their bytes, the largest first.
+        values: Vec<(String, u64)>,
+        /// Whether it is proven that no order of the steps that were tried fits, however values
+        /// share bytes; otherwise no plan was found. Never if another technique than other
+        /// orders was asked for and left out.
+        proven: bool,
+    },
+
+    /// A line of a CSV file has the wrong form.
+    #[error("line {line}: {reason}")]
+    InvalidCsv { line: usize, reason: String },
+    /// The text is not a plan.
+    #[error("not a valid plan: {reason}")]
+    PlanCorrupt { reason: String },
+    /// The plan is of a version that this one cannot read.
+    #[error("plan version: {reason}")]
+    PlanVersion { reason: String },
+    /// The plan is implausibly large.
+    #[error("the plan has {bytes} bytes, more than the limit of {limit}")]
+    PlanTooLarge { bytes: u64, limit: u64 },
+    /// The plan was made for another graph.
+    #[error("the plan does not belong to this graph: {reason}")]
+    PlanMismatch { reason: String },
+    /// The runner that a plan is for, or is exported to, cannot run it.
+    #[error("target {target} cannot run the plan: {reason}")]
+    TargetMismatch { target: String, reason: String },
+    /// Something lies outside its arena.
+    #[error("{what} occupies bytes {start}..{end} of an arena of {arena} bytes")]
+    PlanOutOfBounds { what: String, start: u64, end: u128, arena: u64 },
+    /// Two things needed at the same time share bytes.
+    #[error("{first} and {second} share byte {byte} of the arena at step {step}")]
+    PlanOverlap { first: String, second: String, step: u32, byte: u64 },
+    /// An offset is not a multiple of its alignment.
+    #[error("{what} is at offset {offset}, which is not a multiple of its alignment {alignment}")]
+    PlanMisaligned { what: String, offset: u64, alignment: u64 },
+
+    /// The arena's bytes could not be allocated.
+    #[error("an arena of {bytes} bytes could not be allocated")]
+    ArenaCommit { bytes: u64 },
+    /// The bytes given as an arena are too few.
+    #[error("the buffer has {bytes} bytes, and the plan needs {needed}")]
+    BufferTooSmall { bytes: u64, needed: u64 },
+    /// The bytes given as an arena start at a badly aligned address.
+    #[error("the buffer's address is not a multiple of {alignment}")]
+    MisalignedBuffer { alignment: u64 },
+    /// The plan's spaces do not map to one buffer.
+    #[error("the plan has {spaces} spaces, and {given} buffers were given")]
+    SpaceCount { spaces: usize, given: usize },
+
+    /// An option contradicts another one, or the graph it is used with.
+    #[error("option {option}: {reason}")]
+    InvalidOption { option: &'static str, reason: String },
+    /// Storage ids, arrays or parameters do not fit together.
+    #[error("{reason}")]
+    Storage { reason: String },
+    /// An arena is not in the state that a call needs.
+    #[error("{reason}")]
+    ArenaState { reason: String },
+    /// An arena was made for another plan, or for none.
+    #[error("the arena is not that of the plan of {model}; `Arena::rebind` makes it so")]
+    ArenaMismatch { model: String },
+    /// A node has no memory of its own, since it runs as one with others.
+    #[error(
+        "node {node} runs as one with others in step {step}, which is lent as a whole: use `Arena::step`"
+    )]
+    FusedNode { node: String, step: String },
+    /// An operand of a step cannot be lent in the way that is asked for.
+    #[error("step {step}, {operand}: {reason}")]
+    InvalidOperand { step: String, operand: String, reason: String },
+    /// Bytes are no elements of a type.
+    #[error("{what} cannot be read as elements: {reason}")]
+    InvalidCast { what: String, reason: String },
+
+    /// The work was interrupted by the caller.
+    #[error("interrupted")]
+    Interrupted,
+    /// The planner itself ran out of memory.
+    #[error("not enough memory for {what}")]
+    OutOfMemory { what: &'static str },
+}
+
+impl Error {
+    /// Returns the name of the variant, for callers that report kinds of errors.
+    ///
+    /// ```
+    /// let error = arenaplan::base::Alignment::new(3).unwrap_err();
+    /// assert_eq!(error.kind(), "InvalidAlignment");
+    /// ```
+    #[must_use]
+    #[allow(clippy::match_same_arms, reason = "one row per variant")]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::SizeOverflow { .. } => "SizeOverflow",
+            Self::InvalidAlignment { .. } => "InvalidAlignment",
+            Self::InvalidLiveRange { .. } => "InvalidLiveRange",
+            Self::UnsupportedDtype { .. } => "UnsupportedDtype",
+            Self::GraphCycle { .. } => "GraphCycle",
+            Self::DuplicateProducer { .. } => "DuplicateProducer",
+            Self::DuplicateName { .. } => "DuplicateName",
+            Self::UndefinedValue { .. } => "UndefinedValue",
+            Self::InvalidName { .. } => "InvalidName",
+            Self::InvalidEffect { .. } => "InvalidEffect",
+            Self::InvalidGroup { .. } => "InvalidGroup",
+            Self::AliasCycle { .. } => "AliasCycle",
+            Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",
+            Self::InvalidBuffer { .. } => "InvalidBuffer",
+            Self::PinConflict { .. } => "PinConflict",
+            Self::CapacityExceeded { .. } => "CapacityExceeded",
+            Self::SpacesExceeded { .. } => "SpacesExceeded",
+            Self::InvalidCsv { .. } => "InvalidCsv",
+            Self::PlanCorrupt { .. } => "PlanCorrupt",
+            Self::PlanVersion { .. } => "PlanVersion",
+            Self::PlanTooLarge { .. } => "PlanTooLarge",
+            Self::PlanMismatch { .. } => "PlanMismatch",
+            Self::TargetMismatch { .. } => "TargetMismatch",
+            Self::PlanOutOfBounds { .. } => "PlanOutOfBounds",
+            Self::PlanOverlap { .. } => "PlanOverlap",
+            Self::PlanMisaligned { .. } => "PlanMisaligned",
+            Self::ArenaCommit { .. } => "ArenaCommitError",
+            Self::BufferTooSmall { .. } => "CapacityExceeded",
+            Self::MisalignedBuffer { .. } => "MisalignedBuffer",
+            Self::SpaceCount { .. } => "InvalidBuffer",
+            Self::InvalidOption { .. } => "InvalidOption",
+            Self::Storage { .. } => "StorageError",
+            Self::ArenaState { .. } => "ArenaState",
+            Self::ArenaMismatch { .. } => "ArenaMismatch",
+            Self::FusedNode { .. } => "FusedNode",
+            Self::InvalidOperand { .. } => "InvalidOperand",
+            Self::InvalidCast { .. } => "InvalidCast",
+            Self::Interrupted => "Interrupted",
+            Self::OutOfMemory { .. } => "OutOfMemory",
+        }
+    }
+}
+
+/// Returns `name` in quotes, control characters escaped, cut after 80 characters.
+///
+/// ```
+/// assert_eq!(arenaplan::base::quoted("a\nb"), "'a\\nb'");
+/// ```
+#[must_use]
+pub fn quoted(name: &str) -> String {
+    const LONGEST: usize = 80;
+    let mut text = String::from("'");
+    for (position, character) in name.chars().enumerate() {
+        if position == LONGEST {
+            text.push('…');
+            break;
+        }
+        if character == '\'' {
+            text.push('\'');
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{}", character.escape_debug());
+        }
+    }
+    text.push('\'');
+    text
+}
+
+/// Returns `bytes` as lower-case hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,371 @@
+//! Fusion: the choice of nodes that run as one.
+//!
+//! Walks backwards and lets each node join the group of its readers, if all of them are in one
+//! group and need its output piece by piece. The saving is not known here, since the inputs of a
+//! group live until its last node; the planner tries several kinds of fusion.
+
+use crate::base::{NodeId, ValueId, gcd};
+use crate::graph::{Flow, Graph, Node, ValueKind};
+
+/// The kinds of nodes that may join the group of their readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
+pub struct Fusion {
+    /// Elementwise nodes whose outputs are read elementwise or reduced.
+    pub elementwise: bool,
+    /// One node that is not elementwise, such as a convolution, if elementwise ones follow: a
+    /// residual is then added in place.
+    pub anchors: bool,
+    /// Elementwise nodes before one that loads its operand tile by tile.
+    pub prologue: bool,
+    /// Chains of row-wise nodes such as product, softmax, product, if the second product is
+    /// of two values: attention.
+    pub attention: bool,
+    /// Chains of row-wise nodes such as product, activation, product, if the second product
+    /// is by a constant: perceptrons.
+    pub perceptrons: bool,
+    /// Chains of any nodes that follow each other piece by piece, such as convolution,
+    /// activation, pooling by channels, with one node at most at their start that makes any
+    /// element. A node that makes any piece of several elements, such as a transpose of planes,
+    /// may stand there besides.
+    pub channels: bool,
+}
+
+impl Fusion {
+    /// Names of the switches, the same in Rust and in Python.
+    pub const NAMES: [&'static str; 6] =
+        ["elementwise", "anchors", "prologue", "attention", "perceptrons", "channels"];
+
+    /// Returns the switch of this name, if there is one.
+    pub fn switch(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "elementwise" => &mut self.elementwise,
+            "anchors" => &mut self.anchors,
+            "prologue" => &mut self.prologue,
+            "attention" => &mut self.attention,
+            "perceptrons" => &mut self.perceptrons,
+            "channels" => &mut self.channels,
+            _ => return None,
+        })
+    }
+
+    /// Returns the same without what makes nodes work on pieces larger than elements.
+    #[must_use]
+    pub const fn without_streams(self) -> Self {
+        Self { attention: false, perceptrons: false, channels: false, ..self }
+    }
+}
+
+/// The way in which a node makes its output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A view: the input in another shape.
+    View,
+    Elementwise,
+    /// Rows of the output from the same rows of an input.
+    Rows {
+        reduces: bool,
+        by_constant: bool,
+    },
+    /// As rows, of pieces that hold several.
+    Planes,
+    /// Any piece, from all of its inputs.
+    Anchor,
+    /// As anchors, but no single elements: a transpose that moves rows.
+    Blocks,
+}
+
+/// A node that can be part of a group.
+struct Candidate {
+    role: Role,
+    flow: Flow,
+    output: ValueId,
+    /// Whether it copies an input to scratch memory, tile by tile.
+    loads: bool,
+}
+
+/// State of a group while it grows.
+struct Group {
+    members: Vec<NodeId>,
+    pieces: u64,
+    /// Number of members that are not elementwise.
+    others: usize,
+    /// Whether one of them is an anchor.
+    has_anchor: bool,
+    /// Whether it works on rows rather than on any piece.
+    by_rows: bool,
+}
+
+/// Returns the groups of nodes that `fusion` lets run as one, each in execution order.
+///
+/// ```
+/// use arenaplan::choose::{Fusion, fuse};
+/// use arenaplan::{DType, Graph, Node, Value, ValueKind};
+///
+/// let mut builder = Graph::builder("residual");
+/// let mut value = |name, kind| Value::new(name, kind, DType::FLOAT32, [1, 8, 4, 4]);
+/// let x = builder.add_value(value("x", ValueKind::Input)?);
+/// let [a, b, y] = [
+///     builder.add_value(value("a", ValueKind::Activation)?),
+///     builder.add_value(value("b", ValueKind::Activation)?),
+///     builder.add_value(value("y", ValueKind::Activation)?),
+/// ];
+/// builder.add_node(Node::new("first", "Conv").reads([x]).writes([a]).flow(0, 128, []));
+/// let conv = builder.add_node(Node::new("conv", "Conv").reads([a]).writes([b]).flow(0, 128, []));
+/// let sum = Node::new("sum", "Add").reads([b, a]).writes([y]).flow(0, 128, [0, 1]);
+/// let sum = builder.add_node(sum);
+/// builder.add_output(y);
+/// let graph = builder.build()?;
+///
+/// let fusion = Fusion { elementwise: true, anchors: true, ..Fusion::default() };
+/// assert_eq!(fuse(&graph, fusion), [vec![conv, sum]]);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[must_use]
+pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
+    fuse_within(graph, fusion, &vec![0; graph.nodes().len()])
+}
+
+/// Returns groups as [`fuse`] does, each of nodes that `part` gives the same number.
+pub(crate) fn fuse_within(graph: &Graph, fusion: Fusion, part: &[usize]) -> Vec<Vec<NodeId>> {
+    if fusion == Fusion::default() {
+        return Vec::new();
+    }
+    let count = graph.nodes().len();
+    let mut position = vec![0; count];
+    let mut awaited = vec![false; count];
+    for (step, &id) in graph.order().iter().enumerate() {
+        position[id.index()] = step;
+        for dependency in graph.node(id).control_dependencies() {
+            awaited[dependency.index()] = true;
+        }
+    }
+    let mut is_output = vec![false; graph.values().len()];
+    for output in graph.outputs() {
+        is_output[output.index()] = true;
+    }
+    let candidates: Vec<Option<Candidate>> = graph
+        .nodes()
+        .iter()
+        .zip(&awaited)
+        .map(|(node, &awaited)| candidate(graph, node).filter(|_| !awaited))
+        .collect();
+    let mut fuser = Fuser {
+        graph,
+        fusion,
+        part,
+        users: graph.users(),
+        candidates,
+        groups: (0..count).map(|_| None).collect(),
+        group_of: vec![None; count],
+        in_step: vec![true; count],
+    };
+    for &id in graph.order().iter().rev() {
+        let made = fuser.candidates[id.index()].as_ref().map(|candidate| candidate.output);
+        if made.is_none_or(|value| is_output[value.index()]) || !fuser.join(id) {
+            fuser.start(id);
+        }
+    }
+    let mut groups = fuser.finish();
+    for group in &mut groups {
+        group.sort_unstable_by_key(|id| position[id.index()]);
+    }
+    groups.sort_unstable_by_key(|group| group.last().map(|id| position[id.index()]));
+    groups
+}
+
+/// Returns the properties of a node that can be part of a group.
+fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
+    let effects = node.effects();
+    let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
+    let kind = |value: ValueId| graph.value(value).kind();
+    let touches_state =
+        node.inputs().iter().flatten().any(|&value| kind(value) == ValueKind::State);
+    let waits = !node.control_dependencies().is_empty();
+    if touches_state || waits || !effects.mutates.is_empty() || !effects.ignores.is_empty() {
+        return None;
+    }
+    let flow = node.only_flow(elements)?;
+    let (_, output) = node.produces().next()?;
+    let declared = effects.flows.iter().any(|declared| declared.output == flow.output);
+    let role = if !declared {
+        Role::View
+    } else if flow.follows.is_empty() {
+        if flow.pieces == elements(output) { Role::Anchor } else { Role::Blocks }
+    } else if flow.pieces == elements(output)
+        && flow.follows.iter().filter_map(|&at| node.input(at)).all(|x| elements(x) == flow.pieces)
+    {
+        Role::Elementwise
+    } else {
+        let whole: Vec<ValueId> = node
+            .reads_bytes_of()
+            .filter(|(at, _)| !flow.follows.contains(at))
+            .map(|(_, value)| value)
+            .collect();
+        let followed = || flow.follows.iter().filter_map(|&at| node.input(at));
+        let shrinks = followed().any(|x| elements(x) > elements(output));
+        let rows = |x: ValueId| {
+            let row = graph.value(x).shape().last().copied().unwrap_or(1);
+            elements(x) / row.max(1)
+        };
+        let is_constant = |&value: &ValueId| kind(value) == ValueKind::Constant;
+        let by_constant = !whole.is_empty() && whole.iter().all(is_constant);
+        let reduces = shrinks && whole.is_empty();
+        if followed().any(|x| flow.pieces < rows(x)) {
+            Role::Planes
+        } else {
+            Role::Rows { reduces, by_constant }
+        }
+    };
+    let loads = !effects.loads.is_empty();
+    (kind(output) == ValueKind::Activation).then_some(Candidate { role, flow, output, loads })
+}
+
+struct Fuser<'a> {
+    graph: &'a Graph,
+    fusion: Fusion,
+    /// By node: nodes with other numbers are never in one group.
+    part: &'a [usize],
+    users: Vec<Vec<NodeId>>,
+    candidates: Vec<Option<Candidate>>,
+    /// By last node.
+    groups: Vec<Option<Group>>,
+    /// By node: the last node of its group.
+    group_of: Vec<Option<NodeId>>,
+    /// By node: whether it makes the piece that its group is at, rather than operands that another
+    /// node loads.
+    in_step: Vec<bool>,
+}
+
+impl Fuser<'_> {
+    /// Opens a group that ends with `id`, if it can be the end of one.
+    fn start(&mut self, id: NodeId) {
+        let Some(candidate) = &self.candidates[id.index()] else { return };
+        if candidate.role != Role::View {
+            self.group_of[id.index()] = Some(id);
+            self.groups[id.index()] = Some(Group {
+                members: vec![id],
+                pieces: candidate.flow.pieces,
+                others: usize::from(candidate.role != Role::Elementwise),
+                has_anchor: candidate.role == Role::Anchor,
+                by_rows: matches!(candidate.role, Role::Rows { .. } | Role::Planes),
+            });
+        }
+    }
+
+    /// Lets a node join the group of its readers, and returns whether it could.
+    fn join(&mut self, id: NodeId) -> bool {
+        let Some(candidate) = &self.candidates[id.index()] else { return false };
+        let readers = &self.users[candidate.output.index()];
+        let Some(&first) = readers.first() else { return false };
+        let Some(last) = self.group_of[first.index()] else { return false };
+        let part = self.part[id.index()];
+        if readers.iter().any(|reader| {
+            self.group_of[reader.index()] != Some(last) || self.part[reader.index()] != part
+        }) {
+            return false;
+        }
+        let group = self.groups[last.index()].as_ref().expect("a group ends with its last node");
+        let mut in_step = None;
+        for &reader in readers {
+            let Some(how) = self.link(candidate, group, reader) else { return false };
+            if *in_step.get_or_insert(how) != how {
+                return false;
+            }
+        }
+        let in_step = in_step.expect("there is a reader");
+        let pieces = if in_step { gcd(group.pieces, candidate.flow.pieces) } else { group.pieces };
+        if pieces < 2 {
+            return false;
+        }
+        let (is_other, by_rows) = match candidate.role {
+            Role::View | Role::Elementwise => (0, false),
+            Role::Rows { .. } | Role::Planes => (1, true),
+            Role::Anchor | Role::Blocks => (1, false),
+        };
+        let is_anchor = candidate.role == Role::Anchor;
+        let group = self.groups[last.index()].as_mut().expect("a group ends with its last node");
+        group.members.push(id);
+        group.pieces = pieces;
+        group.others += is_other;
+        group.has_anchor |= is_anchor;
+        group.by_rows |= by_rows;
+        self.group_of[id.index()] = Some(last);
+        self.in_step[id.index()] = in_step;
+        true
+    }
+
+    /// Returns whether the output of `candidate` would be made in step with its reader, or else
+    /// while the reader loads it; `None` if the output cannot be passed on piece by piece, or this
+    /// kind of fusion excludes the node.
+    fn link(&self, candidate: &Candidate, group: &Group, reader: NodeId) -> Option<bool> {
+        let node = self.graph.node(reader);
+        let known = self.candidates[reader.index()].as_ref().expect("groups are of candidates");
+        let is_small = matches!(candidate.role, Role::View | Role::Elementwise);
+        let positions = node.reads_bytes_of().filter(|&(_, value)| value == candidate.output);
+        let positions: Vec<usize> = positions.map(|(position, _)| position).collect();
+        let follows = positions.iter().all(|position| known.flow.follows.contains(position));
+        let loads = positions.iter().all(|position| node.effects().loads.contains(position));
+        let Fusion { elementwise, anchors, prologue, attention, perceptrons, channels } =
+            self.fusion;
+        if !follows {
+            return (loads && prologue && is_small && self.in_step[reader.index()])
+                .then_some(false);
+        }
+        if !self.in_step[reader.index()] {
+            return (is_small && prologue).then_some(false);
+        }
+        if channels {
+            return (candidate.role != Role::Anchor || !group.has_anchor).then_some(true);
+        }
+        let streams = attention || perceptrons;
+        let is_in_rows = is_small || matches!(candidate.role, Role::Rows { .. });
+        let passes = match known.role {
+            Role::View | Role::Elementwise => match candidate.role {
+                Role::View | Role::Elementwise => elementwise,
+                Role::Rows { .. } => streams || (anchors && group.others == 0),
+                // An anchor that does not load operands tile by tile gains little from its readers.
+                Role::Planes => anchors && group.others == 0 && candidate.loads,
+                Role::Anchor => anchors && group.others == 0 && !group.by_rows,
+                Role::Blocks => false,
+            },
+            Role::Rows { reduces: true, .. } => is_small && elementwise,
+            Role::Rows { by_constant: true, .. } => {
+                (perceptrons && is_in_rows) || (prologue && loads && is_small)
+            }
+            Role::Rows { .. } => attention && is_in_rows,
+            Role::Planes => prologue && loads && is_small,
+            Role::Anchor | Role::Blocks => false,
+        };
+        passes.then_some(true)
+    }
+
+    /// Returns the groups of more than one node.
+    fn finish(self) -> Vec<Vec<NodeId>> {
+        let Self { graph, candidates, groups, group_of, .. } = self;
+        let is_view = |id: NodeId| {
+            candidates[id.index()].as_ref().is_some_and(|known| known.role == Role::View)
+        };
+        let mut result = Vec::new();
+        for Group { mut members, .. } in groups.into_iter().flatten() {
+            // A view of a value from outside need not be part of the group. Nodes that joined last
+            // come first in execution order.
+            let mut dropped: Vec<NodeId> = Vec::new();
+            for &id in members.iter().rev() {
+                let inside = graph.node(id).inputs().iter().flatten().any(|&value| {
+                    graph.producer(value).is_some_and(|maker| {
+                        group_of[maker.index()] == group_of[id.index()] && !dropped.contains(&maker)
+                    })
+                });
+                if is_view(id) && !inside {
+                    dropped.push(id);
+                }
+            }
+            members.retain(|id| !dropped.contains(id));
+            if members.len() > 1 {
+                result.push(members);
+            }
+        }
+        result
+    }
+}

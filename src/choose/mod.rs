@@ -1,0 +1,12 @@
+//! Choices of the planner, each as a search of its own: groups of nodes, their order, the
+//! memories of buffers.
+
+pub(crate) mod fuse;
+pub(crate) mod order;
+pub(crate) mod spaces;
+
+pub use fuse::{Fusion, fuse};
+pub use order::{FoundOrder, OrderLimits, find_order};
+pub use spaces::{
+    Assigned, AssignmentProblem, Candidate, Floor, Memories, NoRoom, SpaceAssignment, assign_spaces,
+};

@@ -1,0 +1,107 @@
+//! How much work an assignment search may do: counted, so that results do not depend on the
+//! machine.
+
+use std::cell::Cell;
+
+use crate::pack::Budget;
+
+/// Limits of one search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depth {
+    /// States that may stand next to each other in the first walk through time.
+    pub(super) narrow: usize,
+    /// States that a second, unlimited walk may have in all; 0 for no such walk.
+    pub(super) states: usize,
+    /// Partial assignments that the best-first search looks at.
+    pub(super) nodes: usize,
+    /// Packings that the best-first search asks for.
+    pub(super) packings: usize,
+    /// Packings that push-out and pull-in ask for.
+    pub(super) improvements: usize,
+    /// Search nodes of one packing that only has to fit.
+    pub(super) packing_nodes: u64,
+    /// Neighbors that exchanges in a layout look at.
+    pub(super) looks: usize,
+    /// Earlier moments that a chain of the overflow bound may go on from.
+    pub(super) chain: usize,
+}
+
+impl Depth {
+    /// Some tenths of a millisecond for a hundred buffers.
+    pub(crate) const QUICK: Self = Self {
+        narrow: 64,
+        states: 0,
+        nodes: 2_000,
+        packings: 20,
+        improvements: 40,
+        packing_nodes: 200,
+        looks: 100_000,
+        chain: 8,
+    };
+    /// Some milliseconds for a hundred buffers.
+    pub(crate) const MEDIUM: Self = Self {
+        narrow: 512,
+        states: 60_000,
+        nodes: 20_000,
+        packings: 100,
+        improvements: 100,
+        packing_nodes: 1_000,
+        looks: 2_000_000,
+        chain: 16,
+    };
+    /// Up to a second or more for a hard problem of a hundred buffers.
+    pub(crate) const FULL: Self = Self {
+        narrow: 512,
+        states: 1_500_000,
+        nodes: 400_000,
+        packings: 600,
+        improvements: 400,
+        packing_nodes: 20_000,
+        looks: 60_000_000,
+        chain: 64,
+    };
+}
+
+/// Work that several searches share, in about as many memory accesses.
+#[derive(Debug)]
+pub(crate) struct Allowance(Cell<u64>);
+
+impl Allowance {
+    /// No limit but the depth of each search.
+    pub(crate) const fn unlimited() -> Self {
+        Self(Cell::new(u64::MAX))
+    }
+
+    pub(crate) const fn new(work: u64) -> Self {
+        Self(Cell::new(work))
+    }
+
+    /// Returns whether all of it was used.
+    pub(crate) const fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+}
+
+/// The limits of one search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work<'a> {
+    pub(crate) budget: Budget<'a>,
+    pub(crate) depth: Depth,
+    pub(crate) allowance: &'a Allowance,
+}
+
+impl Work<'_> {
+    /// Counts work that was done.
+    pub(super) fn spend(&self, work: usize) {
+        let work = u64::try_from(work).unwrap_or(u64::MAX);
+        let left = &self.allowance.0;
+        if left.get() != u64::MAX {
+            left.set(left.get().saturating_sub(work));
+        }
+    }
+
+    /// Returns whether to stop with the best assignment so far.
+    pub(super) fn is_over(&self) -> bool {
+        self.allowance.is_spent() || self.budget.exhausted()
+    }
+}

@@ -1,0 +1,104 @@
+//! The checker of packings. It shares no code with the solver.
+
+use crate::base::{BufferId, Error, MAX_BYTES, Result, SpaceId, quoted};
+use crate::pack::packing::{Packing, Status};
+use crate::pack::problem::Problem;
+use crate::pack::rectangles::{Held, first_overlap};
+
+impl Packing {
+    /// Verifies that these offsets solve `problem` and that the figures are true.
+    ///
+    /// Buffers of one space that are live together share no byte; every offset is
+    /// a multiple of its alignment, and equal to its pin if it has one; the peak of
+    /// a space is exactly the end of the highest buffer; and the status agrees with
+    /// peak, bound and capacity. Runs in `O(n log n)` for `n` buffers.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::PlanMismatch`] if the packing is one of another problem, a buffer is not
+    ///   at its pin, or a figure is wrong.
+    /// - [`Error::PlanMisaligned`], [`Error::PlanOutOfBounds`] and [`Error::PlanOverlap`] for
+    ///   offsets that do not do.
+    pub fn check(&self, problem: &Problem) -> Result<()> {
+        if self.offsets.len() != problem.buffers().len()
+            || self.spaces.len() != problem.spaces().len()
+        {
+            return Err(mismatch("it has other buffers or other spaces".into()));
+        }
+        let mut peaks = vec![0_u64; problem.spaces().len()];
+        for (index, (buffer, &offset)) in problem.buffers().iter().zip(&self.offsets).enumerate() {
+            let what = || format!("buffer {index}");
+            let alignment = problem.alignment(BufferId::new(index));
+            if !alignment.divides(offset) {
+                let alignment = alignment.bytes();
+                return Err(Error::PlanMisaligned { what: what(), offset, alignment });
+            }
+            if let Some(pin) = buffer.pin().filter(|&pin| pin != offset) {
+                return Err(mismatch(format!("buffer {index} is at {offset} and pinned to {pin}")));
+            }
+            let end = u128::from(offset) + u128::from(buffer.bytes());
+            match u64::try_from(end) {
+                Ok(end) if end <= MAX_BYTES => {
+                    let peak = &mut peaks[buffer.space().index()];
+                    *peak = (*peak).max(end);
+                }
+                _ => {
+                    let arena = MAX_BYTES;
+                    let what = what();
+                    return Err(Error::PlanOutOfBounds { what, start: offset, end, arena });
+                }
+            }
+        }
+        for (index, &peak) in peaks.iter().enumerate() {
+            self.check_space(problem, SpaceId::new(index), peak)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies the figures of one space, whose highest buffer ends at `peak`.
+    fn check_space(&self, problem: &Problem, space: SpaceId, peak: u64) -> Result<()> {
+        let about = &problem.spaces()[space.index()];
+        let said = self.spaces[space.index()];
+        let name = quoted(about.name());
+        if said.peak != peak {
+            let said = said.peak;
+            return Err(mismatch(format!("the peak of space {name} is {peak}, not {said}")));
+        }
+        if said.lower_bound > peak {
+            let bound = said.lower_bound;
+            return Err(mismatch(format!(
+                "space {name} has a peak of {peak}, below its bound {bound}"
+            )));
+        }
+        let fits = about.capacity().is_none_or(|capacity| peak <= capacity);
+        if fits != matches!(said.status, Status::Optimal | Status::Feasible) {
+            let status = said.status;
+            return Err(mismatch(format!("space {name} has peak {peak} and status {status}")));
+        }
+        let members = problem.buffers().iter().zip(&self.offsets).enumerate();
+        let held = members.filter(|(_, (buffer, _))| buffer.space() == space).flat_map(
+            |(owner, (buffer, &offset))| {
+                buffer.rectangles().map(move |(bytes, live)| Held {
+                    start: offset + bytes.start,
+                    end: offset + bytes.end,
+                    live,
+                    owner,
+                })
+            },
+        );
+        match first_overlap(held) {
+            None => Ok(()),
+            Some(overlap) => Err(Error::PlanOverlap {
+                first: format!("buffer {}", overlap.first),
+                second: format!("buffer {}", overlap.second),
+                step: overlap.step.get(),
+                byte: overlap.byte,
+            }),
+        }
+    }
+}
+
+/// Returns the error that the packing is not one of the problem.
+fn mismatch(reason: String) -> Error {
+    Error::PlanMismatch { reason }
+}

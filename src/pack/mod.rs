@@ -1,0 +1,22 @@
+//! Packing: buffers with live ranges, their offsets, bounds and the solvers.
+//!
+//! A [`Problem`] is made by the planner, written by hand or read from CSV
+//! ([`CsvProblem`](crate::format::CsvProblem)); [`solve()`] answers with a [`Packing`]. This room
+//! knows no graph.
+
+mod bound;
+pub(crate) mod check;
+mod packing;
+pub(crate) mod problem;
+pub(crate) mod rectangles;
+pub(crate) mod solve;
+
+pub use bound::max_load;
+pub use packing::{Packing, SpacePacking, Status};
+pub use problem::{Buffer, Part, Problem, Space};
+#[doc(no_inline)]
+pub use solve::{
+    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
+    PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
+};
+pub use solve::{Budget, Methods, Progress, SolveOptions, Stage, Tuning, TuningValue, solve};

@@ -1,0 +1,118 @@
+//! Limits of a search, and reports of its progress.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::options::SolveOptions;
+use crate::base::SpaceId;
+
+/// Limits of a search, its options, and the callback for its progress.
+///
+/// The default has no limit: a search then ends when its answer is proven optimal, or after a fixed
+/// effort that grows with the problem.
+///
+/// A search limited by `nodes` is deterministic; one limited by `deadline` depends on the machine.
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Budget<'a> {
+    /// When to stop searching and return the best answer so far.
+    pub deadline: Option<Instant>,
+    /// How many search nodes to visit at most.
+    pub nodes: Option<u64>,
+    /// Set by another thread to stop: the best answer so far is returned.
+    pub cancel: Option<&'a AtomicBool>,
+    /// Called now and then, and whenever a better answer is found.
+    pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Threads of a search with a deadline; 0 counts as 1. Others use one thread, so that
+    /// their result depends on the problem and the budget alone.
+    pub threads: usize,
+    /// Methods and tuning values; the default ones if there are none.
+    pub options: Option<&'a SolveOptions>,
+}
+
+impl Budget<'_> {
+    /// Returns whether the deadline has passed or the caller has cancelled.
+    pub fn exhausted(&self) -> bool {
+        self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
+impl fmt::Debug for Budget<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget")
+            .field("deadline", &self.deadline)
+            .field("nodes", &self.nodes)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A method of the portfolio, or a step of a planner before packing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Choosing which nodes run as one.
+    Fusion,
+    /// Choosing in which order nodes run.
+    Order,
+    /// First fit at the hints.
+    Hints,
+    /// Best fit in the order of birth.
+    Sweep,
+    /// First fit in several orders.
+    FirstFit,
+    /// Best fit in several orders.
+    BestFit,
+    /// Skyline heuristic.
+    Skyline,
+    /// Exact search of the items in the sections with the largest loads, first fit for the others.
+    Critical,
+    /// Exact search.
+    Exact,
+    /// Ejection chains.
+    Repair,
+    /// Another thread.
+    Threads,
+    /// Placing the items that kernelization removed.
+    PutBack,
+}
+
+impl Stage {
+    /// Returns the name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fusion => "fusion",
+            Self::Order => "order",
+            Self::Hints => "hints",
+            Self::Sweep => "sweep",
+            Self::FirstFit => "first fit",
+            Self::BestFit => "best fit",
+            Self::Skyline => "skyline heuristic",
+            Self::Critical => "critical part",
+            Self::Exact => "exact search",
+            Self::Repair => "repair",
+            Self::Threads => "another thread",
+            Self::PutBack => "put back",
+        }
+    }
+}
+
+/// Progress of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Space that is being packed.
+    pub space: SpaceId,
+    /// Solver that is at work.
+    pub stage: Stage,
+    /// Peak of the best answer so far, in bytes; before packing, the bytes that are live at its
+    /// highest step.
+    pub peak: u64,
+    /// Bytes that no answer can go below.
+    pub lower_bound: u64,
+    /// Search nodes visited so far.
+    pub nodes: u64,
+}

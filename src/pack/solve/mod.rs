@@ -1,0 +1,122 @@
+//! Solvers: from a [`Problem`] to a [`Packing`].
+//!
+//! [`solve`] runs a portfolio and keeps the best answer of each space. It stops
+//! as soon as an answer meets the lower bound, for then it is optimal.
+
+mod assume;
+mod budget;
+mod exact;
+mod greedy;
+mod model;
+mod options;
+mod portfolio;
+mod repair;
+#[cfg(test)]
+mod testing;
+mod tuning;
+
+#[cfg(doc)]
+use crate::base::MAX_BYTES;
+use crate::base::{BufferId, Error, Result, SpaceId};
+use crate::pack::packing::{Packing, SpacePacking, Status};
+use crate::pack::problem::Problem;
+use greedy::stack;
+use model::Model;
+use model::clock::Clock;
+use model::memory;
+use portfolio::incumbent::Incumbent;
+
+pub use budget::{Budget, Progress, Stage};
+pub use options::{Methods, SolveOptions};
+pub use tuning::{
+    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
+    PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue, WindowedTuning,
+};
+
+/// Returns the best packing of `problem` that the portfolio finds within `budget`.
+///
+/// Each space is packed on its own. A packing larger than its space's capacity is
+/// returned all the same, with [`Status::Unknown`] or [`Status::Infeasible`].
+///
+/// # Errors
+///
+/// - [`Error::SizeOverflow`] if the load of one step exceeds [`MAX_BYTES`], or
+///   no offsets below it were found.
+/// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
+pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
+    solve_counted(problem, budget).map(|solved| solved.packing)
+}
+
+/// A packing, and the work that finding it took, in about as many memory accesses.
+pub(crate) struct Solved {
+    pub(crate) packing: Packing,
+    pub(crate) effort: usize,
+}
+
+/// Does what [`solve`] does, and says how much work that was.
+pub(crate) fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
+    let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
+    let mut members = vec![Vec::new(); problem.spaces().len()];
+    for (position, buffer) in problem.buffers().iter().enumerate() {
+        // A buffer without bytes may be at any offset, unless it is pinned.
+        offsets[position] = buffer.pin().unwrap_or(0);
+        members[buffer.space().index()].push(BufferId::new(position));
+    }
+    let clock = Clock::new(budget);
+    let mut spaces = Vec::with_capacity(members.len());
+    for (position, members) in members.iter().enumerate() {
+        let space = SpaceId::new(position);
+        spaces.push(pack(problem, space, members, &mut offsets, &clock)?);
+    }
+    Ok(Solved { packing: Packing { offsets, spaces }, effort: clock.effort() })
+}
+
+/// Packs the buffers `members` of one space, and stores their offsets.
+fn pack(
+    problem: &Problem,
+    space: SpaceId,
+    members: &[BufferId],
+    offsets: &mut [u64],
+    clock: &Clock<'_>,
+) -> Result<SpacePacking> {
+    if let Some(packing) = search(problem, space, members, offsets, clock)? {
+        return Ok(packing);
+    }
+    let capacity = problem.spaces()[space.index()].capacity();
+    if let Some(packing) = stack::stack(problem, members, capacity, offsets) {
+        return Ok(packing);
+    }
+    // An answer is returned under all limits.
+    let patient = Budget { nodes: Some(0), ..Budget::default() };
+    let packing = search(problem, space, members, offsets, &Clock::new(&patient))?;
+    packing.ok_or_else(|| Error::SizeOverflow { what: "the arena".into() })
+}
+
+/// Packs the buffers `members` of one space as well as the clock allows; returns nothing
+/// if it does not allow any answer, or there is none.
+fn search(
+    problem: &Problem,
+    space: SpaceId,
+    members: &[BufferId],
+    offsets: &mut [u64],
+    clock: &Clock<'_>,
+) -> Result<Option<SpacePacking>> {
+    let Some(model) = Model::new(problem, members, clock)? else { return Ok(None) };
+    let mut best = Incumbent::new(&model, space, clock);
+    let capacity = problem.spaces()[space.index()].capacity();
+    let mut hints = Vec::new();
+    if model.ids.iter().any(|&id| problem.buffer(id).hint().is_some()) {
+        let of = |&id| problem.buffer(id).hint().map(|hint| hint / model.grain);
+        hints.extend(model.ids.iter().map(of));
+    }
+    portfolio::run::run(&model, &hints, capacity, &mut best, clock)?;
+    let Some(found) = best.offsets() else { return Ok(None) };
+    for (&id, &offset) in model.ids.iter().zip(found) {
+        offsets[id.index()] = offset * model.grain;
+    }
+    // A pinned buffer without bytes has an end as well, which counts for the peak.
+    let ends = members.iter().map(|&id| offsets[id.index()] + problem.buffer(id).bytes());
+    let peak = ends.max().unwrap_or(0);
+    let lower_bound = best.bound();
+    Ok(Some(SpacePacking { peak, lower_bound, status: Status::of(peak, lower_bound, capacity) }))
+}

@@ -1,0 +1,22 @@
+//! Tables as long as the input, allocated so that running out of memory is an error.
+
+use crate::base::{Error, Result};
+
+/// Returns an empty vector with room for `length` elements.
+pub(crate) fn with_capacity<T>(length: usize, what: &'static str) -> Result<Vec<T>> {
+    let mut table = Vec::new();
+    table.try_reserve_exact(length).map_err(|_| Error::OutOfMemory { what })?;
+    Ok(table)
+}
+
+/// Returns a vector of `length` copies of `value`.
+pub(crate) fn filled<T: Clone>(value: T, length: usize, what: &'static str) -> Result<Vec<T>> {
+    let mut table = with_capacity(length, what)?;
+    table.resize(length, value);
+    Ok(table)
+}
+
+/// Makes room for `more` elements behind those that are there, and for more of them at once.
+pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize, what: &'static str) -> Result<()> {
+    table.try_reserve(more).map_err(|_| Error::OutOfMemory { what })
+}

@@ -1,0 +1,165 @@
+//! The order of methods: cheap ones first, until the peak meets the bound.
+
+use std::time::Instant;
+
+use super::incumbent::Incumbent;
+use super::methods::Portfolio;
+use super::threads::{Exchange, improve_together};
+use crate::base::Result;
+use crate::pack::solve::budget::Stage;
+use crate::pack::solve::greedy::first_fit::{Fit, Order};
+use crate::pack::solve::greedy::kernelize::{self, Kernel};
+use crate::pack::solve::greedy::occupancy::Occupancy;
+use crate::pack::solve::greedy::{first_fit, sweep};
+use crate::pack::solve::model::Model;
+use crate::pack::solve::model::clock::Clock;
+
+/// Packs one space into `best`, as well as the clock allows.
+///
+/// The order is: first answer, kernelization, greedy passes over the core, then turns of methods.
+/// Greedy methods aim at the lower bound. Methods that take turns stop at a peak of at most
+/// `capacity`, if there is one.
+///
+/// # References
+///
+/// An algorithm portfolio (Huberman, Lukose and Hogg, "An economics approach to hard computational
+/// problems", Science 275, 1997). Turns by least cost so far are dovetailing.
+pub(crate) fn run(
+    model: &Model,
+    hints: &[Option<u64>],
+    capacity: Option<u64>,
+    best: &mut Incumbent<'_>,
+    clock: &Clock<'_>,
+) -> Result<()> {
+    let tuning = &clock.tuning().portfolio;
+    let started = Instant::now();
+    first_answer(model, hints, best, clock)?;
+    clock.reserve(started.elapsed() * tuning.put_back_time);
+    if best.is_proven() || clock.is_up() {
+        return Ok(());
+    }
+    let kernel = if clock.methods().kernelization {
+        kernelize::kernelize(model, model.bound, clock)?
+    } else {
+        Some(Kernel::everything(model)?)
+    };
+    let Some(kernel) = kernel else { return Ok(()) };
+    let core = model.restricted_to(&kernel.core)?;
+    let mut core_best = best.for_core(&core, &kernel.core);
+    clock.allow_for(core.items.len().saturating_sub(tuning.small_core));
+    let mut portfolio = Portfolio::new(0, clock);
+    greedy(&core, &mut portfolio, &mut core_best, clock)?;
+    let mut space = Occupancy::new(model.loads.len())?;
+    let mut complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
+        let Some(offsets) = core_best.offsets() else { return Ok(()) };
+        let started = Instant::now();
+        let peak = core_best.peak();
+        let offsets = kernelize::put_back(model, &kernel, offsets, peak, &mut space, clock)?;
+        best.offer(offsets, Stage::PutBack);
+        clock.reserve(started.elapsed() * tuning.put_back_time_again);
+        Ok(())
+    };
+    if model.items.len() >= tuning.early_put_back {
+        // Past the deadline, so many items may not be placed in time. This call makes a complete
+        // packing, and measures the time that another call takes.
+        complete(&core_best, best)?;
+    }
+    improve_together(
+        &core,
+        &mut core_best,
+        clock,
+        |best, clock, others| improve(&core, capacity, &mut portfolio, best, clock, others),
+        |worker, best, clock, others| {
+            let mut portfolio = Portfolio::new(worker, clock);
+            improve(&core, capacity, &mut portfolio, best, clock, Some(others))
+        },
+    )?;
+    best.raise_bound(core_best.bound(), Stage::Exact);
+    if core_best.peak() < best.peak() { complete(&core_best, best) } else { Ok(()) }
+}
+
+/// Returns whether the search of a space is over: the packing is optimal, its peak is at most
+/// `capacity`, or no packing fits `capacity`.
+fn is_decided(best: &Incumbent<'_>, capacity: Option<u64>) -> bool {
+    best.is_proven() || capacity.is_some_and(|bytes| best.peak() <= bytes || best.bound() > bytes)
+}
+
+/// Finds a valid answer as fast as possible.
+///
+/// Node limits do not apply; a passed deadline or a cancellation does.
+fn first_answer(
+    model: &Model,
+    hints: &[Option<u64>],
+    best: &mut Incumbent<'_>,
+    clock: &Clock<'_>,
+) -> Result<()> {
+    if !hints.is_empty() && clock.methods().hints {
+        let mut space = Occupancy::new(model.loads.len())?;
+        let offsets = first_fit::place_hinted(model, hints, best.limit(), &mut space, clock)?;
+        best.offer(offsets, Stage::Hints);
+    }
+    if clock.methods().sweep && model.all_solid() && !model.has_pins() {
+        best.offer(sweep::best_fit(model, best.limit(), clock)?, Stage::Sweep);
+    }
+    if best.offsets().is_none() {
+        let Some(order) = first_fit::sorted(model, Order::Birth, clock)? else { return Ok(()) };
+        let mut space = Occupancy::new(model.loads.len())?;
+        let stop = |count, _: &_| clock.is_over_at(count);
+        let limit = best.limit();
+        let offsets = first_fit::place(model, &order, Fit::First, limit, &mut space, stop)?;
+        best.offer(offsets, Stage::FirstFit);
+    }
+    Ok(())
+}
+
+/// Places the core greedily in a few orders.
+fn greedy(
+    core: &Model,
+    portfolio: &mut Portfolio,
+    best: &mut Incumbent<'_>,
+    clock: &Clock<'_>,
+) -> Result<()> {
+    let tuning = &clock.tuning().portfolio;
+    let is_small = core.items.len() <= tuning.small_core;
+    let passes = if is_small { tuning.passes_small } else { tuning.passes_large };
+    for _ in 0..passes {
+        if best.is_proven() || clock.is_up() {
+            break;
+        }
+        portfolio.pass(core, best, clock)?;
+    }
+    Ok(())
+}
+
+/// Improves the packing of a core until its peak is at most `capacity`, or proven to be
+/// the least one, or until that is proven to be impossible.
+///
+/// The packings of other threads come through `shared`.
+pub(crate) fn improve(
+    core: &Model,
+    capacity: Option<u64>,
+    portfolio: &mut Portfolio,
+    best: &mut Incumbent<'_>,
+    clock: &Clock<'_>,
+    shared: Option<&Exchange>,
+) -> Result<()> {
+    let goal = capacity.unwrap_or(0);
+    while !is_decided(best, capacity) && !clock.is_up() {
+        if let Some(shared) = shared {
+            shared.exchange(best);
+            if is_decided(best, capacity) {
+                break;
+            }
+        }
+        let is_large = core.items.len() > clock.tuning().portfolio.small_core;
+        let can_go_on = if is_large || !core.all_solid() {
+            portfolio.take_turn(core, goal, best, clock)?
+        } else {
+            portfolio.search(core, goal, best, clock)?
+        };
+        if !can_go_on {
+            break;
+        }
+    }
+    Ok(())
+}

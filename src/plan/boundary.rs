@@ -1,0 +1,90 @@
+//! The memory of graph inputs and outputs: the arena or the caller's buffers.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Error, Result, quoted};
+
+/// The memory of graph inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum InputMemory {
+    /// The arena. Bytes of an input are reused after its last reader, but no node writes its
+    /// result in place over an input.
+    #[default]
+    Inside,
+    /// The caller's: each input is in a read-only buffer of its own.
+    Caller,
+    /// The arena, and nodes may write their results over inputs in place.
+    Reuse,
+}
+
+impl InputMemory {
+    /// Returns the name used in plan files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inside => "inside",
+            Self::Caller => "caller",
+            Self::Reuse => "reuse",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::Inside
+    }
+}
+
+impl FromStr for InputMemory {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut known = [Self::Inside, Self::Caller, Self::Reuse].into_iter();
+        let found = known.find(|memory| memory.name() == text);
+        found.ok_or_else(|| Error::InvalidName {
+            what: format!("the input memory {}", quoted(text)),
+        })
+    }
+}
+
+/// The memory of graph outputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OutputMemory {
+    /// The arena.
+    #[default]
+    Inside,
+    /// The caller's: each output is in a buffer of its own, which also holds the values that the
+    /// output takes over, shows, or is joined from.
+    Caller,
+}
+
+impl OutputMemory {
+    /// Returns the name used in plan files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inside => "inside",
+            Self::Caller => "caller",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::Inside
+    }
+}
+
+impl FromStr for OutputMemory {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut known = [Self::Inside, Self::Caller].into_iter();
+        let found = known.find(|memory| memory.name() == text);
+        found.ok_or_else(|| Error::InvalidName {
+            what: format!("the output memory {}", quoted(text)),
+        })
+    }
+}

@@ -1,0 +1,603 @@
+//! A plan: a place for every value, the steps and options, the target, and the proofs.
+
+mod boundary;
+mod profile;
+mod shared;
+mod target;
+mod technique;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+pub use boundary::{InputMemory, OutputMemory};
+pub use profile::Peak;
+pub use shared::{SharedMember, SharedPlan, Together};
+pub use target::{Granularity, Provider, Target};
+pub use technique::{Technique, Techniques};
+
+use crate::base::{Error, Fingerprint, NodeId, Result, ValueId, quoted};
+use crate::pack::Status;
+
+/// The rule for the sizes of workspaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum WorkspacePolicy {
+    /// Workspaces are not part of the plan: it counts activations only.
+    #[default]
+    None,
+    /// Each workspace gets the cheapest size that does not raise the peak.
+    Auto,
+}
+
+impl WorkspacePolicy {
+    /// Returns the name used in plan files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for WorkspacePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for WorkspacePolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            _ => Err(Error::InvalidName { what: format!("the workspace policy {}", quoted(text)) }),
+        }
+    }
+}
+
+/// Effort for the choice of groups and orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Effort {
+    /// A few milliseconds for a network of hundreds of nodes.
+    Fast,
+    /// Up to a second or two.
+    #[default]
+    Default,
+    /// Up to a minute or two.
+    Max,
+}
+
+impl Effort {
+    /// Returns the name used in plan files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Default => "default",
+            Self::Max => "max",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_default(&self) -> bool {
+        *self == Self::Default
+    }
+}
+
+impl FromStr for Effort {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let known = [Self::Fast, Self::Default, Self::Max].into_iter();
+        let mut known = known.filter(|effort| effort.name() == text);
+        known
+            .next()
+            .ok_or_else(|| Error::InvalidName { what: format!("the effort {}", quoted(text)) })
+    }
+}
+
+/// Scope of the choice of an order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OrderSearch {
+    /// The order of the graph; no other was searched for.
+    #[default]
+    Given,
+    /// No other order of the same steps has fewer bytes live at its highest step, as long as
+    /// no output overlaps an input at a distance.
+    Complete,
+    /// The best order of those that were tried.
+    Beam,
+}
+
+impl OrderSearch {
+    /// Returns the name used in plan files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Complete => "complete",
+            Self::Beam => "beam",
+        }
+    }
+}
+
+/// The options that a plan was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PlanOptions {
+    /// Alignment of every offset, in bytes.
+    pub alignment: u64,
+    /// Techniques that may be used.
+    pub optimize: Techniques,
+    /// Effort of the choice.
+    #[serde(default, skip_serializing_if = "Effort::is_default")]
+    pub effort: Effort,
+    /// Whether graph inputs keep their bytes until the end of a run.
+    pub preserve_inputs: bool,
+    /// The memory of graph inputs.
+    #[serde(default, skip_serializing_if = "InputMemory::is_default")]
+    pub inputs: InputMemory,
+    /// The memory of graph outputs.
+    #[serde(default, skip_serializing_if = "OutputMemory::is_default")]
+    pub outputs: OutputMemory,
+    /// Whether the plan is safe in every order that the graph permits, not only in its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parallel_safe: bool,
+    /// The rule for the sizes of workspaces.
+    pub workspace: WorkspacePolicy,
+    /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
+    /// was tried; `None` if time was not weighed against bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_slowdown: Option<u64>,
+    /// Bytes of the default space, if they are limited otherwise than the graph says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u64>,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            alignment: 64,
+            optimize: Techniques::ALL,
+            effort: Effort::Default,
+            preserve_inputs: false,
+            inputs: InputMemory::Inside,
+            outputs: OutputMemory::Inside,
+            parallel_safe: false,
+            workspace: WorkspacePolicy::None,
+            max_slowdown: None,
+            capacity: None,
+        }
+    }
+}
+
+/// Offset and live range of one value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placement {
+    /// Position of the value in its graph.
+    pub value: u32,
+    /// Name of the value.
+    pub name: String,
+    /// Position of the space among the plan's spaces.
+    pub space: u32,
+    /// First byte in the space.
+    pub offset: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Steps in which its bytes are needed: first, and first after the last.
+    pub live: [u32; 2],
+}
+
+/// Offset of one workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspacePlacement {
+    /// Position of the node in its graph.
+    pub node: u32,
+    /// Position among the node's workspaces.
+    pub slot: u32,
+    /// Position of the size among the workspace's choices.
+    pub choice: u32,
+    /// Position of the space among the plan's spaces.
+    pub space: u32,
+    /// First byte in the space.
+    pub offset: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+}
+
+/// Why two operands of a node share bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ShareRule {
+    /// The smaller shows bytes of the larger unchanged: the node need not write them.
+    View,
+    /// The output takes over the bytes of an input that dies.
+    InPlace,
+    /// The output begins at some distance before an input that dies, and overlaps it: the output
+    /// is made in order, and each piece is written after the last read of the bytes that it
+    /// overwrites.
+    Overlap,
+}
+
+/// Two operands of a node that share bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Position among the node's inputs.
+    pub input: u32,
+    /// Position among the node's outputs.
+    pub output: u32,
+    /// The rule that permits the share.
+    pub rule: ShareRule,
+}
+
+/// One node to run, or several as one, and the values they work on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanStep {
+    /// Position of the node in its graph.
+    pub node: u32,
+    /// Name of the node.
+    pub name: String,
+    /// Positions of the nodes of a fused group before its last node, in order; empty for a single
+    /// node. Values inside a group are passed on piece by piece and have no place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fused: Vec<u32>,
+    /// Values read, by position; null for an operand that is left out, or whose bytes are never
+    /// read. For a fused group: the values read from outside, each once.
+    pub inputs: Vec<Option<u32>>,
+    /// Values written, by position; null for a result that is left out.
+    pub outputs: Vec<Option<u32>>,
+    /// Operands that share bytes.
+    pub shares: Vec<Share>,
+}
+
+/// The plan of one space: of an arena, or of a buffer that the caller brings for one input or
+/// output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpacePlan {
+    /// Name of the space, or of the value that the caller brings the buffer for.
+    pub name: String,
+    /// Bytes that the arena must have, or the caller's buffer.
+    pub arena_bytes: u64,
+    /// Bytes that it must have under any offsets: proven, for this order and sharing.
+    pub lower_bound: u64,
+    /// Status of `arena_bytes`.
+    pub status: Status,
+    /// Alignment of the address of the arena's first byte.
+    pub alignment: u64,
+    /// Bytes that the space holds, if it is limited.
+    pub capacity: Option<u64>,
+    /// Cost of reading or writing one byte in the space.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost: u64,
+    /// Position of the value that the caller brings this buffer for; `None` for an arena.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<u32>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Cost of moving the bytes of one run, where the plan chose the space of each value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoveCost {
+    /// Bytes that nodes read and write, each times the cost of its space.
+    pub cost: u64,
+    /// Lower bound of the cost, for any spaces of the values: proven for this order, these steps
+    /// and this sharing of bytes.
+    pub lower_bound: u64,
+}
+
+/// Scope of the choice of steps and their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Search {
+    /// Scope of the order.
+    pub order: OrderSearch,
+    /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
+    /// were tried it needs least: no order of theirs needs fewer.
+    pub floor: u64,
+    /// Techniques that were asked for and not tried: because the graph is large, nodes may run
+    /// in any order, workspaces of overlaps are not known, or time was up.
+    #[serde(default, skip_serializing_if = "Techniques::is_none")]
+    pub skipped: Techniques,
+    /// Estimated time of one run, by the model of the target's backend; `None` if there was no
+    /// estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<TimeEstimate>,
+}
+
+/// The estimated time of one run. A claim of the runtime's time model, which no check verifies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeEstimate {
+    /// Nanoseconds of a run of this plan.
+    pub nanoseconds: u64,
+    /// Nanoseconds of a run of the fastest plan that was tried.
+    pub fastest_nanoseconds: u64,
+}
+
+/// A plan: an offset for every value of a graph, in one arena per space.
+///
+/// A plan stands on its own: names of values and the [`digest`](Self::digest) of the graph are
+/// part of the plan. A plan from a file is trusted only after
+/// after [`check`](Self::check).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub(crate) model: String,
+    pub(crate) digest: String,
+    pub(crate) target: Target,
+    pub(crate) options: PlanOptions,
+    pub(crate) search: Option<Search>,
+    pub(crate) steps: Vec<PlanStep>,
+    pub(crate) spaces: Vec<SpacePlan>,
+    pub(crate) move_cost: Option<MoveCost>,
+    pub(crate) naive_bytes: Option<u64>,
+    pub(crate) value_count: u32,
+    /// By node: its position in `steps`.
+    pub(crate) step_of: Vec<u32>,
+    /// By value, ascending.
+    pub(crate) placements: Vec<Placement>,
+    /// By node, then slot, ascending.
+    pub(crate) workspaces: Vec<WorkspacePlacement>,
+    /// Tells its layout from others; [`Arena`](crate::Arena)s remember it.
+    pub(crate) fingerprint: Fingerprint,
+}
+
+impl Plan {
+    /// Returns the name of the model.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Returns the [digest](crate::Graph::digest) of the graph that was planned.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns the description of the runner that the plan is for. A plan from a file of before
+    /// there were targets is for [`Target::IDEAL`].
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Returns the options that the plan was made with.
+    pub const fn options(&self) -> PlanOptions {
+        self.options
+    }
+
+    /// Returns the scope of the choice of steps and their order; `None` if the caller chose them.
+    pub const fn search(&self) -> Option<Search> {
+        self.search
+    }
+
+    /// Returns the same plan with an estimate of the time of one run in its
+    /// [`search`](Self::search).
+    ///
+    /// A plan with steps of the caller has no search, and is unchanged.
+    ///
+    /// ```
+    /// use arenaplan::plan::TimeEstimate;
+    /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("g");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
+    /// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [64])?);
+    /// builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+    /// builder.add_output(y);
+    /// let graph = builder.build()?;
+    ///
+    /// let plan = Planner::new().max_slowdown(Some(1100)).plan(&graph)?;
+    /// let estimate = TimeEstimate { nanoseconds: 1_050, fastest_nanoseconds: 1_000 };
+    /// let plan = plan.with_estimate(estimate);
+    /// plan.check(&graph)?;
+    /// assert_eq!(plan.search().and_then(|search| search.estimate), Some(estimate));
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_estimate(mut self, estimate: TimeEstimate) -> Self {
+        if let Some(search) = &mut self.search {
+            search.estimate = Some(estimate);
+        }
+        self
+    }
+
+    /// Returns the steps in order: nodes, and fused groups of nodes.
+    pub fn steps(&self) -> &[PlanStep] {
+        &self.steps
+    }
+
+    /// Returns the step that runs `node`, or `None` if there is no such node.
+    pub fn step_of(&self, node: NodeId) -> Option<&PlanStep> {
+        let step = *self.step_of.get(node.index())?;
+        self.steps.get(usize::try_from(step).ok()?)
+    }
+
+    /// Iterates over the nodes in the order in which they run, those that run as one side
+    /// by side.
+    pub fn order(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let nodes = self.steps.iter().flat_map(|step| step.fused.iter().chain([&step.node]));
+        nodes.map(|&node| NodeId::from(node))
+    }
+
+    /// Returns the plan of each space: the arenas, then the buffers that the caller brings,
+    /// ascending by value.
+    pub fn spaces(&self) -> &[SpacePlan] {
+        &self.spaces
+    }
+
+    /// Returns the cost of moving bytes, if the plan chose the space of each value; `None` if the
+    /// graph did.
+    pub const fn move_cost(&self) -> Option<MoveCost> {
+        self.move_cost
+    }
+
+    /// Returns how many bytes of each value nodes read and write in one run, in the order of
+    /// [`placements`](Self::placements).
+    ///
+    /// A shared view is not moved. Accesses of the caller are not counted.
+    pub fn bytes_moved(&self) -> Vec<u64> {
+        let mut sizes = vec![0; self.value_count()];
+        for placement in &self.placements {
+            if let Some(size) = sizes.get_mut(ValueId::from(placement.value).index()) {
+                *size = placement.bytes;
+            }
+        }
+        let moved = bytes_moved(&self.steps, &sizes);
+        let ids = self.placements.iter().map(|placement| ValueId::from(placement.value).index());
+        ids.map(|value| moved.get(value).copied().unwrap_or(0)).collect()
+    }
+
+    /// Returns the number of values of the graph, constants among them.
+    #[allow(clippy::as_conversions, reason = "pointers have at least 32 bits")]
+    pub const fn value_count(&self) -> usize {
+        self.value_count as usize
+    }
+
+    /// Returns where each value lives, ascending by value; constants are not in it.
+    pub fn placements(&self) -> &[Placement] {
+        &self.placements
+    }
+
+    /// Returns where `value` lives, or `None` if it is not in the arena.
+    pub fn placement(&self, value: ValueId) -> Option<&Placement> {
+        let id = u32::try_from(value.index()).ok()?;
+        let found = self.placements.binary_search_by_key(&id, |placement| placement.value).ok()?;
+        Some(&self.placements[found])
+    }
+
+    /// Returns where each workspace lives, ascending by node and slot.
+    pub fn workspaces(&self) -> &[WorkspacePlacement] {
+        &self.workspaces
+    }
+
+    /// Returns where the workspaces of `node` live, by slot.
+    pub fn workspaces_of(&self, node: NodeId) -> &[WorkspacePlacement] {
+        let Ok(id) = u32::try_from(node.index()) else { return &[] };
+        let start = self.workspaces.partition_point(|workspace| workspace.node < id);
+        let count = self.workspaces[start..].partition_point(|workspace| workspace.node == id);
+        &self.workspaces[start..start + count]
+    }
+
+    /// Returns the spaces that are arenas, and not buffers of the caller.
+    pub fn arenas(&self) -> &[SpacePlan] {
+        &self.spaces[..self.spaces.partition_point(|space| space.caller.is_none())]
+    }
+
+    /// Returns the buffers that the caller brings, ascending by value.
+    pub fn caller_buffers(&self) -> &[SpacePlan] {
+        &self.spaces[self.arenas().len()..]
+    }
+
+    /// Returns the bytes of all arenas together.
+    pub fn arena_bytes(&self) -> u64 {
+        self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
+    }
+
+    /// Returns the bytes that giving every value memory of its own would take, or `None`
+    /// if no machine can address as many.
+    pub const fn naive_bytes(&self) -> Option<u64> {
+        self.naive_bytes
+    }
+
+    /// Returns the bytes that no plan with this order and this sharing can go below.
+    pub fn lower_bound(&self) -> u64 {
+        self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.lower_bound))
+    }
+
+    /// Returns how far the plan is from its lower bound: `arena_bytes / lower_bound - 1`.
+    #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub fn gap(&self) -> f64 {
+        match self.lower_bound() {
+            0 => 0.0,
+            bound => self.arena_bytes() as f64 / bound as f64 - 1.0,
+        }
+    }
+
+    /// Returns whether every space holds its planned bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CapacityExceeded`] for the first space that is too small.
+    pub fn fits(&self) -> Result<()> {
+        for space in self.arenas() {
+            if let Some(capacity) = space.capacity.filter(|&capacity| capacity < space.arena_bytes)
+            {
+                return Err(Error::CapacityExceeded {
+                    space: quoted(&space.name),
+                    capacity,
+                    needed: space.arena_bytes,
+                    lower_bound: space.lower_bound,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the status of the plan's size.
+    pub fn status(&self) -> Status {
+        self.arenas().iter().fold(Status::Optimal, |status, space| status.and(space.status))
+    }
+}
+
+/// Returns how many bytes of each value, which have the given sizes, `steps` read and write.
+pub(crate) fn bytes_moved(steps: &[PlanStep], sizes: &[u64]) -> Vec<u64> {
+    let mut moved = vec![0_u64; sizes.len()];
+    let at = |value: u32| ValueId::from(value).index();
+    let size =
+        |operand: Option<u32>| operand.and_then(|value| sizes.get(at(value)).copied()).unwrap_or(0);
+    let operand = |operands: &[Option<u32>], position: u32| {
+        operands.get(usize::try_from(position).ok()?).copied().flatten()
+    };
+    for step in steps {
+        let views = || step.shares.iter().filter(|share| share.rule == ShareRule::View);
+        for (position, &input) in (0_u32..).zip(&step.inputs) {
+            if views().all(|share| share.input != position)
+                && let Some(moved) = input.and_then(|value| moved.get_mut(at(value)))
+            {
+                *moved = moved.saturating_add(size(input));
+            }
+        }
+        for (position, &output) in (0_u32..).zip(&step.outputs) {
+            let shown = views().filter(|share| share.output == position);
+            let shown = shown.map(|share| size(operand(&step.inputs, share.input)));
+            let written = shown.fold(size(output), u64::saturating_sub);
+            if let Some(moved) = output.and_then(|value| moved.get_mut(at(value))) {
+                *moved = moved.saturating_add(written);
+            }
+        }
+    }
+    moved
+}
+
+/// Returns the position of every node among `steps`, or `None` if the nodes are not the
+/// numbers from 0 on, each once.
+pub(crate) fn index_steps(steps: &[PlanStep]) -> Option<Vec<u32>> {
+    let nodes = steps.iter().map(|step| 1 + step.fused.len()).sum();
+    let mut step_of = vec![u32::MAX; nodes];
+    for (position, step) in (0_u32..).zip(steps) {
+        for &node in step.fused.iter().chain([&step.node]) {
+            let known = step_of.get_mut(usize::try_from(node).ok()?)?;
+            if std::mem::replace(known, position) != u32::MAX {
+                return None;
+            }
+        }
+    }
+    Some(step_of)
+}

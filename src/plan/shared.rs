@@ -1,0 +1,127 @@
+//! Several graphs in one arena.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::base::{Error, Result, quoted};
+use crate::pack::Status;
+use crate::plan::Plan;
+
+/// Rule for the runs of graphs that share an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Together {
+    /// One after the other, in any order: models that are called in turn, or branches
+    /// of which only one is taken. Values of one graph are lost when another graph has run, except
+    /// for its states.
+    #[serde(rename = "never-together")]
+    Never,
+    /// At the same time, at any step of each: none may touch the bytes of another.
+    Concurrent,
+}
+
+impl Together {
+    /// Returns the name used in files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never-together",
+            Self::Concurrent => "concurrent",
+        }
+    }
+}
+
+impl fmt::Display for Together {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Together {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "never-together" => Ok(Self::Never),
+            "concurrent" => Ok(Self::Concurrent),
+            _ => Err(Error::InvalidName { what: format!("the way to share {}", quoted(text)) }),
+        }
+    }
+}
+
+/// One of the graphs that share an arena.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMember {
+    /// First byte of its plan's arena in the shared one.
+    pub base: u64,
+    /// The plan; its offsets count from `base`.
+    pub plan: Plan,
+}
+
+/// Plans of several graphs for one arena; made by
+/// [`Planner::plan_together`](crate::Planner::plan_together).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPlan {
+    pub(crate) together: Together,
+    pub(crate) members: Vec<SharedMember>,
+    pub(crate) lower_bound: u64,
+    pub(crate) capacity: Option<u64>,
+}
+
+impl SharedPlan {
+    /// Returns when the graphs run.
+    pub const fn together(&self) -> Together {
+        self.together
+    }
+
+    /// Returns the plans, in the order of the graphs.
+    pub fn members(&self) -> &[SharedMember] {
+        &self.members
+    }
+
+    /// Returns the bytes that the shared arena must have.
+    pub fn arena_bytes(&self) -> u64 {
+        let ends = self.members.iter().map(|one| one.base.saturating_add(one.plan.arena_bytes()));
+        ends.max().unwrap_or(0)
+    }
+
+    /// Returns the alignment of the address of the arena's first byte.
+    pub fn alignment(&self) -> u64 {
+        let spaces = self.members.iter().flat_map(|one| one.plan.spaces());
+        spaces.map(|space| space.alignment).max().unwrap_or(1)
+    }
+
+    /// Returns the bytes that the arena needs under any offsets: proven, for these orders and
+    /// this sharing.
+    pub const fn lower_bound(&self) -> u64 {
+        self.lower_bound
+    }
+
+    /// Returns the bytes that the arena may have, if they are limited.
+    pub const fn capacity(&self) -> Option<u64> {
+        self.capacity
+    }
+
+    /// Returns the status of the arena's size.
+    pub fn status(&self) -> Status {
+        Status::of(self.arena_bytes(), self.lower_bound, self.capacity)
+    }
+
+    /// Returns whether the arena fits its capacity.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CapacityExceeded`] if it does not.
+    pub fn fits(&self) -> Result<()> {
+        let needed = self.arena_bytes();
+        match self.capacity.filter(|&capacity| capacity < needed) {
+            None => Ok(()),
+            Some(capacity) => Err(Error::CapacityExceeded {
+                space: quoted("shared"),
+                capacity,
+                needed,
+                lower_bound: self.lower_bound,
+            }),
+        }
+    }
+}

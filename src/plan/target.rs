@@ -1,0 +1,356 @@
+//! Targets: descriptions of the programs that run plans.
+//!
+//! A plan is right only for a runner that does what the plan assumes: a runner that calls one
+//! kernel per node cannot run two nodes tile by tile, and a kernel that reads its whole input
+//! after its first write cannot write over that input. A [`Target`] states what one runner can
+//! do. The planner uses nothing else, the plan carries the description, and the checker compares
+//! the plan with it. The register allocator regalloc2 is given its machine in the same way, as a
+//! plain `MachineEnv` that the allocator and its checker both read.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Error, Result, quoted};
+use crate::plan::technique::{Technique, Techniques};
+
+/// The smallest unit that a runner executes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Granularity {
+    /// One node: every value that a node produces exists as a whole.
+    Node,
+    /// A fused group of nodes: values inside a group are produced and consumed element by
+    /// element.
+    Group,
+    /// Tiles of a fused group: rows, blocks of rows or channels.
+    Tile,
+}
+
+impl Granularity {
+    /// Returns the name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Group => "group",
+            Self::Tile => "tile",
+        }
+    }
+}
+
+/// The origin of bytes that a run needs beside the values of the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Provider {
+    /// A run needs none, or the description leaves them out on purpose.
+    #[default]
+    Nobody,
+    /// Nodes declare them as workspaces before planning, so that the plan places them.
+    Graph,
+    /// The runner adds them by itself. No figure of the plan counts them.
+    Runner,
+}
+
+impl Provider {
+    /// Returns the name used in plan files and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::Graph => "graph",
+            Self::Runner => "runner",
+        }
+    }
+}
+
+/// A description of the program that runs a plan.
+///
+/// The constants are the runners that this project knows; [`Target::custom`] describes others.
+///
+/// ```
+/// use arenaplan::plan::Granularity;
+/// use arenaplan::{Target, Technique};
+///
+/// assert_eq!(Target::NODES.granularity(), Granularity::Node);
+/// assert!(!Target::NODES.techniques().contains(Technique::Fusion));
+///
+/// // An engine of one's own that also runs fused groups.
+/// let techniques = Target::NODES.techniques().with(Technique::Fusion);
+/// let engine = Target::custom("engine", techniques)?.with_alignment(32)?;
+/// assert_eq!(engine.granularity(), Granularity::Group);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts about a runner")]
+pub struct Target {
+    name: Cow<'static, str>,
+    techniques: Techniques,
+    alignment: u64,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    offset_unit: u64,
+    #[serde(default, skip_serializing_if = "is_false")]
+    caller_memory: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    several_spaces: bool,
+    #[serde(default)]
+    scratch: Provider,
+    #[serde(default)]
+    fixed: Provider,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_one(number: &u64) -> bool {
+    *number == 1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl Target {
+    /// No runner: every technique, and no bytes but those of values. At equal alignment, an optimal
+    /// plan for this target bounds those of all other targets from below.
+    pub const IDEAL: Self = Self {
+        name: Cow::Borrowed("ideal"),
+        techniques: Techniques::ALL,
+        alignment: 64,
+        offset_unit: 1,
+        caller_memory: true,
+        several_spaces: true,
+        scratch: Provider::Nobody,
+        fixed: Provider::Nobody,
+    };
+
+    /// The `NumPy` executor of the Python package: every technique; its kernels declare their
+    /// scratch memory before planning.
+    pub const NUMPY: Self =
+        Self { name: Cow::Borrowed("numpy"), scratch: Provider::Graph, ..Self::IDEAL };
+
+    /// Any program that runs each declared node by itself, in the plan's order: the default.
+    ///
+    /// Views and in-place pairs are permissions that the nodes declare, so a kernel that runs
+    /// one node honors them. A kernel knows nothing of tiles.
+    pub const NODES: Self = Self {
+        name: Cow::Borrowed("nodes"),
+        techniques: Techniques::NONE
+            .with(Technique::Views)
+            .with(Technique::InPlace)
+            .with(Technique::Elision)
+            .with(Technique::Order),
+        ..Self::NUMPY
+    };
+
+    /// C code that includes the exported header and calls one kernel per node: views at equal
+    /// addresses and elementwise outputs in place. A kernel may work pixel by pixel.
+    pub const C: Self = Self {
+        name: Cow::Borrowed("c"),
+        techniques: Techniques::NONE
+            .with(Technique::Views)
+            .with(Technique::InPlace)
+            .with(Technique::Order),
+        alignment: 16,
+        caller_memory: false,
+        scratch: Provider::Runner,
+        ..Self::NODES
+    };
+
+    /// `TensorFlow` Lite Micro: reshapes at equal addresses. Operators run in the order of the
+    /// file, and no kernel works in place. Kernels ask for scratch memory when they are prepared,
+    /// and the runtime keeps structures of its own in the tail of its arena.
+    pub const TFLM: Self = Self {
+        name: Cow::Borrowed("tflm"),
+        techniques: Techniques::NONE.with(Technique::Views),
+        alignment: 16,
+        offset_unit: 16,
+        caller_memory: false,
+        several_spaces: false,
+        scratch: Provider::Runner,
+        fixed: Provider::Runner,
+    };
+
+    /// `LiteRT` (`TensorFlow` Lite): as [`TFLM`](Self::TFLM), with 64-byte alignment.
+    pub const LITERT: Self =
+        Self { name: Cow::Borrowed("litert"), alignment: 64, offset_unit: 64, ..Self::TFLM };
+
+    /// `ExecuTorch`: views at equal addresses, in the order of the emitted program; one or
+    /// several planned arenas.
+    pub const EXECUTORCH: Self = Self {
+        name: Cow::Borrowed("executorch"),
+        techniques: Techniques::NONE.with(Technique::Views),
+        alignment: 16,
+        offset_unit: 1,
+        caller_memory: true,
+        several_spaces: true,
+        scratch: Provider::Runner,
+        fixed: Provider::Runner,
+    };
+
+    /// The targets that this project knows, those that can do most first.
+    pub const KNOWN: [Self; 7] = [
+        Self::IDEAL,
+        Self::NUMPY,
+        Self::NODES,
+        Self::C,
+        Self::TFLM,
+        Self::LITERT,
+        Self::EXECUTORCH,
+    ];
+
+    /// Returns the description of another runner that honors `techniques`, with the other
+    /// properties of [`NODES`](Self::NODES).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if the name is empty or that of a known target.
+    pub fn custom(name: impl Into<String>, techniques: Techniques) -> Result<Self> {
+        let name = name.into();
+        if name.is_empty() || Self::KNOWN.iter().any(|known| known.name == name) {
+            let reason = format!("{} is no name for a target of one's own", quoted(&name));
+            return Err(Error::InvalidOption { option: "target", reason });
+        }
+        Ok(Self { name: Cow::Owned(name), techniques, ..Self::NODES })
+    }
+
+    /// Sets the alignment, in bytes, of offsets that the planner chooses by default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidAlignment`] if `bytes` is no power of two.
+    pub fn with_alignment(mut self, bytes: u64) -> Result<Self> {
+        crate::base::Alignment::new(bytes)?;
+        self.alignment = bytes;
+        Ok(self)
+    }
+
+    /// Sets the origin of the scratch memory of kernels.
+    #[must_use]
+    pub fn with_scratch(mut self, provider: Provider) -> Self {
+        self.scratch = provider;
+        self
+    }
+
+    /// Sets whether inputs and outputs may be in memory of the caller.
+    #[must_use]
+    pub fn with_caller_memory(mut self, possible: bool) -> Self {
+        self.caller_memory = possible;
+        self
+    }
+
+    /// Sets whether values may be in several spaces.
+    #[must_use]
+    pub fn with_several_spaces(mut self, possible: bool) -> Self {
+        self.several_spaces = possible;
+        self
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns one line about the runner, for lists; empty for a custom target.
+    pub fn summary(&self) -> &'static str {
+        match &*self.name {
+            "ideal" => "no runtime: the bytes that every technique together would leave",
+            "numpy" => "the executor of this package, which `run` uses",
+            "nodes" => "any code that runs each declared node by itself",
+            "c" => "C code with one kernel per node, over the exported header",
+            "tflm" => "TensorFlow Lite Micro, with its own kernels",
+            "litert" => "LiteRT (TensorFlow Lite), with its own kernels",
+            "executorch" => "ExecuTorch, through its memory-planning pass",
+            _ => "",
+        }
+    }
+
+    /// Returns the techniques that the runner honors.
+    pub const fn techniques(&self) -> Techniques {
+        self.techniques
+    }
+
+    /// Returns the unit that the runner executes at a time.
+    pub const fn granularity(&self) -> Granularity {
+        let techniques = self.techniques;
+        if techniques.contains(Technique::Streaming) || techniques.contains(Technique::Overlap) {
+            Granularity::Tile
+        } else if techniques.contains(Technique::Fusion) {
+            Granularity::Group
+        } else {
+            Granularity::Node
+        }
+    }
+
+    /// Returns the alignment, in bytes, of offsets that the planner chooses by default.
+    pub const fn alignment(&self) -> u64 {
+        self.alignment
+    }
+
+    /// Returns the number of bytes that every alignment must be a multiple of, since the runner
+    /// counts in it.
+    pub const fn offset_unit(&self) -> u64 {
+        self.offset_unit
+    }
+
+    /// Returns whether inputs and outputs may be in memory of the caller.
+    pub const fn caller_memory(&self) -> bool {
+        self.caller_memory
+    }
+
+    /// Returns whether values may be in several spaces.
+    pub const fn several_spaces(&self) -> bool {
+        self.several_spaces
+    }
+
+    /// Returns the origin of the scratch memory of kernels.
+    pub const fn scratch(&self) -> Provider {
+        self.scratch
+    }
+
+    /// Returns the origin of the bytes that the runner needs at every step: its own structures.
+    pub const fn fixed(&self) -> Provider {
+        self.fixed
+    }
+
+    /// Returns the known target of this name, if there is one.
+    pub fn known(name: &str) -> Option<Self> {
+        Self::KNOWN.into_iter().find(|target| target.name == name)
+    }
+
+    pub(crate) fn is_ideal(&self) -> bool {
+        *self == Self::IDEAL
+    }
+}
+
+impl Default for Target {
+    /// Returns [`Target::NODES`].
+    fn default() -> Self {
+        Self::NODES
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    /// Reads the name of a known target.
+    fn from_str(name: &str) -> Result<Self> {
+        Self::known(name).ok_or_else(|| {
+            let names: Vec<_> = Self::KNOWN.iter().map(|target| target.name.clone()).collect();
+            let reason =
+                format!("there is no target {}; known are {}", quoted(name), names.join(", "));
+            Error::InvalidOption { option: "target", reason }
+        })
+    }
+}

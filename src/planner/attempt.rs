@@ -1,0 +1,85 @@
+//! Attempts: schedules that were measured by the bytes live at their highest step.
+
+use super::context::Context;
+use super::schedule::Schedule;
+use crate::base::{Result, SpaceId, ValueId};
+use crate::choose::Fusion;
+use crate::liveness::Liveness;
+use crate::pack::{Problem, max_load};
+use crate::plan::{OrderSearch, Share, ShareRule, Techniques};
+
+/// A schedule, and its measure.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt<'g> {
+    pub(super) schedule: Schedule<'g>,
+    /// The kind of fusion that made its groups.
+    pub(super) fusion: Fusion,
+    /// Whether values are pieces of larger ones where possible. A piece is tied to the bytes of
+    /// the whole, so no output can take over the piece.
+    pub(super) elision: bool,
+    /// Whether values are pieces of larger ones.
+    pub(super) has_pieces: bool,
+    /// Bytes live at the highest step: no packing needs fewer.
+    pub(super) load: u64,
+    /// Bytes that some step needs by itself, in any order, if that was computed.
+    pub(super) floor: Option<u64>,
+    /// Scope of its order.
+    pub(super) order: OrderSearch,
+    /// The techniques by which its values share bytes.
+    pub(super) techniques: Techniques,
+}
+
+impl Attempt<'_> {
+    /// Returns the context in which values share bytes as those of the attempt do.
+    pub(super) fn context<'c>(&self, context: &Context<'c>) -> Context<'c> {
+        context.with_techniques(self.techniques)
+    }
+
+    /// Sort key of attempts: of equally many bytes, channels take more time.
+    pub(super) fn rank(&self) -> (u64, bool) {
+        (self.load, self.fusion.channels)
+    }
+}
+
+/// Measures a schedule, and once more with copies of pieces if it has pieces.
+pub(super) fn with_copies<'g>(
+    context: &Context<'_>,
+    schedule: Schedule<'g>,
+) -> Result<Vec<Attempt<'g>>> {
+    let mut attempts = vec![measured(context, schedule, true)?];
+    if attempts[0].has_pieces {
+        attempts.push(measured(context, attempts[0].schedule.clone(), false)?);
+    }
+    Ok(attempts)
+}
+
+/// Measures a schedule with or without pieces of values.
+pub(super) fn measured<'g>(
+    context: &Context<'_>,
+    schedule: Schedule<'g>,
+    elision: bool,
+) -> Result<Attempt<'g>> {
+    let options = context.liveness_options(false, elision)?;
+    let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
+    let load = total_load(&liveness.problem)?;
+    let has_pieces = liveness.classes.merges().iter().any(|merge| {
+        let node = schedule.graph.node(merge.node);
+        let at = |position: u32| usize::try_from(position).unwrap_or(usize::MAX);
+        let bytes = |value: ValueId| schedule.graph.value(value).bytes();
+        let Share { input, output, rule } = merge.share;
+        let sizes = [node.input(at(input)), node.output(at(output))].map(|value| value.map(bytes));
+        rule == ShareRule::View && sizes[0] != sizes[1]
+    });
+    let order = OrderSearch::Given;
+    let fusion = Fusion::default();
+    let techniques = context.options.optimize;
+    let floor = None;
+    Ok(Attempt { schedule, fusion, elision, has_pieces, load, floor, order, techniques })
+}
+
+/// Returns the bytes that are live at once, over all spaces.
+pub(super) fn total_load(problem: &Problem) -> Result<u64> {
+    (0..problem.spaces().len()).try_fold(0_u64, |sum, space| {
+        Ok(sum.saturating_add(max_load(problem, SpaceId::new(space))?.0))
+    })
+}

@@ -1,0 +1,92 @@
+//! The context of a stage: the target, the resolved options, the memories and the limits.
+//!
+//! A stage of the planner is a function of a context and of the results of earlier stages. A
+//! stage that wants other options, for a comparison, makes a context of its own.
+
+use crate::base::{Alignment, NodeId, Result, SpaceId};
+use crate::choose::Memories;
+use crate::graph::Graph;
+use crate::liveness::LivenessOptions;
+use crate::pack::{Budget, Progress, Stage};
+use crate::plan::{PlanOptions, Target, Technique, Techniques, WorkspacePolicy};
+
+/// Graphs with more nodes have no outputs that overlap inputs.
+pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
+
+/// Everything that the stages of one plan know beside the graph.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context<'a> {
+    pub(super) target: &'a Target,
+    /// Every option is set, and the target honors it.
+    pub(super) options: PlanOptions,
+    pub(super) memories: Option<&'a Memories>,
+    pub(super) budget: Budget<'a>,
+    /// Bytes up to which workspaces may raise the peak.
+    pub(super) room: u64,
+    /// The nodes whose outputs may overlap inputs; `None` if all may.
+    pub(super) overlapping: Option<&'a [NodeId]>,
+}
+
+impl Context<'_> {
+    /// Returns the context with other techniques.
+    pub(super) fn with_techniques(&self, optimize: Techniques) -> Self {
+        Self { options: PlanOptions { optimize, ..self.options }, ..*self }
+    }
+
+    /// Returns the context without a capacity.
+    pub(super) fn without_capacity(&self) -> Self {
+        Self { options: PlanOptions { capacity: None, ..self.options }, ..*self }
+    }
+
+    /// Returns the context without memories.
+    pub(super) fn without_memories(&self) -> Self {
+        Self { memories: None, ..*self }
+    }
+
+    /// Returns the rules for values that share bytes.
+    pub(super) fn liveness_options(
+        &self,
+        same_size: bool,
+        elision: bool,
+    ) -> Result<LivenessOptions> {
+        let techniques = self.options.optimize;
+        Ok(LivenessOptions {
+            alignment: Alignment::new(self.options.alignment)?,
+            views: techniques.contains(Technique::Views),
+            elision: elision && techniques.contains(Technique::Elision),
+            in_place: techniques.contains(Technique::InPlace),
+            same_size,
+            inputs: self.options.inputs,
+            outputs: self.options.outputs,
+            parallel_safe: self.options.parallel_safe,
+            preserve_inputs: self.options.preserve_inputs,
+            capacity: self.options.capacity,
+        })
+    }
+
+    /// Returns whether the sizes of workspaces are chosen.
+    pub(super) fn has_workspaces(&self) -> bool {
+        self.options.workspace == WorkspacePolicy::Auto
+    }
+
+    /// Returns whether outputs may overlap inputs.
+    ///
+    /// Not if nodes may run in several orders: an input dies in one order only.
+    pub(super) fn overlaps_inputs(&self) -> bool {
+        self.options.optimize.contains(Technique::Overlap) && !self.options.parallel_safe
+    }
+
+    /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes
+    /// in which the node stages its output have to be known.
+    pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
+        let is_counted = !self.has_workspaces() || graph.node(node).effects().staging.is_some();
+        is_counted && !graph.overlaps(node).is_empty()
+    }
+
+    /// Reports the progress of the choice, if there is a listener.
+    pub(super) fn tell(&self, stage: Stage, peak: u64, lower_bound: u64) {
+        if let Some(tell) = self.budget.progress {
+            tell(Progress { space: SpaceId::new(0), stage, peak, lower_bound, nodes: 0 });
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The attempt that packs into the fewest bytes.
+
+use super::attempt::Attempt;
+use super::context::Context;
+use super::overlap::overlapped;
+use super::pack::{Best, pack};
+use crate::base::Result;
+
+/// Largest number of schedules that are packed, besides the given one.
+const MOST_PACKED: usize = 4;
+/// Of smaller graphs, all schedules are packed.
+pub(super) const MOST_NODES_TO_SHARE_LESS: usize = 24;
+
+/// Returns the attempt that packs into the fewest bytes; outputs overlap inputs if only that makes
+/// them fewer.
+pub(super) fn least<'t, 'g>(
+    context: &Context<'_>,
+    attempts: &'t [Attempt<'g>],
+) -> Result<Best<'t, 'g>> {
+    let mut best: Option<Best<'t, 'g>> = None;
+    for (index, attempt) in attempts.iter().enumerate() {
+        let least = best.as_ref().map_or(u64::MAX, Best::peak);
+        // Where workspaces or pieces cost more than the load tells, the first few and
+        // the simplest are compared.
+        let is_small = attempt.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS;
+        let is_tried = is_small || index < MOST_PACKED || attempt.schedule.is_given();
+        if attempt.load >= least || !is_tried {
+            continue;
+        }
+        let placed = pack(&attempt.context(context), &attempt.schedule, attempt.elision, &[])?;
+        if placed.packing.peak() < least {
+            best = Some(Best { attempt, placed });
+        }
+    }
+    let best = best.expect("the given order is always tried");
+    Ok(overlapped(context, attempts, best.peak())?.unwrap_or(best))
+}

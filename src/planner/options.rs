@@ -1,0 +1,83 @@
+//! Resolution of options: the target's defaults, and refusals.
+
+use super::Planner;
+use super::context::Context;
+use crate::base::{Error, Result, quoted};
+use crate::graph::{Graph, ValueKind};
+use crate::plan::{InputMemory, OutputMemory, Provider, Techniques, WorkspacePolicy};
+
+impl<'a> Planner<'a> {
+    /// Returns the context of a plan of `graph`, with every option set.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] for options that contradict each other, the graph or the target.
+    pub(super) fn context(&self, graph: &Graph) -> Result<Context<'a>> {
+        let context = self.honored()?;
+        check_boundary(&context, graph)?;
+        Ok(context)
+    }
+
+    /// Returns the context with options that the target honors.
+    pub(super) fn honored(&self) -> Result<Context<'a>> {
+        let options = self.options();
+        let target = self.target;
+        let refuse = |option, reason: String| {
+            let reason = format!("target {} {reason}", quoted(target.name()));
+            Err(Error::InvalidOption { option, reason })
+        };
+        let others = options.optimize.minus(target.techniques());
+        if others != Techniques::NONE {
+            let honored = target.techniques();
+            return refuse("optimize", format!("does not honor {others}; it honors {honored}"));
+        }
+        if !options.alignment.is_multiple_of(target.offset_unit()) {
+            let (unit, given) = (target.offset_unit(), options.alignment);
+            return refuse(
+                "alignment",
+                format!("counts in {unit} bytes, which {given} is no multiple of"),
+            );
+        }
+        if options.workspace == WorkspacePolicy::Auto && target.scratch() == Provider::Runner {
+            return refuse("workspace", "places scratch memory by itself".into());
+        }
+        let callers = [
+            ("inputs", options.inputs == InputMemory::Caller),
+            ("outputs", options.outputs == OutputMemory::Caller),
+        ];
+        let brought = callers.into_iter().find(|&(_, asked)| asked && !target.caller_memory());
+        if let Some((option, _)) = brought {
+            return refuse(option, "has them in its arena".into());
+        }
+        let spaces = self.memories.map_or(1, |memories| memories.spaces().len());
+        if spaces > 1 && !target.several_spaces() {
+            return refuse("spaces", "has one arena".into());
+        }
+        let Self { memories, budget, room, overlapping, .. } = *self;
+        Ok(Context { target, options, memories, budget, room, overlapping })
+    }
+}
+
+/// Refuses inputs and outputs that cannot be in the memory that the options ask for.
+fn check_boundary(context: &Context<'_>, graph: &Graph) -> Result<()> {
+    let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
+    if context.options.inputs == InputMemory::Reuse && context.options.preserve_inputs {
+        return refuse("inputs", "they cannot be both reused and preserved".into());
+    }
+    let inputs = graph.values().iter().filter(|value| value.kind() == ValueKind::Input);
+    let outputs = graph.outputs().iter().map(|&output| graph.value(output));
+    let inputs = inputs.filter(|_| context.options.inputs == InputMemory::Caller);
+    let outputs = outputs.filter(|_| context.options.outputs == OutputMemory::Caller);
+    let mut brought = inputs.map(|it| ("inputs", it)).chain(outputs.map(|it| ("outputs", it)));
+    let Some((option, _)) = brought.clone().next() else { return Ok(()) };
+    if context.memories.is_some() {
+        return refuse(option, "the spaces are for values that the caller does not bring".into());
+    }
+    match brought.find(|(_, it)| it.pin().is_some() || it.space().index() > 0) {
+        None => Ok(()),
+        Some((option, value)) => {
+            let name = quoted(value.name());
+            refuse(option, format!("the graph has a place for value {name} in its own spaces"))
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The scope of a choice: what was searched, and the techniques that were not tried.
+
+use super::attempt::Attempt;
+use super::context::{Context, MOST_NODES_TO_OVERLAP};
+use super::order::floor;
+use super::pack::{Best, Placed};
+use super::search::MOST_NODES_TO_TRY;
+use crate::base::Result;
+use crate::plan::{OrderSearch, Search, Technique, Techniques};
+
+/// Returns the scope of the choice of the best attempt, with the bytes that no attempt goes below
+/// in any order.
+pub(super) fn scope(
+    context: &Context<'_>,
+    attempts: &[Attempt<'_>],
+    best: &Best<'_, '_>,
+) -> Result<Search> {
+    let Best { attempt, placed: Placed { liveness, packing, .. } } = best;
+    // Orders are compared as if no output overlapped an input.
+    let overlaps = liveness.overlapped().next().is_some();
+    // And as if there were one memory, in which values share all bytes that they can.
+    let is_split = context.memories.is_some_and(|memories| memories.spaces().len() > 1);
+    // And as if values shared bytes by all techniques.
+    let shares_less = attempt.techniques != context.options.optimize;
+    let order = match attempt.order {
+        OrderSearch::Complete if overlaps || is_split || shares_less => OrderSearch::Beam,
+        order => order,
+    };
+    let mut skipped = skipped(context, attempts);
+    if !overlaps && context.overlaps_inputs() && context.budget.exhausted() {
+        skipped = skipped.with(Technique::Overlap);
+    }
+    let floor = floor(context, attempts)?.min(packing.lower_bound());
+    Ok(Search { order, floor, skipped, estimate: None })
+}
+
+/// Returns the techniques of the options that were not tried: for the size of the graph,
+/// because nodes may run in any order, or because time was up.
+pub(super) fn skipped(context: &Context<'_>, attempts: &[Attempt<'_>]) -> Techniques {
+    let given = attempts.iter().find(|attempt| attempt.schedule.is_given());
+    let nodes = given.map_or(0, |attempt| attempt.schedule.order.len());
+    let is_ordered = attempts.iter().any(|attempt| attempt.order != OrderSearch::Given);
+    let in_any_order = context.options.parallel_safe;
+    let is_late = context.budget.exhausted();
+    let has_groups = attempts.iter().any(|attempt| attempt.fusion.elementwise);
+    let has_streams =
+        attempts.iter().any(|attempt| attempt.fusion != attempt.fusion.without_streams());
+    let all = [
+        (Technique::Fusion, in_any_order || (is_late && !has_groups)),
+        (Technique::Order, !is_ordered),
+        (
+            Technique::Streaming,
+            in_any_order || nodes > MOST_NODES_TO_TRY || (is_late && !has_streams),
+        ),
+        (Technique::Overlap, skips_overlaps(context, attempts)),
+    ];
+    let is_skipped = |&(technique, skipped): &(Technique, bool)| {
+        skipped && context.options.optimize.contains(technique)
+    };
+    all.into_iter().filter(is_skipped).map(|(technique, _)| technique).collect()
+}
+
+/// Returns whether outputs that could overlap inputs never may.
+pub(super) fn skips_overlaps(context: &Context<'_>, attempts: &[Attempt<'_>]) -> bool {
+    let is_large = |attempt: &Attempt<'_>| attempt.schedule.order.len() > MOST_NODES_TO_OVERLAP;
+    if context.options.parallel_safe || attempts.iter().any(is_large) {
+        return true;
+    }
+    let nodes = || {
+        let schedules = attempts.iter().map(|attempt| &attempt.schedule);
+        schedules.flat_map(|schedule| schedule.order.iter().map(move |&node| (schedule, node)))
+    };
+    nodes().any(|(schedule, node)| !schedule.graph.overlaps(node).is_empty())
+        && !nodes().any(|(schedule, node)| context.can_overlap(&schedule.graph, node))
+}

@@ -1,0 +1,110 @@
+//! Plans for steps that the caller gives.
+
+use super::Planner;
+use super::assemble::assemble;
+use super::attempt::with_copies;
+use super::claims::lower_refuted_claims;
+use super::context::Context;
+use super::memories::best_of;
+use super::schedule::Schedule;
+use super::scope::skips_overlaps;
+use crate::base::{Error, NodeId, Result, quoted};
+use crate::graph::Graph;
+use crate::plan::{Granularity, OrderSearch, Plan, PlanStep, Search, Technique};
+
+/// A plan for given steps.
+struct Stepped {
+    plan: Plan,
+    /// Whether overlaps that it could have were not tried.
+    skips_overlaps: bool,
+}
+
+impl Planner<'_> {
+    /// Returns a plan of `graph` that runs `steps`, already checked.
+    ///
+    /// Each step names the nodes that [run as one](Graph::grouped), in order; every node is in
+    /// one step.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan), and
+    ///
+    /// - [`InvalidGroup`](crate::Error::InvalidGroup) if nodes of a step cannot run as one.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node once,
+    ///   after its dependencies.
+    pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
+        Ok(with_steps(&self.context(graph)?, graph, steps)?.plan)
+    }
+
+    /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
+    ///
+    /// For plans with workspaces, which depend on the fused groups. The scope of the choice of the
+    /// steps is copied, as far as it holds for this plan.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_steps`](Self::plan_steps).
+    pub fn plan_steps_of(&self, graph: &Graph, other: &Plan) -> Result<Plan> {
+        let nodes = |step: &PlanStep| -> Vec<NodeId> {
+            step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
+        };
+        let steps: Vec<_> = other.steps().iter().map(nodes).collect();
+        self.plan_steps_after(graph, &steps, other)
+    }
+
+    /// Returns a plan of `graph` that runs `steps`, which were derived from those of another
+    /// plan of it, already checked.
+    ///
+    /// The scope of the choice of the other plan's steps is copied, as far as it holds for these.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_steps`](Self::plan_steps).
+    pub fn plan_steps_after(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<NodeId>],
+        other: &Plan,
+    ) -> Result<Plan> {
+        let context = self.context(graph)?;
+        let Stepped { mut plan, skips_overlaps } = with_steps(&context, graph, steps)?;
+        let same = plan.steps.len() == other.steps.len()
+            && plan
+                .steps
+                .iter()
+                .zip(&other.steps)
+                .all(|(a, b)| (a.node, &a.fused) == (b.node, &b.fused));
+        plan.search = other.search().map(|Search { order, floor, skipped, .. }| Search {
+            skipped: if skips_overlaps && context.options.optimize.contains(Technique::Overlap) {
+                skipped.with(Technique::Overlap)
+            } else {
+                skipped
+            },
+            order: match order {
+                // Another order might have fewer bytes at the step with a costly workspace.
+                OrderSearch::Complete if !same || plan.lower_bound() > other.lower_bound() => {
+                    OrderSearch::Beam
+                }
+                order => order,
+            },
+            floor: floor.min(plan.lower_bound()),
+            estimate: None,
+        });
+        Ok(plan)
+    }
+}
+
+/// Returns a plan that runs `steps`.
+fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Stepped> {
+    let is_grouped = steps.iter().any(|step| step.len() > 1);
+    if is_grouped && context.target.granularity() == Granularity::Node {
+        let name = quoted(context.target.name());
+        let reason = format!("target {name} runs one node at a time");
+        return Err(Error::InvalidOption { option: "steps", reason });
+    }
+    let attempts = with_copies(context, Schedule::of(graph, steps)?)?;
+    let best = best_of(context, &attempts)?;
+    let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
+    lower_refuted_claims(&mut plan, graph)?;
+    Ok(Stepped { plan, skips_overlaps: skips_overlaps(context, &attempts) })
+}
