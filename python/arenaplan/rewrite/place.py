@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from arenaplan.errors import PlanMisaligned, PlanOverlap
 
@@ -129,9 +129,11 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
         Places; :func:`replay` is the proof that a program can run with them.
     """
     results: list[Placed] = []
-    ways = [groups_of(layout), groups_of(layout, joins_first=True)]
-    if [group.members for group in ways[0]] == [group.members for group in ways[1]]:
-        ways.pop()
+    ways: list[list[Group]] = []
+    for how in ALIASES:
+        groups = groups_of(layout, how)
+        if all([g.members for g in groups] != [g.members for g in way] for way in ways):
+            ways.append(groups)
     for groups in ways:
         live = live_bytes(groups, len(layout.uses))
         bound = max(live, default=0)
@@ -152,13 +154,26 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
 # -- groups -----------------------------------------------------------------------------------
 
 
-def groups_of(layout: Layout, *, joins_first: bool = False) -> list[Group]:
+Aliases: TypeAlias = Literal["in order", "joins first", "once"]
+
+ALIASES: Final[tuple[Aliases, ...]] = ("in order", "joins first", "once")
+
+
+def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
     """
     Return the tensors of a layout as groups.
 
-    A copy makes a group if no byte of it would have to hold two things at a time. Copies are
-    tried in the order of the steps. With ``joins_first``, those of operators that join several
-    tensors are tried before, so that a slice that is joined lies in the result, not in its source.
+    A copy makes a group if no byte of it would have to hold two things at a time.
+
+    Parameters
+    ----------
+    layout : Layout
+        The tensors and steps.
+    how : {"in order", "joins first", "once"}
+        Copies are tried in the order of the steps; or those of operators that join several
+        tensors are tried before, so that a slice that is joined lies in the result, not in its
+        source; or these alone for slices that are joined, so that line buffers do not chain all
+        strips at fixed distances.
     """
     groups: dict[int, Group] = {}
     home: dict[int, int] = {}
@@ -170,21 +185,26 @@ def groups_of(layout: Layout, *, joins_first: bool = False) -> list[Group]:
             group.size = layout.boxes[tensor]
             groups[tensor], home[tensor] = group, tensor
     uses = [use for use in layout.uses if use.is_idempotent]
-    if joins_first:
+    if how != "in order":
         uses.sort(key=lambda use: len(use.copies) < 2)
+    joined: set[int] = set()
     for use in uses:
         for copy in use.copies:
+            if how == "once" and copy.target in joined:
+                continue
             if copy.source not in home or copy.target not in home:
                 continue
             first, second = home[copy.source], home[copy.target]
             if first == second:
                 continue
-            joined = _joined(groups[first], groups[second], copy, life, layout)
-            if joined is not None:
-                groups[first] = joined
+            both = _joined(groups[first], groups[second], copy, life, layout)
+            if both is not None:
+                groups[first] = both
                 del groups[second]
-                for tensor in joined.members:
+                for tensor in both.members:
                     home[tensor] = first
+                if len(use.copies) > 1:
+                    joined.add(copy.source)
     return list(groups.values())
 
 
