@@ -360,10 +360,10 @@ class _Packing:
 
     def __init__(self, groups: Sequence[Group], live: Sequence[int]) -> None:
         self._groups = groups
-        self._pairs: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
         self._steps = [
             (min(s.first for s in g.spans), max(s.last for s in g.spans)) for g in groups
         ]
+        self._near = self._neighbors()
         self._sizes = [group.size for group in groups]
         worst = max(live, default=0)
         loads = [max(live[first : last + 1]) for first, last in self._steps]
@@ -502,26 +502,28 @@ class _Packing:
     def _blocked(self, index: int, offsets: dict[int, int]) -> list[tuple[int, int]]:
         """Return the open ranges of offsets at which a group collides with those placed."""
         blocked: list[tuple[int, int]] = []
-        for other, base in offsets.items():
-            pair = self._pairs.get((index, other))
-            if pair is None:
-                pair = self._pair(index, other)
-            for start, stop in pair:
-                blocked.append((start + base, stop + base))
+        for other, pair in self._near[index]:
+            base = offsets.get(other)
+            if base is not None:
+                for start, stop in pair:
+                    blocked.append((start + base, stop + base))
         blocked.sort()
         return blocked
 
-    def _pair(self, index: int, other: int) -> tuple[tuple[int, int], ...]:
-        """Return the open ranges of distances of ``index`` from ``other`` that collide."""
-        if (index, other) not in self._pairs:
-            a, b = self._steps[index], self._steps[other]
-            if a[0] > b[1] or b[0] > a[1]:
-                found: tuple[tuple[int, int], ...] = ()
-            else:
+    def _neighbors(self) -> list[list[tuple[int, tuple[tuple[int, int], ...]]]]:
+        """Return, per group, those that it can collide with, and at which open distances."""
+        near: list[list[tuple[int, tuple[tuple[int, int], ...]]]] = [[] for _ in self._groups]
+        order = sorted(range(len(self._groups)), key=lambda i: self._steps[i])
+        for rank, index in enumerate(order):
+            last = self._steps[index][1]
+            for other in order[rank + 1 :]:
+                if self._steps[other][0] > last:
+                    break
                 found = _collisions(self._groups[index].spans, self._groups[other].spans)
-            self._pairs[index, other] = found
-            self._pairs[other, index] = tuple((-b, -a) for a, b in reversed(found))
-        return self._pairs[index, other]
+                if found:
+                    near[index].append((other, found))
+                    near[other].append((index, tuple((-b, -a) for a, b in reversed(found))))
+        return near
 
 
 def _collisions(mine: Sequence[Span], others: Sequence[Span]) -> tuple[tuple[int, int], ...]:
