@@ -7,9 +7,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import flat
 import numpy as np
 
+import flat
 from arenaplan.importers.tflite.model import Model, Operator
 
 _SCALE = struct.unpack("<I", struct.pack("<f", 0.05))[0]
@@ -165,7 +165,9 @@ def random_network(seed: int) -> bytes:
     x = 0
     for _ in range(draw.randint(2, 7)):
         height, width = net.shapes[x][1:3]
-        kind = draw.choice(["conv", "conv", "depthwise", "pool", "residual", "relu", "point", "pad"])
+        kind = draw.choice(
+            ["conv", "conv", "depthwise", "pool", "residual", "relu", "point", "pad"]
+        )
         padding = draw.choice([SAME, SAME, VALID])
         if min(height, width) < 8 and kind != "relu":
             kind, padding = "point", SAME

@@ -6,11 +6,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import flat
 import numpy as np
 import pytest
-from strip_models import Network, evaluate, pyramid, random_network
 
+import flat
 from arenaplan.errors import UnsupportedModel
 from arenaplan.export.patched import PLAN, order_of_tensors, patched
 from arenaplan.importers.tflite.model import Model, parse
@@ -26,6 +25,7 @@ from arenaplan.rewrite.patch import (
 )
 from arenaplan.rewrite.regions import Region
 from arenaplan.rewrite.strips import patch_of
+from strip_models import Network, evaluate, pyramid, random_network
 
 MODELS = ("ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect", "vww_96_int8")
 
@@ -187,7 +187,11 @@ def test_a_patch_may_join_what_the_model_had_as_one() -> None:
     constants = (NewConstant("b", (4,), (0, 3, 0, 0)), NewConstant("s", (4,), (-1, 5, -1, -1)))
     tensors = (*constants, NewTensor("rows", 0, (1, 5, 8, 4), None))
     top = (NewConstant("b0", (4,), (0, 0, 0, 0)), NewConstant("s0", (4,), (-1, 3, -1, -1)))
-    tensors += (*top, NewTensor("top", 0, (1, 3, 8, 4), None), NewTensor("x2", 0, (1, 8, 8, 4), None))
+    tensors += (
+        *top,
+        NewTensor("top", 0, (1, 3, 8, 4), None),
+        NewTensor("x2", 0, (1, 8, 8, 4), None),
+    )
     steps = (
         Moved("slice", (0, 2, 3), 4),
         Moved("slice", (0, 5, 6), 7),

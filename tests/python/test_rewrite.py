@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import strip_models
-from strip_models import SAME, VALID, Network, evaluate, pyramid, random_network
 
+import strip_models
 from arenaplan.errors import PlanMisaligned, PlanOverlap
 from arenaplan.export.patched import order_of_tensors, patched
 from arenaplan.importers.tflite.model import Model, parse
@@ -23,6 +22,7 @@ from arenaplan.rewrite.regions import Region, Scope, extra_work, scope_of, strip
 from arenaplan.rewrite.rows import Window, answers
 from arenaplan.rewrite.strips import patch_of
 from arenaplan.tflm.views import layout_of
+from strip_models import SAME, VALID, Network, evaluate, pyramid, random_network
 
 
 def some_input(model: Model, seed: int) -> list[np.ndarray]:
@@ -74,7 +74,9 @@ def random_rewrite(seed: int) -> tuple[Model, Program, list[Region]]:
 def kernel_rows(window: Window, values: np.ndarray, before: int, made: int) -> list[Any]:
     """Return what a kernel sees for each row of its result: the taps inside of its operand."""
     return [
-        tuple(values[max(0, i * window.stride - before) : i * window.stride - before + window.kernel])
+        tuple(
+            values[max(0, i * window.stride - before) : i * window.stride - before + window.kernel]
+        )
         for i in range(made)
     ]
 
@@ -168,7 +170,10 @@ def test_costs_before_writing_are_those_of_the_written_model(seed: int) -> None:
         layout = layout_of_patch(program, layout_of(model), patch)
         groups = groups_of(layout)
         first = region.first + 1
-        steps = range(first, first + len(patch.steps) - len(program.operators) + region.last - region.first + 1)
+        steps = range(
+            first,
+            first + len(patch.steps) - len(program.operators) + region.last - region.first + 1,
+        )
         live = live_bytes(groups, len(layout.uses))
         # Rounding to units of 16 adds bytes that the estimate leaves out.
         assert option.bound <= max(live[step] for step in steps)

@@ -19,11 +19,11 @@ from arenaplan.cli.common import (
 from arenaplan.cli.inputs import read_plan
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption, PlanOverlap
-from arenaplan.tflm.greedy import head_bytes
 from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
 from arenaplan.importers.tflite.model import parse, read_bytes
 from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.rewrite.place import replay
+from arenaplan.tflm.greedy import head_bytes
 from arenaplan.tflm.views import layout_of
 
 if TYPE_CHECKING:

@@ -119,6 +119,7 @@ def _document(found: Fit) -> dict[str, Any]:
         "head_bound": found.head_bound,
         "macs": found.macs,
         "moved_bytes": found.moved,
+        "expected_latency": found.latency,
         "operators_before": found.operators[0],
         "operators": found.operators[1],
         "new_operators": list(found.new_operators),
@@ -158,7 +159,7 @@ def _report(name: str, found: Fit) -> str:
         f"{shown(name)}: arena {before.total:,} -> {size(after.total)} ({change:+.1%})",
         f"  head {before.head:,} -> {after.head:,}, tail {before.tail:,} -> {after.tail:,}",
         f"  multiply-accumulates x{found.macs:.3f}, operators {found.operators[0]} -> "
-        f"{found.operators[1]}",
+        f"{found.operators[1]}, expected time x{found.latency:.2f}",
         f"  bound of the {found.tried:,} regions examined: {found.bound:,} bytes (gap {gap:.1%})",
         f"  floor: tensor {shown(found.floor)!r}",
     ]
@@ -177,11 +178,11 @@ def _print_all(options: argparse.Namespace, name: str, found: list[Fit]) -> None
     if options.json:
         print_json({"model": name, "points": [_document(point) for point in found]})
         return
-    print(f"{'total':>12} {'head':>12} {'MACs':>8} {'operators':>9} {'moved':>12}")
+    print(f"{'total':>12} {'head':>12} {'MACs':>8} {'operators':>9} {'time':>6}")
     for point in found:
         print(
             f"{point.total:>12,} {point.after.head:>12,} {point.macs:>8.4f} "
-            f"{point.operators[1]:>9} {point.moved:>12,}"
+            f"{point.operators[1]:>9} {point.latency:>6.3f}"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias, Union
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from arenaplan.errors import ModelTooLarge, UnsupportedModel
 from arenaplan.importers.tflite.flatbuffer import Table
@@ -57,8 +57,8 @@ class Text(NamedTuple):
 Fields: TypeAlias = Mapping[int, "Item"]
 """A table: its fields by slot."""
 
-Item: TypeAlias = Union[Old, Scalar, Numbers, Content, Text, "Fields", "Sequence[Item]"]
-"""A sequence is a vector of tables."""
+Item: TypeAlias = "Old | Scalar | Numbers | Content | Text | Mapping[int, Item] | list[Item]"
+"""A list is a vector of tables."""
 
 
 def copied(table: Table, scalars: Mapping[int, str], slots: int, changes: Fields) -> Fields:
@@ -159,8 +159,13 @@ class _Writer:
             return self._vector(content, len(item.values), struct.calcsize(item.code))
         if isinstance(item, Mapping):
             return self._table(item)
-        at = self._vector(bytes(4 * len(item)), len(item), 4)
-        self._pending += [(at + 4 + 4 * i, element) for i, element in enumerate(item)]
+        return self._vector_of_tables(cast("list[Item]", item))
+
+    def _vector_of_tables(self, items: list[Item]) -> int:
+        """Append offsets of tables that follow."""
+        at = self._vector(bytes(4 * len(items)), len(items), 4)
+        for index, item in enumerate(items):
+            self._pending.append((at + 4 + 4 * index, item))
         return at
 
     def _vector(self, content: bytes, count: int, alignment: int) -> int:

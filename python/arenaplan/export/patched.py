@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 from arenaplan.errors import InternalError, UnsupportedModel
 from arenaplan.export.flat import (
     Content,
-    Fields,
     Item,
     Numbers,
     Old,
@@ -61,12 +60,8 @@ _MAP_SCALARS: Final = {1: "I"}
 _OPTION_SCALARS: Final[Mapping[str, Mapping[int, str]]] = {
     "CONV_2D": {0: "b", 1: "i", 2: "i", 3: "b", 4: "i", 5: "i", 6: "b"},
     "DEPTHWISE_CONV_2D": {0: "b", 1: "i", 2: "i", 3: "i", 4: "b", 5: "i", 6: "i"},
-    **dict.fromkeys(
-        ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"),
-        {0: "b", 1: "i", 2: "i", 3: "i", 4: "i", 5: "b"},
-    ),
 }
-"""Types of the options of operators that have a padding."""
+"""Types of the options of operators whose padding a patch can take away."""
 
 _PAD_OPTIONS: Final = 22
 _SLICE_OPTIONS: Final = 49
@@ -385,7 +380,9 @@ class _Patched:
                         )
                         for entry, number in zip(operands, numbers, strict=True)
                     ]
-            found.append(copied(table, _SIGNATURE_SCALARS, 5, changes) if changes else Old(table.at))
+            found.append(
+                copied(table, _SIGNATURE_SCALARS, 5, changes) if changes else Old(table.at)
+            )
         return found
 
     # -- comparison ---------------------------------------------------------------------------

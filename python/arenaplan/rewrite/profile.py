@@ -22,6 +22,7 @@ from arenaplan.rewrite.regions import (
     strips_of,
 )
 
+
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Bytes that a runtime keeps beside the arena's head, for good."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.rows import Answer, Span
-
 
 MOST_OPERANDS: Final = 10
 """Operands of one concatenation in TensorFlow Lite Micro (``kMaxInputNum``)."""
@@ -115,7 +115,7 @@ def strips_of(program: Program, scope: Scope, region: Region) -> tuple[Strip, ..
     edges = (0, *region.cuts, rows)
     strips: list[Strip] = []
     done: dict[int, int] = {}
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         if start >= stop:
             return None
         strip = _strip(program, scope, region, (start, stop), done)

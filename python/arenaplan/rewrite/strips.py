@@ -62,7 +62,7 @@ def patch_of(program: Program, regions: Sequence[Region]) -> Patch:
 class _Slab:
     """A tensor that holds some rows of an old tensor."""
 
-    __slots__ = ("number", "stop", "start")
+    __slots__ = ("number", "start", "stop")
 
     def __init__(self, number: int, start: int, stop: int) -> None:
         self.number = number
@@ -127,7 +127,9 @@ class _Emitter:
         result = operator.outputs[0]
         made = self._strip(result, answer.made, call.request)
         self.steps.append(
-            Repeated(call.operator, tuple(inputs), (made,), unpadded=answer.way in ("bare", "padded"))
+            Repeated(
+                call.operator, tuple(inputs), (made,), unpadded=answer.way in ("bare", "padded")
+            )
         )
         slabs[result] = _Slab(made, *answer.made)
 

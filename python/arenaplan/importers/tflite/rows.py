@@ -29,12 +29,11 @@ _DILATION: Final = {"CONV_2D": (4, 5), "DEPTHWISE_CONV_2D": (5, 6)}
 
 _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D"})
 
-_ELEMENTWISE: Final = frozenset(
-    """
+_NAMES: Final = """
     ABS ADD DEQUANTIZE DIV ELU HARD_SWISH LEAKY_RELU LOGISTIC MAXIMUM MINIMUM MUL NEG PRELU QUANTIZE
     RELU RELU6 RELU_N1_TO_1 SQUARED_DIFFERENCE SUB TANH
-    """.split()
-)
+"""
+_ELEMENTWISE: Final = frozenset(_NAMES.split())
 
 _PADS: Final = frozenset({"PAD", "PADV2"})
 
