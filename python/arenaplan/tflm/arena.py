@@ -16,7 +16,7 @@ from math import prod
 from typing import Final, Literal, TypeAlias
 
 from arenaplan.errors import InvalidOption
-from arenaplan.importers.common import BITS
+from arenaplan.ops import BITS
 from arenaplan.importers.tflite.model import Model, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.timeline import ALIGNMENT, Box, timeline_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from arenaplan.importers.common import BITS
+from arenaplan.ops import BITS
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.tflm.layout import struct

@@ -12,11 +12,12 @@ from math import prod
 from typing import Final
 
 from arenaplan.errors import UnsupportedModel
-from arenaplan.importers.common import BITS, checked_bytes
-from arenaplan.importers.tflite.effects import EFFECTS, Op, Operand
+from arenaplan.importers.common import checked_bytes
 from arenaplan.importers.tflite.model import Model, Operator
+from arenaplan.importers.tflite.operators import OPERATORS, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, dtype_of, unique_names
 from arenaplan.importers.tflite.timeline import timeline_of
+from arenaplan.ops import BITS, Operands, effects_of, lookup
 from arenaplan.rewrite.place import UNIT, Copy, Layout, Read, Use
 
 IDEMPOTENT: Final[Mapping[str, str]] = {
@@ -86,8 +87,8 @@ def _operands(model: Model) -> list[Operand]:
             data = array(model, tensor, shape, dtype)
             if data is not None and data.dtype.kind in "iu":
                 numbers = tuple(int(number) for number in data.ravel())
-        is_activation = not is_constant and not tensor.is_variable
-        found.append(Operand(shape, dtype, tensor.quantization, is_activation, numbers))
+        is_fixed = is_constant or tensor.is_variable
+        found.append(Operand(shape, dtype, tensor.quantization, is_fixed, numbers))
     return found
 
 
@@ -100,7 +101,8 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int]) -> Use:
     parts: dict[int, tuple[int, int]] = {}
     is_idempotent = not operator.is_custom and operator.name in IDEMPOTENT
     if is_idempotent:
-        for view in EFFECTS[operator.name](Op(inputs, outputs, operator.options)).views:
+        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        for view in effects_of(known, Operands(inputs, outputs)).views:
             source, target = operator.inputs[view.input], operator.outputs[view.output]
             if source is None or target is None or not boxes[source] or not boxes[target]:
                 continue

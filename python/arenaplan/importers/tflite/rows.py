@@ -14,7 +14,7 @@ from math import prod
 from typing import Final
 
 from arenaplan.errors import UnsupportedModel
-from arenaplan.importers.common import BITS
+from arenaplan.ops import BITS
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.tensors import Shapes, unique_names
