@@ -11,8 +11,9 @@ import pytest
 
 import flat
 from arenaplan.errors import UnsupportedModel
-from arenaplan.export.patched import PLAN, order_of_tensors, patched
+from arenaplan.export.patched import order_of_tensors, patched
 from arenaplan.importers.tflite.model import Model, parse
+from arenaplan.importers.tflite.offline import METADATA_NAME
 from arenaplan.importers.tflite.rows import program_of
 from arenaplan.rewrite.patch import (
     Kept,
@@ -78,7 +79,7 @@ def signed() -> dict[int, Any]:
         [flat.code("NEG")],
         [flat.subgraph(tensors, operators, [1], [3])],
         [b"", b"kept as it is", plan],
-        [("note", 1), (PLAN, 2)],
+        [("note", 1), (METADATA_NAME, 2)],
         [signature],
     )
 

@@ -13,13 +13,13 @@ import pytest
 import flat
 from arenaplan import errors
 from arenaplan.cli import main
-from arenaplan.export.tflm import read_offsets
 from arenaplan.fitting import Fit, FitOptions, fit, fits, rewritten
+from arenaplan.importers.tflite.micro import total
+from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import parse
+from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.rewrite.place import replay
 from arenaplan.rewrite.regions import Region
-from arenaplan.tflm import total
-from arenaplan.tflm.views import layout_of
 from strip_models import Network, evaluate, pyramid, random_network
 from tflm_models import running_sum
 from tflm_oracle import tflm_or_skip

@@ -24,7 +24,6 @@ FLOORS = (
     ("planning",),
     ("packing", "incremental", "diff"),
     ("executor", "importers", "rewrite"),
-    ("tflm",),
     ("dynamic", "export", "integrations"),
     ("fitting",),
     ("",),

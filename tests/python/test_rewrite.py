@@ -11,6 +11,7 @@ import pytest
 import strip_models
 from arenaplan.errors import PlanMisaligned, PlanOverlap
 from arenaplan.export.patched import order_of_tensors, patched
+from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, parse
 from arenaplan.importers.tflite.rows import program_of
 from arenaplan.rewrite.layout import layout_of_patch
@@ -21,7 +22,6 @@ from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, Scope, extra_work, scope_of, strips_of
 from arenaplan.rewrite.rows import Window, answers
 from arenaplan.rewrite.strips import patch_of
-from arenaplan.tflm.views import layout_of
 from strip_models import SAME, VALID, Network, evaluate, pyramid, random_network
 
 

@@ -12,12 +12,12 @@ import flat
 _ONE = struct.unpack("<I", struct.pack("<f", 1.0))[0]
 """The bits of the scale of every tensor."""
 
-_WIDTH = 4
+_WIDTH = 64
 _LONGEST = 64
 
 
 class _Writer:
-    """A model of bytes, whose images are columns: ``1 x height x 4 x 1``."""
+    """A model of bytes, whose images are columns: ``1 x height x 64 x 1``."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -172,13 +172,16 @@ def branches() -> dict[int, Any]:
         flat.tensor("x", (1, 4)),
         *(flat.tensor(name, (1, 256)) for name in ("a", "b")),
         *(flat.tensor(name, (1, 4)) for name in ("small_a", "small_b", "y")),
+        flat.tensor("wide", (256, 4), buffer=1),
+        flat.tensor("narrow", (4, 256), buffer=2),
     ]
     operators = [
-        flat.operator(0, [0], [1]),
-        flat.operator(0, [0], [2]),
-        flat.operator(0, [1], [3]),
-        flat.operator(0, [2], [4]),
+        flat.operator(0, [0, 6], [1]),
+        flat.operator(0, [0, 6], [2]),
+        flat.operator(0, [1, 7], [3]),
+        flat.operator(0, [2, 7], [4]),
         flat.operator(1, [3, 4], [5]),
     ]
     codes = [flat.code("FULLY_CONNECTED"), flat.code("ADD")]
-    return flat.model(codes, [flat.subgraph(tensors, operators, [0], [5])])
+    main = flat.subgraph(tensors, operators, [0], [5])
+    return flat.model(codes, [main], [b"", bytes(4096), bytes(4096)])

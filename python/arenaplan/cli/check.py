@@ -19,12 +19,13 @@ from arenaplan.cli.common import (
 from arenaplan.cli.inputs import read_plan
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption, PlanOverlap
-from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
+from arenaplan.export.tflm import check_offsets
+from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
+from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.rewrite.place import replay
-from arenaplan.tflm.greedy import head_bytes
-from arenaplan.tflm.views import layout_of
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands

@@ -21,6 +21,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel
 from arenaplan.fitting import Fit, FitOptions, fit, fits
+from arenaplan.importers.tflite.micro.build import KERNEL_SETS
 from arenaplan.importers.tflite.model import read_bytes
 
 if TYPE_CHECKING:
@@ -57,8 +58,14 @@ def add_to(commands: Commands) -> None:
         "--pointer",
         type=int,
         choices=(32, 64),
-        default=64,
-        help="bits of a pointer of the machine that runs the model (default: 64)",
+        help="bits of a pointer of the machine that runs the model (default: 64 for reference "
+        "kernels, else 32)",
+    )
+    parser.add_argument(
+        "--kernels",
+        choices=KERNEL_SETS,
+        default="reference",
+        help="kernels of the runtime, whose scratch memory is counted (default: reference)",
     )
     parser.add_argument(
         "--pareto",
@@ -78,7 +85,8 @@ def execute(options: argparse.Namespace) -> None:
         budget=options.budget,
         max_macs=options.max_macs,
         max_operators=options.max_ops,
-        pointer=options.pointer,
+        pointer=options.pointer or (64 if options.kernels == "reference" else 32),
+        kernels=options.kernels,
     )
     data, path = read_bytes(options.model)
     name = "model" if path is None else path.stem

@@ -27,6 +27,7 @@ from arenaplan.export.flat import (
 )
 from arenaplan.importers.tflite.flatbuffer import FlatBuffer, Table
 from arenaplan.importers.tflite.model import Model, Tensor, parse
+from arenaplan.importers.tflite.offline import METADATA_NAME
 from arenaplan.importers.tflite.schema import (
     CUSTOM,
     IDENTIFIER,
@@ -42,9 +43,6 @@ from arenaplan.importers.tflite.schema import (
     TensorMapField,
 )
 from arenaplan.rewrite.patch import Kept, Moved, NewConstant, NewTensor, Patch, Repeated
-
-PLAN: Final = "OfflineMemoryAllocation"
-"""Metadata with a plan of the old tensors, which no patched file keeps."""
 
 _INT32: Final = 2
 _VALID: Final = 1
@@ -343,7 +341,7 @@ class _Patched:
     def _entries(self) -> list[Item]:
         """Return the metadata: old entries that stay, and the new ones."""
         targets = self._root.targets(ModelField.METADATA, "metadata")
-        replaced = {PLAN, *self._metadata}
+        replaced = {METADATA_NAME, *self._metadata}
         entries: list[Item] = [
             Old(target)
             for entry, target in zip(self._model.metadata, targets, strict=True)

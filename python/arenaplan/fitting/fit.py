@@ -9,11 +9,15 @@ from math import prod
 from typing import Final
 
 from arenaplan.errors import InternalError, PlannerError, UnsupportedModel
-from arenaplan.export.patched import PLAN, order_of_tensors, patched
-from arenaplan.export.tflm import read_offsets
+from arenaplan.export.patched import order_of_tensors, patched
 from arenaplan.fitting.options import FitOptions
 from arenaplan.importers.common import listed
+from arenaplan.importers.tflite.micro import ArenaTotal, Build, total
+from arenaplan.importers.tflite.micro.layout import struct as struct_of
+from arenaplan.importers.tflite.micro.structures import EVAL_TENSOR, NODE
+from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
+from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.rows import program_of
 from arenaplan.rewrite.layout import layout_of_patch
 from arenaplan.rewrite.patch import Moved, NewConstant, NewTensor, Patch
@@ -23,10 +27,6 @@ from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, even_cuts, scope_of
 from arenaplan.rewrite.search import Choice, Frontier, frontier
 from arenaplan.rewrite.strips import patch_of
-from arenaplan.tflm import ArenaTotal, total
-from arenaplan.tflm.layout import struct as struct_of
-from arenaplan.tflm.structures import EVAL_TENSOR, NODE
-from arenaplan.tflm.views import layout_of
 
 MOVE_COST: Final = 1.25
 """
@@ -183,13 +183,13 @@ class _Search:
         self._model = model
         self._program = program_of(model)
         self._layout = layout_of(model)
-        self._before = total(model, read_offsets(model), pointer=options.pointer)
+        self._before = total(model, read_offsets(model), build=options.build)
         if self._before.unknown:
             raise UnsupportedModel(
                 f"nothing tells how much memory kernels of {listed(self._before.unknown)} ask for, "
                 "so that no rewrite is known to need less"
             )
-        self._costs = _costs(model, self._program, options.pointer)
+        self._costs = _costs(model, self._program, options.build)
 
     def result(self) -> Fit:
         """Return the rewrite that the options ask for."""
@@ -281,9 +281,9 @@ class _Search:
         order = order_of_tensors(self._model, patch)
         offsets = tuple(placed.offsets[number] for number in order)
         content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
-        data = patched(self._model, patch, {PLAN: content})
+        data = patched(self._model, patch, {METADATA_NAME: content})
         model = parse(data)
-        arena = total(model, offsets, pointer=self.options.pointer)
+        arena = total(model, offsets, build=self.options.build)
         return _Examined(regions, patch, data, offsets, placed, arena)
 
     def finished(self, best: _Examined, found: Frontier | None = None) -> Fit:
@@ -346,9 +346,9 @@ def _prove(model: Model, offsets: tuple[int, ...]) -> None:
     replay(layout_of(model), offsets)
 
 
-def _costs(model: Model, program: Program, pointer: int) -> Costs:
+def _costs(model: Model, program: Program, build: Build) -> Costs:
     """Return what the runtime keeps for operators, measured on a small rewrite of the model."""
-    node = struct_of(NODE, pointer).size
+    node = struct_of(NODE, build.pointer).size
     movers = ("SLICE", "PAD", "CONCATENATION")
     kept: dict[str, int] = {}
     for position in range(len(program.operators)):
@@ -361,18 +361,18 @@ def _costs(model: Model, program: Program, pointer: int) -> Costs:
             written = parse(patched(model, patch_of(program, [region])))
         except PlannerError:
             continue
-        for cost in total(written, pointer=pointer).operators:
+        for cost in total(written, build=build).operators:
             if cost.name in movers:
                 kept[cost.name] = cost.persistent
         if len(kept) == len(movers):
             break
-    operators = total(model, pointer=pointer).operators
+    operators = total(model, build=build).operators
     return Costs(
         operators=tuple(cost.persistent + node for cost in operators if cost.subgraph == 0),
         slice=kept.get("SLICE", 0) + node,
         pad=kept.get("PAD", 0) + node,
         concat=kept.get("CONCATENATION", 0) + node,
-        tensor=struct_of(EVAL_TENSOR, pointer).size,
+        tensor=struct_of(EVAL_TENSOR, build.pointer).size,
     )
 
 

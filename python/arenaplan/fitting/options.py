@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arenaplan.errors import InvalidOption
+from arenaplan.importers.tflite.micro import Build
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class FitOptions:
     """Most operators of the rewritten model."""
     pointer: int = 64
     """Bits of a pointer of the machine that runs it: 32 or 64."""
+    kernels: str = "reference"
+    """Set of kernels: a key of :data:`~arenaplan.importers.tflite.micro.build.KERNEL_SETS`."""
     effort: int = 2500
     """Orders in which tensors are placed, for each rewrite that is examined."""
 
@@ -36,7 +39,11 @@ class FitOptions:
             raise InvalidOption(f"option max_macs: {self.max_macs} is not from 1 to 100")
         if self.max_operators is not None and self.max_operators < 0:
             raise InvalidOption(f"option max_operators: {self.max_operators} is negative")
-        if self.pointer not in (32, 64):
-            raise InvalidOption(f"option pointer: {self.pointer} bits; known are 32 and 64")
         if self.effort < 0:
             raise InvalidOption(f"option effort: {self.effort} is negative")
+        Build(self.kernels, self.pointer)
+
+    @property
+    def build(self) -> Build:
+        """The build of the runtime."""
+        return Build(self.kernels, self.pointer)

@@ -14,10 +14,10 @@ from math import prod
 from typing import Final
 
 from arenaplan.errors import UnsupportedModel
-from arenaplan.ops import BITS
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.tensors import Shapes, unique_names
+from arenaplan.ops import BITS
 from arenaplan.rewrite.program import Operator as Node
 from arenaplan.rewrite.program import Program, RowRule, Tensor
 from arenaplan.rewrite.rows import Window

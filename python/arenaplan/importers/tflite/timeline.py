@@ -8,14 +8,14 @@ are not in that arena; and no kernel works in place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final, NamedTuple
 
 from arenaplan.errors import (
     BudgetExceeded,
     UndefinedValue,
-    UnsupportedModel,
     UnsupportedOp,
     UnsupportedSubgraph,
 )
@@ -109,41 +109,50 @@ def timeline_of(model: Model) -> Timeline:
     return clock.timeline()
 
 
-def graph_of_timeline(timeline: Timeline, name: str = "") -> Graph:
+def graph_of_timeline(
+    timeline: Timeline,
+    name: str = "",
+    boxes: Sequence[Box] | None = None,
+    offsets: Sequence[int] | None = None,
+) -> Graph:
     """
     Return a graph whose values live exactly when the runtime needs the boxes.
 
     Its values are the boxes, in their order; its nodes are the steps, which run one after the
     other. A tensor whose name another subgraph has, too, is called by its position as well.
 
-    Raises
-    ------
-    UnsupportedModel
-        If the model has memory of an accelerator, in which its compiler has settled everything.
+    Parameters
+    ----------
+    timeline : Timeline
+        When the runtime needs each tensor.
+    name : str, optional
+        Name of the graph.
+    boxes : sequence of Box, optional
+        The timeline's boxes and behind them those of scratch memory; by default the former alone.
+    offsets : sequence of int, optional
+        The plan that the model brings along. Tensors that an accelerator's compiler has put inside
+        of the accelerator's memory are one value with it.
     """
-    for area in timeline.areas:
-        raise UnsupportedModel(
-            f"tensor {quoted(timeline.boxes[area].name)} is read and nothing writes it: it is "
-            "memory of an accelerator, whose compiler has decided the offsets, and no other plan "
-            "may replace them"
-        )
+    boxes = timeline.boxes if boxes is None else boxes
+    if timeline.areas and offsets is not None:
+        boxes, timeline = _joined(timeline, boxes, offsets)
     graph = Graph(name)
     graph.target = "tflm"
     seen: set[str] = set()
     values = []
-    for position, box in enumerate(timeline.boxes):
+    for position, box in enumerate(boxes):
         unique = f"{box.name}#{position}" if box.name in seen else box.name
         seen.add(unique)
         values.append(graph.value(unique, (box.size,), "uint8"))
     reads: list[list[int]] = [[] for _ in range(timeline.steps)]
     writes: list[list[int]] = [[] for _ in range(timeline.steps)]
-    for value, box in zip(values, timeline.boxes, strict=True):
+    for value, box in zip(values, boxes, strict=True):
         writes[box.start].append(value)
         if box.end - 1 > box.start:
             reads[box.end - 1].append(value)
     views: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
     for step, source, result in timeline.same:
-        if timeline.boxes[result].start != step or timeline.boxes[source].start >= step:
+        if boxes[result].start != step or boxes[source].start >= step:
             continue
         if values[source] not in reads[step]:
             reads[step].append(values[source])
@@ -157,6 +166,37 @@ def graph_of_timeline(timeline: Timeline, name: str = "") -> Graph:
             after=[step - 1] if step else (),
         )
     return graph
+
+
+def _joined(
+    timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int]
+) -> tuple[list[Box], Timeline]:
+    """Return boxes of which those inside of an accelerator's memory are one."""
+    spans = [
+        None if box.tensor < 0 or offsets[box.tensor] < 0 else offsets[box.tensor] for box in boxes
+    ]
+    leader = list(range(len(boxes)))
+    for area, others in timeline.areas.items():
+        for other in sorted(others):
+            low, at = spans[area], spans[other]
+            if low is None or at is None:
+                continue
+            if at < low + boxes[area].size and low < at + boxes[other].size:
+                old, new = sorted((leader[area], leader[other]), reverse=True)
+                leader = [new if each == old else each for each in leader]
+    found: list[Box] = []
+    for first in dict.fromkeys(leader):
+        inside = [position for position, each in enumerate(leader) if each == first]
+        if len(inside) == 1:
+            found.append(boxes[first])
+            continue
+        members = [boxes[position] for position in inside]
+        low = min(offsets[box.tensor] for box in members)
+        high = max(offsets[box.tensor] + box.size for box in members)
+        largest = max(members, key=lambda box: box.size)
+        start, end = min(box.start for box in members), max(box.end for box in members)
+        found.append(Box(largest.tensor, largest.name, high - low, start, end))
+    return found, replace(timeline, boxes=found, same=[])
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ def greedy_offsets(boxes: Sequence[Box], fixed: Sequence[int] | None = None) -> 
     offsets = [ONLINE] * len(boxes) if fixed is None else list(fixed)
     order = [index for index, offset in enumerate(offsets) if offset != ONLINE]
     online = [index for index, offset in enumerate(offsets) if offset == ONLINE]
-    order += sorted(reversed(online), key=lambda index: -boxes[index].size)
+    order += sorted(online, key=lambda index: (-boxes[index].size, -index))
     placed: list[tuple[int, int, int]] = []  # Offset, time of placing, box.
     for time, index in enumerate(order):
         if offsets[index] == ONLINE:

@@ -6,6 +6,7 @@ TensorFlow Lite Micro as a program: the memory that it needs beside the tensors 
 
 from __future__ import annotations
 
-from arenaplan.tflm.arena import ArenaTotal, OperatorCost, total
+from arenaplan.importers.tflite.micro.arena import ArenaTotal, OperatorCost, total
+from arenaplan.importers.tflite.micro.build import Build
 
-__all__ = ["ArenaTotal", "OperatorCost", "total"]
+__all__ = ["ArenaTotal", "Build", "OperatorCost", "total"]

@@ -3,8 +3,8 @@ Sizes of C structures, for pointers of 32 and of 64 bits.
 
 A layout is a text with one letter per field, as ``"p 3i b"``: ``p`` a pointer or ``size_t``,
 ``i`` 32 bits, ``h`` 16 bits, ``b`` 8 bits, ``d`` 64 bits that are aligned to 8 bytes. A number
-in front repeats a field, brackets enclose a structure inside, and fields after ``?`` are there
-only if the runtime is compiled with compression.
+in front repeats a field, brackets enclose a structure inside, and fields behind a ``?`` are there
+only if the runtime is compiled with compression, as ``"?2i"``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from functools import cache
 from typing import Final, NamedTuple
 
-_TOKENS: Final = re.compile(r"\?|\[|\]|(\d*)([pihbd])")
+_TOKENS: Final = re.compile(r"\[|\]|(\??)(\d*)([pihbd])")
 _WIDTHS: Final = {"i": 4, "h": 2, "b": 1, "d": 8}
 
 
@@ -36,7 +36,7 @@ def struct(layout: str, pointer: int = 64, *, compression: bool = False) -> Stru
     pointer : {32, 64}
         Bits of a pointer.
     compression : bool, default False
-        Whether fields after ``?`` are part of it.
+        Whether fields behind a ``?`` are part of it.
 
     Examples
     --------
@@ -46,18 +46,17 @@ def struct(layout: str, pointer: int = 64, *, compression: bool = False) -> Stru
     open_structs = [Struct(0, 1)]
     for token in _TOKENS.finditer(layout):
         text = token.group()
-        if text == "?":
-            if not compression:
-                break
-        elif text == "[":
+        if token[1] and not compression:
+            continue
+        if text == "[":
             open_structs.append(Struct(0, 1))
         else:
             if text == "]":
                 width, alignment = _closed(open_structs.pop())
                 count = 1
             else:
-                count = int(token[1] or 1)
-                width = alignment = pointer // 8 if token[2] == "p" else _WIDTHS[token[2]]
+                count = int(token[2] or 1)
+                width = alignment = pointer // 8 if token[3] == "p" else _WIDTHS[token[3]]
             size, strictest = open_structs[-1]
             size += -size % alignment + width * count
             open_structs[-1] = Struct(size, max(strictest, alignment))

@@ -1,5 +1,7 @@
 """
-Structures of TensorFlow Lite Micro, as :mod:`~arenaplan.tflm.layout` describes fields.
+Structures of TensorFlow Lite Micro.
+
+Fields are written as :mod:`~arenaplan.importers.tflite.micro.layout` describes.
 
 They are those of https://github.com/tensorflow/tflite-micro as of October 2026, compiled with
 ``TF_LITE_STATIC_MEMORY`` as all builds of the runtime are.
@@ -15,10 +17,10 @@ RECORDING_ALLOCATOR: Final = "2p 5p p i 4p"
 PLANNER: Final = "p 2i 4p 2i p b"
 """``GreedyMemoryPlanner``."""
 MICRO_ALLOCATOR: Final = "p 4p b 3p"
-RECORDING_MICRO_ALLOCATOR: Final = "p 4p b 3p p 21p ? 3p"
+RECORDING_MICRO_ALLOCATOR: Final = "p 4p b 3p p 21p ?3p"
 OPTIONS_ALLOCATOR: Final = "2p"
 """``MicroBuiltinDataAllocator``."""
-SUBGRAPH: Final = "2p ? p"
+SUBGRAPH: Final = "2p ?p"
 """``SubgraphAllocations``."""
 EVAL_TENSOR: Final = "2p i"
 NODE: Final = "6p i p"
