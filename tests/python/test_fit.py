@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -304,3 +305,23 @@ def test_real_models_compute_the_same_in_the_interpreter(name: str, shared: Path
         assert new.run(inputs)[0].tobytes() == expected
         outputs.add(expected)
     assert len(outputs) > 5
+
+
+def test_check_refuses_a_rewritten_model_with_a_shifted_strip(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "small.tflite"
+    assert main(["fit", str(path), "-o", str(out)]) == 0
+    data = out.read_bytes()
+    offsets = read_offsets(parse(data))
+    assert offsets is not None
+    plan = struct.pack(f"<{len(offsets)}i", *offsets)
+    at = data.index(plan)
+    moved = list(offsets)
+    strip = next(o for o in parse(data).subgraphs[0].operators if o.name == "CONCATENATION")
+    moved[strip.inputs[-1] or 0] += 64
+    changed = data[:at] + struct.pack(f"<{len(offsets)}i", *moved) + data[at + len(plan) :]
+    out.write_bytes(changed)
+    capsys.readouterr()
+    assert main(["check", str(out)]) == 1
+    assert "PlanOverlap" in capsys.readouterr().err
