@@ -54,6 +54,18 @@ class Read(NamedTuple):
     stop: int
 
 
+class Lead(NamedTuple):
+    """
+    Leave to write a result over an operand that is read in the same order.
+
+    The result may begin ``distance`` bytes before the operand, or earlier.
+    """
+
+    source: int
+    target: int
+    distance: int
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """The memory of one step."""
@@ -64,6 +76,7 @@ class Use:
     """Copies that are all that the operator does with their sources."""
     is_idempotent: bool = False
     """Whether the kernel may copy bytes onto themselves."""
+    leads: tuple[Lead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +88,19 @@ class Layout:
     uses: tuple[Use, ...]
     """By step; step 0 writes the inputs, and the last one reads the outputs."""
 
+    @property
+    def leads(self) -> list[Lead]:
+        """Leaves to write results over operands, of all steps."""
+        return [lead for use in self.uses for lead in use.leads]
+
 
 class Span(NamedTuple):
-    """A range of bytes of a group, over the steps in which it is needed, both inclusive."""
+    """
+    A range of bytes of a group, over the time in which it is needed, both ends inclusive.
+
+    Step *i* lasts from time 2 *i* to 2 *i* + 1: a result with leads is born at the end of its step,
+    after the operands that it may overwrite have died, and at fixed distances from them.
+    """
 
     start: int
     stop: int
@@ -139,7 +162,7 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
         bound = max(live, default=0)
         if results and bound >= results[0].head:
             continue
-        found = _Packing(groups, live).search(tries // len(ways), seed, max(bound, goal))
+        found = _Packing(groups, live, layout).search(tries // len(ways), seed, max(bound, goal))
         offsets = [-1] * len(layout.boxes)
         for group, offset in zip(groups, found, strict=True):
             for tensor, distance in group.members.items():
@@ -210,6 +233,10 @@ def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
 
 def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Group | None:
     """Return two groups as one in which a copy copies onto itself, if they agree."""
+    if any(lead.source in a.members and lead.target in b.members for lead in layout.leads) or any(
+        lead.source in b.members and lead.target in a.members for lead in layout.leads
+    ):
+        return None  # The distance of both is for the packing to choose.
     shift = a.members[copy.source] + copy.source_at - b.members[copy.target] - copy.target_at
     low = min(0, shift)
     members = {tensor: at - low for tensor, at in a.members.items()}
@@ -230,11 +257,13 @@ class _Life:
         self._reads: dict[int, list[tuple[int, int, int]]] = {}
         self._tags: dict[int, list[tuple[int, int, int, int]]] = {}
         for step, use in enumerate(layout.uses):
+            ahead = {lead.source for lead in use.leads}
             for tensor in use.writes:
-                self._born.setdefault(tensor, step)
+                self._born.setdefault(tensor, 2 * step + bool(ahead))
             for read in use.reads:
                 if layout.boxes[read.tensor]:
-                    self._reads.setdefault(read.tensor, []).append((step, read.start, read.stop))
+                    time = 2 * step + bool(ahead and read.tensor not in ahead)
+                    self._reads.setdefault(read.tensor, []).append((time, read.start, read.stop))
         self._content()
 
     def _content(self) -> None:
@@ -338,8 +367,8 @@ def _fused(spans: list[Span]) -> Iterable[Span]:
 
 
 def live_bytes(groups: Sequence[Group], steps: int) -> list[int]:
-    """Return the bytes that are live in each step."""
-    change = [0] * (steps + 1)
+    """Return the bytes that are live at each time; two times are a step."""
+    change = [0] * (2 * steps + 1)
     for group in groups:
         for span in group.spans:
             change[span.first] += span.stop - span.start
@@ -358,12 +387,13 @@ class _Packing:
     offset, in the order of the offsets. The search therefore moves groups in such an order.
     """
 
-    def __init__(self, groups: Sequence[Group], live: Sequence[int]) -> None:
+    def __init__(self, groups: Sequence[Group], live: Sequence[int], layout: Layout) -> None:
         self._groups = groups
+        self._boxes = layout.boxes
         self._steps = [
             (min(s.first for s in g.spans), max(s.last for s in g.spans)) for g in groups
         ]
-        self._near = self._neighbors()
+        self._near = self._neighbors(layout.leads)
         self._sizes = [group.size for group in groups]
         worst = max(live, default=0)
         loads = [max(live[first : last + 1]) for first, last in self._steps]
@@ -454,6 +484,10 @@ class _Packing:
             sorted(every, key=lambda i: (-self._steps[i][1], -sizes[i])),
         ]
 
+    def _box(self, tensor: int) -> int:
+        """Return the bytes of a tensor."""
+        return self._boxes[tensor]
+
     def _guilty(self, offsets: dict[int, int], draw: random.Random) -> int:
         """Return a group that reaches the top, or any."""
         if draw.random() < 0.5:
@@ -510,9 +544,20 @@ class _Packing:
         blocked.sort()
         return blocked
 
-    def _neighbors(self) -> list[list[tuple[int, tuple[tuple[int, int], ...]]]]:
+    def _neighbors(
+        self, leads: Sequence[Lead]
+    ) -> list[list[tuple[int, tuple[tuple[int, int], ...]]]]:
         """Return, per group, those that it can collide with, and at which open distances."""
         near: list[list[tuple[int, tuple[tuple[int, int], ...]]]] = [[] for _ in self._groups]
+        home = {tensor: i for i, group in enumerate(self._groups) for tensor in group.members}
+        apart: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for lead in leads:
+            a, b = home[lead.source], home[lead.target]
+            shift = self._groups[a].members[lead.source] - self._groups[b].members[lead.target]
+            low, high = shift - lead.distance, shift + self._box(lead.source)
+            # The offset of the result's group beyond that of the operand's.
+            apart.setdefault((b, a), []).append((low, high))
+            apart.setdefault((a, b), []).append((-high, -low))
         order = sorted(range(len(self._groups)), key=lambda i: self._steps[i])
         for rank, index in enumerate(order):
             last = self._steps[index][1]
@@ -520,22 +565,30 @@ class _Packing:
                 if self._steps[other][0] > last:
                     break
                 found = _collisions(self._groups[index].spans, self._groups[other].spans)
-                if found:
+                if found and (index, other) not in apart:
                     near[index].append((other, found))
                     near[other].append((index, tuple((-b, -a) for a, b in reversed(found))))
+        for (index, other), more in apart.items():
+            found = _collisions(self._groups[index].spans, self._groups[other].spans)
+            near[index].append((other, _merged([*found, *more])))
         return near
 
 
 def _collisions(mine: Sequence[Span], others: Sequence[Span]) -> tuple[tuple[int, int], ...]:
     """Return the open ranges of distances at which spans share bytes in a step."""
-    found = sorted(
+    found = [
         (b.start - a.stop, b.stop - a.start)
         for a in mine
         for b in others
         if a.first <= b.last and b.first <= a.last
-    )
+    ]
+    return _merged(found)
+
+
+def _merged(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return open ranges that do not overlap, and cover the same numbers."""
     merged: list[tuple[int, int]] = []
-    for start, stop in found:
+    for start, stop in sorted(ranges):
         if merged and start < merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
         else:
@@ -584,7 +637,7 @@ def replay(layout: Layout, offsets: Sequence[int]) -> None:
         if layout.boxes[tensor] and (offset < 0 or offset % UNIT):
             raise PlanMisaligned(f"tensor {tensor} is at {offset}, no multiple of {UNIT}")
     for step, use in enumerate(layout.uses):
-        busy: set[int] = set()
+        busy: dict[int, set[int]] = {}
         for read in use.reads:
             if not layout.boxes[read.tensor]:
                 continue
@@ -595,20 +648,26 @@ def replay(layout: Layout, offsets: Sequence[int]) -> None:
                         f"step {step} reads byte {read.start} of tensor {read.tensor} from "
                         f"{offsets[read.tensor]}, which something else has overwritten"
                     )
-                busy.add(base + unit)
+                busy.setdefault(base + unit, set()).add(read.tensor)
         for tensor in use.writes:
             if not layout.boxes[tensor]:
                 continue
             base = offsets[tensor] // UNIT
             tags[tensor] = _tags(layout, use, tensor, tags)
+            behind = {
+                lead.source
+                for lead in use.leads
+                if lead.target == tensor and offsets[lead.source] - offsets[tensor] >= lead.distance
+            }
             for unit, tag in enumerate(tags[tensor]):
                 same = use.is_idempotent and memory.get(base + unit) == tag
-                if base + unit in busy and not same:
+                if not busy.get(base + unit, set()) <= behind and not same:
                     raise PlanOverlap(
                         f"step {step} writes tensor {tensor} over bytes that it reads"
                     )
                 memory[base + unit] = tag
-            busy.update(range(base, base + len(tags[tensor])))
+            for unit in range(len(tags[tensor])):
+                busy.setdefault(base + unit, set()).add(tensor)
 
 
 def _tags(

@@ -18,7 +18,7 @@ from arenaplan.importers.tflite.operators import OPERATORS, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, dtype_of, unique_names
 from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.ops import BITS, Operands, effects_of, lookup
-from arenaplan.rewrite.place import UNIT, Copy, Layout, Read, Use
+from arenaplan.rewrite.place import UNIT, Copy, Layout, Lead, Read, Use
 
 IDEMPOTENT: Final[Mapping[str, str]] = {
     "CONCATENATION": "one memcpy per operand; equal addresses copy each byte onto itself",
@@ -36,9 +36,33 @@ _FEW: Final = 64
 """Most elements of a constant that rules look at."""
 
 
-def layout_of(model: Model) -> Layout:
+SEQUENTIAL: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"),
+        "loops over result pixels in the order of memory; writes an element after its window is "
+        "read",
+    ),
+    **dict.fromkeys(
+        ("ADD", "MUL", "SUB", "RELU", "RELU6"), "reads element i of all operands, then writes it"
+    ),
+}
+"""
+Operators whose reference kernel may write over an operand, at a distance, and why.
+
+Kernels of other sets compute several pixels at a time, or read ahead, and may not.
+"""
+
+
+def layout_of(model: Model, *, overlap: bool = False) -> Layout:
     """
     Return the memory of the steps of a model with one subgraph.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    overlap : bool, default False
+        Whether kernels may write over their operands, see :data:`SEQUENTIAL`.
 
     Raises
     ------
@@ -58,7 +82,7 @@ def layout_of(model: Model) -> Layout:
     inputs = tuple(dict.fromkeys(i for i in main.inputs if boxes[i]))
     uses = [Use((), inputs)]
     for operator in main.operators:
-        uses.append(_use(operator, operands, boxes))
+        uses.append(_use(operator, operands, boxes, overlap=overlap))
     unread = [t for t in range(len(boxes)) if boxes[t] and not _is_made(t, uses)]
     if unread:
         raise UnsupportedModel(f"nothing writes tensor {unread[0]}, which has memory")
@@ -92,7 +116,7 @@ def _operands(model: Model) -> list[Operand]:
     return found
 
 
-def _use(operator: Operator, operands: list[Operand], boxes: list[int]) -> Use:
+def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overlap: bool) -> Use:
     """Return the memory of one operator."""
     inputs = [None if i is None else operands[i] for i in operator.inputs]
     outputs = [None if i is None else operands[i] for i in operator.outputs]
@@ -122,7 +146,18 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int]) -> Use:
         for index in dict.fromkeys(chain(operator.inputs, operator.intermediates))
         if index is not None and boxes[index]
     ]
-    return Use(tuple(reads), writes, tuple(copies), is_idempotent)
+    leads: list[Lead] = []
+    if overlap and not operator.is_custom and operator.name in SEQUENTIAL:
+        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        effects = effects_of(known, Operands(inputs, outputs))
+        pairs = [(p.input, p.output, 0) for p in effects.in_place]
+        pairs += [(o.input, o.output, o.distance) for o in effects.overlaps]
+        for place, result, distance in pairs:
+            source, target = operator.inputs[place], operator.outputs[result]
+            if source is not None and target is not None and boxes[source] and boxes[target]:
+                apart = min(distance + -distance % UNIT, boxes[target])
+                leads.append(Lead(source, target, apart))
+    return Use(tuple(reads), writes, tuple(copies), is_idempotent, tuple(leads))
 
 
 def _bytes(operand: Operand) -> int:
