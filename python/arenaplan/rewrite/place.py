@@ -25,6 +25,9 @@ _FAR: Final = 1 << 60
 _HOT: Final = 0.6
 """Share of the peak from which on a step is loaded; all other groups are placed last."""
 
+_WARM: Final = 0.2
+"""The same where results may be written over operands."""
+
 _PATIENCE: Final = 120
 """Orders that are tried before the search goes back to the best."""
 
@@ -395,10 +398,11 @@ class _Packing:
         ]
         self._near = self._neighbors(layout.leads)
         self._sizes = [group.size for group in groups]
-        worst = max(live, default=0)
+        # Results over operands keep distances, which chain groups beyond the loaded steps.
+        level = (_WARM if layout.leads else _HOT) * max(live, default=0)
         loads = [max(live[first : last + 1]) for first, last in self._steps]
-        self._cold = [i for i, load in enumerate(loads) if load < _HOT * worst]
-        self._hot = [i for i, load in enumerate(loads) if load >= _HOT * worst]
+        self._cold = [i for i, load in enumerate(loads) if load < level]
+        self._hot = [i for i, load in enumerate(loads) if load >= level]
 
     def search(self, tries: int, seed: int, goal: int) -> list[int]:
         """Return the best offsets of several orders."""
