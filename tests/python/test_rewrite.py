@@ -300,20 +300,24 @@ def test_replay_refuses_offsets_off_the_grid() -> None:
         replay(layout, offsets)
 
 
-def test_the_layout_of_a_patch_is_that_of_its_file() -> None:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_layout_of_a_patch_is_that_of_its_file(overlap: bool) -> None:
     for seed in range(30):
         model, program, regions = random_rewrite(seed)
         patch = patch_of(program, regions)
-        direct = layout_of_patch(program, layout_of(model), patch)
+        old = layout_of(model, overlap=overlap)
+        direct = layout_of_patch(program, old, patch, overlap=overlap)
         order = order_of_tensors(model, patch)
         number = {new: place for place, new in enumerate(order)}
-        written = layout_of(parse(patched(model, patch)))
+        written = layout_of(parse(patched(model, patch)), overlap=overlap)
         assert tuple(direct.boxes[n] for n in order) == written.boxes
         for mine, theirs in zip(direct.uses, written.uses, strict=True):
             assert {(number[r.tensor], r.start, r.stop) for r in mine.reads} == {
                 tuple(r) for r in theirs.reads
             }
             assert {number[t] for t in mine.writes} == set(theirs.writes)
+            leads = {(number[lead[0]], number[lead[1]], lead[2]) for lead in mine.leads}
+            assert leads == {tuple(lead) for lead in theirs.leads}
             assert {(number[c[0]], number[c[1]], *c[2:]) for c in mine.copies} == {
                 tuple(c) for c in theirs.copies
             }

@@ -6,11 +6,13 @@ from math import prod
 
 from arenaplan.errors import InternalError
 from arenaplan.rewrite.patch import Kept, Moved, NewTensor, Patch, Repeated
-from arenaplan.rewrite.place import UNIT, Copy, Layout, Read, Use
-from arenaplan.rewrite.program import Program
+from arenaplan.rewrite.place import UNIT, Copy, Layout, Lead, Read, Use
+from arenaplan.rewrite.program import Program, Slab
 
 
-def layout_of_patch(program: Program, old: Layout, patch: Patch) -> Layout:
+def layout_of_patch(
+    program: Program, old: Layout, patch: Patch, *, overlap: bool = False
+) -> Layout:
     """
     Return the memory of a patch's steps, by the numbers of the patch.
 
@@ -22,12 +24,15 @@ def layout_of_patch(program: Program, old: Layout, patch: Patch) -> Layout:
         The memory of the model's own steps.
     patch : Patch
         The change.
+    overlap : bool, default False
+        Whether kernels may write over their operands; as in ``old``.
     """
-    return _Layout(program, old, patch).layout()
+    return _Layout(program, old, patch, overlap=overlap).layout()
 
 
 class _Layout:
-    def __init__(self, program: Program, old: Layout, patch: Patch) -> None:
+    def __init__(self, program: Program, old: Layout, patch: Patch, *, overlap: bool) -> None:
+        self._overlap = overlap
         self._program = program
         self._old = old
         self._patch = patch
@@ -58,7 +63,41 @@ class _Layout:
 
     def _repeated(self, step: Repeated) -> Use:
         reads = dict.fromkeys(i for i in step.inputs if i is not None and self._boxes[i])
-        return Use(tuple(Read(i, 0, self._boxes[i]) for i in reads), step.outputs)
+        found = tuple(Read(i, 0, self._boxes[i]) for i in reads)
+        return Use(found, step.outputs, leads=self._leads(step) if self._overlap else ())
+
+    def _leads(self, step: Repeated) -> tuple[Lead, ...]:
+        """Return the operands that the result may be written over."""
+        rule, result = self._program.operators[step.operator].rule, step.outputs[0]
+        if rule is None or rule.order == "unknown":
+            return ()
+        found = []
+        for place in rule.images:
+            source = step.inputs[place]
+            if source is None:
+                continue
+            shape, made = self._shape(source), self._shape(result)
+            operand = Slab(shape[1], shape[2], shape[3] * self._item(source))
+            slab = Slab(made[1], made[2], made[3] * self._item(result))
+            window = rule.window
+            above = left = 0
+            begin, first = self._start(source), self._start(result)
+            if begin is not None and first is not None:
+                above = begin - first * window.stride + window.before
+                left = window.columns[0]
+            distance = self._program.distance(rule, operand, slab, above, left)
+            apart = min(distance + -distance % UNIT, self._boxes[result])
+            found.append(Lead(source, result, apart))
+        return tuple(found)
+
+    def _start(self, number: int) -> int | None:
+        """Return the row of an old tensor that a tensor begins with; None after padding."""
+        if not self._patch.is_new(number):
+            return 0
+        new = self._patch.new(number)
+        if isinstance(new, NewTensor) and new.rows is not None:
+            return new.rows.start
+        return None
 
     def _moved(self, step: Moved) -> Use:
         source, target = step.inputs[0], step.output

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
 
+from arenaplan.ops.windows import Side, lead
 from arenaplan.rewrite.patch import Shape
 from arenaplan.rewrite.rows import Answer, Span, Window, answers
 
@@ -38,6 +40,17 @@ class Tensor:
         return count
 
 
+Order: TypeAlias = Literal["pixels", "elements", "unknown"]
+
+
+class Slab(NamedTuple):
+    """An operand or result of one call: rows, columns, and bytes of a pixel."""
+
+    rows: int
+    columns: int
+    pixel: int
+
+
 @dataclass(frozen=True, slots=True)
 class RowRule:
     """How an operator works by rows; its result is output 0, and it has no other."""
@@ -45,6 +58,8 @@ class RowRule:
     images: tuple[int, ...]
     """Positions of the inputs that are read by rows; all others are needed whole."""
     window: Window
+    order: Order = "unknown"
+    """In which steps the reference kernel reads and writes, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,10 @@ class Program:
         default_factory=dict, compare=False, repr=False
     )
 
+    _distances: dict[tuple[int, int, Slab, Slab, int, int], int] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
     def answer(self, position: int, request: Span, *, padded: bool) -> Answer | None:
         """
         Return the call of an operator that makes some rows of its result, if there is one.
@@ -91,6 +110,28 @@ class Program:
                 return answer
         wanted = "padded" if padded else "kept"
         return next((a for a in found if a.way == wanted), next(iter(found), None))
+
+    def distance(self, rule: RowRule, operand: Slab, result: Slab, above: int, left: int) -> int:
+        """
+        Return the bytes by which the writing of a result is ahead of the reading at most.
+
+        Parameters
+        ----------
+        rule : RowRule
+            The operator, whose order is known.
+        operand, result : Slab
+            What one call reads and writes.
+        above, left : int
+            Rows and columns of padding that the call adds itself.
+        """
+        if rule.order == "elements":
+            return 0
+        key = (rule.window.stride, rule.window.across, operand, result, above, left)
+        if key not in self._distances:
+            rows = Side(operand.rows, result.rows, rule.window.stride, above)
+            columns = Side(operand.columns, result.columns, rule.window.across, left)
+            self._distances[key] = lead(1, rows, columns, (operand.pixel, result.pixel), 1)
+        return self._distances[key]
 
     @property
     def work(self) -> int:

@@ -53,6 +53,8 @@ class Window:
     """Whether padding adds zeros, as in a convolution."""
     is_padding: bool = False
     """Whether the operator does nothing but pad."""
+    across: int = 1
+    """Stride of columns."""
 
     def sees(self, row: int) -> Span:
         """Return the rows of the operand that a result row depends on."""

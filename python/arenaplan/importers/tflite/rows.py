@@ -35,6 +35,9 @@ _NAMES: Final = """
 """
 _ELEMENTWISE: Final = frozenset(_NAMES.split())
 
+_IN_ORDER: Final = frozenset({"ADD", "MUL", "RELU", "RELU6", "SUB"})
+"""Elementwise operators whose reference kernel reads an element right before it writes it."""
+
 _PADS: Final = frozenset({"PAD", "PADV2"})
 
 _DTYPES: Final = frozenset({"int8", "uint8", "int16", "float32"})
@@ -119,8 +122,9 @@ def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | 
         is_same=is_same,
         columns=padding[1],
         is_linear=operator.name not in _POOLS,
+        across=strides[1],
     )
-    return RowRule((0,), window)
+    return RowRule((0,), window, "pixels")
 
 
 def _padding(model: Model, operator: Operator, x: Tensor, y: Tensor) -> RowRule | None:
@@ -196,7 +200,7 @@ def _elementwise(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> R
     if not images:
         return None
     window = Window(1, 1, 0, y.shape[1], y.shape[1], is_same=False, columns=(0, 0), is_linear=True)
-    return RowRule(tuple(images), window)
+    return RowRule(tuple(images), window, "elements" if operator.name in _IN_ORDER else "unknown")
 
 
 def _work(operator: Operator, tensors: list[Tensor]) -> int:
