@@ -68,6 +68,12 @@ def add_to(commands: Commands) -> None:
         help="kernels of the runtime, whose scratch memory is counted (default: reference)",
     )
     parser.add_argument(
+        "--overlap",
+        action="store_true",
+        help="let results overwrite operands that are used up on the way; only for firmware with "
+        "reference kernels",
+    )
+    parser.add_argument(
         "--pareto",
         action="store_true",
         help="list rewrites that trade bytes for work and operators, and write none",
@@ -87,6 +93,7 @@ def execute(options: argparse.Namespace) -> None:
         max_operators=options.max_ops,
         pointer=options.pointer or (64 if options.kernels == "reference" else 32),
         kernels=options.kernels,
+        overlap=options.overlap,
     )
     data, path = read_bytes(options.model)
     name = "model" if path is None else path.stem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
@@ -21,7 +21,7 @@ from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.rows import program_of
 from arenaplan.rewrite.layout import layout_of_patch
 from arenaplan.rewrite.patch import Moved, NewConstant, NewTensor, Patch
-from arenaplan.rewrite.place import UNIT, Placed, groups_of, live_bytes, place, replay
+from arenaplan.rewrite.place import UNIT, Layout, Placed, groups_of, live_bytes, place, replay
 from arenaplan.rewrite.profile import Costs
 from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, even_cuts, scope_of
@@ -182,14 +182,14 @@ class _Search:
         self.options = options
         self._model = model
         self._program = program_of(model)
-        self._layout = layout_of(model)
+        self._layout = layout_of(model, overlap=options.overlap)
         self._before = total(model, read_offsets(model), build=options.build)
         if self._before.unknown:
             raise UnsupportedModel(
                 f"nothing tells how much memory kernels of {listed(self._before.unknown)} ask for, "
                 "so that no rewrite is known to need less"
             )
-        self._costs = _costs(model, self._program, options.build)
+        self._costs = replace(_costs(model, self._program, options.build), overlap=options.overlap)
 
     def result(self) -> Fit:
         """Return the rewrite that the options ask for."""
@@ -266,10 +266,15 @@ class _Search:
         """Return the bytes of an arena that a choice needs, if its tensors leave no gap."""
         return choice.bytes + self._before.tail
 
+    def _laid(self, patch: Patch) -> Layout:
+        """Return the memory of a patch's steps."""
+        overlap = self.options.overlap
+        return layout_of_patch(self._program, self._layout, patch, overlap=overlap)
+
     def _sketched(self, choice: Choice, effort: int) -> _Sketch:
         """Place the tensors of a rewrite, and add what the runtime keeps for its operators."""
         patch = patch_of(self._program, choice.regions)
-        placed = place(layout_of_patch(self._program, self._layout, patch), tries=effort)
+        placed = place(self._laid(patch), tries=effort)
         constants = sum(isinstance(tensor, NewConstant) for tensor in patch.tensors)
         tail = choice.tail + constants * self._costs.tensor + self._before.tail
         return _Sketch(choice, placed.head + tail)
@@ -277,7 +282,7 @@ class _Search:
     def examined(self, regions: tuple[Region, ...], effort: int) -> _Examined:
         """Write a rewrite, place its tensors, and count the arena of the file."""
         patch = patch_of(self._program, regions)
-        placed = place(layout_of_patch(self._program, self._layout, patch), tries=effort)
+        placed = place(self._laid(patch), tries=effort)
         order = order_of_tensors(self._model, patch)
         offsets = tuple(placed.offsets[number] for number in order)
         content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
@@ -293,7 +298,7 @@ class _Search:
         data, after = old.data, self._before
         if is_rewritten:
             data, after = best.data, best.arena
-            _prove(parse(data), best.offsets)
+            _prove(parse(data), best.offsets, overlap=self.options.overlap)
         new = parse(data)
         names = [o.name for o in old.subgraphs[0].operators]
         fresh = [o.name for o in new.subgraphs[0].operators if o.name not in names]
@@ -338,12 +343,12 @@ class _Search:
         return work / self._program.work if self._program.work else 1.0
 
 
-def _prove(model: Model, offsets: tuple[int, ...]) -> None:
+def _prove(model: Model, offsets: tuple[int, ...], *, overlap: bool) -> None:
     """Refuse a file whose plan is not the one that was made for it, or loses bytes."""
     if read_offsets(model) != offsets:
         raise InternalError("the rewritten file does not have the plan that was made for it")
     # The layout of the file owes nothing to the patch.
-    replay(layout_of(model), offsets)
+    replay(layout_of(model, overlap=overlap), offsets)
 
 
 def _costs(model: Model, program: Program, build: Build) -> Costs:

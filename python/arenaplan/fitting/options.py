@@ -29,6 +29,11 @@ class FitOptions:
     """Bits of a pointer of the machine that runs it: 32 or 64."""
     kernels: str = "reference"
     """Set of kernels: a key of :data:`~arenaplan.importers.tflite.micro.build.KERNEL_SETS`."""
+    overlap: bool = False
+    """
+    Whether results may be written over operands that the kernel reads in the same order. This
+    is for reference kernels only: others compute several pixels at a time.
+    """
     effort: int = 2500
     """Orders in which tensors are placed, for each rewrite that is examined."""
 
@@ -42,6 +47,8 @@ class FitOptions:
         if self.effort < 0:
             raise InvalidOption(f"option effort: {self.effort} is negative")
         Build(self.kernels, self.pointer)
+        if self.overlap and self.kernels != "reference":
+            raise InvalidOption(f"option overlap: kernels {self.kernels!r} read ahead of writing")
 
     @property
     def build(self) -> Build:

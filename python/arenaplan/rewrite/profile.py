@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from arenaplan.rewrite.program import Program
+from arenaplan.rewrite.program import Program, Slab
 from arenaplan.rewrite.regions import (
     MOST_OPERANDS,
     Call,
@@ -34,6 +34,8 @@ class Costs:
     concat: int
     tensor: int
     """One more tensor."""
+    overlap: bool = False
+    """Whether results may be written over operands."""
 
 
 class Candidate(NamedTuple):
@@ -52,11 +54,19 @@ class Candidate(NamedTuple):
     """New operators."""
 
 
+class Saved(NamedTuple):
+    """Bytes of a result that are those of an operand."""
+
+    expected: int
+    most: int
+
+
 class Lives:
     """First and last step of each tensor of a program, by position of operators."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, overlap: bool = False) -> None:
         count = len(program.operators)
+        self.overlap = overlap
         self.program = program
         self.first = [count] * len(program.tensors)
         self.last = [-1] * len(program.tensors)
@@ -95,11 +105,49 @@ class Lives:
 
     def plain(self, position: int) -> int:
         """Return the bytes that are live while one whole operator runs."""
-        return sum(
+        live = sum(
             size
             for tensor, size in enumerate(self.sizes)
             if size and self.first[tensor] <= position <= self.last[tensor]
         )
+        operator = self.program.operators[position]
+        if operator.rule is None or not self.overlap:
+            return live
+        dying = {x: self.sizes[x] for x in self.images[position] if self.last[x] == position}
+        made = self.program.tensors[operator.outputs[0]].shape[1]
+        window = operator.rule.window
+        return live - self.saved(position, dying, window.rows, made, window.before).expected
+
+    def saved(
+        self, position: int, dying: dict[int, int], rows: int, made: int, above: int
+    ) -> Saved:
+        """
+        Return the bytes that a call saves because its result is written over operands.
+
+        Parameters
+        ----------
+        dying : dict of int to int
+            By operand, the bytes that no later call needs.
+        rows, made : int
+            Rows of operand and result.
+        above : int
+            Rows of padding that the call adds itself.
+        """
+        operator = self.program.operators[position]
+        rule = operator.rule
+        if not self.overlap or rule is None or rule.order == "unknown" or not dying:
+            return Saved(0, 0)
+        y = self.program.tensors[operator.outputs[0]]
+        result = Slab(made, y.shape[2], y.shape[3] * y.item)
+        size = made * y.row
+        best = 0
+        for operand, bytes_ in dying.items():
+            x = self.program.tensors[operand]
+            slab = Slab(rows, x.shape[2], x.shape[3] * x.item)
+            left = rule.window.columns[0]
+            distance = self.program.distance(rule, slab, result, above, left)
+            best = max(best, min(size - distance, bytes_))
+        return Saved(best, min(size, sum(dying.values())))
 
 
 def candidate(
@@ -202,7 +250,7 @@ class _Peak:
             else:
                 dying.append(operand)
         needed = self._needed(dying)
-        peak = 0
+        peak = low = 0
         held: dict[int, int] = {}
         self._cropped = []
         for index, strip in enumerate(self._strips):
@@ -210,15 +258,17 @@ class _Peak:
             following = needed[index + 1][0] if index + 1 < len(needed) else 0
             ends = [*needed[index], following]
             produced = strip.needs[scope.result][0] * self._rows[scope.result]
-            peak = max(peak, others + produced + self._strip(index, strip, ends, held))
+            expected, least = self._strip(index, strip, ends, held)
+            peak = max(peak, others + produced + expected)
+            low = max(low, others + produced + least)
         if not self._cropped:
-            return peak, peak
+            return peak, low
         # Either rows are copied when they are cut, beside the rows that were cut off; or at the
         # end, beside the whole result.
         now = max(others + extra for extra, _ in self._cropped)
         later = others + lives.sizes[scope.result]
         parts = [rows for _, rows in self._cropped]
-        return max(peak, min(now, later + sum(parts))), max(peak, min(now, later + min(parts)))
+        return max(peak, min(now, later + sum(parts))), max(low, min(now, later + min(parts)))
 
     def _needed(self, dying: list[int]) -> list[list[int]]:
         """Return, per strip and call, the bytes of operands that are needed from then on."""
@@ -239,8 +289,10 @@ class _Peak:
             found.append(sizes[::-1])
         return found[::-1]
 
-    def _strip(self, index: int, strip: Strip, ends: list[int], held: dict[int, int]) -> int:
-        """Return the most live bytes of one strip, without those of tensors around the region."""
+    def _strip(
+        self, index: int, strip: Strip, ends: list[int], held: dict[int, int]
+    ) -> tuple[int, int]:
+        """Return the most live bytes of one strip, and a bound, without tensors around it."""
         scope, rows = self._scope, self._rows
         readers: dict[int, list[tuple[int, tuple[int, int]]]] = {}
         for position, call in enumerate(strip.calls):
@@ -248,7 +300,7 @@ class _Peak:
                 readers.setdefault(operand, []).append((position, call.answer.operand))
         kept = self._kept(index)
         live: dict[int, int] = {}
-        peak = 0
+        peak = least = 0
         for position, call in enumerate(strip.calls):
             result = self._program.operators[call.operator].outputs[0]
             joined = held.pop(result, 0)
@@ -262,16 +314,16 @@ class _Peak:
                 for operand in self._inside[call.operator]:
                     if readers[operand][-1][0] == position:
                         gone += live.get(operand, 0) - kept.get(operand, 0)
-                peak = max(peak, before)
+                peak, least = max(peak, before), max(least, before)
                 step += padded - gone + ends[position + 1] - ends[position]
+            saved = self._saved(call, readers, position, live, kept, ends)
             if result == scope.result and call.answer.made[0] < strip.needs[result][0]:
                 # Rows above the strip are in their place already, and must not be overwritten.
                 start, stop = strip.needs[result]
                 produced = start * rows[result]
-                self._cropped.append(
-                    (produced + step + (stop - start) * rows[result], (stop - start) * rows[result])
-                )
-            peak = max(peak, step)
+                extra = (stop - start) * rows[result]
+                self._cropped.append((produced + step - saved.most + extra, extra))
+            peak, least = max(peak, step - saved.expected), max(least, step - saved.most)
             start, stop = strip.needs[result]
             live[result] = (stop - start) * rows[result]
             for operand in self._inside[call.operator]:
@@ -284,7 +336,40 @@ class _Peak:
                     live.pop(operand, None)
                     if keep:
                         held[operand] = keep
-        return peak
+        return peak, least
+
+    def _saved(
+        self,
+        call: Call,
+        readers: dict[int, list[tuple[int, tuple[int, int]]]],
+        position: int,
+        live: dict[int, int],
+        kept: dict[int, int],
+        ends: list[int],
+    ) -> Saved:
+        """Return the bytes of a call's result that are those of its operands."""
+        if not self._lives.overlap:
+            return Saved(0, 0)
+        answer = call.answer
+        rule = self._program.operators[call.operator].rule
+        if rule is None:
+            return Saved(0, 0)
+        above = 0
+        rows = answer.operand[1] - answer.operand[0]
+        if answer.way == "padded":
+            operand = self._images[call.operator][0]
+            dying = {operand: self._padded(call)}
+            rows += answer.above + answer.below
+        else:
+            above = answer.operand[0] - answer.made[0] * rule.window.stride + rule.window.before
+            dying = {}
+            for operand in self._images[call.operator]:
+                if operand not in self._scope.inside:
+                    dying[operand] = ends[position] - ends[position + 1]
+                elif readers[operand][-1][0] == position:
+                    dying[operand] = live.get(operand, 0) - kept.get(operand, 0)
+        made = answer.made[1] - answer.made[0]
+        return self._lives.saved(call.operator, dying, rows, made, above)
 
     def _kept(self, index: int) -> dict[int, int]:
         """Return the bytes of each held tensor that the next strip needs."""

@@ -72,7 +72,7 @@ def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
     most_work : int
         Most extra work.
     """
-    lives = Lives(program)
+    lives = Lives(program, overlap=costs.overlap)
     plain = [lives.plain(position) for position in range(len(program.operators))]
     level = max(plain, default=0)
     tried = 0
