@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -213,7 +213,8 @@ def evaluate(
     """
     Return the outputs of a model, computed with exact integers and a rounding of our own.
 
-    With offsets, every tensor lives in one arena at its offset and nowhere else.
+    With offsets, every tensor lives in one arena at its offset and nowhere else, and operators read
+    and write it element by element, in the order of reference kernels.
     """
     main = model.subgraphs[0]
     top = 1 << 20
@@ -235,7 +236,7 @@ def evaluate(
         size = int(np.prod(shape(index)))
         at = offsets[index]
         assert at >= 0
-        return arena[at : at + size].reshape(shape(index)).copy()
+        return arena[at : at + size].reshape(shape(index))
 
     def put(index: int, value: np.ndarray) -> None:
         assert value.shape == shape(index), (value.shape, shape(index))
@@ -250,8 +251,71 @@ def evaluate(
     for operator in main.operators:
         arrays = [get(index) for index in operator.inputs if index is not None]
         (result,) = (index for index in operator.outputs if index is not None)
-        put(result, _computed(operator, arrays, shape(result)))
+        if offsets is None or operator.name in ("SLICE", "PAD", "CONCATENATION"):
+            put(result, _computed(operator, [a.copy() for a in arrays], shape(result)))
+        else:
+            out = get(result)
+            for place, value in _elements(operator, arrays, shape(result)):
+                out[place] = value
     return [get(index) for index in main.outputs]
+
+
+def _elements(
+    operator: Operator, arrays: list[np.ndarray], shape: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the place and value of each element, computed when it is asked for."""
+    if operator.name in ("ADD", "RELU"):
+        for place in np.ndindex(*shape):
+            part = [np.array(a[place]) for a in arrays]
+            yield place, int(_computed(operator, part, ()))
+        return
+    look = _Look(operator, arrays, shape)
+    for place in np.ndindex(*shape):
+        yield place, int(_rounded_if(operator, look.value(arrays, *place[1:])))
+
+
+class _Look:
+    """The taps of a window operator inside of its image."""
+
+    def __init__(self, operator: Operator, arrays: list[np.ndarray], shape: Sequence[int]) -> None:
+        options = operator.options
+        assert options is not None
+        self.name = operator.name
+        is_same = options.number(0, "b") == SAME
+        strides = (options.number(2, "i"), options.number(1, "i"))
+        if "POOL" in self.name:
+            taps, spread = (options.number(4, "i"), options.number(3, "i")), (1, 1)
+        else:
+            taps = (arrays[1].shape[1], arrays[1].shape[2])
+            slots = (5, 4) if self.name == "CONV_2D" else (6, 5)
+            spread = (options.number(slots[0], "i", 1), options.number(slots[1], "i", 1))
+        self.lines = []
+        for axis in (0, 1):
+            size = arrays[0].shape[1 + axis]
+            where = _places(size, shape[1 + axis], taps[axis], strides[axis], spread[axis], is_same)
+            self.lines.append(
+                [[(t, p) for t, p in enumerate(line) if 0 <= p < size] for line in where]
+            )
+
+    def value(self, arrays: list[np.ndarray], i: int, j: int, channel: int) -> int:
+        """Return the sum, maximum or mean of one window."""
+        ys, xs = self.lines[0][i], self.lines[1][j]
+        grid = np.ix_([p for _, p in ys], [p for _, p in xs])
+        if self.name == "CONV_2D":
+            part = arrays[0][0][grid].astype(np.int64) - ZERO
+            kernel = arrays[1][channel][np.ix_([t for t, _ in ys], [t for t, _ in xs])]
+            return int((part * kernel).sum() + arrays[2][channel])
+        part = arrays[0][0][..., channel][grid].astype(np.int64)
+        if self.name == "MAX_POOL_2D":
+            return int(part.max())
+        if self.name == "AVERAGE_POOL_2D":
+            return int(part.sum() // part.size)
+        kernel = arrays[1][0][..., channel][np.ix_([t for t, _ in ys], [t for t, _ in xs])]
+        return int(((part - ZERO) * kernel).sum() + arrays[2][channel])
+
+
+def _rounded_if(operator: Operator, value: int) -> int:
+    return value if "POOL" in operator.name else int(_rounded(np.array(value)))
 
 
 def _computed(operator: Operator, arrays: list[np.ndarray], shape: Sequence[int]) -> np.ndarray:

@@ -127,6 +127,16 @@ def test_the_frontier_trades_bytes_for_work_and_operators(small: tuple[bytes, Fi
         assert b.macs < a.macs or b.operators[1] < a.operators[1]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_results_over_operands_need_fewer_bytes_and_compute_the_same(seed: int) -> None:
+    data = random_network(seed)
+    plain = fit(data, FitOptions(effort=200))
+    found = fit(data, FitOptions(effort=200, overlap=True))
+    assert found.total <= plain.total
+    if found.is_rewritten:
+        assert_equal_outputs(data, found.data, seed)
+
+
 def test_given_regions_are_written(small: tuple[bytes, Fit]) -> None:
     data, _ = small
     found = rewritten(data, [Region(0, 1, (4, 8, 12))])
@@ -167,7 +177,15 @@ def test_models_that_cannot_be_rewritten_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"budget": -1}, {"max_macs": 0.9}, {"pointer": 16}, {"max_operators": -1}]
+    "wrong",
+    [
+        {"budget": -1},
+        {"max_macs": 0.9},
+        {"pointer": 16},
+        {"max_operators": -1},
+        {"kernels": "fast"},
+        {"overlap": True, "kernels": "cmsis-nn"},
+    ],
 )
 def test_options_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidOption, match=next(iter(wrong))):
@@ -195,6 +213,18 @@ def test_the_command_writes_a_file_and_reports(
     assert_equal_outputs(path.read_bytes(), out.read_bytes())
     assert main(["check", str(out)]) == 0
     assert "valid" in capsys.readouterr().out
+
+
+def test_overlaps_are_for_reference_kernels(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "small.tflite"
+    assert main(["fit", str(path), "--overlap", "-o", str(out)]) == 0
+    assert_equal_outputs(path.read_bytes(), out.read_bytes())
+    capsys.readouterr()
+    assert main(["check", str(out)]) == 0
+    assert "valid for reference kernels only" in capsys.readouterr().out
+    assert main(["fit", str(path), "--overlap", "--kernels", "cmsis-nn"]) == 2
 
 
 def test_json_has_the_figures(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,12 +320,15 @@ def test_real_models_reach_their_targets(name: str, pointer: int, shared: Path) 
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_real_models_compute_the_same_in_the_interpreter(name: str, shared: Path) -> None:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_real_models_compute_the_same_in_the_interpreter(
+    name: str, overlap: bool, shared: Path
+) -> None:
     make = tflm_or_skip()
     from tflite_micro import runtime
 
     data = (shared / "models" / "tflite" / f"{name}.tflite").read_bytes()
-    found = fit(data, FitOptions(max_macs=TARGETS[name][0]))
+    found = fit(data, FitOptions(max_macs=TARGETS[name][0], overlap=overlap))
     assert found.total - 16 < smallest(runtime, found.data, 2 * found.total) <= found.total
     old, new = make(data), make(found.data)
     outputs = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from arenaplan.errors import InvalidOption, PlanOverlap
 from arenaplan.export.tflm import check_offsets
 from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
 from arenaplan.importers.tflite.micro.views import layout_of
-from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.importers.tflite.model import Model, parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.rewrite.place import replay
@@ -113,6 +114,7 @@ def _check_inside(options: argparse.Namespace) -> None:
     if offsets is None:
         raise InvalidOption("the model brings no plan; pass a plan file")
     timeline = timeline_of(model)
+    kernels = "any"
     try:
         check_offsets(timeline, offsets)
     except PlanOverlap:
@@ -120,12 +122,24 @@ def _check_inside(options: argparse.Namespace) -> None:
         is_online = any(offsets[box.tensor] == ONLINE for box in timeline.boxes)
         if len(model.subgraphs) > 1 or timeline.areas or is_online:
             raise
-        replay(layout_of(model), offsets)
+        kernels = _kernels_of(model, offsets)
     planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
     pinned = [(box, offset) for box, offset in planned if offset != ONLINE]
     head = head_bytes([box for box, _ in pinned], [offset for _, offset in pinned])
     if options.json:
         document = {"valid": True, "planned": len(pinned), "tensors": len(planned), "head": head}
-        print_json({"model": "model" if path is None else path.stem, **document})
+        name = "model" if path is None else path.stem
+        print_json({"model": name, **document, "kernels": kernels})
     else:
-        print(f"valid: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")
+        whose = "" if kernels == "any" else f" for {kernels} kernels only"
+        print(f"valid{whose}: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")
+
+
+def _kernels_of(model: Model, offsets: Sequence[int]) -> str:
+    """Return the kernels that honor a plan in which tensors overlap by intention."""
+    try:
+        replay(layout_of(model), offsets)
+    except PlanOverlap:
+        replay(layout_of(model, overlap=True), offsets)
+        return "reference"
+    return "any"
