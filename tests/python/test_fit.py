@@ -290,7 +290,7 @@ def smallest(runtime: Any, data: bytes, most: int) -> int:
             return False
         return True
 
-    low, high = 0, most
+    low, high = most // 4, most  # Too little memory for its own objects ends the process.
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if runs(middle) else (middle, high)
