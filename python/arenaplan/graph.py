@@ -436,7 +436,7 @@ class Graph:
             If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
         """
         make = self._variants.get(target)
-        if make is None and ":" in target:
+        if make is None and target.startswith("tflm:"):
             sets = ", ".join(name for name in self._variants if ":" in name) or "none"
             raise InvalidOption(
                 f"option target: {target!r} names kernels that are not known for this model; known "

@@ -377,7 +377,7 @@ def _windowed(window: Window) -> tuple[ap.Graph, tuple[int, ...]]:
     return _one_operator("CONV_2D", tensors, (1, numbers), inputs=1), shape
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_convolutions_of_tflite_overlap_their_image_element_by_element(data: st.DataObject) -> None:
     def pair(high: int) -> tuple[int, int]:

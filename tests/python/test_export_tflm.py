@@ -261,7 +261,9 @@ def accelerated(offsets: list[int]) -> bytes:
     return with_offsets(root, offsets)
 
 
-def test_a_plan_of_an_accelerators_compiler_is_valid_and_stays(tmp_path: Path) -> None:
+def test_a_plan_of_an_accelerators_compiler_is_valid_and_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, out = tmp_path / "m.tflite", tmp_path / "out.tflite"
     # x, the memory, a and b inside of it, y.
     for offsets, code in (
@@ -278,6 +280,10 @@ def test_a_plan_of_an_accelerators_compiler_is_valid_and_stays(tmp_path: Path) -
     # The accelerator's memory with all operands inside is one value, beside x and y.
     names = [value.name for value in ap.load(path).for_target("tflm").values]
     assert names[:3] == ["x", "memory", "y"]
+    capsys.readouterr()
+    assert main(["plan", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "modelled   kernels of ethos-u, from their sources" in said
     assert main(["export", str(path), "--to", "tflm", "--always", "-o", str(out)]) == 3
     assert not out.exists()
     with pytest.raises(errors.UnsupportedModel, match=r"'memory'.*accelerator"):

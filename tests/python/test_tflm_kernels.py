@@ -14,11 +14,13 @@ import pytest
 
 from arenaplan.importers.tflite.micro import Build, total
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS
+from arenaplan.importers.tflite.micro.custom import CUSTOM
+from arenaplan.importers.tflite.micro.flex import numbers
 from arenaplan.importers.tflite.micro.kernels import KERNELS
 from arenaplan.importers.tflite.micro.layout import struct
 from arenaplan.importers.tflite.model import parse
 from arenaplan.importers.tflite.schema import OPERATORS
-from tflm_operators import Case, cases, model_of
+from tflm_operators import Case, cases, flex_map, model_of
 
 CASES = {case.title: case for case in cases()}
 MEASURED = json.loads(Path(__file__).with_name("tflm_operators.json").read_text())
@@ -31,11 +33,13 @@ OPTIONS = 8
 
 def test_every_kernel_is_measured() -> None:
     assert MEASURED.keys() == CASES.keys()
-    alone = {case.name for case in CASES.values()}
+    alone = {case.name for case in CASES.values() if case.custom is None}
     # These need subgraphs or variables.
     others = {"ASSIGN_VARIABLE", "CALL_ONCE", "IF", "READ_VARIABLE", "VAR_HANDLE", "WHILE"}
     assert alone | others == set(KERNELS)
     assert alone | others <= set(OPERATORS)
+    custom = {case.name for case in CASES.values() if case.custom is not None}
+    assert custom == {name for name, kernel in CUSTOM.items() if kernel.is_compared}
 
 
 @pytest.mark.parametrize("title", CASES)
@@ -103,3 +107,18 @@ def test_totals_depend_on_the_build() -> None:
     plain = total(model, build=Build(recording=False, compression=False))
     assert plain.tail < total(model).tail
     assert total(model, pointer=32).total < plain.total
+
+
+def test_options_of_custom_operators_are_read() -> None:
+    options = {"fft_length": 512, "T": 7, "a": -1}
+    assert numbers(flex_map(options)) == options
+    assert numbers(flex_map({})) == {}
+
+
+def test_damaged_options_are_no_error() -> None:
+    content = flex_map({"fft_length": 512, "T": 7})
+    for at in range(len(content)):
+        for value in (0, 1, 127, 255):
+            numbers(content[:at] + bytes([value]) + content[at + 1 :])
+        numbers(content[:at])
+        numbers(content[at:])

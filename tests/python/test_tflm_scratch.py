@@ -18,6 +18,7 @@ from arenaplan.importers.tflite.micro.greedy import ONLINE
 from arenaplan.importers.tflite.model import parse
 from arenaplan.importers.tflite.timeline import timeline_of
 from tflm_models import branches, random_bytes_model, running_sum
+from tflm_operators import cases, model_of
 from tflm_oracle import Tflm, assert_same, tflm_or_skip
 
 Interpret = Callable[[bytes], Tflm]
@@ -94,6 +95,8 @@ def test_scratch_memory_takes_part_in_a_plan(
     said = capsys.readouterr().out
     assert f"arena head {given.head_before:,} -> {given.head_after:,} bytes" in said
     assert f"total {given.before.total:,} -> {given.after.total:,} bytes" in said
+    narrow = total(model, pointer=32), total(model, given.offsets, pointer=32)
+    assert f"with 32-bit pointers {narrow[0].total:,} -> {narrow[1].total:,} bytes" in said
     assert main([*export, "tflm-shim"]) == 3
     said = capsys.readouterr().err
     assert "UnsupportedModel" in said
@@ -128,7 +131,7 @@ def test_kernels_that_are_not_known_leave_the_runtime_in_charge(
     assert main(["plan", str(source)]) == 0
     said = capsys.readouterr().out
     assert "unknown    kernels of theirs" in said
-    assert "'arenaplan measure'" in said
+    assert f"to measure them: arenaplan measure {source}" in said
 
 
 def test_a_plan_that_saves_nothing_in_all_is_not_written() -> None:
@@ -158,7 +161,7 @@ def test_the_report_has_the_whole_arena(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"start-up   {own.startup:>12,}" in said
     assert "figures    exact" in said
     assert "with 32-bit" in said
-    assert "'arenaplan export --to tflm' puts offsets into the model; head 864" in said
+    assert "with offsets in the model; head 864: arenaplan export" in said
     assert main(["plan", str(path), "--json"]) == 0
     arena = json.loads(capsys.readouterr().out)["runtime"]
     assert arena["total"] == own.total == max(own.startup, own.head + own.tail)
@@ -186,7 +189,7 @@ def test_the_report_says_what_another_order_needs(
     assert main(["export", str(path), "--to", "tflm", "-o", str(out), "--json"]) == 0
     needed = json.loads(capsys.readouterr().out)["head_after"]
     assert main(["plan", str(path)]) == 0
-    assert f"in another order of the operators; head {needed:,}" in capsys.readouterr().out
+    assert f"in another order of the operators; head {needed:,}: " in capsys.readouterr().out
     assert main(["plan", str(path), "--order", "given"]) == 0
     assert "another order" not in capsys.readouterr().out
 
@@ -202,6 +205,28 @@ def test_offsets_are_fixed_only_where_that_helps() -> None:
             assert result.after.total <= result.before.total
             improved[scratch] += result.pinned
     assert all(improved.values())
+
+
+def test_a_plan_for_other_kernels_is_checked_and_exported_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file, out = (tmp_path / name for name in ("m.tflite", "plan.json", "out.tflite"))
+    path.write_bytes(model_of(next(c for c in cases() if c.title == "CONV_2D-int8")))
+    kernels = ["--target", "tflm:cmsis-nn"]
+    assert main(["plan", str(path), *kernels, "-o", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "with cmsis-nn kernels and 32-bit pointers" in said
+    assert "scratch memory 144" in said
+    assert "not compared with a device" in said
+    assert main(["check", str(path), str(file), *kernels]) == 0
+    assert main(["check", str(path), str(file)]) == 1
+    export = ["export", str(path), "--plan", str(file), "-o", str(out), "--to"]
+    assert main([*export, "tflm", *kernels]) == 0
+    assert main(["check", str(out)]) == 0
+    assert main([*export, "tflm"]) == 1
+    assert main([*export, "c", *kernels]) == 0
+    assert "SCRATCH_0_OF_CONV_2D_0" in out.read_text()
+    assert main([*export, "tflm", "--target", "c"]) == 2
 
 
 # -- several subgraphs -----------------------------------------------------------------
@@ -254,7 +279,7 @@ def test_a_variable_keeps_its_sum(tflm: Interpret, capfd: pytest.CaptureFixture[
 def test_an_export_never_makes_the_arena_larger(
     seed: int, scratch: bool, tflm: Interpret, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    data = random_bytes_model(seed, scratch=scratch)
+    data = random_bytes_model(seed, scratch=scratch, words=scratch and seed % 3 == 0)
     ordered, result = plan_in_best_order(parse(data))
     original, planned = tflm(data), tflm(embed(ordered, result.offsets))
     before, after = original.head(capfd), planned.head(capfd)

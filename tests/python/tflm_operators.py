@@ -11,7 +11,15 @@ import flat
 from arenaplan.importers.tflite.schema import DTYPES, OPERATORS
 
 TYPES = {name: code for code, name in reversed(DTYPES.items()) if code != 13}
-_LETTERS = {"float32": "f", "int32": "i", "int64": "q", "int16": "h", "bool": "?"}
+_LETTERS = {
+    "float32": "f",
+    "int32": "i",
+    "int64": "q",
+    "int16": "h",
+    "uint32": "I",
+    "uint64": "Q",
+    "bool": "?",
+}
 
 
 class Operand(NamedTuple):
@@ -40,6 +48,8 @@ class Case(NamedTuple):
     outputs: Sequence[Operand]
     options: Options | None = None
     label: str = ""
+    custom: Mapping[str, int] | None = None
+    """Options of a custom operator."""
 
     @property
     def title(self) -> str:
@@ -83,10 +93,35 @@ def model_of(case: Case) -> bytes:
         for index, operand in zip(inputs, case.inputs, strict=True)
         if operand is not None and operand.data is None and not operand.is_variable
     ]
-    number = OPERATORS.index(case.name)
-    code = {0: flat.Number("b", min(number, 127)), 3: flat.Number("i", number)}
-    main = flat.subgraph(tensors, [flat.operator(0, inputs, outputs, case.options)], given, outputs)
+    operator = flat.operator(0, inputs, outputs, case.options)
+    if case.custom is None:
+        number = OPERATORS.index(case.name)
+        code = {0: flat.Number("b", min(number, 127)), 3: flat.Number("i", number)}
+    else:
+        code = flat.code("CUSTOM", case.name)
+        operator[5] = flat.Data(flex_map(case.custom))
+    main = flat.subgraph(tensors, [operator], given, outputs)
     return flat.write(flat.model([code], [main], buffers))
+
+
+def flex_map(numbers: Mapping[str, int]) -> bytes:
+    """Return a FlexBuffer with a map of numbers of 32 bits."""
+    out, places = bytearray(), []
+    names = sorted(numbers)
+    for name in names:
+        places.append(len(out))
+        out += name.encode() + b"\0"
+    out += bytes(-len(out) % 4) + struct.pack("<I", len(names))
+    keys = len(out)
+    for place in places:
+        out += struct.pack("<I", len(out) - place)
+    out += struct.pack("<3I", len(out) - keys, 4, len(names))
+    values = len(out)
+    out += struct.pack(f"<{len(names)}i", *(numbers[name] for name in names))
+    out += bytes([1 << 2 | 2] * len(names))
+    out += bytes(-len(out) % 4)
+    out += struct.pack("<I", len(out) - values)
+    return bytes(out) + bytes([9 << 2 | 2, 4])
 
 
 def _packed(operand: Operand) -> bytes:
@@ -120,6 +155,7 @@ def cases() -> Iterator[Case]:
     yield from _convolutions()
     yield from _reductions()
     yield from _others()
+    yield from _signals()
 
 
 def _elementwise() -> Iterator[Case]:
@@ -357,3 +393,57 @@ def _others() -> Iterator[Case]:
         yield Case("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [y], options, dtype)
     lookup = [_constant(0, 1), Operand((6, 4), "float32", (0,))]
     yield Case("EMBEDDING_LOOKUP", lookup, [Operand((2, 4))])
+
+
+def _signals() -> Iterator[Case]:
+    """Yield cases of the signal library; option T is an element type."""
+    sound, spectrum = Operand((32,), "int16"), Operand((34,), "int16")
+    one, ready = Operand((), "int32"), Operand((), "bool")
+    bands = Operand((4,), "uint32")
+    yield Case("SignalWindow", [sound, sound], [sound], custom={"shift": 12})
+    yield Case("SignalFftAutoScale", [sound], [sound, one], custom={})
+    for kind, dtype in ((7, "int16"), (2, "int32"), (0, "float32")):
+        given, made = Operand((32,), dtype), Operand((34,), dtype)
+        size = {"T": kind, "fft_length": 32}
+        yield Case("SignalRfft", [given], [made], label=dtype, custom=size)
+        yield Case("SignalIrfft", [made], [given], label=dtype, custom=size)
+    edges = {"start_index": 0, "end_index": 17}
+    yield Case("SignalEnergy", [spectrum], [Operand((17,), "uint32")], custom=edges)
+    tables = [Operand((17,), "uint32"), *([Operand((20,), "int16", (1,))] * 2)]
+    tables += [Operand((5,), "int16", (1,))] * 3
+    channels = {"num_channels": 4}
+    sums = [Operand((4,), "uint64")]
+    yield Case("SignalFilterBank", tables, sums, custom=channels)
+    yield Case("SignalFilterBankSquareRoot", [*sums, one], [bands], custom={})
+    steps = {
+        "alternate_one_minus_smoothing": 1,
+        "alternate_smoothing": 1,
+        "clamping": 1,
+        "min_signal_remaining": 1,
+        "one_minus_smoothing": 1,
+        "smoothing": 1,
+        "smoothing_bits": 1,
+        "spectral_subtraction_bits": 1,
+    }
+    noise = [bands, bands]
+    name = "SignalFilterBankSpectralSubtraction"
+    yield Case(name, [bands], noise, custom={**steps, **channels})
+    gains = Operand((125,), "int16", (1,))
+    yield Case("SignalPCAN", [*noise, gains], [bands], custom={"snr_shift": 6})
+    logs = {"input_correction_bits": 3, "output_scale": 64}
+    yield Case("SignalFilterBankLog", [bands], [Operand((4,), "int16")], custom=logs)
+    context = {"stacker_left_context": 2, "stacker_right_context": 1, "stacker_step": 2}
+    frame, stack = Operand((6,), "int16"), Operand((24,), "int16")
+    custom = {**context, "num_channels": 6}
+    yield Case("SignalStacker", [frame], [stack, ready], custom=custom)
+    chunks = Operand((2, 8), "int16")
+    yield Case("SignalDelay", [chunks], [chunks], custom={"delay_length": 5})
+    frames = {"frame_size": 12, "frame_step": 8, "prefill": 1}
+    cut = Operand((2, 1, 12), "int16")
+    yield Case("SignalFramer", [chunks], [cut, ready], custom=frames)
+    for kind, dtype in ((7, "int16"), (0, "float32")):
+        step = {"T": kind, "frame_step": 8}
+        pieces, joined = Operand((2, 1, 12), dtype), Operand((2, 8), dtype)
+        yield Case("SignalOverlapAdd", [pieces], [joined], label=dtype, custom=step)
+    ring = Operand((1, 1, 1, 4), "int8"), Operand((1, 5, 1, 4), "int8")
+    yield Case("CIRCULAR_BUFFER", ring[:1], ring[1:], custom={"cycles_max": 1})

@@ -18,6 +18,7 @@ from arenaplan.cli.common import (
     size,
 )
 from arenaplan.cli.inputs import read_plan
+from arenaplan.cli.options import add_build, seen_by
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption, PlanOverlap
 from arenaplan.export.tflm import check_offsets
@@ -26,6 +27,7 @@ from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
+from arenaplan.options import PlanOptions
 from arenaplan.rewrite.place import replay
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def add_to(commands: Commands) -> None:
         help="plan file, such as plan.json (default: the plan inside a .tflite model); "
         "before it more models, if it is of several that share an arena",
     )
+    add_build(parser)
     add_json(parser)
 
 
@@ -57,8 +60,8 @@ def execute(options: argparse.Namespace) -> None:
     if others or is_shared(text):
         _check_shared(options, others, text)
         return
-    graph = load_model(options)
     plan = arenaplan.Plan.from_json(text)
+    graph = seen_by(load_model(options), PlanOptions(target=options.target or plan.target), options)
     verdict = plan.check(graph)
     if options.json:
         print_json(

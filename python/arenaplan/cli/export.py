@@ -13,9 +13,11 @@ from arenaplan.cli.common import (
     add_command,
     add_json,
     byte_count,
+    command,
     group,
     is_tflite,
     load_model,
+    model_word,
     print_json,
     say,
     shown,
@@ -30,6 +32,7 @@ from arenaplan.cli.options import (
     seen_by,
 )
 from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.cli.proofs import proof_of
 from arenaplan.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -48,8 +51,10 @@ from arenaplan.export import (
     plan_tflm,
 )
 from arenaplan.graph import Graph
+from arenaplan.importers.tflite.micro.arena import total
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -141,7 +146,7 @@ def execute(options: argparse.Namespace) -> None:
             "status": plan.status,
         },
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
-        f"{size(plan.arena_bytes)}, {plan.status}",
+        f"{size(plan.arena_bytes)}, {proof_of(plan)}",
     )
 
 
@@ -200,7 +205,7 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
         plan = arenaplan.plan(graph, chosen)
     else:
         plan = arenaplan.Plan.load(options.plan)
-        graph = graph.for_target(plan.target.name)
+        graph = seen_by(graph, PlanOptions(target=options.target or plan.target), options)
         plan.check(graph)
     return graph, plan
 
@@ -209,9 +214,10 @@ def _with_command(
     error: TargetMismatch, options: argparse.Namespace, target: str
 ) -> TargetMismatch:
     """Return the error with the command that makes a plan for the reader."""
-    model = "-" if isinstance(options.model, bytes) else options.model
-    command = f"arenaplan plan {model} --target {target} -o {options.plan}"
-    return TargetMismatch(f"{error}; make a plan for this reader with: {command}")
+    words = ["plan", model_word(options), "--target", target, "-o", str(options.plan)]
+    for name, number in options.bind:
+        words += ["--bind", f"{name}={number}"]
+    return TargetMismatch(f"{error}; make a plan for this reader with: {command(*words)}")
 
 
 def _export_tflm(options: argparse.Namespace) -> None:
@@ -255,7 +261,17 @@ def _export_tflm(options: argparse.Namespace) -> None:
         "reordered": ordered is not model,
         "tensors": len(result.offsets),
     }
-    _report(options, document, _verdict(name, result))
+    verdict = _verdict(name, result)
+    if build.is_package:
+        narrow = Build(build.kernels, 32)
+        totals = [
+            total(model, build=narrow).total,
+            total(ordered, result.offsets, build=narrow).total,
+        ]
+        document["with_32_bits"] = {"total_before": totals[0], "total_after": totals[1]}
+        change = f"{totals[0]:,} -> " if totals[0] != totals[1] else ""
+        verdict += f"\n  with 32-bit pointers {change}{size(totals[1])}; {narrow.accuracy}"
+    _report(options, document, verdict)
     if ordered is not model:
         say("the operators run in another order, which needs fewer bytes (--order given keeps it)")
 
@@ -266,7 +282,8 @@ def _tflm_plan(model: Model, options: argparse.Namespace, build: Build) -> TflmP
         # The shim has no planner of its own: the table decides.
         return plan_tflm(model, always=options.always or options.to == "tflm-shim", build=build)
     plan = arenaplan.Plan.load(options.plan)
-    plan.check(load_model(options))
+    seen = PlanOptions(target=options.target or plan.target)
+    plan.check(seen_by(load_model(options), seen, options))
     try:
         plan.check_target(Target.known("tflm"))
     except TargetMismatch as error:
@@ -276,7 +293,8 @@ def _tflm_plan(model: Model, options: argparse.Namespace, build: Build) -> TflmP
 
 def _verdict(name: str, result: TflmPlan) -> str:
     """Return the text of the gain over the runtime's own planner."""
-    proof = "proven minimal for this order" if result.status == "optimal" else result.status
+    is_optimal = result.status == "optimal"
+    proof = "proven minimal for these operators in this order" if is_optimal else result.status
     own = f"{size(result.head_before)} for tensors and scratch memory"
     build = f"{result.build.kernels} kernels and {result.build.pointer}-bit pointers"
     whole = f"\n  total {{}} for kTensorArenaSize, with {build}\n  figures {result.build.accuracy}"

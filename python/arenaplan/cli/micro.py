@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from arenaplan.cli.common import is_tflite, shown, size
+from arenaplan.cli.common import command, is_tflite, model_word, shown, size
 from arenaplan.cli.options import build_of
 from arenaplan.errors import PlannerError
 from arenaplan.export.order import better_order, reordered
@@ -36,8 +36,10 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
         return None
     model, build = parse(read_bytes(options.model)[0]), build_of(options)
     own = own_arena(model, build)
+    exact = build.is_exact and not own.unknown and not own.modelled
     return {
         **_build(build),
+        "exact": exact,
         **_arena(own),
         "parts": own.parts,
         "operators": [
@@ -51,6 +53,8 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
             for cost in own.operators
         ],
         "unknown": list(own.unknown),
+        "measure": command("measure", model_word(options)),
+        "modelled": list(own.modelled),
         "exported": _exported(model, build, own, plan, options),
         "with_32_bits": None if build.pointer == 32 or build.profile else _narrow(model, build),
     }
@@ -100,7 +104,21 @@ def _exported(
             best, is_reordered = other, True
     if best.head >= own.head or best.total >= own.total:
         return None
-    return {**_arena(best), "reordered": is_reordered}
+    return {**_arena(best), "reordered": is_reordered, "command": _export_command(options)}
+
+
+def _export_command(options: argparse.Namespace) -> str:
+    """Return the command line that writes the model with a plan inside."""
+    source = options.model
+    name = "planned.tflite" if isinstance(source, bytes) else f"{source.stem}.planned.tflite"
+    words = ["export", model_word(options), "--to", "tflm", "-o", name]
+    if options.target is not None:
+        words += ["--target", options.target]
+    if options.pointer is not None:
+        words += ["--pointer", str(options.pointer)]
+    if options.profile is not None:
+        words += ["--profile", str(options.profile)]
+    return command(*words)
 
 
 def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
@@ -129,9 +147,12 @@ def print_arena(arena: dict[str, Any]) -> None:
     if arena["unknown"]:
         names = operator_names(arena["unknown"])
         print(
-            f"    unknown    kernels of {names}, which count as asking for nothing: "
-            "'arenaplan measure' finds what they ask for"
+            f"    unknown    kernels of {names}, which count as asking for nothing; "
+            f"to measure them: {arena['measure']}"
         )
+    if arena["modelled"]:
+        names = operator_names(arena["modelled"])
+        print(f"    modelled   kernels of {names}, from their sources; not compared with a runtime")
     narrow = arena["with_32_bits"]
     if narrow is not None:
         print(
@@ -143,8 +164,8 @@ def print_arena(arena: dict[str, Any]) -> None:
     if exported is not None:
         how = ", in another order of the operators" if exported["reordered"] else ""
         print(
-            f"  exported     {size(exported['total'])}: 'arenaplan export --to tflm' puts offsets "
-            f"into the model{how}; head {exported['head']:,}"
+            f"  exported     {size(exported['total'])} with offsets in the model{how}; head "
+            f"{exported['head']:,}: {exported['command']}"
         )
 
 

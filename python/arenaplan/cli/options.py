@@ -37,28 +37,7 @@ class Alignments:
 def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
     """Add the options of :func:`arenaplan.plan`; ``optimize`` are the techniques by default."""
     techniques, memory = group(parser, "techniques"), group(parser, "memory")
-    known = [target.name for target in targets()]
-    known += [f"tflm:{kernels}" for kernels in KERNEL_SETS]
-    model = group(parser, "model")
-    model.add_argument(
-        "--target",
-        choices=known,
-        metavar="NAME",
-        help=f"{option_help('target')}; one of {', '.join(known)} (see 'arenaplan targets')",
-    )
-    model.add_argument(
-        "--pointer",
-        type=int,
-        choices=(32, 64),
-        help="tflm: bits of a pointer in the runtime (default: 64 for reference kernels, as in the "
-        "Python package tflite-micro, otherwise 32)",
-    )
-    model.add_argument(
-        "--profile",
-        type=Path,
-        metavar="FILE",
-        help="tflm: memory of this model as 'arenaplan measure' wrote it, in place of formulas",
-    )
+    add_build(parser)
     memory.add_argument(
         "--align",
         type=_alignments,
@@ -94,7 +73,7 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
     memory.add_argument(
         "--preserve-inputs", action="store_true", help=option_help("preserve_inputs")
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--max-slowdown",
         type=_slowdown,
         default=PlanOptions().max_slowdown,
@@ -109,6 +88,32 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
             default=default,
             help=option_help(name) + ("" if default is None else f" (default: {default})"),
         )
+
+
+def add_build(parser: argparse.ArgumentParser) -> None:
+    """Add the target and the options of its runtime."""
+    known = [target.name for target in targets()]
+    known += [f"tflm:{kernels}" for kernels in KERNEL_SETS]
+    model = group(parser, "model")
+    model.add_argument(
+        "--target",
+        choices=known,
+        metavar="NAME",
+        help=f"{option_help('target')}; one of {', '.join(known)} (see 'arenaplan targets')",
+    )
+    model.add_argument(
+        "--pointer",
+        type=int,
+        choices=(32, 64),
+        help="tflm: bits of a pointer in the runtime (default: 64 for reference kernels, as in the "
+        "Python package tflite-micro, otherwise 32)",
+    )
+    model.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="tflm: memory of this model as 'arenaplan measure' wrote it, in place of formulas",
+    )
 
 
 def plan_options(options: argparse.Namespace) -> PlanOptions:
@@ -148,20 +153,19 @@ def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> G
 
 def build_of(options: argparse.Namespace) -> Build:
     """Return the build of TensorFlow Lite Micro that the command line describes."""
-    kernels = (options.target or "").partition(":")[2] or "reference"
-    profile = None
+    kernels = (options.target or "").partition(":")[2]
     if options.profile is not None:
         profile = Profile.from_json(read_plan(options.profile))
         for name, said, measured in (
-            ("target", options.target and f"tflm:{kernels}", f"tflm:{profile.kernels}"),
+            ("target", kernels or None, profile.kernels),
             ("pointer", options.pointer, profile.pointer),
         ):
-            if said not in (None, "", "tflm:reference", measured) and said != measured:
+            if said not in (None, measured):
                 raise InvalidOption(
                     f"option --{name}: the profile was measured with {measured}, not with {said}"
                 )
-        kernels = profile.kernels if profile.kernels in KERNEL_SETS else "reference"
-        return Build(kernels, profile.pointer, profile=profile)
+        return Build(kernels or "reference", profile.pointer, profile=profile)
+    kernels = kernels or "reference"
     pointer = options.pointer or (64 if kernels == "reference" else 32)
     return Build(kernels, pointer)
 

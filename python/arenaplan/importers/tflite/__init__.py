@@ -96,4 +96,7 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     timeline = timeline_of(model)
     boxes = with_scratch(timeline, operator_costs(model, build))
     offsets = read_offsets(model) if timeline.areas else None
-    return graph_of_timeline(timeline, name, boxes, offsets)
+    graph = graph_of_timeline(timeline, name, boxes, offsets)
+    # Who asks for these kernels again gets the same graph.
+    graph.add_variant(build.target, lambda: graph)
+    return graph

@@ -45,6 +45,8 @@ class OperatorCost:
     is_known: bool
     """Whether the kernel is in the table or was measured; another one counts as asking for
     nothing."""
+    is_compared: bool = True
+    """Whether the kernel's row in the table was compared with the runtime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,12 @@ class ArenaTotal:
     def unknown(self) -> tuple[str, ...]:
         """Operators whose kernels are not known, each once."""
         return tuple(dict.fromkeys(o.name for o in self.operators if not o.is_known))
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        """Operators whose kernels are known from their sources alone, each once."""
+        names = (o.name for o in self.operators if o.is_known and not o.is_compared)
+        return tuple(dict.fromkeys(names))
 
 
 def total(
@@ -286,9 +294,16 @@ class _Run:
             scratch = tuple(wanted.amount for wanted in prepared if wanted.kind == "scratch")
             count += len(scratch)
             self._reserve(request * (count + known.MOST_SCRATCH))
+            kernel = self._build.kernel(operator)
             costs.append(
                 OperatorCost(
-                    number, position, operator.name, scratch, kept[index], requests is not None
+                    number,
+                    position,
+                    operator.name,
+                    scratch,
+                    kept[index],
+                    is_known=requests is not None,
+                    is_compared=kernel is not None and kernel.is_compared,
                 )
             )
         return costs

@@ -6,7 +6,7 @@ They are those of its signal library, of object detection, and of the Ethos-U ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
@@ -17,6 +17,8 @@ from arenaplan.importers.tflite.micro.layout import struct
 _CIRCULAR_BUFFER: Final = "3p 2i p"
 _FACTORS: Final = 64
 """Numbers of factors that a Fourier transform has room for."""
+_MOST_VECTORS: Final = 1 << 16
+"""Most vectors that a kernel keeps a buffer of its own for; more is damage."""
 
 
 def _option(site: Site, name: str, default: int = 0) -> int:
@@ -33,11 +35,22 @@ def _channels(size: int, more: int = 0) -> Preparation:
 
 
 def _transform(site: Site) -> None:
-    """Keep the twiddle factors of a real Fourier transform; two numbers each."""
+    """Keep the twiddle factors of a real Fourier transform."""
+    site.keep(_factors(site))
+
+
+def _inverse(site: Site) -> None:
+    """Keep the factors; of floats, the length of the result, too."""
+    is_float = site.dtype("i0") == "float32"
+    site.keep(_factors(site) + (struct("i p", site.pointer).size if is_float else 0))
+
+
+def _factors(site: Site) -> int:
+    """Return the bytes of the twiddle factors; two numbers each."""
     half = _option(site, "fft_length") // 2
     pair = 4 if site.dtype("i0") == "int16" else 8
     inner = 4 * (2 + _FACTORS) + pair * half
-    site.keep(struct("3p", site.pointer).size + inner + pair * (half * 3 // 2))
+    return struct("3p", site.pointer).size + inner + pair * (half * 3 // 2)
 
 
 def _forward(site: Site) -> None:
@@ -57,6 +70,14 @@ def _stacker(site: Site) -> None:
     _ring(site, _option(site, "num_channels") * (context + 1))
 
 
+def _outer(shape: Sequence[int]) -> int:
+    """Return the number of vectors in a tensor of this shape without its last axis."""
+    count = prod(shape)
+    if count > _MOST_VECTORS:
+        raise ValueError(count)
+    return count
+
+
 def _rings(site: Site, capacity: int, count: int) -> None:
     site.keep(site.pointer // 8 * count)
     site.keep(site.pointer // 8 * count)
@@ -67,7 +88,7 @@ def _rings(site: Site, capacity: int, count: int) -> None:
 def _delay(site: Site) -> None:
     site.describe("i0 o0")
     *outer, frame = site.shape("i0") or (1,)
-    _rings(site, frame + _option(site, "delay_length"), prod(outer))
+    _rings(site, frame + _option(site, "delay_length"), _outer(outer))
 
 
 def _framer(site: Site) -> None:
@@ -75,15 +96,16 @@ def _framer(site: Site) -> None:
     frame, step = _option(site, "frame_size"), max(1, _option(site, "frame_step"))
     *outer, _ = site.shape("i0") or (1,)
     capacity = (frame + step - 1) // step * step
-    _rings(site, capacity, prod(outer))
+    _rings(site, capacity, _outer(outer))
 
 
 def _overlap_add(site: Site) -> None:
     site.describe("i0 o0")
     *outer, _, frame = site.shape("i0")
     width = 2 if site.dtype("i0") == "int16" else 4
-    site.keep(site.pointer // 8 * prod(outer))
-    for _ in range(prod(outer)):
+    count = _outer(outer)
+    site.keep(site.pointer // 8 * count)
+    for _ in range(count):
         site.keep(width * frame)
 
 
@@ -126,13 +148,13 @@ CUSTOM: Final[Mapping[str, Kernel]] = {
     "SignalFilterBankSpectralSubtraction": Kernel("[8i b] 2p", "i0 o0 o1", _channels(4)),
     "SignalFilterBankSquareRoot": Kernel("", "i0 i1 o0"),
     "SignalFramer": Kernel("4i b 2p", _framer),
-    "SignalIrfft": Kernel("5i p", "i0 o0", _transform),
+    "SignalIrfft": Kernel("5i p", "i0 o0", _inverse),
     "SignalOverlapAdd": Kernel("5i p", _overlap_add),
     "SignalPCAN": Kernel("i", "i0 i1 i2 o0"),
     "SignalRfft": Kernel("5i p i p", _forward, _transform),
     "SignalStacker": Kernel("4i 2p b 2p", "i0 o0 o1", _stacker),
     "SignalWindow": Kernel("2i", "i0 i1 o0"),
-    "TFLite_Detection_PostProcess": Kernel("3i 2i i b 4i 11i 6i", _detections),
-    "ethos-u": Kernel("3i", _ethos_u),
+    "TFLite_Detection_PostProcess": Kernel("3i 2i i b 4i 11i 6i", _detections, is_compared=False),
+    "ethos-u": Kernel("3i", _ethos_u, is_compared=False),
 }
 """Custom kernels, by the name of the operator."""

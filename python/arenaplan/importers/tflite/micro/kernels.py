@@ -139,6 +139,8 @@ class Kernel(NamedTuple):
     """Its preparation; a text if it describes tensors at these places and no more."""
     initialize: Preparation | None = None
     """Its requests when it is initialized, behind that for its own data."""
+    is_compared: bool = True
+    """Whether its row was compared with the runtime; others were read off the sources."""
 
 
 # -- kernels that ask for more than descriptions --------------------------------------------------
