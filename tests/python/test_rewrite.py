@@ -14,9 +14,10 @@ from arenaplan.export.patched import order_of_tensors, patched
 from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, parse
 from arenaplan.importers.tflite.rows import program_of
+from arenaplan.rewrite.groups import groups_of, live_bytes
 from arenaplan.rewrite.layout import layout_of_patch
 from arenaplan.rewrite.patch import Moved
-from arenaplan.rewrite.place import groups_of, live_bytes, place, replay
+from arenaplan.rewrite.place import place, replay
 from arenaplan.rewrite.profile import Costs, Lives, candidate
 from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, Scope, extra_work, scope_of, strips_of

@@ -19,9 +19,10 @@ from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.rows import program_of
+from arenaplan.rewrite.groups import UNIT, Layout, groups_of, live_bytes
 from arenaplan.rewrite.layout import layout_of_patch
 from arenaplan.rewrite.patch import Moved, NewConstant, NewTensor, Patch
-from arenaplan.rewrite.place import UNIT, Layout, Placed, groups_of, live_bytes, place, replay
+from arenaplan.rewrite.place import Placed, place, replay
 from arenaplan.rewrite.profile import Costs
 from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, even_cuts, scope_of

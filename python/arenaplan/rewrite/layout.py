@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from arenaplan.errors import InternalError
+from arenaplan.rewrite.groups import UNIT, Copy, Layout, Lead, Read, Use
 from arenaplan.rewrite.patch import Kept, Moved, NewTensor, Patch, Repeated
-from arenaplan.rewrite.place import UNIT, Copy, Layout, Lead, Read, Use
 from arenaplan.rewrite.program import Program, Slab
 
 

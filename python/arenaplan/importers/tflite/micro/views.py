@@ -18,7 +18,7 @@ from arenaplan.importers.tflite.operators import OPERATORS, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, dtype_of, unique_names
 from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.ops import BITS, Operands, effects_of, lookup
-from arenaplan.rewrite.place import UNIT, Copy, Layout, Lead, Read, Use
+from arenaplan.rewrite.groups import UNIT, Copy, Layout, Lead, Read, Use
 
 IDEMPOTENT: Final[Mapping[str, str]] = {
     "CONCATENATION": "one memcpy per operand; equal addresses copy each byte onto itself",
