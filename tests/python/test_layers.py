@@ -23,7 +23,7 @@ FLOORS = (
     ("planning",),
     ("packing", "incremental", "diff"),
     ("executor", "importers"),
-    ("dynamic", "export", "integrations"),
+    ("dynamic", "export", "integrations", "proving"),
     ("",),
     ("cli",),
     ("__main__",),

@@ -113,18 +113,19 @@ def original_of(graph: Graph, names: Names) -> Original:
             known.write(number, names.fresh(fact.name, fact.shape), None)
     for operation in graph.operations:
         moved = _moved(operation, known)
+        window = window_of(operation, graph.tensors)
+        single = pointwise_of(operation, graph.tensors)
         if isinstance(moved, str):
             for number in operation.outputs:
                 fact = graph.tensors[number]
                 if not fact.is_variable:
-                    known.write(number, names.fresh(fact.name, fact.shape), operation)
+                    made = _made(operation, known, names.fresh(fact.name, fact.shape))
+                    known.write(number, made, operation)
         else:
             found.moves.add(operation.index)
         by_all[_whole(operation, graph.tensors)].append(operation.index)
-        window = window_of(operation, graph.tensors)
         if window is not None:
             by_window[window.key].append((operation.index, window))
-        single = pointwise_of(operation, graph.tensors)
         if single is not None:
             by_element[single.key].append((operation.index, single))
         if operation.is_ordered:
@@ -133,12 +134,23 @@ def original_of(graph: Graph, names: Names) -> Original:
     return found
 
 
+def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
+    """Return the elements of a result; those that are made of known values alone are constants."""
+    tensors = known.graph.tensors
+    window, single = window_of(operation, tensors), pointwise_of(operation, tensors)
+    blank = None
+    if window is not None and operation.inputs[0] is not None:
+        blank = windows.blank_windows(known.of(operation.inputs[0]), window, known.names)
+    elif single is not None:
+        operands = [known.of(i, operation) for i in operation.inputs if i is not None]
+        blank = pointwise.blank_elements(operands, single, known.names)
+    return fresh if blank is None else np.where(blank < 0, blank, fresh)
+
+
 def _moved(operation: Operation, known: Known) -> Move | str:
     """Write the results of an operator that only moves elements; else return why it is none."""
     operands = [
-        None
-        if i is None or known.graph.tensors[i].is_variable
-        else known.of(i, operation)
+        None if i is None or known.graph.tensors[i].is_variable else known.of(i, operation)
         for i in operation.inputs
     ]
     if operation.is_ordered:
@@ -335,9 +347,7 @@ class Derivation:
                 best = found, number
         return best is not None and self._partly(operation, "elements", *best)
 
-    def _partly(
-        self, operation: Operation, rule: Rule, found: windows.Found, number: int
-    ) -> bool:
+    def _partly(self, operation: Operation, rule: Rule, found: windows.Found, number: int) -> bool:
         """Write a result that is a part of one of the original."""
         if not found.proven:
             doubt = self.known.names.why(int(found.elements.min()))

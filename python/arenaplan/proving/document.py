@@ -91,8 +91,8 @@ def _part(part: Part, graph: Graph) -> dict[str, Any]:
 
 def _run(run: Run) -> dict[str, int]:
     if run.kind == "rows":
-        return {"from": run.start, "to": run.start + run.count}
-    return {run.kind: run.count}
+        return {"from": run.start, "to": run.start + run.length}
+    return {run.kind: run.length}
 
 
 def _operator(graph: Graph, entry: Justified) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _plan(plan: Replayed) -> dict[str, Any]:
 
 def to_json(document: Mapping[str, Any]) -> str:
     """Return the text of a proof file."""
-    return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def is_proof(text: bytes) -> bool:
@@ -184,8 +184,8 @@ def _first_difference(given: object, fresh: object, path: str) -> str | None:
         if len(given) != len(fresh):
             return f"{path} has {len(given)} entries, not {len(fresh)}"
         pairs = enumerate(zip(given, fresh, strict=True))
-        found = (_first_difference(a, b, f"{path}[{i}]") for i, (a, b) in pairs)
-        return next((text for text in found if text is not None), None)
+        texts = (_first_difference(a, b, f"{path}[{i}]") for i, (a, b) in pairs)
+        return next((text for text in texts if text is not None), None)
     if type(given) is type(fresh) and given == fresh:
         return None
     return f"{path} is {given!r:.80}, not {fresh!r:.80}"

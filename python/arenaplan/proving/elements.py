@@ -2,9 +2,9 @@
 Numbers that stand for elements of tensors.
 
 Two elements with equal numbers have equal bits in every run. A number that is not negative is an
-element that an input or an operator of the original makes. Below are: elements with a value that
-is known, places outside of an image, and elements whose value is in doubt, which are equal to
-nothing, themselves included.
+element that an input or an operator of the original makes. Below are: places outside of an image,
+elements with a value that is known, elements that operators make of such values alone, and elements
+whose value is in doubt, which are equal to nothing, themselves included.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _FIRST_VALUE: Final = -2
 """The value whose bits are 0; larger bits are below."""
 
 _LAST_VALUE: Final = _FIRST_VALUE - (1 << 32) + 1
+
+_FIRST_DERIVED: Final = -(1 << 34)
+"""What operators make of known values; later ones are below."""
 
 DOUBT: Final = -(1 << 40)
 """Numbers up to this one are elements in doubt."""
@@ -90,6 +93,8 @@ class Names:
     _next: int = 0
     _origins: list[Origin] = field(default_factory=list)
     _contents: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _derived: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _last_derived: int = _FIRST_DERIVED
     _doubts: list[Doubt] = field(default_factory=list)
 
     def fresh(self, name: str, shape: Shape) -> Elements:
@@ -112,6 +117,18 @@ class Names:
         first = self._origins[self._contents[key]].first
         return np.arange(first, first + prod(shape), dtype=np.int64).reshape(shape)
 
+    def derived(self, key: tuple[object, ...], count: int) -> Elements:
+        """
+        Return numbers for elements that an operator makes of known values alone.
+
+        Equal keys, which stand for the operator's parameters and the values, give equal numbers.
+        """
+        if key not in self._derived:
+            self._derived[key] = self._last_derived
+            self._last_derived -= count
+        first = self._derived[key]
+        return np.arange(first, first - count, -1, dtype=np.int64)
+
     def doubt(self, operator: int, reason: str) -> int:
         """Return the number of elements that are in doubt."""
         self._doubts.append(Doubt(operator, reason))
@@ -129,6 +146,8 @@ class Names:
             return "nothing"
         if is_value(number):
             return f"the constant {bits_of(number):#x}"
+        if number < 0:
+            return "what an operator makes of constants"
         origin = self._origins[bisect_right(self._origins, number, key=lambda o: o.first) - 1]
         return f"{place(number - origin.first, origin.shape)} of tensor {quoted(origin.name)}"
 

@@ -62,5 +62,19 @@ class Index:
                 continue
             hit = lines[np.arange(dim), (lines >= 0).argmax(axis=1)]
             inner = prod(self.shape[axis + 1 :])
-            found.append(np.where(hit >= 0, hit // inner % max(1, self.shape[axis]), -1))
+            size = max(1, self.shape[axis])
+            found.append(_filled(np.where(hit >= 0, hit // inner % size, -1), size))
         return found
+
+
+def _filled(places: Indices, size: int) -> Indices:
+    """Return a guess that goes on where elements have no place, as padding has none."""
+    known = np.flatnonzero(places >= 0)
+    if known.size in (0, places.size):
+        return places
+    at = np.arange(places.size)
+    right = known[np.minimum(np.searchsorted(known, at), known.size - 1)]
+    left = known[np.maximum(np.searchsorted(known, at, side="right") - 1, 0)]
+    near = np.where(np.abs(at - left) <= np.abs(at - right), left, right)
+    guess = places[near] + at - near
+    return np.where((guess >= 0) & (guess < size), guess, -1)

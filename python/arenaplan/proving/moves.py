@@ -22,7 +22,7 @@ _FLOATS: Final = (0, 1, 18)
 _INT32, _INT64 = 2, 4
 
 
-class NotAMove(Exception):  # noqa: N818
+class NotAMove(Exception):
     """The reason for which an operator is not known to only move elements."""
 
 
@@ -68,9 +68,7 @@ def move_of(operation: Operation, tensors: Sequence[Fact]) -> Move:
         for place in move.reads:
             x = call.input(place)
             if x.encoding != y.encoding:
-                raise NotAMove(
-                    f"{x.text()} and {y.text()} differ in type, scale or zero point"
-                )
+                raise NotAMove(f"{x.text()} and {y.text()} differ in type, scale or zero point")
     return move
 
 

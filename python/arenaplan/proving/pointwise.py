@@ -17,14 +17,13 @@ from arenaplan.proving.elements import DOUBT, Elements, Names
 from arenaplan.proving.guess import Index, Indices
 from arenaplan.proving.sides import Fact, Key, Operation
 
-_NAMES: Final = frozenset(
-    """
+_KNOWN: Final = """
     ABS ADD CAST CEIL COS DEQUANTIZE DIV ELU EQUAL EXP FLOOR FLOOR_DIV FLOOR_MOD GELU GREATER
     GREATER_EQUAL HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR
     LOGISTIC MAXIMUM MINIMUM MUL NEG NOT_EQUAL POW PRELU QUANTIZE RELU RELU6 RELU_0_TO_1
     RELU_N1_TO_1 ROUND RSQRT SIGN SIN SQRT SQUARE SQUARED_DIFFERENCE SUB TANH
-    """.split()
-)
+"""
+_NAMES: Final = frozenset(_KNOWN.split())
 
 
 class Pointwise(NamedTuple):
@@ -92,8 +91,9 @@ def matched(
     if new.key != old.key or len(new.shape) != len(old.shape):
         return None
     places = _guess(new, old, operands, sources)
+    blank = blank_elements(operands, new, names)
     if places is None:
-        return None
+        return blank if (blank < 0).all() else None
     grid = np.ix_(*(np.maximum(place, 0) for place in places))
     bad = np.zeros(new.shape, np.int64)
     fresh = 0
@@ -118,7 +118,20 @@ def matched(
             fresh = fresh or names.doubt(operator, "its operands are no part of the original's")
             view, where_not = np.moveaxis(bad, axis, 0), np.flatnonzero(place < 0)
             view[where_not] = np.where(view[where_not] == 0, fresh, view[where_not])
-    return np.where(bad < 0, bad, result[grid])
+    return np.where(blank < 0, blank, np.where(bad < 0, bad, result[grid]))
+
+
+def blank_elements(operands: Sequence[Elements], call: Pointwise, names: Names) -> Elements:
+    """Return what a call makes of known values alone; 0 for all other elements."""
+    found = np.zeros(call.shape, np.int64)
+    seen = np.stack([np.broadcast_to(operand, call.shape) for operand in operands], axis=-1)
+    is_blank = ((seen < 0) & (seen > DOUBT)).all(axis=-1)
+    if not is_blank.any():
+        return found
+    sights, group = np.unique(seen[is_blank], axis=0, return_inverse=True)
+    made = [int(names.derived((call.key, s.tobytes()), 1)[0]) for s in sights]
+    found[is_blank] = np.array(made, np.int64)[group.ravel()]
+    return found
 
 
 def _guess(

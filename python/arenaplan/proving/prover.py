@@ -10,7 +10,7 @@ from arenaplan.errors import NotProven, UnsupportedModel
 from arenaplan.importers.common import quoted
 from arenaplan.importers.tflite.model import Signature, Source
 from arenaplan.proving.derive import Derivation, original_of
-from arenaplan.proving.document import described
+from arenaplan.proving.document import described, to_json
 from arenaplan.proving.elements import Names
 from arenaplan.proving.replay import Replayed, replay
 from arenaplan.proving.sides import PLAN, Side, read_pair
@@ -41,6 +41,10 @@ class Proof:
             for entry in derivation.justified:
                 found[entry.rule] = found.get(entry.rule, 0) + 1
         return dict(sorted(found.items()))
+
+    def to_json(self) -> str:
+        """Return the content of a proof file."""
+        return to_json(self.document)
 
 
 def prove(original: Source, rewritten: Source) -> Proof:

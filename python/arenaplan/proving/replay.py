@@ -247,8 +247,8 @@ class _Memory:
         if operation.name in COPIERS and np.array_equal(before[busy], after[busy]):
             self._aliases.append((operation.index, source, target))
             return
-        reason = "with other bytes" if operation.name in COPIERS else "and computes"
+        reason = "with other bytes" if operation.name in COPIERS else "with computed bytes"
         raise PlanOverlap(
-            f"{operation.text()} writes {self._fact(target).text()} at {self._planned[target]} over "
-            f"{self._fact(source).text()} at {self._planned[source]}, which it reads, {reason}"
+            f"{operation.text()} writes {self._fact(target).text()} at {self._planned[target]}, "
+            f"{reason}, over {self._fact(source).text()} at {self._planned[source]}, which it reads"
         )

@@ -24,7 +24,12 @@ from arenaplan.proving.sides import Fact, Key, Operation
 
 _SAME: Final = 0
 _FLOAT32, _UINT8, _INT16, _INT8, _INT4 = 0, 3, 7, 9, 17
-_WEIGHTS: Final = {_FLOAT32: (_FLOAT32,), _UINT8: (_UINT8,), _INT16: (_INT8,), _INT8: (_INT8, _INT4)}
+_WEIGHTS: Final = {
+    _FLOAT32: (_FLOAT32,),
+    _UINT8: (_UINT8,),
+    _INT16: (_INT8,),
+    _INT8: (_INT8, _INT4),
+}
 """Types of weights by type of image. Others are hybrids, whose kernels measure whole operands."""
 
 Reach = Literal["all", "own"]
@@ -93,7 +98,7 @@ def _pool(operation: Operation, x: Fact, y: Fact) -> Window | None:
     sides = _sides(operation, x, y, taps, strides, (1, 1))
     if sides is None:
         return None
-    key = (operation.name, operation.version, operation.rest, options.without(0))
+    key: Key = (operation.name, operation.version, operation.rest, options.without(0))
     key = (*key, x.encoding, y.encoding)
     return Window(key, (b"",) * y.shape[3], *sides, x.shape[3], "own", 1, OUTSIDE)
 
@@ -102,9 +107,7 @@ def _pair(operation: Operation, rows: int, columns: int) -> tuple[int, int]:
     return operation.plain.number(rows), operation.plain.number(columns)
 
 
-def _convolution(
-    operation: Operation, x: Fact, y: Fact, tensors: Sequence[Fact]
-) -> Window | None:
+def _convolution(operation: Operation, x: Fact, y: Fact, tensors: Sequence[Fact]) -> Window | None:
     options, is_deep = operation.plain, operation.name == "DEPTHWISE_CONV_2D"
     if options.kind != (2 if is_deep else 1) or not 2 <= len(operation.inputs) <= 3:
         return None
@@ -233,8 +236,14 @@ class Found(NamedTuple):
 
 
 def matched(
-    new: Window, old: Window, image: Elements, index: Index, source: Elements, result: Elements,
-    operator: int, names: Names,
+    new: Window,
+    old: Window,
+    image: Elements,
+    index: Index,
+    source: Elements,
+    result: Elements,
+    operator: int,
+    names: Names,
 ) -> Found | None:
     """
     Return the elements that a call makes, as elements that the original call makes.
@@ -289,13 +298,44 @@ def matched(
             where = np.flatnonzero(guess < 0)
             view = np.moveaxis(bad, axis, 0)
             view[where] = np.where(view[where] == 0, fresh, view[where])
+    blank = blank_windows(image, new, names)
     if new.reach == "all":
         bad = np.broadcast_to(bad.min(axis=3, keepdims=True), (*shape[:3], len(channels)))
     elif new.share > 1:
         bad = np.repeat(bad, new.share, axis=3)
     grid = np.ix_(images, np.maximum(down, 0), np.maximum(across, 0), channels)
     made = np.where(bad < 0, bad, result[grid])
-    return Found(made, int((bad == 0).sum()))
+    made = np.where(blank < 0, blank, made)
+    return Found(made, int((made > DOUBT).sum()))
+
+
+def blank_windows(image: Elements, window: Window, names: Names) -> Elements:
+    """
+    Return what a call makes of windows that see known values alone; 0 for all other windows.
+
+    The number of such an element follows from the parameters and the values, not from its place:
+    rows that a window makes of padding are equal wherever they are.
+    """
+    channels = len(window.channels)
+    shape = (image.shape[0], window.rows.made, window.columns.made, channels)
+    found = np.zeros(shape, np.int64)
+    if (image >= 0).all():
+        return found
+    taps = _Taps(image, window)
+    images = np.arange(shape[0])
+    pairs = [(a, b) for a in range(window.rows.taps) for b in range(window.columns.taps)]
+    is_blank = np.ones(shape[:3], bool)
+    for pair in pairs:
+        seen = taps.seen(images, None, None, *pair)
+        is_blank &= ((seen < 0) & (seen > DOUBT)).all(axis=3)
+    places = np.argwhere(is_blank)
+    if places.size == 0:
+        return found
+    parts = [taps.seen(images, None, None, *pair)[is_blank] for pair in pairs]
+    sights, group = np.unique(np.concatenate(parts, axis=1), axis=0, return_inverse=True)
+    made = [names.derived((window.key, window.channels, s.tobytes()), channels) for s in sights]
+    found[is_blank] = np.stack(made)[group.ravel()]
+    return found
 
 
 def _same_channels(new: Window, old: Window, depth: Indices) -> Indices | None:
