@@ -8,6 +8,7 @@ nothing but the reader of the file format.
 """
 
 from arenaplan.proving.checking import check_proof
+from arenaplan.proving.document import proof_schema
 from arenaplan.proving.prover import Proof, prove
 
-__all__ = ["Proof", "check_proof", "prove"]
+__all__ = ["Proof", "check_proof", "proof_schema", "prove"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Final
 
 from arenaplan.errors import ProofCorrupt, ProofStale, ProofVersion
@@ -117,6 +118,20 @@ def _plan(plan: Replayed) -> dict[str, Any]:
             for operator, source, result in plan.aliases
         ],
     }
+
+
+def proof_schema() -> str:
+    """
+    Return the JSON schema of proof files.
+
+    Examples
+    --------
+    >>> import json
+    >>> import arenaplan as ap
+    >>> json.loads(ap.proof_schema())["title"]
+    'arenaplan proof, version 1'
+    """
+    return files(__package__).joinpath("proof.schema.json").read_text("utf-8")
 
 
 def to_json(document: Mapping[str, Any]) -> str:
