@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import flat
 import numpy as np
+
+import flat
 from sketches import Impossible, Operator, Sketch, Tensor, bits, evaluated, inputs_of, number_of
 
 Corruption = Callable[[random.Random, Sketch, Sketch], bool]
@@ -175,7 +176,7 @@ def swapped_weights(draw: random.Random, new: Sketch, old: Sketch) -> bool:
 
 def options(draw: random.Random, new: Sketch, old: Sketch) -> bool:
     """An option of an operator differs: stride, dilation, window, axis, activation."""
-    operator = draw.choice([o for o in new.operators if o.options])
+    operator = draw.choice([o for o in new.operators if any(o.options)])
     slot = draw.choice([slot for slot in operator.options if slot])
     operator.set(slot, operator.option(slot) + draw.choice([-1, 1, 2]))
     return True

@@ -9,15 +9,16 @@ plan with slices inside of their source and strips inside of the result.
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import flat
 import numpy as np
 
+import flat
 from arenaplan.importers.tflite.schema import OPERATORS
 
 SAME, VALID = 0, 1
@@ -303,7 +304,7 @@ class Strips:
         self._keeps = draw.random() < 0.5
         ends = [0, *cuts, old.tensors[old.outputs[0]].shape[1]]
         parts = []
-        for first, last in zip(ends, ends[1:], strict=False):
+        for first, last in itertools.pairwise(ends):
             self._memo: dict[tuple[int, int, int], int] = {}
             parts.append(self._rows(old.outputs[0], first, last))
         self._join(parts)
@@ -350,7 +351,7 @@ class Strips:
             operator = Operator("SLICE", [tensor, begin, size], [y], 48, {}, 2)
         else:
             end, ones = self._numbers([1, last, width, depth]), self._numbers([1, 1, 1, 1])
-            masks = {slot: ("i", 0) for slot in range(5)}
+            masks = dict.fromkeys(range(5), ("i", 0))
             operands = [tensor, begin, end, ones]
             operator = Operator("STRIDED_SLICE", operands, [y], 32, masks, 2)
         self.new.operators.append(operator)
@@ -412,7 +413,7 @@ class Strips:
         return y
 
     def _cropped(self, window: Window, first: int, last: int) -> tuple[int, int, int, int] | None:
-        """Return rows of the image for which the padded call makes some rows, and those it makes."""
+        """Return rows of the image of which the padded call makes some rows, and those rows."""
         need = window.needs(first, last)
         for start in range(need[0], -1, -1):
             for stop in range(need[1], window.rows + 1):
@@ -631,7 +632,7 @@ def _slid(
     spread = [operator.option(s, 1) if s else 1 for s in slots]
     extent = [(t - 1) * d + 1 for t, d in zip(taps, spread, strict=True)]
     sizes = [made(x.shape[a + 1], extent[a], steps[a], padding) for a in (0, 1)]
-    if min(*sizes, *steps) < 1 or x.shape[3] != y.shape[3] and "CONV_2D" != name:
+    if min(*sizes, *steps) < 1 or (x.shape[3] != y.shape[3] and name != "CONV_2D"):
         raise Impossible("an image smaller than a window")
     befores = [
         max((sizes[a] - 1) * steps[a] + extent[a] - x.shape[a + 1], 0) // 2

@@ -115,15 +115,21 @@ def original_of(graph: Graph, names: Names) -> Original:
         moved = _moved(operation, known)
         window = window_of(operation, graph.tensors)
         single = pointwise_of(operation, graph.tensors)
+        key = _whole(operation, graph.tensors)
         if isinstance(moved, str):
-            for number in operation.outputs:
+            twin = None if operation.is_ordered else _twin(operation, by_all.get(key, ()), known)
+            for place, number in enumerate(operation.outputs):
                 fact = graph.tensors[number]
-                if not fact.is_variable:
+                if fact.is_variable:
+                    continue
+                if twin is not None:
+                    made = known.of(twin.outputs[place])
+                else:
                     made = _made(operation, known, names.fresh(fact.name, fact.shape))
-                    known.write(number, made, operation)
+                known.write(number, made, operation)
         else:
             found.moves.add(operation.index)
-        by_all[_whole(operation, graph.tensors)].append(operation.index)
+        by_all[key].append(operation.index)
         if window is not None:
             by_window[window.key].append((operation.index, window))
         if single is not None:
@@ -132,6 +138,21 @@ def original_of(graph: Graph, names: Names) -> Original:
             found.ordered.append(operation.index)
     found.windows, found.pointwise, found.same = dict(by_window), dict(by_element), dict(by_all)
     return found
+
+
+def _twin(operation: Operation, others: Sequence[int], known: Known) -> Operation | None:
+    """Return an earlier operator that makes the same of the same operands."""
+    for number in others:
+        twin = known.graph.operations[number]
+        if all(
+            mine is None
+            or theirs is None
+            or known.graph.tensors[mine].is_constant
+            or np.array_equal(known.of(mine), known.of(theirs))
+            for mine, theirs in zip(operation.inputs, twin.inputs, strict=True)
+        ):
+            return twin
+    return None
 
 
 def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
