@@ -106,7 +106,9 @@ def original_of(graph: Graph, names: Names) -> Original:
     """Return the original graph, evaluated."""
     known = Known(graph, names)
     found = Original(known)
-    by_window, by_element, by_all = defaultdict(list), defaultdict(list), defaultdict(list)
+    by_window: dict[Key, list[tuple[int, Window]]] = defaultdict(list)
+    by_element: dict[Key, list[tuple[int, Pointwise]]] = defaultdict(list)
+    by_all: dict[Key, list[int]] = defaultdict(list)
     for number in graph.inputs:
         fact = graph.tensors[number]
         if number not in known.elements and not fact.is_constant:
