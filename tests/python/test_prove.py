@@ -604,6 +604,23 @@ def test_options_of_an_unknown_form_need_the_bytes_of_the_original() -> None:
         ap.prove(file, other.file())
 
 
+def test_sizes_that_no_file_justifies_are_refused_at_once() -> None:
+    net = Network(random.Random(0), (1, 8, 8, 2))
+    x = net.pool(0, "MAX_POOL_2D", 3, 1, SAME)
+    old = net.sketch
+    old.outputs = [x]
+    wide = old.copy()
+    for slot in (3, 4):
+        wide.operators[0].set(slot, 2**31 - 1)
+    assert proof_of(wide, wide).rules == {"same": 1}
+    with pytest.raises(NotProven):
+        proof_of(old, wide)
+    large = old.copy()
+    large.tensors[x].shape = (1, 2**20, 2**10, 2)
+    with pytest.raises(UnsupportedModel, match="elements"):
+        proof_of(old, large)
+
+
 def test_damaged_files_give_errors_of_their_own() -> None:
     old, new = strips(2)
     good, draw = new.file(), random.Random(0)

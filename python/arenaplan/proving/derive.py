@@ -15,9 +15,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.errors import NotProven, UndefinedValue
+from arenaplan.errors import NotProven, UndefinedValue, UnsupportedModel
 from arenaplan.proving import pointwise, windows
-from arenaplan.proving.elements import DOUBT, Elements, Names, place, values_of
+from arenaplan.proving.elements import DOUBT, MOST_ELEMENTS, Elements, Names, place, values_of
 from arenaplan.proving.guess import Index
 from arenaplan.proving.moves import Move, NotAMove, move_of
 from arenaplan.proving.pointwise import Pointwise, pointwise_of
@@ -50,6 +50,14 @@ class Known:
     elements: dict[int, Elements] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
     _indexes: dict[int, Index] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = sum(fact.count for fact in self.graph.tensors if not fact.is_constant)
+        if count > MOST_ELEMENTS:
+            raise UnsupportedModel(
+                f"the tensors of subgraph {self.graph.index} have {count:,} elements; proofs are for "
+                f"at most {MOST_ELEMENTS:,}"
+            )
 
     def of(self, number: int, operation: Operation | None = None) -> Elements:
         """

@@ -32,6 +32,9 @@ _WEIGHTS: Final = {
 }
 """Types of weights by type of image. Others are hybrids, whose kernels measure whole operands."""
 
+_MOST_TAPS: Final = 1 << 10
+"""Most rows or columns of a window that the rule covers; the work grows with them."""
+
 Reach = Literal["all", "own"]
 
 
@@ -168,6 +171,8 @@ def _sides(
             return None
         extent = (tap - 1) * spread + 1
         if made != -(-size // stride) if is_same else made != (size - extent) // stride + 1:
+            return None
+        if extent > _MOST_TAPS:
             return None
         total = max((made - 1) * stride + extent - size, 0) if is_same else 0
         found.append(Side(size, made, tap, stride, spread, total // 2))
