@@ -1877,6 +1877,7 @@ def plan(
     on_progress: Any | None = None,
     room: int = 0,
     overlapping: Sequence[int] | None = None,
+    time_limit: float | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
@@ -1885,7 +1886,8 @@ def plan(
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
     to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
     raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-    may overlap inputs.
+    may overlap inputs. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+    best plan so far is returned.
     """
 
 def plan_schema() -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
-    from arenaplan.dynamic import PlanFamily
 
 
 class PlannerError(Exception):
@@ -157,8 +156,8 @@ class CapacityExceeded(PackingError):
 
     plan: Plan | None = None
     """The best plan that was found, where there is one."""
-    family: PlanFamily | None = None
-    """The plans of all shapes, where several were asked for."""
+    family: object | None = None
+    """The :class:`PlanFamily`, the plans of all shapes, where several were asked for."""
 
 
 class SpacesExceeded(CapacityExceeded):

@@ -15,7 +15,7 @@ from arenaplan.errors import (
     PinConflict,
 )
 from arenaplan.options import whole_number
-from arenaplan.tradeoff import Progress
+from arenaplan.watch import Progress, checked_seconds
 
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32
@@ -63,7 +63,7 @@ def pack(
         Threads of a search with a time limit; others use one, to be reproducible.
     on_progress : callable, optional
         Called with a dictionary (``stage``, ``seconds``, ``peak``, ``lower_bound``, ``nodes``)
-        for each improvement.
+        for each improvement. If it returns ``False``, the best packing so far is returned.
 
     Returns
     -------
@@ -127,12 +127,11 @@ def check_limits(
     time_limit: float | None, node_limit: int | None, seed: int, threads: int
 ) -> Limits:
     """Return the limits of a search, or raise the error that they are none."""
-    if time_limit is not None and not time_limit >= 0:
-        raise InvalidOption(f"option time_limit: {time_limit} is not a number of seconds")
+    seconds = checked_seconds(time_limit)
     if not 1 <= whole_number(threads, "threads") <= MAX_THREADS:
         raise InvalidOption(f"option threads: {threads} is not a number from 1 to {MAX_THREADS:,}")
     return {
-        "time_limit": None if time_limit is None else min(float(time_limit), 1e9),
+        "time_limit": seconds,
         "node_limit": None if node_limit is None else _natural(node_limit, "node_limit"),
         "seed": _natural(seed, "seed"),
         "threads": threads,

@@ -22,7 +22,8 @@ from arenaplan.options import (
     target_of,
 )
 from arenaplan.spaces import homes_of, parse_spaces
-from arenaplan.tradeoff import Maker, Point, Progress, chosen
+from arenaplan.tradeoff import Maker, Point, chosen
+from arenaplan.watch import Progress, Watch, checked_seconds
 
 Together: TypeAlias = Literal["never-together", "concurrent"]
 
@@ -32,6 +33,7 @@ def plan(
     options: PlanOptions | None = None,
     *,
     steps: Sequence[Sequence[int]] | None = None,
+    time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
 ) -> Plan:
@@ -47,9 +49,14 @@ def plan(
     steps : sequence of sequence of int, optional
         Steps to run, in order: per step the indices of the nodes that run as one, usually one.
         Values inside of a step get no memory.
+    time_limit : float, optional
+        Seconds after which the best plan so far is returned; techniques for which no time was
+        left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
+        options give equal plans.
     on_progress : callable, optional
         Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
-        packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``.
+        packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``. If it returns ``False``,
+        the best plan so far is returned.
     **overrides
         Single options by name, such as ``target="tflm"``: the fields of :class:`PlanOptions`.
 
@@ -90,13 +97,28 @@ def plan(
         arguments["alignment"] = min(row[2] for row in memories.rows)
     wanted = None if steps is None else [list(step) for step in steps]
     backend = None if options.workspace == "none" else backend_of(target.name)
+    watch = Watch(on_progress, checked_seconds(time_limit))
     if backend is None:
-        result = _core.plan(graph.core, arguments, wanted, *memories, None, on_progress)
+
+        def made() -> Plan:
+            return _core.plan(
+                graph.core,
+                arguments,
+                wanted,
+                *memories,
+                on_progress=watch.tell,
+                time_limit=watch.seconds_left,
+            )
+
+        result = made()
+        if watch.was_ended:
+            # A search that is ended in a packing has not even placed everything once.
+            result = min(result, made(), key=lambda plan: plan.arena_bytes)
     else:
         slowdown = slowdown_of(options)
         if memories.rows is None and wanted is None and slowdown < inf:
             arguments["max_slowdown"] = round(slowdown * 1000)
-        maker = Maker(graph, arguments, target.techniques, memories, backend, on_progress)
+        maker = Maker(graph, arguments, target.techniques, memories, backend, watch)
         result = chosen(maker, slowdown, wanted).plan
     try:
         result.fits()
@@ -263,7 +285,9 @@ def explain(
     timed = None
     if backend is not None:
         arguments["workspace"] = "auto"
-        maker = Maker(graph, arguments, target.techniques, _Memories(None, []), backend, None)
+        maker = Maker(
+            graph, arguments, target.techniques, _Memories(None, []), backend, Watch(None)
+        )
         timed = _timed(maker, slowdown_of(options))
     levels, switched = (
         {level.technique: level.bytes for level in rows} for rows in (found.levels, found.switched)

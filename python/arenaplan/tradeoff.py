@@ -12,16 +12,15 @@ bisection. A plan with these ways is packed, and measured again by the estimate.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from arenaplan import _core
 from arenaplan._core import Plan
 from arenaplan.backend import Backend
 from arenaplan.graph import Graph, Node
-
-Progress: TypeAlias = Callable[[dict[str, Any]], object]
+from arenaplan.watch import Watch
 
 _ROUNDS = 4
 """Largest number of rounds in which the steps of a plan are taken apart further."""
@@ -85,13 +84,13 @@ class Maker:
         honored: Sequence[str],
         memories: tuple[Any, Any],
         backend: Backend,
-        on_progress: Progress | None,
+        watch: Watch,
     ) -> None:
         self.graph = graph
         self.options = options
         self.memories = memories
         self.backend = backend
-        self.on_progress = on_progress
+        self.watch = watch
         self.sizes: list[int] = graph.core.sizes
         self.honored = list(honored)
         """The techniques that the target honors."""
@@ -107,7 +106,14 @@ class Maker:
             "workspace": "none",
             "max_slowdown": None,
         }
-        return _core.plan(self.graph.core, bare, steps, *self.memories, None, self.on_progress)
+        return _core.plan(
+            self.graph.core,
+            bare,
+            steps,
+            *self.memories,
+            on_progress=self.watch.tell,
+            time_limit=self.watch.seconds_left,
+        )
 
     def finish(
         self,
@@ -139,9 +145,10 @@ class Maker:
             steps,
             *self.memories,
             draft,
-            self.on_progress,
+            self.watch.tell,
             room,
             overlapping,
+            self.watch.seconds_left,
         )
         return Timed(plan, self.backend.seconds(self.graph, plan), draft)
 
@@ -165,18 +172,20 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
     plain = maker.finish(maker.draft([]), optimize="none")
     tried = [first]
     limit = max_slowdown * min(plain.seconds, first.seconds)
-    if first.plan.arena_bytes > draft.arena_bytes or first.seconds > limit:
+    needs_others = first.plan.arena_bytes > draft.arena_bytes or first.seconds > limit
+    if needs_others and not maker.watch.is_over:
         tried += _others(maker, first, limit)
     fastest = min(plain.seconds, *(timed.seconds for timed in tried))
     limit = max_slowdown * fastest
-    for timed in list(tried):
+    for timed in [] if maker.watch.is_over else list(tried):
         tried += _faster(maker, timed, limit, _bytes_within(tried, limit))
     if _bytes_within(tried, limit) > plain.plan.arena_bytes:
         # As that plan, and values share bytes besides.
         tried.append(maker.finish(plain.draft, None, [], plain.plan.arena_bytes))
     within = [timed for timed in tried if timed.seconds <= limit]
     best = min(within or [plain], key=lambda timed: timed.point)
-    best = _polished(maker, best)
+    if not maker.watch.is_over:
+        best = _polished(maker, best)
     tried += [plain, best]
     estimate = [round(seconds * 1e9) for seconds in (best.seconds, min(fastest, best.seconds))]
     return Chosen(best.plan.with_estimate(*estimate), _pareto(timed.point for timed in tried))

@@ -1,5 +1,7 @@
 //! Long calls: a thread that works, while the interpreter's thread looks for Ctrl-C.
 
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -8,10 +10,35 @@ use std::time::{Duration, Instant};
 use arenaplan::Budget;
 use arenaplan::pack::Progress;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::error::{raise, raise_named};
 use crate::headroom::{Call, Worker};
-use crate::pack::Moment;
+
+/// Progress, and when it was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) seconds: f64,
+    pub(crate) progress: Progress,
+}
+
+impl Moment {
+    /// Returns it as a dictionary, a peak being None until there is one.
+    pub(crate) fn into_python(
+        self,
+        py: Python<'_>,
+    ) -> PyResult<BTreeMap<&'static str, Bound<'_, PyAny>>> {
+        let Progress { stage, peak, lower_bound, nodes, .. } = self.progress;
+        let peak = (peak < u64::MAX).then_some(peak);
+        Ok(BTreeMap::from([
+            ("stage", stage.name().into_pyobject(py)?.into_any()),
+            ("seconds", self.seconds.into_pyobject(py)?.into_any()),
+            ("peak", peak.into_pyobject(py)?.into_any()),
+            ("lower_bound", lower_bound.into_pyobject(py)?.into_any()),
+            ("nodes", nodes.into_pyobject(py)?.into_any()),
+        ]))
+    }
+}
 
 /// Interval at which a call looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
@@ -23,6 +50,9 @@ const ASIDE_PER_ITEM: usize = 1 << 10;
 
 /// Tells how far the work is.
 pub(crate) type Tell<'t> = &'t (dyn Fn(Progress) + Sync);
+
+/// Called with progress.
+pub(crate) type Hear<'h> = &'h mut dyn FnMut(Moment) -> PyResult<ControlFlow<()>>;
 
 /// Result of a call.
 #[derive(Debug)]
@@ -39,9 +69,17 @@ enum News<T> {
     Done(T),
 }
 
-/// Returns a budget that ends when `cancel` is set, and reports progress.
-pub(crate) fn budget<'b>(cancel: &'b AtomicBool, tell: Tell<'b>) -> Budget<'b> {
+/// Returns a budget that ends when `cancel` is set or `time_limit` is over, in seconds from now,
+/// and reports progress.
+pub(crate) fn budget<'b>(
+    cancel: &'b AtomicBool,
+    tell: Tell<'b>,
+    time_limit: Option<f64>,
+) -> Budget<'b> {
     let mut budget = Budget::default();
+    budget.deadline = time_limit
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .and_then(|duration| Instant::now().checked_add(duration));
     budget.cancel = Some(cancel);
     budget.progress = Some(tell);
     budget
@@ -55,18 +93,19 @@ pub(crate) fn run<T: Send + 'static>(
     items: usize,
     work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send + 'static,
 ) -> PyResult<T> {
-    let ended = watch(py, items, &mut |_| Ok(()), work)?;
+    let ended = watch(py, items, &mut |_| Ok(ControlFlow::Continue(())), work)?;
     ended.stopped.map_or(Ok(ended.value), Err)
 }
 
-/// As [`run`], and calls `hear` with each progress that `work` tells.
+/// As [`run`], and calls `hear` with each progress that `work` tells; `work` is asked to end if
+/// `hear` breaks off.
 ///
 /// A thread of its own does the work, since signals are only delivered to the main one. Where
 /// none can be started, this one does it, and looks for Ctrl-C whenever the work tells something.
 pub(crate) fn watch<T: Send + 'static>(
     py: Python<'_>,
     items: usize,
-    hear: &mut dyn FnMut(Moment) -> PyResult<()>,
+    hear: Hear<'_>,
     work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send + 'static,
 ) -> PyResult<Ended<T>> {
     let aside = items.saturating_mul(ASIDE_PER_ITEM).saturating_add(LEAST_ASIDE);
@@ -98,6 +137,18 @@ pub(crate) fn watch<T: Send + 'static>(
         return Err(stopped.unwrap_or_else(|| out_of_memory(py)));
     }
     Ok(Ended { value, stopped, seconds: started.elapsed().as_secs_f64() })
+}
+
+/// Calls `on_progress` with progress; `False` breaks off.
+pub(crate) fn told(
+    py: Python<'_>,
+    on_progress: Option<&Bound<'_, PyAny>>,
+    moment: Moment,
+) -> PyResult<ControlFlow<()>> {
+    let Some(call) = on_progress else { return Ok(ControlFlow::Continue(())) };
+    let answer = call.call1((moment.into_python(py)?,))?;
+    let ends = answer.cast::<PyBool>().is_ok_and(|answer| !answer.is_true());
+    Ok(if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
 }
 
 /// Sends progress to the thread that listens.
@@ -142,7 +193,7 @@ fn listen<T: Send>(
     py: Python<'_>,
     call: &Call,
     mut news: Receiver<News<T>>,
-    hear: &mut dyn FnMut(Moment) -> PyResult<()>,
+    hear: Hear<'_>,
     stopped: &mut Option<PyErr>,
 ) -> PyResult<T> {
     loop {
@@ -156,7 +207,11 @@ fn listen<T: Send>(
                 }
                 return Ok(value);
             }
-            Ok(News::Moment(moment)) => found = found.and(hear(moment)),
+            Ok(News::Moment(moment)) => match hear(moment) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => call.cancel().store(true, Ordering::Relaxed),
+                Err(error) => found = found.and(Err(error)),
+            },
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let message = "the planner panicked; please report it".into();

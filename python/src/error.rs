@@ -7,6 +7,9 @@ use pyo3::prelude::*;
 
 /// Returns the exception of `arenaplan.errors` that stands for `error`.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    if let Error::FileUnreadable { code: Some(code), .. } = error {
+        return std::io::Error::from_raw_os_error(*code).into();
+    }
     let exception = raise_named(py, error.kind(), error.to_string());
     if let Error::SpacesExceeded { step, node, values, proven, .. } = error {
         let about = exception.value(py);

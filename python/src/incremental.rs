@@ -1,6 +1,7 @@
 //! The incremental planner: tables of values and nodes in, views of the arenas out.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arenaplan::Error;
 use arenaplan::base::Alignment;
@@ -12,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::arena::{Holder, Lease, ViewableMemory, or_in_use};
+use crate::call::{self, admit};
 use crate::error::{OrRaise, raise, raise_named};
 use crate::graph::Graph;
 use crate::results::{ArenaBytes, IncrementalPlacement};
@@ -19,11 +21,16 @@ use crate::results::{ArenaBytes, IncrementalPlacement};
 /// `(inputs, outputs, temporaries, shares)`, shares as `(input, output, unmodified)`.
 type NodeRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize, bool)>);
 
+/// Memory of one value or node in the tables of a planner, in bytes.
+const ROW_BYTES: usize = 1 << 10;
+
 /// Places the values of a graph whose sizes become known while it runs.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalPlanner {
     inner: Mutex<arenaplan::classic::incremental::IncrementalPlanner>,
+    /// Number of values and nodes, for the memory that a call may need.
+    items: AtomicUsize,
     temporary: ViewableMemory,
     persistent: ViewableMemory,
     holder: Holder,
@@ -34,6 +41,7 @@ fn read_table<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     table: &Bound<'py, PyAny>,
     name: &'static str,
 ) -> PyResult<T> {
+    admit(table.py(), table.len().unwrap_or(0).saturating_mul(ROW_BYTES))?;
     table.extract().map_err(|error: PyErr| {
         if !error.is_instance_of::<PyOverflowError>(table.py()) {
             return error;
@@ -93,6 +101,11 @@ fn read_graph(
     })
 }
 
+/// Returns the number of values and nodes.
+fn items_of(graph: &IncrementalGraph) -> usize {
+    graph.values.len().saturating_add(graph.nodes.len())
+}
+
 impl IncrementalPlanner {
     /// Returns a planner of `graph` whose arenas can be viewed.
     fn make(
@@ -102,15 +115,15 @@ impl IncrementalPlanner {
     ) -> PyResult<Self> {
         let (temporary, persistent) = (ViewableMemory::default(), ViewableMemory::default());
         let allocators = (Box::new(temporary.clone()), Box::new(persistent.clone()));
-        let inner = py
-            .detach(|| {
-                let (first, second) = allocators;
-                arenaplan::classic::incremental::IncrementalPlanner::with_allocators(
-                    graph, options, first, second,
-                )
-            })
-            .or_raise(py)?;
-        Ok(Self { inner: Mutex::new(inner), temporary, persistent, holder: Holder::default() })
+        let items = items_of(&graph);
+        let inner = call::run(py, items, move |_, _| {
+            let (first, second) = allocators;
+            arenaplan::classic::incremental::IncrementalPlanner::with_allocators(
+                graph, options, first, second,
+            )
+        })?;
+        let (inner, items) = (Mutex::new(inner.or_raise(py)?), AtomicUsize::new(items));
+        Ok(Self { inner, items, temporary, persistent, holder: Holder::default() })
     }
 
     /// Calls `work` with the planner, which may have to move the memory of its arenas.
@@ -121,9 +134,15 @@ impl IncrementalPlanner {
             &mut arenaplan::classic::incremental::IncrementalPlanner,
         ) -> arenaplan::Result<()>,
     ) -> PyResult<()> {
+        self.admit_tables(py)?;
         let result = self.with(py, |planner| Ok(work(planner)))?;
         let refused = [&self.temporary, &self.persistent].map(ViewableMemory::was_refused);
         or_in_use(py, refused.contains(&true), result)
+    }
+
+    /// Raises unless tables of all values and nodes can be allocated now.
+    fn admit_tables(&self, py: Python<'_>) -> PyResult<()> {
+        admit(py, self.items.load(Ordering::Relaxed).saturating_mul(ROW_BYTES))
     }
 
     /// Calls `work` with the planner.
@@ -204,7 +223,12 @@ impl IncrementalPlanner {
         variables: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let graph = read_graph(values, nodes, inputs, outputs, variables)?;
-        self.with(py, |planner| planner.replace_graph(graph))
+        let items = items_of(&graph);
+        self.items.fetch_max(items, Ordering::Relaxed);
+        self.admit_tables(py)?;
+        self.with(py, |planner| planner.replace_graph(graph))?;
+        self.items.store(items, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Reserve the arenas for one run, until the returned lease is released.
@@ -220,6 +244,7 @@ impl IncrementalPlanner {
 
     /// Work lifetimes out again, after sizes or types have changed.
     fn plan(&self, py: Python<'_>) -> PyResult<()> {
+        self.admit_tables(py)?;
         self.with(py, arenaplan::classic::incremental::IncrementalPlanner::plan)
     }
 
@@ -281,6 +306,8 @@ impl IncrementalPlanner {
 
     /// Return a copy of a value's bytes, or None where :meth:`place` does.
     fn read<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.with(py, |planner| Ok(planner.bytes(value)?.map_or(0, <[u8]>::len)))?;
+        admit(py, bytes)?;
         self.with(py, |planner| Ok(planner.bytes(value)?.map(|bytes| PyBytes::new(py, bytes))))
     }
 

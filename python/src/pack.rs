@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arenaplan::base::{Alignment, LiveRange};
 use arenaplan::format::CsvProblem;
-use arenaplan::pack::{Buffer, Progress, Space};
+use arenaplan::pack::{Buffer, Space};
 use arenaplan::{Problem, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
-use crate::call::{self, Ended, admit};
+use crate::call::{self, Ended, Moment, admit};
 use crate::error::OrRaise;
 
 /// Offsets of buffers, and the proof of their peak.
@@ -24,31 +24,6 @@ pub(crate) struct Packing {
     interrupted: bool,
     /// The problem, if it came as CSV.
     csv: Option<Arc<CsvProblem>>,
-}
-
-/// Progress, and when it was made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) seconds: f64,
-    pub(crate) progress: Progress,
-}
-
-impl Moment {
-    /// Returns it as a dictionary, a peak being None until there is one.
-    pub(crate) fn into_python(
-        self,
-        py: Python<'_>,
-    ) -> PyResult<BTreeMap<&'static str, Bound<'_, PyAny>>> {
-        let Progress { stage, peak, lower_bound, nodes, .. } = self.progress;
-        let peak = (peak < u64::MAX).then_some(peak);
-        Ok(BTreeMap::from([
-            ("stage", stage.name().into_pyobject(py)?.into_any()),
-            ("seconds", self.seconds.into_pyobject(py)?.into_any()),
-            ("peak", peak.into_pyobject(py)?.into_any()),
-            ("lower_bound", lower_bound.into_pyobject(py)?.into_any()),
-            ("nodes", nodes.into_pyobject(py)?.into_any()),
-        ]))
-    }
 }
 
 /// Limits of a search.
@@ -211,18 +186,13 @@ fn run(
     let mut stages = Vec::new();
     let mut hear = |moment: Moment| {
         stages.push(moment);
-        match on_progress {
-            Some(call) => call.call1((moment.into_python(py)?,)).map(drop),
-            None => Ok(()),
-        }
+        call::told(py, on_progress, moment)
     };
     let Ended { value, stopped, seconds } =
         call::watch(py, items, &mut hear, move |cancel, tell| {
-            let mut budget = call::budget(cancel, tell);
-            budget.deadline = limits
-                .time_limit
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .and_then(|duration| started.checked_add(duration));
+            let left =
+                limits.time_limit.map(|limit| (limit - started.elapsed().as_secs_f64()).max(0.0));
+            let mut budget = call::budget(cancel, tell, left);
             budget.nodes = limits.node_limit;
             budget.seed = limits.seed;
             budget.threads = limits.threads;

@@ -495,7 +495,7 @@ impl Plan {
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
         let items = usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::Plan::load(&path))??;
+        let read = call::run(py, items, move |_, _| arenaplan::Plan::load(&path))?;
         Ok(read.or_raise(py)?.into())
     }
 

@@ -9,9 +9,9 @@ use arenaplan::{Memories, NodeId, Planner, SpaceId, Technique, ValueId};
 use pyo3::prelude::*;
 
 use crate::call;
+use crate::call::Moment;
 use crate::error::OrRaise;
 use crate::graph::Graph;
-use crate::pack::Moment;
 use crate::plan::Plan;
 use crate::results::Level;
 use crate::target::Target;
@@ -82,9 +82,10 @@ impl Options {
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
 /// to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
 /// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-/// may overlap inputs.
+/// may overlap inputs. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+/// best plan so far is returned.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None, time_limit=None))]
 #[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -97,6 +98,7 @@ pub(crate) fn plan(
     on_progress: Option<Bound<'_, PyAny>>,
     room: u64,
     overlapping: Option<Vec<u32>>,
+    time_limit: Option<f64>,
 ) -> PyResult<Plan> {
     let memories = match spaces {
         Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
@@ -109,12 +111,10 @@ pub(crate) fn plan(
         overlapping.map(|nodes| nodes.into_iter().map(NodeId::from).collect());
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
     let like = like.map(|like| Arc::clone(&like.inner));
-    let mut hear = |moment: Moment| match &on_progress {
-        Some(call) => call.call1((moment.into_python(py)?,)).map(drop),
-        None => Ok(()),
-    };
+    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner = options.planner()?.budget(call::budget(cancel, tell)).room(room);
+        let mut planner =
+            options.planner()?.budget(call::budget(cancel, tell, time_limit)).room(room);
         if let Some(nodes) = &overlapping {
             planner = planner.overlapping(nodes);
         }
@@ -169,7 +169,7 @@ pub(crate) struct Explained {
 pub(crate) fn explain(py: Python<'_>, graph: &Graph, options: Options) -> PyResult<Explained> {
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
     let found = call::run(py, items, move |cancel, tell| {
-        options.planner()?.budget(call::budget(cancel, tell)).explain(&graph)
+        options.planner()?.budget(call::budget(cancel, tell, None)).explain(&graph)
     })?;
     let Explanation { plan, without, levels, switched } = found.or_raise(py)?;
     let named = |levels: Vec<(Technique, u64)>| {

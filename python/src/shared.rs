@@ -15,11 +15,33 @@ use crate::plan::Plan;
 use crate::planner::Options;
 use crate::verdict::SharedVerdict;
 
+/// Memory of one value of a plan, in bytes.
+const ROW_BYTES: usize = 512;
+/// Bytes of JSON text per value, for the memory that reading it may need.
+const BYTES_PER_ITEM: usize = 64;
+
 /// Plans of several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SharedPlan {
-    inner: arenaplan::plan::SharedPlan,
+    inner: Arc<arenaplan::plan::SharedPlan>,
+}
+
+impl SharedPlan {
+    fn new(inner: arenaplan::plan::SharedPlan) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Returns the number of values of all plans, for the memory that work with them may need.
+    fn items(&self) -> usize {
+        self.inner.members().iter().map(|member| member.plan.value_count()).sum()
+    }
+
+    /// Returns the plans as JSON text.
+    fn text(&self, py: Python<'_>) -> PyResult<String> {
+        let plans = Arc::clone(&self.inner);
+        call::run(py, self.items(), move |_, _| plans.to_json())
+    }
 }
 
 /// Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
@@ -36,9 +58,9 @@ pub(crate) fn plan_together(
     let graphs: Vec<_> = graphs.iter().map(|graph| Arc::clone(&graph.get().inner)).collect();
     let inner = call::run(py, items, move |cancel, tell| {
         let graphs: Vec<_> = graphs.iter().map(Arc::as_ref).collect();
-        options.planner()?.budget(call::budget(cancel, tell)).plan_together(&graphs, together)
+        options.planner()?.budget(call::budget(cancel, tell, None)).plan_together(&graphs, together)
     })?;
-    Ok(SharedPlan { inner: inner.or_raise(py)? })
+    Ok(SharedPlan::new(inner.or_raise(py)?))
 }
 
 #[pymethods]
@@ -82,9 +104,10 @@ impl SharedPlan {
 
     /// Per graph its plan; offsets count from its base.
     #[getter]
-    fn plans(&self) -> Vec<Plan> {
+    fn plans(&self, py: Python<'_>) -> PyResult<Vec<Plan>> {
+        call::admit(py, self.items().saturating_mul(ROW_BYTES))?;
         let members = self.inner.members().iter();
-        members.map(|member| member.plan.clone().into()).collect()
+        Ok(members.map(|member| member.plan.clone().into()).collect())
     }
 
     /// Per graph the first byte of its plan in the shared arena.
@@ -117,9 +140,12 @@ impl SharedPlan {
             Ok(core.cast_into::<Graph>()?.unbind())
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
-        let graphs: Vec<_> = graphs.iter().map(|graph| graph.get().inner.as_ref()).collect();
-        let inner = py.detach(|| self.inner.check(&graphs)).or_raise(py)?;
-        Ok(SharedVerdict { inner })
+        let graphs: Vec<_> = graphs.iter().map(|graph| Arc::clone(&graph.get().inner)).collect();
+        let plans = Arc::clone(&self.inner);
+        let found = call::run(py, self.items(), move |_, _| {
+            plans.check(&graphs.iter().map(Arc::as_ref).collect::<Vec<_>>())
+        })?;
+        Ok(SharedVerdict { inner: found.or_raise(py)? })
     }
 
     /// Raise unless the arena fits its capacity.
@@ -133,29 +159,36 @@ impl SharedPlan {
     }
 
     /// Return the plans as JSON text.
-    fn to_json(&self, py: Python<'_>) -> String {
-        py.detach(|| self.inner.to_json())
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        let text = self.text(py)?;
+        call::admit(py, text.len())?;
+        Ok(text)
     }
 
     /// Return the plans that JSON text holds.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::plan::SharedPlan::from_json(text)).or_raise(py)?;
-        Ok(Self { inner })
+        call::admit(py, text.len())?;
+        let text = text.to_vec();
+        let items = text.len() / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::plan::SharedPlan::from_json(&text))?;
+        Ok(Self::new(read.or_raise(py)?))
     }
 
     /// Write the plans to a file, which is replaced at once or unchanged; a device or a pipe is
     /// written into.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let text = py.detach(|| self.inner.to_json());
+        let text = self.text(py)?;
         write_all(py, vec![(path, text)])
     }
 
     /// Read plans from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let inner = py.detach(|| arenaplan::plan::SharedPlan::load(&path))?.or_raise(py)?;
-        Ok(Self { inner })
+        let items = std::fs::metadata(&path).map_or(0, |about| about.len());
+        let items = usize::try_from(items).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::plan::SharedPlan::load(&path))?;
+        Ok(Self::new(read.or_raise(py)?))
     }
 
     fn __repr__(&self) -> String {

@@ -1,6 +1,7 @@
 //! Storage sharing and coloring.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use arenaplan::NodeId;
 use arenaplan::base::quoted;
@@ -9,10 +10,14 @@ use arenaplan::classic::sharing::{AssignKind, SharingOptions, Storage};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::call::{self, admit};
 use crate::error::OrRaise;
 use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::results::{Assign, Block};
+
+/// Memory of one row of a result, in bytes.
+const ROW_BYTES: usize = 128;
 
 /// Storage sharing: the blocks of memory that values share.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -56,9 +61,11 @@ pub(crate) fn share_storage(
             .map(|codes| codes.into_iter().map(storage).collect::<PyResult<Vec<_>>>())
             .transpose()?,
     };
-    let inner = py
-        .detach(|| arenaplan::classic::sharing::share_storage(&graph.inner, &options))
-        .or_raise(py)?;
+    let shared = Arc::clone(&graph.inner);
+    let work = move |_: &_, _: call::Tell<'_>| {
+        arenaplan::classic::sharing::share_storage(&shared, &options)
+    };
+    let inner = call::run(py, graph.items(), work)?.or_raise(py)?;
     let spaces = graph.inner.spaces().iter().map(|space| space.name().to_owned()).collect();
     Ok(StoragePlan { inner, spaces })
 }
@@ -70,9 +77,12 @@ pub(crate) fn color_nodes(
     graph: &Graph,
     num_temp: u32,
 ) -> PyResult<(Vec<u32>, u32)> {
-    let coloring = py
-        .detach(|| arenaplan::classic::coloring::color_nodes(&graph.inner, num_temp))
-        .or_raise(py)?;
+    let shared = Arc::clone(&graph.inner);
+    let work = move |_: &_, _: call::Tell<'_>| {
+        arenaplan::classic::coloring::color_nodes(&shared, num_temp)
+    };
+    let coloring = call::run(py, graph.items(), work)?.or_raise(py)?;
+    admit_rows(py, coloring.colors().len())?;
     Ok((coloring.colors().to_vec(), coloring.count()))
 }
 
@@ -89,24 +99,30 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
         };
         *switch = true;
     }
-    let groups = py.detach(|| arenaplan::choose::fuse(&graph.inner, fusion));
+    let shared = Arc::clone(&graph.inner);
+    let groups =
+        call::run(py, graph.items(), move |_, _| arenaplan::choose::fuse(&shared, fusion))?;
+    admit_rows(py, graph.items())?;
     Ok(groups.into_iter().map(|group| group.into_iter().map(u32::from).collect()).collect())
 }
 
 /// Returns what every node assigns, where the nodes in `elementwise` may write for others, or
 /// those whose effects say so.
 fn assigns(
-    graph: &Graph,
+    graph: &arenaplan::Graph,
     elementwise: Option<Vec<u32>>,
 ) -> Vec<Option<arenaplan::classic::sharing::Assign>> {
     let Some(elementwise) = elementwise else {
-        let by_effects = |node| arenaplan::classic::sharing::is_elementwise(&graph.inner, node);
-        return arenaplan::classic::sharing::find_assigns(&graph.inner, by_effects);
+        let by_effects = |node| arenaplan::classic::sharing::is_elementwise(graph, node);
+        return arenaplan::classic::sharing::find_assigns(graph, by_effects);
     };
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
-    arenaplan::classic::sharing::find_assigns(&graph.inner, |node| {
-        elementwise.contains(&u32::from(node))
-    })
+    arenaplan::classic::sharing::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
+}
+
+/// Raises unless rows of a result can be allocated now.
+fn admit_rows(py: Python<'_>, rows: usize) -> PyResult<()> {
+    admit(py, rows.saturating_mul(ROW_BYTES))
 }
 
 /// Returns the assignments of a mapping from nodes to rows, or those that are found.
@@ -120,10 +136,14 @@ fn given_assigns(
         let error = arenaplan::Error::InvalidOption { option: "assigns", reason };
         Err(crate::error::raise(py, &error))
     };
-    let Some(given) = given else { return Ok(py.detach(|| assigns(graph, elementwise))) };
+    let Some(given) = given else {
+        let shared = Arc::clone(&graph.inner);
+        return call::run(py, graph.items(), move |_, _| assigns(&shared, elementwise));
+    };
     if elementwise.is_some() {
         return refuse("elementwise nodes are not asked for where assignments are given".into());
     }
+    admit_rows(py, graph.items())?;
     let mut found = vec![None; graph.inner.nodes().len()];
     for (node, assign) in given {
         let &Assign { direct, state, source, result } = assign.get();
@@ -154,9 +174,11 @@ pub(crate) fn find_assigns(
     py: Python<'_>,
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
-) -> Vec<Option<Assign>> {
-    let assigns = py.detach(|| assigns(graph, elementwise));
-    assigns.into_iter().map(|found| found.map(Assign::from)).collect()
+) -> PyResult<Vec<Option<Assign>>> {
+    let shared = Arc::clone(&graph.inner);
+    let assigns = call::run(py, graph.items(), move |_, _| assigns(&shared, elementwise))?;
+    admit_rows(py, assigns.len())?;
+    Ok(assigns.into_iter().map(|found| found.map(Assign::from)).collect())
 }
 
 /// Return the nodes that every node must run after, so that states change in the order in which
@@ -168,11 +190,12 @@ pub(crate) fn order_mutations(
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
 ) -> PyResult<Vec<Vec<u32>>> {
-    let ordered = py
-        .detach(|| {
-            arenaplan::classic::sharing::order_mutations(&graph.inner, &assigns(graph, elementwise))
-        })
-        .or_raise(py)?;
+    let shared = Arc::clone(&graph.inner);
+    let ordered = call::run(py, graph.items(), move |_, _| {
+        arenaplan::classic::sharing::order_mutations(&shared, &assigns(&shared, elementwise))
+    })?;
+    let ordered = ordered.or_raise(py)?;
+    admit_rows(py, graph.items())?;
     let after = ordered.nodes().iter().map(arenaplan::Node::control_dependencies);
     Ok(after.map(|nodes| nodes.iter().map(|&node| node.into()).collect()).collect())
 }
@@ -181,24 +204,29 @@ pub(crate) fn order_mutations(
 impl StoragePlan {
     /// Block of every value, by index; -1 unassigned, -2 external, -3 dynamic.
     #[getter]
-    fn storage_ids(&self) -> Vec<i64> {
-        self.inner.storages().iter().map(|storage| storage.code()).collect()
+    fn storage_ids(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
+        admit_rows(py, self.inner.storages().len())?;
+        Ok(self.inner.storages().iter().map(|storage| storage.code()).collect())
     }
 
     /// Input whose block each value took over, by position; -1 none, -2 without readers.
     #[getter]
-    fn in_place_index(&self) -> Vec<i64> {
-        self.inner.taken_from().iter().map(|taken| taken.code()).collect()
+    fn in_place_index(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
+        admit_rows(py, self.inner.taken_from().len())?;
+        Ok(self.inner.taken_from().iter().map(|taken| taken.code()).collect())
     }
 
     /// The blocks, by number.
     #[getter]
-    fn blocks(&self) -> Vec<Block> {
+    fn blocks(&self, py: Python<'_>) -> PyResult<Vec<Block>> {
+        admit_rows(py, self.inner.blocks().len())?;
         let space = |index: usize| self.spaces.get(index).cloned().unwrap_or_default();
         let blocks = self.inner.blocks().iter();
-        blocks
-            .map(|block| Block { bytes: block.bytes, space: space(block.space.index()) })
-            .collect()
+        let row = |block: &arenaplan::classic::sharing::Block| Block {
+            bytes: block.bytes,
+            space: space(block.space.index()),
+        };
+        Ok(blocks.map(row).collect())
     }
 
     /// Bytes of all blocks that are not the caller's.
@@ -221,15 +249,19 @@ impl StoragePlan {
 
     /// Color of every node, by index; None with one color.
     #[getter]
-    fn colors(&self) -> Option<Vec<u32>> {
-        self.inner.coloring().map(|coloring| coloring.colors().to_vec())
+    fn colors(&self, py: Python<'_>) -> PyResult<Option<Vec<u32>>> {
+        let Some(coloring) = self.inner.coloring() else { return Ok(None) };
+        admit_rows(py, coloring.colors().len())?;
+        Ok(Some(coloring.colors().to_vec()))
     }
 
     /// Return the arena plan that has the blocks one behind the other, checked.
     #[pyo3(signature = (graph, *, alignment))]
     fn to_plan(&self, py: Python<'_>, graph: &Graph, alignment: u64) -> PyResult<Plan> {
-        let inner = py.detach(|| self.inner.to_plan(&graph.inner, alignment)).or_raise(py)?;
-        Ok(inner.into())
+        admit_rows(py, graph.items())?;
+        let (plan, shared) = (self.inner.clone(), Arc::clone(&graph.inner));
+        let inner = call::run(py, graph.items(), move |_, _| plan.to_plan(&shared, alignment))?;
+        Ok(inner.or_raise(py)?.into())
     }
 
     /// Return the plan with blocks for inputs, constants and states, assignments tied to
@@ -253,8 +285,10 @@ impl StoragePlan {
         assigns: Option<HashMap<u32, Py<Assign>>>,
     ) -> PyResult<Self> {
         let assigns = given_assigns(py, graph, elementwise, assigns)?;
-        let inner = self.inner.clone().decorate(&graph.inner, &assigns).or_raise(py)?;
-        Ok(Self { inner, spaces: self.spaces.clone() })
+        admit_rows(py, graph.items())?;
+        let (plan, shared) = (self.inner.clone(), Arc::clone(&graph.inner));
+        let inner = call::run(py, graph.items(), move |_, _| plan.decorate(&shared, &assigns))?;
+        Ok(Self { inner: inner.or_raise(py)?, spaces: self.spaces.clone() })
     }
 
     fn __repr__(&self) -> String {

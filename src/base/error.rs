@@ -63,7 +63,7 @@ pub enum Error {
     PinConflict { reason: String },
     /// A space is too small.
     #[error(
-        "space {space} holds {capacity} bytes; the best plan needs {needed}, and its steps in their order, with what shares bytes, cannot need fewer than {lower_bound}"
+        "space {space} holds {capacity} bytes; the best plan needs {needed}, and no plan with its steps, order and sharing of bytes needs fewer than {lower_bound}"
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
@@ -148,6 +148,9 @@ pub enum Error {
     #[error("{what} cannot be read as elements: {reason}")]
     InvalidCast { what: String, reason: String },
 
+    /// A file cannot be read; `code` is the number that the system has for the reason.
+    #[error("{path}: {reason}")]
+    FileUnreadable { path: String, code: Option<i32>, reason: String },
     /// The work was interrupted by the caller.
     #[error("interrupted")]
     Interrupted,
@@ -204,6 +207,7 @@ impl Error {
             Self::FusedNode { .. } => "FusedNode",
             Self::InvalidOperand { .. } => "InvalidOperand",
             Self::InvalidCast { .. } => "InvalidCast",
+            Self::FileUnreadable { .. } => "FileUnreadable",
             Self::Interrupted => "Interrupted",
             Self::OutOfMemory { .. } => "OutOfMemory",
         }

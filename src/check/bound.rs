@@ -38,9 +38,11 @@ pub(super) fn live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) ->
     live.collect()
 }
 
-/// Returns the bytes that are live at once at the highest step.
+/// Returns the bytes that are live at once at the highest step, which no offsets avoid.
+///
+/// A body whose values could share more bytes than they do counts nothing.
 pub(super) fn max_live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) -> u64 {
-    live(rigids, horizon).into_iter().max().unwrap_or(0)
+    live(rigids.filter(|rigid| !rigid.is_loose), horizon).into_iter().max().unwrap_or(0)
 }
 
 /// Returns an arena size that suffices for the bodies, at most `arena_bytes`, which are those of
@@ -228,6 +230,7 @@ mod tests {
             is_pinned: false,
             has_state: false,
             is_workspace: false,
+            is_loose: false,
             spans: spans.collect(),
         }
     }

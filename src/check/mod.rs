@@ -55,6 +55,8 @@
 //! - names, sizes, operands, live ranges, spaces and options are those of the graph (`spaces.rs`,
 //!   `callers.rs`);
 //! - each placement respects its pin, its alignment and the end of its arena;
+//! - values share bytes as the plan says, and no two values that do not share bytes are in one line
+//!   of `alignment` bytes at one step (`layout.rs`);
 //! - the replay refuses no step, and holds all outputs, states and kept inputs after the last one;
 //! - where nodes may run in any order, no two of them use a byte that one of them writes, unless
 //!   the graph orders the two (`races.rs`);
@@ -73,6 +75,7 @@
 mod bound;
 mod callers;
 mod claims;
+mod layout;
 mod memory;
 mod needs;
 mod races;
@@ -148,9 +151,12 @@ impl Plan {
         let smallest = self.check_workspaces(graph, &units)?;
         self.check_claims(graph)?;
         self.check_own_target(graph)?;
+        self.check_techniques()?;
         self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)?;
-        let rigids = self.rigids(graph, &joined, &smallest);
+        self.check_shares(&units)?;
+        self.check_lines(graph, &joined)?;
+        let rigids = self.rigids(graph, &units, &joined, &smallest);
         let verdict = self.judge(graph, &units, &rigids)?;
         let horizon = u32::try_from(units.len()).unwrap_or(u32::MAX);
         Ok(Examined { verdict, rigids, horizon })
@@ -416,6 +422,11 @@ impl Joined {
                 let roots = [input, output].map(|value| find(&mut joined_to, value.index()));
                 joined_to[roots[0]] = roots[1];
             }
+        }
+        // A result of an assignment may be where the state is, without a share.
+        for (state, result) in units.iter().filter_map(|unit| plan.stored(graph, unit)) {
+            let roots = [state, result].map(|value| find(&mut joined_to, value.index()));
+            joined_to[roots[0]] = roots[1];
         }
         let root: Vec<_> = (0..joined_to.len()).map(|value| find(&mut joined_to, value)).collect();
         let mut at_distances = vec![false; root.len()];

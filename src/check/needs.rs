@@ -25,6 +25,11 @@ impl Needs {
             let bytes = graph.value(value).bytes();
             alignment.round_up(bytes).unwrap_or(bytes)
         };
+        // Values that begin anywhere in a line may have other values of their body beside them.
+        let is_piece = pieces(graph, units, alignment);
+        let counted = |value: ValueId| {
+            if is_piece[value.index()] { graph.value(value).bytes() } else { rounded(value) }
+        };
         // Pieces of other values may begin and end between two aligned bytes.
         let has_pieces =
             units.iter().any(|unit| unit.effects.views.iter().any(|view| view.offset > 0));
@@ -43,7 +48,7 @@ impl Needs {
             let states = states.iter().map(|&state| (usize::MAX, state));
             for (at, value) in reads.chain(states) {
                 let (bytes, taken) = kept.entry(kin[value.index()]).or_insert((0, false));
-                *bytes = (*bytes).max(rounded(value));
+                *bytes = (*bytes).max(counted(value));
                 *taken |= unit.takes.contains(&at) || !unit.mutates.is_empty();
                 if at != usize::MAX {
                     most.insert(value, rounded(value).saturating_add(slack));
@@ -57,7 +62,7 @@ impl Needs {
             for (_, value) in unit.writes() {
                 most.insert(value, rounded(value).saturating_add(slack));
                 if !kept.contains_key(&kin[value.index()]) {
-                    made = made.saturating_add(rounded(value));
+                    made = made.saturating_add(counted(value));
                 }
             }
             needs.least = needs.least.max(apart.saturating_add(taken.max(made)));
@@ -65,7 +70,7 @@ impl Needs {
         }
         let inputs = of_kind(graph, ValueKind::Input);
         let supplied = inputs.chain(states.iter().copied());
-        needs.supplied = supplied.map(rounded).fold(0, u64::saturating_add);
+        needs.supplied = supplied.map(counted).fold(0, u64::saturating_add);
         needs.least = needs.least.max(needs.supplied);
         let is_callers = plan.options.inputs == InputMemory::Caller
             || plan.options.outputs == OutputMemory::Caller;
@@ -85,24 +90,65 @@ fn of_kind(graph: &Graph, kind: ValueKind) -> impl Iterator<Item = ValueId> {
 /// Returns, by value, one that stands for all values whose bytes it may show or that may show
 /// its bytes.
 fn kin(graph: &Graph) -> Vec<usize> {
-    let mut root: Vec<usize> = (0..graph.values().len()).collect();
-    let find = |root: &mut Vec<usize>, mut value: usize| {
-        while root[value] != value {
-            root[value] = root[root[value]];
-            value = root[value];
-        }
-        value
-    };
+    let mut sets = Sets::new(graph.values().len());
     for node in graph.nodes() {
         let effects = node.effects();
         let views = effects.views.iter().map(|view| (view.input, view.output));
         let identities = effects.in_place.iter().filter(|pair| pair.identity);
         for (input, output) in views.chain(identities.map(|pair| (pair.input, pair.output))) {
             if let (Some(input), Some(output)) = (node.input(input), node.output(output)) {
-                let roots = [input, output].map(|value| find(&mut root, value.index()));
-                root[roots[0]] = roots[1];
+                sets.join(input, output);
             }
         }
     }
-    (0..root.len()).map(|value| find(&mut root, value)).collect()
+    sets.roots()
+}
+
+/// Returns, by value, whether some sharing puts it into one body with a piece of a value that does
+/// not begin at a multiple of `alignment`.
+fn pieces(graph: &Graph, units: &[Unit<'_>], alignment: Alignment) -> Vec<bool> {
+    let mut sets = Sets::new(graph.values().len());
+    let mut unaligned = Vec::new();
+    for unit in units {
+        for (_, output) in unit.writes() {
+            let taken = unit.takes.iter().filter_map(|&at| unit.reads.get(at).copied().flatten());
+            taken.for_each(|input| sets.join(input, output));
+        }
+        for view in unit.effects.views.iter().filter(|view| !alignment.divides(view.offset)) {
+            unaligned.extend(unit.writes.get(view.output).copied().flatten());
+        }
+    }
+    let roots = sets.roots();
+    let mut is_piece = vec![false; roots.len()];
+    for value in unaligned {
+        is_piece[roots[value.index()]] = true;
+    }
+    roots.iter().map(|&root| is_piece[root]).collect()
+}
+
+/// Disjoint sets of values.
+struct Sets(Vec<usize>);
+
+impl Sets {
+    fn new(values: usize) -> Self {
+        Self((0..values).collect())
+    }
+
+    fn find(&mut self, mut value: usize) -> usize {
+        while self.0[value] != value {
+            self.0[value] = self.0[self.0[value]];
+            value = self.0[value];
+        }
+        value
+    }
+
+    fn join(&mut self, a: ValueId, b: ValueId) {
+        let [a, b] = [a, b].map(|value| self.find(value.index()));
+        self.0[a] = b;
+    }
+
+    /// Returns, by value, one that stands for its set.
+    fn roots(mut self) -> Vec<usize> {
+        (0..self.0.len()).map(|value| self.find(value)).collect()
+    }
 }

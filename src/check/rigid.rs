@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::base::{Alignment, NodeId, ValueId};
 use crate::check::Joined;
+use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};
 use crate::plan::Plan;
 
@@ -34,6 +35,9 @@ pub(super) struct Rigid {
     pub(super) has_state: bool,
     /// Whether it is scratch memory.
     pub(super) is_workspace: bool,
+    /// Whether its values could share more bytes without another share: an output is farther ahead
+    /// of an input than it must be, or the result of an assignment is not where the state is.
+    pub(super) is_loose: bool,
     pub(super) spans: Vec<Span>,
 }
 
@@ -50,16 +54,12 @@ impl Rigid {
         self.spans.iter().map(|span| span.end).max().unwrap_or(0)
     }
 
-    /// Rounds spans outward to `alignment`, as far as the base is aligned.
-    ///
-    /// Padding beside an aligned value is free for no other value. A body at an unaligned start is
-    /// counted by the byte.
+    /// Rounds spans outward to `alignment`, of which the base of every body is a multiple: a line
+    /// of that many bytes belongs to one body at a step.
     fn rounded(mut self, alignment: Alignment) -> Self {
-        if alignment.divides(self.base) {
-            for span in &mut self.spans {
-                span.start -= span.start % alignment.bytes();
-                span.end = alignment.round_up(span.end).unwrap_or(span.end);
-            }
+        for span in &mut self.spans {
+            span.start -= span.start % alignment.bytes();
+            span.end = alignment.round_up(span.end).unwrap_or(span.end);
         }
         self
     }
@@ -71,6 +71,7 @@ impl Plan {
     pub(super) fn rigids(
         &self,
         graph: &Graph,
+        units: &[Unit<'_>],
         joined: &Joined,
         smallest: &[Scratch],
     ) -> Vec<Rigid> {
@@ -84,8 +85,21 @@ impl Plan {
                 members.entry((root, space)).or_default().push(index);
             }
         }
+        // By root: the most bytes that an overlap in the body is farther than it must be.
+        let mut slack: BTreeMap<usize, u64> = BTreeMap::new();
+        // The result of an assignment that is not in the bytes of the state could be there.
+        for unit in units.iter().filter(|unit| self.stored(graph, unit).is_none()) {
+            let &[node] = unit.nodes.as_slice() else { continue };
+            if let Some(assignment) = graph.assignment(node) {
+                slack.insert(joined.root[assignment.result.index()], u64::MAX);
+            }
+        }
+        for (value, bytes) in self.slack(units) {
+            let most = slack.entry(joined.root[value.index()]).or_default();
+            *most = (*most).max(bytes);
+        }
         let mut rigids = Vec::with_capacity(members.len() + self.workspaces.len());
-        for ((_, space), members) in members {
+        for ((root, space), members) in members {
             let values = || members.iter().map(|&index| &self.placements[index]);
             let base = values().map(|value| value.offset).min().unwrap_or(0);
             let spans = values().map(|value| Span {
@@ -99,10 +113,12 @@ impl Plan {
                 value.alignment().bytes().max(element)
             });
             let own = own.max().unwrap_or(1);
+            let unit = own.max(alignment.bytes()).max(arenas[space].alignment);
             let rigid = Rigid {
                 space,
                 base,
-                alignment: own.max(alignment.bytes()).max(arenas[space].alignment),
+                alignment: unit,
+                is_loose: slack.get(&root).is_some_and(|&bytes| bytes >= unit),
                 is_pinned: declared().any(|value| value.pin().is_some()),
                 has_state: declared().any(|value| value.kind() == ValueKind::State),
                 is_workspace: false,
@@ -121,6 +137,7 @@ impl Plan {
                 is_pinned: false,
                 has_state: false,
                 is_workspace: true,
+                is_loose: false,
                 spans: vec![span],
             };
             if scratch.bytes > 0 {

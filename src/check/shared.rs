@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::base::{Error, MAX_BYTES, Result, ValueId, quoted};
+use crate::base::{Alignment, Error, MAX_BYTES, Result, ValueId, quoted};
 use crate::check::bound::{compacted, max_live};
 use crate::check::claims::refute;
 use crate::check::rigid::Rigid;
@@ -40,11 +40,19 @@ impl SharedPlan {
             let is_state =
                 |value: u32| graph.value(ValueId::from(value)).kind() == ValueKind::State;
             let kept = values.clone().filter(|place| is_state(place.value));
-            states.push(union(member.base, kept.map(|place| (place.offset, place.bytes))));
+            // As within a plan, a line belongs to one body.
+            let lines = Alignment::new(member.plan.options.alignment).unwrap_or_default();
+            let in_lines = |(offset, bytes): (u64, u64)| {
+                let start = offset - offset % lines.bytes();
+                let end = lines.round_up(offset + bytes).unwrap_or(offset + bytes);
+                if bytes == 0 { (offset, 0) } else { (start, end - start) }
+            };
+            let kept = kept.map(|place| in_lines((place.offset, place.bytes)));
+            states.push(union(member.base, kept));
             let scratch = member.plan.workspaces().iter();
             let scratch = scratch.map(|work| (work.offset, work.bytes));
             let all = values.map(|place| (place.offset, place.bytes)).chain(scratch);
-            everything.push(union(member.base, all));
+            everything.push(union(member.base, all.map(in_lines)));
         }
         let private = match self.together {
             Together::Never => &states,

@@ -4,7 +4,7 @@ use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::Graph;
 use crate::plan::{
     Granularity, InputMemory, OutputMemory, Plan, PlanStep, Provider, Share, ShareRule, Target,
-    Technique,
+    Technique, Techniques,
 };
 
 impl Plan {
@@ -115,6 +115,44 @@ impl Plan {
             return refuse("nodes run in another order than the graph's");
         }
         self.check_target(target)
+    }
+
+    /// Checks that the plan uses only techniques that its options have, and none that its search
+    /// skipped; and that the search skipped only those.
+    pub(super) fn check_techniques(&self) -> Result<()> {
+        let refuse = |technique: Technique, what: &str| {
+            let reason = format!("technique {technique} {what}");
+            Err(Error::PlanMismatch { reason })
+        };
+        let all = self.options.optimize;
+        let skipped = self.search.map_or(Techniques::NONE, |search| search.skipped);
+        if let Some(technique) = skipped.minus(all).iter().next() {
+            return refuse(technique, "was skipped, and the options do not have it");
+        }
+        for step in &self.steps {
+            let fusion = [Technique::Fusion, Technique::Streaming];
+            if !step.fused.is_empty() && fusion.into_iter().all(|one| skipped.contains(one)) {
+                return refuse(Technique::Fusion, "was skipped, and the plan uses it");
+            }
+            for &share in &step.shares {
+                let (technique, other) = match share.rule {
+                    ShareRule::InPlace => (Technique::InPlace, None),
+                    ShareRule::Overlap => (Technique::Overlap, None),
+                    // A concatenation of one value is a piece as large as the whole.
+                    ShareRule::View if self.is_whole(step, share) => {
+                        (Technique::Views, Some(Technique::Elision))
+                    }
+                    ShareRule::View => (Technique::Elision, None),
+                };
+                if !all.contains(technique) && !other.is_some_and(|other| all.contains(other)) {
+                    return refuse(technique, "is used, and the options do not have it");
+                }
+                if skipped.contains(technique) {
+                    return refuse(technique, "was skipped, and the plan uses it");
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether the two values of a share have the same size.

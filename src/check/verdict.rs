@@ -48,6 +48,7 @@ impl fmt::Display for Proof {
 pub struct SpaceVerdict {
     /// Bytes that are live at once at the highest step, as the checker counts them: no offsets
     /// need fewer, with this order and this sharing. Workspaces count with their smallest sizes.
+    /// Bytes of values that could share more with the same shares count nothing.
     pub max_live: u64,
     /// Whether the lower bound of the plan follows from `max_live`.
     pub lower_bound: Proof,

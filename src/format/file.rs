@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
+use crate::base::{Error, Result, quoted};
+
 /// Files larger than this are refused: a plan takes some 200 bytes per value.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 
@@ -76,9 +78,16 @@ pub fn write_files(files: &[(impl AsRef<Path>, impl AsRef<[u8]>)]) -> Result<(),
 }
 
 /// Reads a file up to one byte past the limit, which is enough to know.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    let file = File::open(path);
+    file.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)).map_err(
+        |error| Error::FileUnreadable {
+            path: quoted(&path.to_string_lossy()),
+            code: error.raw_os_error(),
+            reason: error.to_string(),
+        },
+    )?;
     Ok(text)
 }
 

@@ -192,9 +192,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// As [`from_json`](Self::from_json), and errors of the file system.
-    pub fn load(path: impl AsRef<Path>) -> std::io::Result<Result<Self>> {
-        Ok(Self::from_json(&file::read(path.as_ref())?))
+    /// [`Error::FileUnreadable`], and as [`from_json`](Self::from_json).
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::from_json(&file::read(path.as_ref())?)
     }
 }
 

@@ -8,6 +8,7 @@ mod alias;
 mod cover;
 mod lifetime;
 
+pub(crate) use alias::matched;
 pub use alias::{AliasClass, AliasClasses, AliasRules, Member, Merge};
 use cover::Cover;
 pub use lifetime::Lifetimes;
@@ -281,7 +282,9 @@ fn class_buffer(
         let end = end.ok_or_else(|| Error::SizeOverflow { what: what() })?;
         let first = start - start % alignment.bytes();
         let live = lifetimes.of(id).unwrap_or(class.live);
-        spans.push((first..round_size(end, alignment, what)?, live));
+        // A value without bytes holds no line, wherever it is.
+        let end = if value.bytes() == 0 { first } else { round_size(end, alignment, what)? };
+        spans.push((first..end, live));
     }
     let whole = spans[0].0.clone();
     if spans.iter().all(|(span, _)| span.is_empty()) {

@@ -102,3 +102,63 @@ impl Packing {
 fn mismatch(reason: String) -> Error {
     Error::PlanMismatch { reason }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::base::{Alignment, LiveRange};
+    use crate::pack::packing::SpacePacking;
+    use crate::pack::problem::{Buffer, Space};
+
+    /// Two buffers that are live together, the second pinned, in a space of 64 bytes; one more in
+    /// another space.
+    fn solved() -> (Problem, Packing) {
+        let live = LiveRange::new(0, 2).unwrap();
+        let four = Alignment::new(4).unwrap();
+        let buffers = vec![
+            Buffer::new(16, live).with_alignment(four),
+            Buffer::new(8, live).with_pin(16),
+            Buffer::new(8, live).with_space(SpaceId::new(1)),
+        ];
+        let spaces = vec![Space::new("first").with_capacity(24), Space::new("second")];
+        let problem = Problem::new(buffers, spaces).unwrap();
+        let space = |peak, lower_bound, status| SpacePacking { peak, lower_bound, status };
+        let spaces = vec![space(24, 24, Status::Optimal), space(8, 4, Status::Feasible)];
+        (problem, Packing { offsets: vec![0, 16, 0], spaces })
+    }
+
+    #[test]
+    fn each_rule_refuses_its_own_flaw() {
+        let (problem, packing) = solved();
+        packing.check(&problem).unwrap();
+        let kind = |change: &dyn Fn(&mut Packing)| {
+            let mut changed = packing.clone();
+            change(&mut changed);
+            changed.check(&problem).map_err(|error| error.kind())
+        };
+        let all: [(&str, &dyn Fn(&mut Packing)); 11] = [
+            ("PlanMismatch", &|it| it.offsets.truncate(2)),
+            ("PlanMismatch", &|it| it.spaces.truncate(1)),
+            ("PlanMisaligned", &|it| it.offsets[0] = 2),
+            ("PlanMismatch", &|it| it.offsets[1] = 20),
+            ("PlanOutOfBounds", &|it| it.offsets[2] = MAX_BYTES),
+            ("PlanOutOfBounds", &|it| it.offsets[2] = u64::MAX),
+            ("PlanMismatch", &|it| it.spaces[0].peak = 28),
+            ("PlanMismatch", &|it| it.spaces[1].lower_bound = 9),
+            ("PlanMismatch", &|it| it.spaces[0].status = Status::Unknown),
+            ("PlanMismatch", &|it| it.spaces[1].status = Status::Infeasible),
+            ("PlanOverlap", &|it| it.offsets[0] = 4),
+        ];
+        for (index, (expected, change)) in all.into_iter().enumerate() {
+            assert_eq!(kind(change), Err(expected), "flaw {index}");
+        }
+    }
+
+    #[test]
+    fn a_bound_may_be_the_peak_and_a_peak_the_capacity() {
+        let (problem, mut packing) = solved();
+        packing.spaces[1] = SpacePacking { peak: 8, lower_bound: 8, status: Status::Optimal };
+        assert_eq!(packing.check(&problem), Ok(()));
+    }
+}

@@ -336,8 +336,7 @@ pub struct TimeEstimate {
 /// A plan: an offset for every value of a graph, in one arena per space.
 ///
 /// A plan stands on its own: names of values and the [`digest`](Self::digest) of the graph are
-/// part of the plan. A plan from a file is trusted only after
-/// after [`check`](Self::check).
+/// part of the plan. A plan from a file is trusted only after [`check`](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(crate) model: String,

@@ -3,6 +3,8 @@
 //! A stage of the planner is a function of a context and of the results of earlier stages. A
 //! stage that wants other options, for a comparison, makes a context of its own.
 
+use std::time::Instant;
+
 use crate::base::{Alignment, NodeId, Result, SpaceId};
 use crate::choose::Memories;
 use crate::graph::Graph;
@@ -81,6 +83,16 @@ impl Context<'_> {
     pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
         let is_counted = !self.has_workspaces() || graph.node(node).effects().staging.is_some();
         is_counted && !graph.overlaps(node).is_empty()
+    }
+
+    /// Returns the limits of one packing. After the deadline, every buffer is still placed by first
+    /// fit, which takes less time than the stages before it.
+    pub(super) fn packing_budget(&self) -> Budget<'_> {
+        let is_late = self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if is_late {
+            return Budget { deadline: None, nodes: Some(0), ..self.budget };
+        }
+        self.budget
     }
 
     /// Reports the progress of the choice, if there is a listener.

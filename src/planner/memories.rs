@@ -11,6 +11,7 @@
 //! 3. The same with two deeper searches, the most promising schedules first, as long as the
 //!    counted work lasts and no search before has proven its cost.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::attempt::Attempt;
@@ -22,11 +23,11 @@ use super::overlap::overlap_sets;
 use super::pack::{Best, Placed};
 use super::place::{Found, Sharing, Tried, candidates, homes, place, shared_in_slow_memories};
 use super::scope::skipped;
-use crate::base::{Error, Result, SpaceId, ValueId};
+use crate::base::{Alignment, Error, Result, SpaceId, ValueId};
 use crate::choose::spaces::{Allowance, Depth, Work};
 use crate::choose::{Memories, SpaceAssignment};
 use crate::liveness::Liveness;
-use crate::pack::{Packing, Problem, Space, SpacePacking, Status, solve};
+use crate::pack::{Packing, Problem, Space, SpacePacking, Status};
 use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
 /// Limits of one effort: schedules and work.
@@ -180,20 +181,23 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         let alone = self.context.without_memories();
         let mut by_cost: Vec<usize> = (0..memories.len()).collect();
         by_cost.sort_by_key(|&index| (memories[index].cost(), index));
-        let mut fitting: Option<Best<'t, 'g>> = None;
+        let mut packed: Option<Packed> = None;
         for index in by_cost {
             if self.is_barred(SpaceId::new(index))? {
                 continue;
             }
-            let best = match fitting.take() {
-                Some(best) => best,
-                None => least(&alone, self.attempts)?,
+            let alignment = memories[index].alignment();
+            let known = packed.take().filter(|packed| packed.alignment == alignment);
+            let found = match known {
+                Some(packed) => packed,
+                None => Packed::new(&alone, self.attempts, alignment)?,
             };
-            if let Some(found) = in_memory(&best, memories, index, &alone)? {
-                self.consider(best.attempt, &Rc::new(found));
+            let attempt = &self.attempts[found.attempt];
+            if let Some(placed) = in_memory(attempt, &found, memories, index)? {
+                self.consider(attempt, &Rc::new(placed));
                 return Ok(());
             }
-            fitting = Some(best);
+            packed = Some(found);
         }
         Ok(())
     }
@@ -422,38 +426,65 @@ fn rooms(memories: &Memories) -> Vec<u64> {
     rooms
 }
 
+/// The best plan without memories, in a space that is aligned as one of them.
+struct Packed {
+    alignment: Alignment,
+    /// Position of the attempt.
+    attempt: usize,
+    liveness: Liveness,
+    packing: Packing,
+}
+
+impl Packed {
+    /// Packs the attempts in a space that is aligned to `alignment`: distances of outputs that
+    /// overlap inputs depend on the alignment of their space.
+    fn new(context: &Context<'_>, attempts: &[Attempt<'_>], alignment: Alignment) -> Result<Self> {
+        let is_aligned = |attempt: &Attempt<'_>| {
+            let spaces = attempt.schedule.graph.spaces();
+            spaces.len() == 1 && spaces[0].alignment() == alignment
+        };
+        let moved: Vec<Attempt<'_>>;
+        let attempts = if attempts.iter().all(is_aligned) {
+            attempts
+        } else {
+            moved = attempts.iter().map(|attempt| in_one_space(attempt, alignment)).collect();
+            &moved
+        };
+        let Best { attempt: best, placed } = least(context, attempts)?;
+        let Placed { liveness, packing, .. } = placed;
+        let attempt = attempts.iter().position(|attempt| std::ptr::eq(attempt, best));
+        let attempt = attempt.expect("the best attempt is one of the attempts");
+        Ok(Self { alignment, attempt, liveness, packing })
+    }
+}
+
+/// Returns the attempt with all values in one space without limit.
+fn in_one_space<'g>(attempt: &Attempt<'g>, alignment: Alignment) -> Attempt<'g> {
+    let mut moved = attempt.clone();
+    let spaces = vec![Space::new("any").with_alignment(alignment)];
+    let graph = attempt.schedule.graph.with_spaces(spaces, |_| SpaceId::new(0), &[]);
+    moved.schedule.graph = Cow::Owned(graph);
+    moved
+}
+
 /// Returns buffers that were packed without memories in one of them, if they fit.
 fn in_memory(
-    best: &Best<'_, '_>,
+    attempt: &Attempt<'_>,
+    packed: &Packed,
     memories: &[Space],
     index: usize,
-    context: &Context<'_>,
 ) -> Result<Option<Found>> {
-    let Best { attempt, placed: Placed { liveness, packing, .. } } = best;
+    let Packed { liveness, packing, .. } = packed;
     let (space, memory) = (SpaceId::new(index), &memories[index]);
     let moved = |buffer: &crate::pack::problem::Buffer| buffer.clone().with_space(space);
     let buffers: Vec<_> = liveness.problem.buffers().iter().map(moved).collect();
-    // What overlaps at a distance would have to be farther apart.
-    let is_stricter = memory.alignment().bytes() > context.options.alignment;
-    if is_stricter && liveness.overlapped().next().is_some() {
-        return Ok(None);
-    }
-    let is_aligned = buffers.iter().all(|buffer| buffer.alignment() >= memory.alignment());
     let problem = Problem::new(buffers, memories.to_vec())?;
-    let packing = if is_aligned && packing.spaces.len() == 1 {
-        let SpacePacking { peak, lower_bound, .. } = packing.spaces[0];
-        let none = SpacePacking { peak: 0, lower_bound: 0, status: Status::Optimal };
-        let mut spaces = vec![none; memories.len()];
-        let status = Status::of(peak, lower_bound, memory.capacity());
-        spaces[index] = SpacePacking { peak, lower_bound, status };
-        Packing { offsets: packing.offsets.clone(), spaces }
-    } else {
-        let mut packing = solve(&problem.without_capacities(), &context.budget)?;
-        for (packed, space) in packing.spaces.iter_mut().zip(memories) {
-            packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());
-        }
-        packing
-    };
+    let SpacePacking { peak, lower_bound, .. } = packing.spaces[0];
+    let none = SpacePacking { peak: 0, lower_bound: 0, status: Status::Optimal };
+    let mut spaces = vec![none; memories.len()];
+    let status = Status::of(peak, lower_bound, memory.capacity());
+    spaces[index] = SpacePacking { peak, lower_bound, status };
+    let packing = Packing { offsets: packing.offsets.clone(), spaces };
     if memory.capacity().is_some_and(|capacity| packing.spaces[index].peak > capacity) {
         return Ok(None);
     }

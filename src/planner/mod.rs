@@ -5,7 +5,6 @@
 
 mod assemble;
 mod attempt;
-mod claims;
 mod context;
 mod explain;
 mod least;
@@ -34,7 +33,6 @@ use crate::plan::{
     WorkspacePolicy,
 };
 use assemble::assemble;
-use claims::lower_refuted_claims;
 pub use explain::Explanation;
 use memories::best_of;
 use pack::pack;
@@ -322,7 +320,7 @@ impl<'a> Planner<'a> {
         let best = best_of(&context, &attempts)?;
         let mut plan = assemble(&context, graph, &best.attempt.schedule, &best.placed);
         plan.search = Some(scope(&context, &attempts, &best)?);
-        lower_refuted_claims(&mut plan, graph)?;
+        plan.check(graph)?;
         Ok(plan)
     }
 

@@ -117,7 +117,8 @@ fn pack_with(
 /// everything fits.
 pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<Packing> {
     let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
-    let mut packing = solve(&problem.without_capacities(), &context.budget)?;
+    let budget = context.packing_budget();
+    let mut packing = solve(&problem.without_capacities(), &budget)?;
     if !limited {
         return Ok(packing);
     }
@@ -127,7 +128,7 @@ pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<P
     if packing.status() != Status::Unknown {
         return Ok(packing);
     }
-    let fitting = solve(problem, &context.budget)?;
+    let fitting = solve(problem, &budget)?;
     let decided = fitting.status() != Status::Unknown;
     Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
 }

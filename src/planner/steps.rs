@@ -3,7 +3,6 @@
 use super::Planner;
 use super::assemble::assemble;
 use super::attempt::with_copies;
-use super::claims::lower_refuted_claims;
 use super::context::Context;
 use super::memories::best_of;
 use super::schedule::Schedule;
@@ -104,7 +103,7 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
     }
     let attempts = with_copies(context, Schedule::of(graph, steps)?)?;
     let best = best_of(context, &attempts)?;
-    let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
-    lower_refuted_claims(&mut plan, graph)?;
+    let plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
+    plan.check(graph)?;
     Ok(Stepped { plan, skips_overlaps: skips_overlaps(context, &attempts) })
 }

@@ -1,9 +1,11 @@
 //! Live ranges and alias classes, on graphs small enough to check by hand.
 
-use arenaplan::graph::InPlace;
+use arenaplan::graph::{InPlace, View, Whole};
 use arenaplan::liveness::LivenessOptions;
 use arenaplan::plan::ShareRule;
-use arenaplan::{Effects, Graph, Liveness, Node, NodeId, ValueId, ValueKind};
+use arenaplan::{
+    Effects, Graph, Liveness, Node, NodeId, Planner, SpaceId, Status, ValueId, ValueKind,
+};
 
 use crate::graphs::{Sketch, in_place, reshape};
 use crate::planners::ideal_planner;
@@ -82,6 +84,36 @@ fn a_dying_operand_is_taken_over() {
     let shares: Vec<_> =
         liveness(&graph).classes.merges().iter().map(|merge| merge.share.rule).collect();
     assert_eq!(shares, [ShareRule::InPlace]);
+}
+
+#[test]
+fn of_outputs_that_may_take_over_one_input_the_larger_does() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 320); // 1
+    let small = sketch.value("small", ValueKind::Activation, 128);
+    let large = sketch.value("large", ValueKind::Activation, 320);
+    let node = Node::new("halves", "Op").reads([a]).writes([small, large]);
+    sketch.builder.add_node(node.in_place(0, 0).in_place(0, 1));
+    let graph = sketch.build(&[small, large]);
+    assert_eq!(classes(&graph), [vec![0], vec![1, 3], vec![2]]);
+    let plan = Planner::new().plan(&graph).unwrap();
+    assert_eq!((plan.arena_bytes(), plan.status()), (448, Status::Optimal));
+}
+
+#[test]
+fn outputs_exchange_inputs_so_that_each_has_one() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 128); // 1
+    let b = sketch.node("b", &[x], 192); // 2
+    let first = sketch.value("first", ValueKind::Activation, 128);
+    let second = sketch.value("second", ValueKind::Activation, 64);
+    // `first` would take `a`, which is closer in size, and which is all that `second` may take.
+    let node = Node::new("both", "Op").reads([a, b]).writes([first, second]);
+    sketch.builder.add_node(node.in_place(0, 0).in_place(1, 0).in_place(0, 1));
+    let graph = sketch.build(&[first, second]);
+    assert_eq!(classes(&graph), [vec![0], vec![1, 4], vec![2, 3]]);
 }
 
 #[test]
@@ -237,4 +269,19 @@ fn an_output_may_be_smaller_than_what_it_takes_over() {
     let offset = |index| plan.placement(ValueId::new(index)).unwrap().offset;
     assert_eq!(offset(1), offset(2));
     assert_eq!(plan.steps()[1].node, u32::from(NodeId::new(1)));
+}
+
+#[test]
+fn a_value_without_bytes_holds_no_line() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let w = sketch.node("w", &[x], 20);
+    let view = View { input: 0, output: 0, offset: 10, whole: Whole::Input };
+    let effects = Effects { views: vec![view], ..Effects::default() };
+    let empty = sketch.effectful("empty", &[w], 0, effects);
+    let u = sketch.node("u", &[w], 64);
+    let v = sketch.node("v", &[u, empty], 64);
+    let graph = sketch.build(&[v]);
+    let liveness = ideal_planner().liveness(&graph).unwrap();
+    assert_eq!(liveness.profile(SpaceId::new(0)), [128, 64, 128, 128]);
 }

@@ -113,7 +113,10 @@ fn c20_a_plan_that_cannot_be_written_leaves_the_old_file() {
     let path = folder.join("plan.json");
     let plan = sample();
     plan.save(&path).unwrap();
-    assert_eq!(Plan::load(&path).unwrap().unwrap(), plan);
+    assert_eq!(Plan::load(&path).unwrap(), plan);
+    let missing = Plan::load(folder.join("none.json")).unwrap_err();
+    assert_eq!(missing.kind(), "FileUnreadable");
+    assert!(missing.to_string().contains("none.json"));
     // A folder of that name cannot be replaced by a file.
     let blocked = folder.join("blocked");
     fs::create_dir_all(blocked.join("inside")).unwrap();

@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Machines are shared: no test depends on how long it takes.
+settings.register_profile("arenaplan", deadline=None)
+settings.load_profile("arenaplan")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
@@ -333,3 +336,67 @@ def test_ctrl_c_while_importing_has_its_code(delay: float, small: Path) -> None:
         assert "128 bytes" in out, "it was done before"
     else:
         assert (process.returncode, err) == (130, "interrupted\n")
+
+
+# -- commands in messages --------------------------------------------------------
+
+
+def said_commands(text: str) -> list[list[str]]:
+    """Return the arguments of all commands that a text tells to run."""
+    found = [line.split("arenaplan ", 1)[1] for line in text.splitlines() if ": arenaplan " in line]
+    return [shlex.split(command) for command in found]
+
+
+def test_the_command_in_a_refusal_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my models; $(x)"
+    folder.mkdir()
+    path, plan = folder / "a model.onnx", folder / "a plan.json"
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 16, 16])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"]),
+        helper.make_node("MaxPool", ["s"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Sigmoid", ["p"], ["y"]),
+    ]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "small", [image], [result])), path)
+    bind = ["--bind", "n=3"]
+    assert main(["plan", str(path), *bind, "--target", "ideal", "-o", str(plan)]) == 0
+    export = ["export", str(path), *bind, "--plan", str(plan), "--to", "c", "-o"]
+    capsys.readouterr()
+    assert main([*export, str(folder / "plan.h")]) == 1
+    monkeypatch.chdir(tmp_path)
+    (command,) = said_commands(capsys.readouterr().err.replace("with: arenaplan", ": arenaplan"))
+    assert main(command) == 0
+    assert main([*export, str(folder / "plan.h")]) == 0
+
+
+def test_the_commands_in_notes_run_as_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a model.tflite"
+    path.write_bytes(flat.write(flat.fragmented()))
+    assert main(["plan", str(path)]) == 0
+    monkeypatch.chdir(tmp_path)
+    commands = said_commands(capsys.readouterr().out)
+    assert commands
+    for command in commands:
+        assert main(command) == 0
+    assert (tmp_path / "a model.planned.tflite").exists()
+
+
+def test_an_export_names_the_scope_of_its_proof(
+    small: Path, tflite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(small), "--to", "c", "-o", str(tmp_path / "plan.h")]) == 0
+    assert "proven minimal for these steps in" in capsys.readouterr().out
+    assert main(["export", str(tflite), "--to", "tflm", "-o", str(tmp_path / "m.tflite")]) == 0
+    assert "proven minimal for these operators in this order" in capsys.readouterr().out
+
+
+def test_a_plan_may_end_early_by_a_limit(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(small), "--time-limit", "0.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["arena_bytes"] > 0
+    assert main(["plan", str(small), "--time-limit", "1", "--strategy", "nnvm"]) == 2
+    assert "--time-limit" in capsys.readouterr().err

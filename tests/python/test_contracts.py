@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 import arenaplan as ap
 import flat
 from arenaplan.graph import Flow, InPlace, Overlap, View
-from arenaplan.importers.jaxpr.effects import EFFECTS as PRIMITIVES
+from arenaplan.importers.jaxpr.operators import node_effects as jax_effects
+from arenaplan.importers.named import Op
 from arenaplan.importers.onnx import load_onnx
-from arenaplan.importers.onnx.effects import EFFECTS
-from arenaplan.importers.onnx.flows import FLOWS
-from arenaplan.importers.pt2.effects import pieces
-from arenaplan.importers.rules import Op, Operand
+from arenaplan.importers.onnx.operators import OPERATORS
+from arenaplan.importers.pt2.operators import OPERATORS as ATEN
 from arenaplan.importers.tflite import load_tflite
+from arenaplan.ops import Array, Operands, effects_of, lookup
 from light_models import onnx_runtime
 from single_node import node_graph, node_model, run_with_choice
 
@@ -121,6 +121,7 @@ def cases() -> Iterator[Case]:
     yield Case("Transpose", [f32(1, 3, 1, 4)], {"perm": [1, 2, 0, 3]})
     yield Case("Transpose", [f32(2, 3, 4)], {"perm": [1, 0, 2]})
     yield Case("Expand", [x, i64(3, 4)], {}, (1,))
+    yield Case("Expand", [x, i64(1, 3, 4)], {}, (1,))
     yield Case("Expand", [f32(1, 4), i64(3, 1)], {}, (1,))
     yield Case("Tile", [x, i64(1, 1)], {}, (1,))
     yield Case("Tile", [x, i64(1, 2)], {}, (1,))
@@ -168,7 +169,7 @@ _WITHOUT_KERNEL = {"RandomNormalLike", "RandomUniformLike"}
 
 
 def test_every_operator_with_effects_or_flows_has_a_case() -> None:
-    assert {case.op for case in CASES} >= (EFFECTS.keys() | FLOWS.keys()) - _WITHOUT_KERNEL
+    assert {case.op for case in CASES} >= OPERATORS.keys() - _WITHOUT_KERNEL
 
 
 Compute = Callable[[Sequence["np.ndarray | None"]], "list[np.ndarray]"]
@@ -376,7 +377,7 @@ def _windowed(window: Window) -> tuple[ap.Graph, tuple[int, ...]]:
     return _one_operator("CONV_2D", tensors, (1, numbers), inputs=1), shape
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_convolutions_of_tflite_overlap_their_image_element_by_element(data: st.DataObject) -> None:
     def pair(high: int) -> tuple[int, int]:
@@ -428,10 +429,22 @@ def test_rows_of_a_transposed_operand_of_tflite_are_not_followed(transposed: boo
     assert flow.follows == (() if transposed else (0,))
 
 
+def _aten(
+    name: str, inputs: Sequence[tuple[int, ...]], output: tuple[int, ...], **arguments: Any
+) -> Flow | None:
+    """Return the pieces in which an operator of ATen can work."""
+    operands = [Array(shape, "float32") for shape in inputs]
+    result = [Array(output, "float32")]
+    operator = lookup(ATEN, name, Op(operands, result, arguments))
+    flows = effects_of(operator, Operands(operands, result)).flows
+    return flows[0] if flows else None
+
+
 def test_batch_normalization_that_trains_has_no_pieces() -> None:
     shape = (2, 3, 4, 4)
-    assert pieces("batch_norm", {"training": False}, shape) == "first"
-    assert pieces("batch_norm", {"training": True}, shape) is None
+    for training, pieces in ((False, prod(shape)), (True, None)):
+        flow = _aten("batch_norm", [shape], shape, training=training)
+        assert (None if flow is None else flow.pieces) == pieces
     vector = np.ones(6, np.float32)
     image = f32(2, 6, 4, 3)
     for opset, attributes in ((6, {}), (9, {}), (15, {"training_mode": 1})):
@@ -441,6 +454,6 @@ def test_batch_normalization_that_trains_has_no_pieces() -> None:
 
 @pytest.mark.parametrize("dimensions", [None, (1, 0)])
 def test_reshapes_of_jax_that_transpose_are_no_views(dimensions: tuple[int, ...] | None) -> None:
-    x, y = Operand((2, 3), "float32", False), Operand((6,), "float32", False)
-    effects = PRIMITIVES["reshape"](Op([x], [y], {"dimensions": dimensions, "new_sizes": (6,)}))
+    x, y = Array((2, 3), "float32"), Array((6,), "float32")
+    effects = jax_effects("reshape", Op([x], [y], {"dimensions": dimensions, "new_sizes": (6,)}))
     assert bool(effects.views) == (dimensions is None)

@@ -491,7 +491,7 @@ LAYERS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_groups_compute_what_their_nodes_would(data: Any) -> None:
     graph = random_graph(data.draw)

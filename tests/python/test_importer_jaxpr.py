@@ -11,8 +11,8 @@ import pytest
 import arenaplan as ap
 from arenaplan import errors
 from arenaplan.importers.jaxpr import walk
-from arenaplan.importers.jaxpr.effects import BODIES, CALLS, EFFECTS
-from arenaplan.importers.rules import elementwise, first_operand
+from arenaplan.importers.jaxpr.operators import BODIES, CALLS, OPERATORS
+from arenaplan.ops import ELEMENTWISE, FIRST_OPERAND
 
 jax = pytest.importorskip("jax")
 jnp, lax = jax.numpy, jax.lax
@@ -296,15 +296,15 @@ def test_the_tables_name_what_jax_has() -> None:
     import jax.extend.core as core
 
     known = {value.name for value in vars(core.primitives).values() if hasattr(value, "name")}
-    assert len(known & set(EFFECTS)) > 80
+    assert len(known & set(OPERATORS)) > 80
     assert known & set(CALLS)
     assert known & set(BODIES) >= {"cond", "scan", "while"}
 
 
 def test_what_may_be_overwritten_is_read_element_by_element() -> None:
     """Another number at one place changes the result there and nowhere else."""
-    rules = {elementwise, first_operand}
-    names = [name for name, rule in EFFECTS.items() if rule in rules and hasattr(lax, name)]
+    known = (ELEMENTWISE, FIRST_OPERAND)
+    names = [name for name, op in OPERATORS.items() if op in known and hasattr(lax, name)]
     rng = np.random.default_rng(0)
     floats = [rng.uniform(0.1, 0.9, (2, 5)).astype(np.float32) for _ in range(3)]
     integers = [rng.integers(1, 7, (2, 5)).astype(np.int32) for _ in range(3)]

@@ -10,11 +10,13 @@ import pytest
 
 import arenaplan as ap
 from arenaplan import errors
+from arenaplan.importers.named import Op
 from arenaplan.importers.pt2 import load_pt2, open_pt2
 from arenaplan.importers.pt2.archive import read_graph
 from arenaplan.importers.pt2.document import read_program
-from arenaplan.importers.pt2.effects import pieces as pieces_of
+from arenaplan.importers.pt2.operators import OPERATORS
 from arenaplan.importers.pt2.walk import graph_of
+from arenaplan.ops import Array, Operands, effects_of, lookup
 
 FLOAT, LONG = 7, 5
 
@@ -425,26 +427,33 @@ def test_programs_plan_to_the_bytes_of_their_onnx_export(
 
 
 @pytest.mark.parametrize(
-    ("op", "operand", "arguments", "how"),
+    ("op", "image", "arguments", "pieces", "is_followed"),
     [
-        ("conv2d", (1, 6, 8, 8), {"groups": 6}, "planes"),
-        ("conv2d", (1, 6, 8, 8), {"groups": 3}, "any"),
-        ("conv2d", (6, 6, 8), {"groups": 6}, "any"),
-        ("conv1d", (2, 6, 8), {"groups": 6}, "planes"),
-        ("conv_transpose2d", (1, 6, 8, 8), {"groups": 6}, "any"),
-        ("convolution", (1, 6, 8, 8), {"groups": 6, "transposed": False}, "planes"),
-        ("convolution", (1, 6, 8, 8), {"groups": 6, "transposed": True}, "any"),
-        ("max_pool2d", (1, 6, 8, 8), {}, "planes"),
-        ("max_pool2d", (6, 8, 8), {}, None),
-        ("pad", (1, 6, 8, 8), {"pad": [1, 1, 1, 1]}, "planes"),
-        ("pad", (1, 6, 8, 8), {"pad": [1, 1, 1, 1, 1, 1]}, None),
-        ("upsample_nearest2d", (1, 6, 8, 8), {}, "planes"),
+        ("conv2d", (1, 6, 8, 8), {"groups": 6}, 6, True),
+        ("conv2d", (1, 6, 8, 8), {"groups": 3}, 384, False),
+        ("conv2d", (6, 6, 8), {"groups": 6}, 288, False),
+        ("conv1d", (2, 6, 8), {"groups": 6}, 12, True),
+        ("conv_transpose2d", (1, 6, 8, 8), {"groups": 6}, 384, False),
+        ("convolution", (1, 6, 8, 8), {"groups": 6, "transposed": False}, 6, True),
+        ("convolution", (1, 6, 8, 8), {"groups": 6, "transposed": True}, 384, False),
+        ("max_pool2d", (1, 6, 8, 8), {}, 6, True),
+        ("max_pool2d", (6, 8, 8), {}, None, False),
+        ("pad", (1, 6, 8, 8), {"pad": [1, -1, 1, -1]}, 6, True),
+        ("pad", (1, 6, 8, 8), {"pad": [0, 0, 0, 0, 1, -1]}, None, False),
+        ("upsample_nearest2d", (1, 6, 8, 8), {}, 6, True),
     ],
 )
 def test_images_are_worked_on_by_channels(
-    op: str, operand: tuple[int, ...], arguments: dict[str, Any], how: str | None
+    op: str,
+    image: tuple[int, ...],
+    arguments: dict[str, Any],
+    pieces: int | None,
+    is_followed: bool,
 ) -> None:
-    assert pieces_of(op, arguments, operand) == how
+    x = [Array(image, "float32")]
+    flows = effects_of(lookup(OPERATORS, op, Op(x, x, arguments)), Operands(x, x)).flows
+    assert [flow.pieces for flow in flows] == ([] if pieces is None else [pieces])
+    assert all(flow.follows == ((0,) if is_followed else ()) for flow in flows)
 
 
 def test_padding_that_onnx_folds_into_convolutions_is_a_node(shared: Path) -> None:

@@ -78,7 +78,7 @@ def test_conv_agrees_for_every_attribute_and_workspace(case: str, bias: bool) ->
     check_node("Conv", inputs, attributes, constants=constants)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_conv_and_pools_agree_for_any_geometry(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 3), label="rank")

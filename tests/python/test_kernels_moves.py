@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from arenaplan.errors import (
@@ -79,7 +79,6 @@ def test_a_slice_follows_starts_that_change_between_runs() -> None:
     st.sampled_from(["constant", "edge", "reflect", "wrap"]),
     st.data(),
 )
-@settings(deadline=None)
 def test_padding_agrees_with_numpy(shape: list[int], mode: str, data: Any) -> None:
     x = values(shape, "float32", special=False)
     pads = [(data.draw(st.integers(-n + 1, 9)), data.draw(st.integers(0, 9))) for n in shape]

@@ -18,7 +18,8 @@ FLOORS = (
     ("_core", "_start", "errors"),
     ("backend",),
     ("graph",),
-    ("spaces", "spill", "storage", "sharing"),
+    ("ops",),
+    ("spaces", "spill", "storage", "sharing", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),
@@ -111,6 +112,12 @@ def test_no_modules_import_each_other_in_a_circle(arrows: dict[str, set[str]]) -
             module: others - leaves for module, others in remaining.items() if module not in leaves
         }
     assert remaining == {}
+
+
+def test_canonical_operators_import_no_numpy() -> None:
+    found = {path.name: path.read_text() for path in (PACKAGE / "ops").glob("*.py")}
+    assert len(found) > 5
+    assert [name for name, text in found.items() if re.search(r"(import|from) numpy", text)] == []
 
 
 def test_the_extension_imports_nothing_of_the_package_but_its_errors() -> None:

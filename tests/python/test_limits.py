@@ -75,10 +75,36 @@ graph = chain(20_000)
 ap.plan(graph).save(path)
 work = lambda: ap.Plan.load(path).check(graph)
 """,
+    "together": """
+graphs = [chain(6_000), chain(5_000)]
+shared = ap.plan_together(graphs)
+def work():
+    shared.to_json()
+    shared.check(graphs)
+    [plan.arena_bytes for plan in shared.plans]
+""",
+    "sharing": """
+graph = chain(20_000)
+graph.core
+def work():
+    storage = ap.share_storage(graph)
+    storage.storage_ids, storage.in_place_index, storage.blocks, storage.colors
+    ap.color_nodes(graph, 4)
+    ap.find_assigns(graph)
+""",
+    "incremental": """
+count = 60_000
+values = [(64 * (1 + index % 7), "arena") for index in range(count)]
+nodes = [([index], [index + 1], [], []) for index in range(count - 1)]
+def work():
+    planner = ap.IncrementalPlanner(values, nodes, [0], [count - 1])
+    planner.execute(0, count - 1)
+    planner.read(count - 1)
+""",
 }
 
 MEBIBYTE = 1 << 20
-STEPS = [2, 5, 9, 14, 20, 30, 40, 60, 80, 100, 120]
+STEPS = [1, 2, 3, 5, 7, 9, 11, 14, 17, 20, 25, 30, 35, 40, 50, 60, 70, 80, 100, 120]
 """Mebibytes that a process may have more than it has. Each step is a process of its own."""
 
 

@@ -68,7 +68,9 @@ def test_mobilenet_v2_fits_256_kib_and_8_mib_with_the_least_spills(
 
     assert main(["plan", str(mobilenet), *budget]) == 0
     text = capsys.readouterr().out
-    assert "space        sram: 244,608 of 262,144 bytes, proven minimal for what is in it" in text
+    assert (
+        "space        sram: 244,608 of 262,144 bytes, proven minimal for the values in it" in text
+    )
     assert "spilled      9 values to slower memory" in text
     assert "step 14 has 175,616 bytes in 'sram' already, which holds 262,144" in text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -83,12 +84,33 @@ def is_tflite(source: Path | bytes) -> bool:
     return source.suffix.lower() == ".tflite"
 
 
+def model_word(options: argparse.Namespace) -> str:
+    """Return the model of a command as a word of a command line."""
+    return "-" if isinstance(options.model, bytes) else str(options.model)
+
+
+def command(*words: str) -> str:
+    """Return a command line of arenaplan for a shell, to be pasted."""
+    return shlex.join(["arenaplan", *words])
+
+
 def byte_count(text: str) -> int:
     """Read a number of bytes, such as ``65536`` or ``48KiB``."""
     try:
         return parse_size(text)
     except InvalidSize as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def seconds(text: str) -> float:
+    """Read a time, such as ``0.5``."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return found
 
 
 def whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:

@@ -9,6 +9,7 @@ import arenaplan
 from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import reasons, step_label, summarize
+from arenaplan.cli.proofs import proof_of
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 
@@ -75,7 +76,9 @@ def _print(graph: Graph, explanation: Explanation) -> None:
     plan = explanation.plan
     used = set(plan.options["optimize"])
     target = shown(plan.target.name)
-    print(f"{shown(plan.model) or 'model'} for {target}: {size(plan.arena_bytes)}, {plan.status}")
+    print(
+        f"{shown(plan.model) or 'model'} for {target}: {size(plan.arena_bytes)}, {proof_of(plan)}"
+    )
     if plan.steps:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"peak at {where}, {step_label(graph, plan, plan.peak_step)}, held by")

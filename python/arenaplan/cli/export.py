@@ -13,9 +13,11 @@ from arenaplan.cli.common import (
     add_command,
     add_json,
     byte_count,
+    command,
     group,
     is_tflite,
     load_model,
+    model_word,
     print_json,
     say,
     shown,
@@ -24,6 +26,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.notes import operator_names, scratch_note
 from arenaplan.cli.options import Alignments, add_plan_options, plan_options, seen_by
 from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.cli.proofs import proof_of
 from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel, TargetMismatch
 from arenaplan.export import EXPORTERS, TflmPlan, obey, plan_in_best_order, plan_tflm
 from arenaplan.graph import Graph
@@ -105,7 +108,7 @@ def execute(options: argparse.Namespace) -> None:
             "status": plan.status,
         },
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
-        f"{size(plan.arena_bytes)}, {plan.status}",
+        f"{size(plan.arena_bytes)}, {proof_of(plan)}",
     )
 
 
@@ -155,9 +158,10 @@ def _with_command(
     error: TargetMismatch, options: argparse.Namespace, target: str
 ) -> TargetMismatch:
     """Return the error with the command that makes a plan for the reader."""
-    model = "-" if isinstance(options.model, bytes) else options.model
-    command = f"arenaplan plan {model} --target {target} -o {options.plan}"
-    return TargetMismatch(f"{error}; make a plan for this reader with: {command}")
+    words = ["plan", model_word(options), "--target", target, "-o", str(options.plan)]
+    for name, number in options.bind:
+        words += ["--bind", f"{name}={number}"]
+    return TargetMismatch(f"{error}; make a plan for this reader with: {command(*words)}")
 
 
 def _export_tflm(options: argparse.Namespace) -> None:
@@ -212,7 +216,8 @@ def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:
 
 def _verdict(name: str, result: TflmPlan) -> str:
     """Return the text of the gain over the runtime's own planner."""
-    proof = "proven minimal for this order" if result.status == "optimal" else result.status
+    is_optimal = result.status == "optimal"
+    proof = "proven minimal for these operators in this order" if is_optimal else result.status
     if result.already_optimal and not result.pinned:
         return (
             f"{shown(name)}: already optimal: TensorFlow Lite Micro's own planner needs "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import print_json, say, shown, size
+from arenaplan.cli.proofs import proof_of_several
 from arenaplan.dynamic.shapes import Size, sizes_text
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.options import PlanOptions
@@ -42,7 +43,7 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
             options=chosen,
         )
     except CapacityExceeded as error:
-        if error.family is not None:
+        if isinstance(error.family, arenaplan.PlanFamily):
             report(error.family, as_json=options.json, watch=watch)
         raise
     finally:
@@ -66,11 +67,7 @@ def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
     sizes = " ".join(f"{shown(name)}={sizes_text(each)}" for name, each in family.bind.items())
     target = shown(family.target.name)
     print(f"{shown(family.model) or 'model'} for {target}: {len(family):,} shapes, {sizes}")
-    proof = (
-        "proven minimal for this order"
-        if family.status == "optimal"
-        else f"{family.status}, {family.gap:.2%} above the lower bound"
-    )
+    proof = proof_of_several(family.status, family.arena_bytes, family.lower_bound)
     print(f"  arena        {size(family.arena_bytes)} for every shape, {proof}")
     print(f"  lower bound  {size(family.lower_bound)}")
     print(f"  planned      {_planned(family)}")

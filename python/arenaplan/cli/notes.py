@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from arenaplan.cli.common import is_tflite, shown
+from arenaplan.cli.common import command, is_tflite, model_word, shown
 from arenaplan.errors import PlannerError
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.tflm import own_head, plan_tflm
@@ -79,21 +79,29 @@ def _tflite_model(plan: Plan, options: argparse.Namespace | None) -> Model | Non
 
 def _notes_on_export(model: Model, plan: Plan, options: argparse.Namespace) -> list[str]:
     """Say what the model needs as it is, and what an export of it makes of that."""
-    notes, command = [], "'arenaplan export --to tflm'"
+    notes = []
+    words = ["export", model_word(options), "--to", "tflm", "-o", _planned_name(options)]
     scratch = scratch_operators(model)
     own = own_head(model)
     if own > plan.arena_bytes:
-        always = "'arenaplan export --to tflm --always'" if scratch else command
+        always = ["--always"] if scratch else []
         notes.append(
-            f"the runtime's own planner needs {own:,} bytes for tensors; {always} puts offsets "
-            "into the model"
+            f"the runtime's own planner needs {own:,} bytes for tensors; to put offsets into the "
+            f"model: {command(*words, *always)}"
         )
     elsewhere = None if scratch or options.order == "given" else _bytes_in_better_order(model)
     if elsewhere is not None and elsewhere < plan.arena_bytes:
         notes.append(
-            f"another order of the operators needs {elsewhere:,} bytes; {command} writes it"
+            f"another order of the operators needs {elsewhere:,} bytes; to write it: "
+            f"{command(*words)}"
         )
     return notes
+
+
+def _planned_name(options: argparse.Namespace) -> str:
+    """Return a name for the model with a plan inside."""
+    source = options.model
+    return "planned.tflite" if isinstance(source, bytes) else f"{source.stem}.planned.tflite"
 
 
 def _bytes_in_better_order(model: Model) -> int | None:

@@ -72,7 +72,7 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
     memory.add_argument(
         "--preserve-inputs", action="store_true", help=option_help("preserve_inputs")
     )
-    parser.add_argument(
+    techniques.add_argument(
         "--max-slowdown",
         type=_slowdown,
         default=PlanOptions().max_slowdown,

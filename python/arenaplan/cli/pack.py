@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
-from arenaplan.cli.common import add_json, byte_count, group, print_json, size, whole
+from arenaplan.cli.common import add_json, byte_count, group, print_json, seconds, size, whole
 from arenaplan.cli.inputs import read_table
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
@@ -37,9 +37,7 @@ def add_to(commands: Commands) -> None:
         help="stop as soon as everything fits this, such as 48KiB",
     )
     limit = parser.add_mutually_exclusive_group()
-    limit.add_argument(
-        "--time-limit", type=_seconds, metavar="SECONDS", help="stop after some time"
-    )
+    limit.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="stop after some time")
     limit.add_argument(
         "--node-limit", type=whole(0), metavar="N", help="stop after N search nodes (reproducible)"
     )
@@ -87,17 +85,6 @@ def execute(options: argparse.Namespace) -> None:
     if not fits:
         proof = "cannot" if packing.status == "infeasible" else "were not found to"
         raise CapacityExceeded(f"the buffers {proof} fit {options.capacity:,} bytes")
-
-
-def _seconds(text: str) -> float:
-    """Read a time, such as ``0.5``."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return seconds
 
 
 def report(packing: Packing, *, as_json: bool) -> None:

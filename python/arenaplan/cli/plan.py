@@ -16,6 +16,7 @@ from arenaplan.cli.common import (
     has_ranges,
     load_model,
     print_json,
+    seconds,
     shown,
     size,
     whole,
@@ -24,6 +25,7 @@ from arenaplan.cli.family import plan_shapes
 from arenaplan.cli.notes import notes_of
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.outputs import delivering, goes_to_stdout
+from arenaplan.cli.proofs import MOVE_SCOPE, gap_text, proof_of
 from arenaplan.cli.share import add_share, share
 from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES
@@ -64,7 +66,6 @@ _SPACE_FIELDS = (
     "capacity",
     "cost",
 )
-_MOVE_SCOPE = "this order, these steps and this sharing of bytes"
 _MOST_SPILLED = 20
 
 
@@ -79,6 +80,12 @@ def add_to(commands: Commands) -> None:
         type=byte_count,
         metavar="BYTES",
         help="most bytes the arena may have, such as 48KiB",
+    )
+    group(parser, "search").add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="SECONDS",
+        help="end with the best plan so far; equal commands may then give different plans",
     )
     classic.add_argument(
         "--strategy",
@@ -119,6 +126,8 @@ def add_to(commands: Commands) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     _refuse_unused(options)
+    if options.time_limit is not None and _has_no_search(options):
+        raise InvalidOption("option --time-limit: it is for one plan by the strategy arena")
     if options.share is not None:
         share(options)
         return
@@ -134,7 +143,9 @@ def execute(options: argparse.Namespace) -> None:
     graph = seen_by(graph, plan_options(options))
     try:
         with watching(options) as watch:
-            plan = arenaplan.plan(graph, plan_options(options), on_progress=watch)
+            plan = arenaplan.plan(
+                graph, plan_options(options), time_limit=options.time_limit, on_progress=watch
+            )
     except SpacesExceeded as error:
         if options.json:
             print_json(_no_room(graph, error))
@@ -147,6 +158,11 @@ def execute(options: argparse.Namespace) -> None:
         pins = {pattern: space for space, pattern in options.pin}
         as_json = options.json and not goes_to_stdout(options)
         report(graph, plan, options, as_json=as_json, pins=pins)
+
+
+def _has_no_search(options: argparse.Namespace) -> bool:
+    """Return whether something else than one plan is made by the search."""
+    return options.share is not None or has_ranges(options) or options.strategy != "arena"
 
 
 def _refuse_unused(options: argparse.Namespace) -> None:
@@ -227,7 +243,7 @@ def report(
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
         f"{summary['values']:,} values, {summary['nodes']:,} nodes"
     )
-    print(f"  arena        {size(plan.arena_bytes)}, {_proof(plan)}")
+    print(f"  arena        {size(plan.arena_bytes)}, {proof_of(plan)}")
     for note in notes_of(plan, options):
         print(f"  note         {note}")
     print(f"  lower bound  {size(plan.lower_bound)}")
@@ -348,15 +364,15 @@ def _report_spaces(summary: dict[str, Any]) -> None:
         capacity = space["capacity"]
         of = "" if capacity is None else f" of {capacity:,}"
         if space["status"] == "optimal":
-            proof = "proven minimal for what is in it"
+            proof = "proven minimal for the values in it"
         else:
-            proof = _gap(space["status"], space["arena_bytes"], space["lower_bound"])
+            proof = gap_text(space["status"], space["arena_bytes"], space["lower_bound"])
         print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
     moved = summary["move_cost"]
     if moved["status"] == "optimal":
-        proof = f"proven minimal for {_MOVE_SCOPE}"
+        proof = f"proven minimal for {MOVE_SCOPE}"
     else:
-        proof = f"at least {moved['lower_bound']:,} for {_MOVE_SCOPE}"
+        proof = f"at least {moved['lower_bound']:,} for {MOVE_SCOPE}"
     print(f"  move cost    {moved['cost']:,} for the bytes that nodes read and write, {proof}")
     values = summary["spilled"]
     print(f"  spilled      {len(values)} values to slower memory")
@@ -380,21 +396,3 @@ def _no_room(graph: Graph, error: SpacesExceeded) -> dict[str, Any]:
         "node": error.node,
         "values": [{"name": name, "bytes": size} for name, size in error.values],
     }
-
-
-def _proof(plan: Plan) -> str:
-    """Return the text of the proof about a plan's size."""
-    if plan.status == "optimal" and plan.arena_bytes == plan.floor:
-        return "proven minimal for these steps in any order"
-    if plan.status == "optimal" and plan.order_search == "complete":
-        return "proven minimal for this order, and the order for these steps"
-    if plan.status == "optimal":
-        what = "this order" if plan.move_cost is None else "what is where"
-        return f"proven minimal for {what}"
-    return _gap(plan.status, plan.arena_bytes, plan.lower_bound)
-
-
-def _gap(status: str, arena_bytes: int, lower_bound: int) -> str:
-    """Return the text of the gap between the size of an arena and its bound."""
-    gap = arena_bytes / lower_bound - 1 if lower_bound else 0.0
-    return f"{status}, {gap:.2%} above the lower bound"

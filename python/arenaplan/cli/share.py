@@ -11,6 +11,7 @@ from arenaplan import SharedPlan
 from arenaplan.cli.common import load_model, print_json, shown, size
 from arenaplan.cli.options import plan_options
 from arenaplan.cli.outputs import delivering, goes_to_stdout
+from arenaplan.cli.proofs import proof_of_several
 from arenaplan.errors import InvalidOption
 
 _MARK = b'{"format":"arenaplan-shared"'
@@ -75,7 +76,7 @@ def is_shared(text: bytes) -> bool:
 
 def _report(shared: SharedPlan) -> None:
     """Print the report of plans that share an arena."""
-    proof = "proven minimal for these orders" if shared.status == "optimal" else shared.status
+    proof = proof_of_several(shared.status, shared.arena_bytes, shared.lower_bound)
     targets = ", ".join(sorted({shown(plan.target.name) for plan in shared.plans}))
     print(f"{len(shared.plans)} models for {targets}, {shared.together}")
     print(f"  arena        {size(shared.arena_bytes)}, {proof}")

@@ -17,9 +17,8 @@ from math import prod
 import numpy as np
 
 from arenaplan.executor.affine import Vectors, channel_affine, is_channel_affine, then
-from arenaplan.executor.cuts import Uncuttable, box_shape
 from arenaplan.executor.groups import Group, Member
-from arenaplan.executor.registry import Box, Run, Scratch
+from arenaplan.executor.registry import Run, Scratch
 from arenaplan.executor.tiles import (
     OUT,
     Layout,
@@ -31,6 +30,7 @@ from arenaplan.executor.tiles import (
     part_slots,
     slots_bytes,
 )
+from arenaplan.ops.boxes import Box, Uncuttable, box_shape
 
 _KERNEL_LIMIT = 1 << 17
 """Bytes that the own workspaces of kernels may have, if they can work with as little."""

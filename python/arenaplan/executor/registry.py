@@ -25,6 +25,7 @@ import numpy as np
 
 from arenaplan.errors import KernelError, PlannerError, UnsupportedOp, WorkspaceOverrun
 from arenaplan.graph import Choice
+from arenaplan.ops.boxes import Box
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -32,8 +33,6 @@ _Out = TypeVar("_Out")
 Run: TypeAlias = Callable[[], object]
 Prepare: TypeAlias = "Callable[[Step], Run | None]"
 Declare: TypeAlias = "Callable[[Signature], Sequence[Sequence[Choice]]]"
-Box: TypeAlias = "tuple[slice, ...]"
-"""A part of an array: start and stop along each dimension."""
 
 
 class Tensor(NamedTuple):

@@ -16,7 +16,6 @@ from math import gcd, prod
 import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
-from arenaplan.executor.cuts import box_shape
 from arenaplan.executor.groups import Group
 from arenaplan.executor.registry import Run, Scratch, scratch_bytes
 from arenaplan.executor.streaming import (
@@ -32,6 +31,7 @@ from arenaplan.executor.streaming import (
 )
 from arenaplan.executor.tiles import Tile, bind, made_by
 from arenaplan.graph import Choice
+from arenaplan.ops.boxes import box_shape
 
 _COPIED, _TILE = 0.04, 1.5e3
 """Nanoseconds in which a byte of a tile is copied, and those of the call."""

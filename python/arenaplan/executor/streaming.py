@@ -17,10 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
-from arenaplan.executor.cuts import Uncuttable, box_shape, whole
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bound_guests, guests_of, host_of
-from arenaplan.executor.registry import Box, Cut, Run, Scratch, Signature, Step, attributed
+from arenaplan.executor.registry import Cut, Run, Scratch, Signature, Step, attributed
 from arenaplan.executor.tiles import (
     Kept,
     Layout,
@@ -38,6 +37,7 @@ from arenaplan.executor.tiles import (
 )
 from arenaplan.executor.timing import nanoseconds
 from arenaplan.graph import Choice
+from arenaplan.ops.boxes import Box, Uncuttable, box_shape, whole
 
 _TARGETS = tuple(1 << shift for shift in (24, 22, 21, 20, 19, 18, 17, 16, 14, 12))
 """Bytes of the widest value of a tile to aim at."""

@@ -15,10 +15,9 @@ from math import prod
 
 import numpy as np
 
-from arenaplan.executor.cuts import Uncuttable, box_shape, cut_operands, whole
+from arenaplan.executor.cuts import cut_operands
 from arenaplan.executor.groups import Member
 from arenaplan.executor.registry import (
-    Box,
     Run,
     Scratch,
     Signature,
@@ -28,6 +27,7 @@ from arenaplan.executor.registry import (
     scratch_bytes,
 )
 from arenaplan.graph import Choice
+from arenaplan.ops.boxes import Box, Uncuttable, box_shape, whole
 
 OUT = -1
 """The register that is the tile's part of the output."""

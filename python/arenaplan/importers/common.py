@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
 from typing import TypeAlias
 
 from arenaplan.errors import InvalidDim, RankTooLarge, SizeOverflow
+from arenaplan.ops import Shape, array_bytes
 
-Shape: TypeAlias = tuple[int, ...]
 Bind: TypeAlias = Mapping[str, int | Sequence[int]]
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 """A model file, or the content of one."""
@@ -20,35 +19,6 @@ MAX_BYTES = 2**63 - 1
 
 MAX_RANK = 1024
 """Most dimensions that a shape can have; arrays have 64, and no model comes near."""
-
-BITS: Mapping[str, int] = {
-    "bool": 8,
-    "int2": 2,
-    "uint2": 2,
-    "int4": 4,
-    "uint4": 4,
-    "float4_e2m1fn": 4,
-    "int8": 8,
-    "uint8": 8,
-    "float8_e4m3fn": 8,
-    "float8_e4m3fnuz": 8,
-    "float8_e5m2": 8,
-    "float8_e5m2fnuz": 8,
-    "float8_e8m0fnu": 8,
-    "int16": 16,
-    "uint16": 16,
-    "float16": 16,
-    "bfloat16": 16,
-    "int32": 32,
-    "uint32": 32,
-    "float32": 32,
-    "int64": 64,
-    "uint64": 64,
-    "float64": 64,
-    "complex64": 64,
-    "complex128": 128,
-}
-"""Size of one element of each type."""
 
 
 def quoted(name: str, limit: int = 80) -> str:
@@ -61,11 +31,6 @@ def listed(names: Iterable[str], limit: int = 10) -> str:
     names = list(names)
     text = ", ".join(quoted(name) for name in names[:limit])
     return text if len(names) <= limit else f"{text} and {len(names) - limit} more"
-
-
-def array_bytes(shape: Shape, dtype: str) -> int:
-    """Return the bytes of an array, elements smaller than a byte packed."""
-    return (prod(shape) * BITS[dtype] + 7) // 8
 
 
 def checked_bytes(name: str, shape: Shape, dtype: str) -> int:
@@ -83,7 +48,7 @@ def checked_bytes(name: str, shape: Shape, dtype: str) -> int:
     """
     if len(shape) > MAX_RANK:
         raise RankTooLarge(f"value {quoted(name)} has {len(shape)} dimensions")
-    size = (prod(shape) * BITS[dtype] + 7) // 8
+    size = array_bytes(shape, dtype)
     if size > MAX_BYTES:
         dims = "x".join(map(str, shape[:16])) + ("…" if len(shape) > 16 else "")
         raise SizeOverflow(f"value {quoted(name)} of shape {dims} and type {dtype} is too large")

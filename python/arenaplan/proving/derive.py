@@ -55,8 +55,8 @@ class Known:
         count = sum(fact.count for fact in self.graph.tensors if not fact.is_constant)
         if count > MOST_ELEMENTS:
             raise UnsupportedModel(
-                f"the tensors of subgraph {self.graph.index} have {count:,} elements; proofs are for "
-                f"at most {MOST_ELEMENTS:,}"
+                f"the tensors of subgraph {self.graph.index} have {count:,} elements; a proof "
+                f"covers {MOST_ELEMENTS:,} at most"
             )
 
     def of(self, number: int, operation: Operation | None = None) -> Elements:

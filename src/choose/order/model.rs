@@ -1,11 +1,12 @@
 //! The change of live bytes by one node, for any set of earlier nodes.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
-use crate::graph::{Graph, ValueKind};
-use crate::liveness::{AliasClass, AliasClasses, Lifetimes, LivenessOptions};
+use crate::graph::{Graph, Node, ValueKind};
+use crate::liveness::{AliasClass, AliasClasses, Lifetimes, LivenessOptions, matched};
 use crate::plan::InputMemory;
 
 /// A graph reduced to the facts that determine the number of live bytes.
@@ -37,8 +38,10 @@ pub(super) struct NodeModel {
     /// Values that it reads, as often as it does.
     pub(super) reads: Vec<u32>,
     pub(super) writes: Vec<u32>,
-    /// Pairs of an output and an input that it may take over.
+    /// Pairs of an input and an output that may take it over, by output.
     pub(super) in_place: Vec<(u32, u32)>,
+    /// Whether several outputs may take over one input.
+    pub(super) competes: bool,
     /// Nodes that wait for it, as often as they do.
     pub(super) dependents: Vec<u32>,
     /// Number of nodes that it waits for.
@@ -77,7 +80,8 @@ impl Model {
                 let what = || Error::SizeOverflow { what: quoted(value.name()) };
                 let end = member.start.checked_add(value.bytes()).ok_or_else(what)?;
                 let start = member.start - member.start % options.alignment.bytes();
-                spans.push((start, options.alignment.round_up(end).ok_or_else(what)?));
+                let rounded = options.alignment.round_up(end).ok_or_else(what)?;
+                spans.push((start, if value.bytes() == 0 { start } else { rounded }));
             }
             let mut cuts: Vec<u64> = spans.iter().flat_map(|&(start, end)| [start, end]).collect();
             cuts.sort_unstable();
@@ -114,17 +118,13 @@ impl Model {
             }
             let allowed =
                 |value: ValueId| graph.value(value).is_planned() && !is_callers[value.index()];
-            let pairs = node.effects().in_place.iter().filter(|_| options.in_place);
-            let in_place = pairs.filter_map(|pair| {
-                let (input, output) = (node.input(pair.input)?, node.output(pair.output)?);
-                let fits = graph.value(output).bytes() <= graph.value(input).bytes();
-                (allowed(input) && fits).then(|| (input.into(), output.into()))
-            });
+            let in_place = if options.in_place { pairs(graph, node, allowed) } else { Vec::new() };
             nodes.push(NodeModel {
                 id,
                 reads: read,
                 writes: node.produces().map(|(_, value)| value.into()).collect(),
-                in_place: in_place.collect(),
+                competes: competes(&in_place),
+                in_place,
                 dependents: Vec::new(),
                 waits_for: 0,
             });
@@ -175,6 +175,25 @@ impl Model {
         let atoms = &self.atoms_of[at(value)];
         self.before[atoms.end].wrapping_sub(self.before[atoms.start])
     }
+}
+
+/// Returns the pairs of an input and an output that may take it over, by output.
+fn pairs(graph: &Graph, node: &Node, allowed: impl Fn(ValueId) -> bool) -> Vec<(u32, u32)> {
+    let pairs = node.effects().in_place.iter().filter_map(|pair| {
+        let (input, output) = (node.input(pair.input)?, node.output(pair.output)?);
+        let fits = graph.value(output).bytes() <= graph.value(input).bytes();
+        (allowed(input) && fits).then(|| (input.into(), output.into()))
+    });
+    let mut pairs: Vec<(u32, u32)> = pairs.collect();
+    pairs.sort_by_key(|&(_, output)| output);
+    pairs
+}
+
+/// Returns whether several outputs may take over one input.
+fn competes(pairs: &[(u32, u32)]) -> bool {
+    let mut outputs = BTreeMap::new();
+    pairs.len() > 1
+        && pairs.iter().any(|&(input, output)| *outputs.entry(input).or_insert(output) != output)
 }
 
 /// Returns, by value, whether the value may be in memory that the caller brings: its class is the
@@ -388,24 +407,42 @@ impl State {
 
     /// Returns how many of the bytes that a node makes are bytes of inputs that just died.
     fn credit(&self, model: &Model, node: &NodeModel, made: u64) -> u64 {
+        if node.competes {
+            return self.matched_credit(model, node).min(made);
+        }
         let mut credit = 0;
-        let mut taken: [Option<u32>; 4] = [None; 4];
-        for (slot, &output) in node.writes.iter().take(4).enumerate() {
-            let candidates = node.in_place.iter().filter(|&&(input, written)| {
-                let atoms = &model.atoms_of[at(input)];
-                written == output
-                    && self.reads[at(input)] == 0
-                    && !taken.contains(&Some(input))
-                    && self.covers[atoms.clone()].iter().all(|&covers| covers == 0)
-            });
+        for pairs in node.in_place.chunk_by(|one, other| one.1 == other.1) {
             // Values that may be in the caller's memory count for nothing, and so are no gain.
-            let size = |&&(input, _): &&(u32, u32)| (model.size(input) == 0, model.size(input));
-            if let Some(&(input, _)) = candidates.min_by_key(size) {
-                taken[slot] = Some(input);
-                credit += model.size(output).min(model.size(input));
+            let sizes = pairs.iter().filter(|&&(input, _)| self.is_dead(model, input));
+            let sizes = sizes.map(|&(input, _)| model.size(input));
+            if let Some(size) = sizes.min_by_key(|&size| (size == 0, size)) {
+                credit += model.size(pairs[0].1).min(size);
             }
         }
         credit.min(made)
+    }
+
+    /// Returns whether no value in the bytes of `input` has a reader left.
+    fn is_dead(&self, model: &Model, input: u32) -> bool {
+        let atoms = model.atoms_of[at(input)].clone();
+        self.reads[at(input)] == 0 && self.covers[atoms].iter().all(|&covers| covers == 0)
+    }
+
+    /// Returns the bytes of outputs that take over dying inputs, where several outputs may take
+    /// over one input.
+    fn matched_credit(&self, model: &Model, node: &NodeModel) -> u64 {
+        let sizes: Vec<u64> = node.writes.iter().map(|&output| model.size(output)).collect();
+        let inputs = |output: u32| {
+            let pairs = node.in_place.iter().filter(|&&(input, written)| {
+                written == output && model.size(input) > 0 && self.is_dead(model, input)
+            });
+            let mut inputs: Vec<ValueId> = pairs.map(|&(input, _)| ValueId::from(input)).collect();
+            inputs.sort_by_key(|&input| model.size(input.into()));
+            inputs
+        };
+        let candidates: Vec<_> = node.writes.iter().map(|&output| inputs(output)).collect();
+        let taken = matched(&sizes, &candidates);
+        sizes.iter().zip(taken).filter_map(|(&size, input)| input.map(|_| size)).sum()
     }
 }
 

@@ -2,10 +2,12 @@
 //! dying inputs, or at a distance over them.
 
 mod callers;
+mod compete;
 mod overlap;
 
+pub(crate) use compete::matched;
+
 use std::cell::Cell;
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use crate::base::{Alignment, LiveRange, NodeId, SpaceId, Step, ValueId};
@@ -100,8 +102,8 @@ impl AliasClasses {
     ///
     /// Then outputs take over inputs, if three conditions hold: the node permits the pair, no
     /// later node reads the input or a value in its bytes, and no caller owns the input. Of
-    /// several such
-    /// inputs it takes the one closest in size, then the one born last.
+    /// several such inputs it takes the one closest in size, then the one born last. Of outputs
+    /// of one node that may take over the same inputs, those do that have most bytes in total.
     ///
     /// A class that contains a value in the caller's memory is the caller's, and holds nothing
     /// beyond the bytes of that value. A value that would need more, or belongs to two such
@@ -157,10 +159,7 @@ impl AliasClasses {
         if rules.in_place {
             builder.fill_buffers(order);
             for (step, &id) in order.iter().enumerate() {
-                let last_born = |this: &Builder<'_>, input| Reverse(this.live(input).start());
-                for (position, _) in graph.node(id).produces() {
-                    builder.take_over(Step::at(step), id, position, last_born);
-                }
+                builder.take_over_inputs(Step::at(step), id);
             }
         }
         if !overlapped.is_empty() && reach.is_none() {
@@ -424,7 +423,7 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Lets an output of a node take over a dying input, and returns that input.
+    /// Lets an output of a node take over a dying input.
     ///
     /// Of inputs of the same size the one that `rank` puts first is taken, if it can be.
     fn take_over<R: Ord>(
@@ -433,11 +432,45 @@ impl<'a> Builder<'a> {
         id: NodeId,
         position: usize,
         rank: impl Fn(&Self, ValueId) -> R,
-    ) -> Option<ValueId> {
+    ) {
+        self.take_over_first(step, id, position, None, rank);
+    }
+
+    /// As [`take_over`](Self::take_over), but `first` is tried before all other inputs.
+    fn take_over_first<R: Ord>(
+        &mut self,
+        step: Step,
+        id: NodeId,
+        position: usize,
+        first: Option<ValueId>,
+        rank: impl Fn(&Self, ValueId) -> R,
+    ) {
         let node = self.graph.node(id);
-        let output = node.output(position)?;
+        let Some(output) = node.output(position) else { return };
+        let mut inputs = self.candidates(step, id, position, rank);
+        inputs.sort_by_key(|&(_, input)| Some(input) != first);
+        for (input_position, input) in inputs {
+            if self.overwrite(step, input, output) {
+                self.note(step, id, input_position, position, ShareRule::InPlace);
+                self.has_taken[output.index()] = true;
+                return;
+            }
+        }
+    }
+
+    /// Returns the positions of inputs that an output may take over, and the inputs: closest in
+    /// size first, then by `rank`.
+    fn candidates<R: Ord>(
+        &self,
+        step: Step,
+        id: NodeId,
+        position: usize,
+        rank: impl Fn(&Self, ValueId) -> R,
+    ) -> Vec<(usize, ValueId)> {
+        let node = self.graph.node(id);
+        let Some(output) = node.output(position) else { return Vec::new() };
         if self.is_view[output.index()] || self.has_taken[output.index()] {
-            return None;
+            return Vec::new();
         }
         let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
         let mut inputs: Vec<_> = pairs
@@ -449,14 +482,7 @@ impl<'a> Builder<'a> {
             let value = self.graph.value(input);
             (value.bytes() - self.graph.value(output).bytes(), rank(self, input))
         });
-        for (input_position, input) in inputs {
-            if self.overwrite(step, input, output) {
-                self.note(step, id, input_position, position, ShareRule::InPlace);
-                self.has_taken[output.index()] = true;
-                return Some(input);
-            }
-        }
-        None
+        inputs
     }
 
     /// Returns whether `output` may be written over `input` at `step`, as far as the input and the
@@ -489,7 +515,24 @@ impl<'a> Builder<'a> {
             is_exact && is_only_read(node, member.value, elementwise)
         });
         let root = self.root(input);
-        given_away && !self.is_callers(root) && self.runs_last(id, class)
+        let whole = start..start + i128::from(taken.bytes());
+        given_away
+            && self.is_lent_apart(node, class_index, &whole)
+            && !self.is_callers(root)
+            && self.runs_last(id, class)
+    }
+
+    /// Returns whether each operand of a node is all of some bytes of a class, or none of them: the
+    /// bytes are lent to be written while the other operands are read.
+    fn is_lent_apart(&self, node: &Node, class: usize, bytes: &Range<i128>) -> bool {
+        node.reads_bytes_of().all(|(_, read)| {
+            let Some((_, start)) = self.places[read.index()].filter(|place| place.0 == class)
+            else {
+                return true;
+            };
+            let end = start + i128::from(self.graph.value(read).bytes());
+            (start, end) == (bytes.start, bytes.end) || end <= bytes.start || bytes.end <= start
+        })
     }
 
     /// Returns whether all that is live at `step` in some bytes of a class dies there, does not

@@ -8,6 +8,7 @@
 mod claims;
 mod fields;
 mod groups;
+mod layout;
 mod planted;
 mod replay;
 mod spaces;
@@ -125,8 +126,10 @@ fn number(json: &Json) -> u64 {
     json.as_u64().unwrap_or(0)
 }
 
-/// Derives all live ranges from the steps.
+/// Derives all live ranges from the steps, and permits all techniques.
 fn relive(json: &mut Json, graph: &Graph) {
+    let all = arenaplan::Technique::ALL.map(arenaplan::Technique::name);
+    json["options"]["optimize"] = json!(all);
     let steps = json["steps"].as_array().unwrap().clone();
     let end = steps.len().max(1) as u64;
     let options = &json["options"];

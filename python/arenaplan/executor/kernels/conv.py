@@ -21,13 +21,13 @@ from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.window_cuts import CONV
 from arenaplan.executor.kernels.windows import windows
 from arenaplan.executor.registry import (
-    Box,
     Run,
     Scratch,
     Signature,
     Step,
 )
 from arenaplan.graph import Choice
+from arenaplan.ops.boxes import Box
 
 _TILES = tuple(1 << shift for shift in range(14, 23))
 """Workspace sizes to offer, in bytes."""

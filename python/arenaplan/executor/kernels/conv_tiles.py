@@ -12,7 +12,8 @@ import numpy as np
 
 from arenaplan.errors import ShapeMismatch
 from arenaplan.executor.kernels.windows import Axis, window_axes
-from arenaplan.executor.registry import Box, Guests, Signature, Tensor, scratch_bytes
+from arenaplan.executor.registry import Guests, Signature, Tensor, scratch_bytes
+from arenaplan.ops.boxes import Box
 
 CALLS, _TILE_CALLS, _GROUP_CALLS = 500.0, 2.2e3, 190.0
 """Nanoseconds of the calls for a convolution, for one tile, and for each group of a tile."""

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from arenaplan.executor.cuts import Operands, Uncuttable, is_whole, whole
+from arenaplan import ops
+from arenaplan.executor.cuts import footprint_of
 from arenaplan.executor.kernels.conv_tiles import geometry
 from arenaplan.executor.kernels.windows import Axis, window_axes
-from arenaplan.executor.registry import Box, Cut, Signature, Tensor
+from arenaplan.executor.registry import Cut, Signature, Tensor
+from arenaplan.ops.boxes import Box, Footprint, Uncuttable, is_whole, whole
 
 _COMBINED = 0.1
 """Nanoseconds in which an element is combined with another one."""
@@ -86,7 +88,7 @@ def _groups(signature: Signature, channels: slice) -> slice:
     return groups
 
 
-def _conv(signature: Signature, box: Box) -> Operands:
+def _conv(signature: Signature, box: Box) -> Footprint:
     """Channels need their weights and the image of their group; rows, their windows."""
     _image(signature)
     axes, channels = _conv_axes(signature), box[1]
@@ -96,7 +98,7 @@ def _conv(signature: Signature, box: Box) -> Operands:
     needed = slice(groups.start * fan_in, groups.stop * fan_in)
     rows, _, _ = _reach(axes, box[2:])
     image: Box = (box[0], needed, *rows)
-    parts: Operands = [image, (channels, *whole(weights.shape[1:])), (channels,)]
+    parts: Footprint = [image, (channels, *whole(weights.shape[1:])), (channels,)]
     return parts[: len(signature.inputs)]
 
 
@@ -125,7 +127,7 @@ def _pool_axes(signature: Signature) -> list[Axis]:
     return window_axes(signature, list(kernel))
 
 
-def _pool(signature: Signature, box: Box) -> Operands:
+def _pool(signature: Signature, box: Box) -> Footprint:
     """Rows need the reach of their windows."""
     _image(signature)
     axes = _pool_axes(signature)
@@ -144,20 +146,6 @@ def _pool_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
     return _padded(signature, _pool_axes(signature), box[2:])
 
 
-def _planes(signature: Signature, box: Box) -> Operands:
-    """Channels need the same ones of the image, and all of these."""
-    image, shape = _image(signature).shape, _output(signature)
-    if image[:2] != shape[:2] or not is_whole(box[2:], shape[2:]):
-        raise Uncuttable
-    return [(*box[:2], *whole(image[2:])), *(None for _ in signature.inputs[1:])]
-
-
-def _scaled_planes(signature: Signature, box: Box) -> Operands:
-    """Scales and shifts have one element per channel."""
-    image, *others = _planes(signature, box)
-    return [image, *(box[1:2] for _ in others)]
-
-
 FIRST_CHANNEL = "first channel"
 """Attribute of a part of an LRN: the channel of its image that its result begins with."""
 
@@ -167,20 +155,13 @@ def neighbors(size: int, channels: int) -> tuple[int, int]:
     return min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
 
 
-def _beside(signature: Signature, channels: slice) -> slice:
-    """Return the channels of the image that some channels of the result need."""
-    count = _image(signature).shape[1]
-    below, above = neighbors(signature.attributes.get("size", 1), count)
-    return slice(max(channels.start - below, 0), min(channels.stop + above, count))
-
-
-def _neighbors(signature: Signature, box: Box) -> Operands:
-    """Channels need those beside them, at the same place of the image."""
-    return [(box[0], _beside(signature, box[1]), *box[2:])]
+def _neighbors(signature: Signature) -> ops.Neighbors:
+    size = signature.attributes.get("size", 1)
+    return ops.Neighbors(*neighbors(size, _image(signature).shape[1]))
 
 
 def _neighbors_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
-    first = box[1].start - _beside(signature, box[1]).start
+    first = min(_neighbors(signature).below, box[1].start)
     return {**signature.attributes, FIRST_CHANNEL: first}
 
 
@@ -190,9 +171,9 @@ def _pass(signature: Signature) -> float:
 
 POOL = Cut(_pool, attributes=_pool_attributes, time=_pass)
 """Windows that slide over every channel by itself."""
-PLANES = Cut(_planes, time=_pass)
+PLANES = Cut(footprint_of(lambda _: ops.PLANES), time=_pass)
 """Every channel is worked on by itself, and as a whole."""
-SCALED_PLANES = Cut(_scaled_planes, time=_pass)
+SCALED_PLANES = Cut(footprint_of(lambda _: ops.Normalize(2, channel=1)), time=_pass)
 """As :data:`PLANES`, and other operands have one element per channel."""
-NEIGHBORS = Cut(_neighbors, attributes=_neighbors_attributes, time=_pass)
+NEIGHBORS = Cut(footprint_of(_neighbors), attributes=_neighbors_attributes, time=_pass)
 """Channels are normalized together with those beside them."""

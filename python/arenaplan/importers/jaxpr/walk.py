@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from arenaplan.errors import (
@@ -12,11 +12,12 @@ from arenaplan.errors import (
     UnsupportedOp,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import NO_EFFECTS, Effects, Graph, InPlace
-from arenaplan.importers.common import BITS, Shape, checked_bytes, quoted
-from arenaplan.importers.jaxpr.effects import BODIES, CALLS, EFFECTS, RANDOM
+from arenaplan.graph import Graph
+from arenaplan.importers.common import checked_bytes, quoted
+from arenaplan.importers.jaxpr.operators import BODIES, CALLS, RANDOM, node_effects
+from arenaplan.importers.named import Op
 from arenaplan.importers.nested import declare_inner
-from arenaplan.importers.rules import Op, Operand
+from arenaplan.ops import BITS, Array, Shape
 
 _DEEPEST: Final = 100
 """Most jaxprs inside each other."""
@@ -43,7 +44,7 @@ class Walk:
         self._core = core
         self._depth = depth
         self._graph = Graph(name)
-        self._operands: dict[int, Operand] = {}
+        self._operands: dict[int, Array] = {}
         self._outside: set[int] = set()
         """Operands of the node that runs this jaxpr, if one does."""
 
@@ -137,10 +138,7 @@ class Walk:
             return
         known = [None if value is None else self._operands[value] for value in inputs]
         made = [None if value is None else self._operands[value] for value in outputs]
-        effects = _carried(name, equation.params, known, made)
-        if effects is None:
-            rule = EFFECTS.get(name)
-            effects = rule(Op(known, made, equation.params)) if rule else NO_EFFECTS
+        effects = node_effects(name, Op(known, made, equation.params))
         if bodies:
             outputs += declare_inner(self._graph, node, bodies)
         self._graph.append(name, inputs, tuple(outputs), name=node, effects=effects, domain="jax")
@@ -169,7 +167,7 @@ class Walk:
         """Whether a value is the same in every run."""
         if value is None:
             return True
-        return self._operands[value].is_constant and value not in self._outside
+        return self._operands[value].is_fixed and value not in self._outside
 
     def _atom(self, atom: Any, scope: _Scope) -> int | None:
         """Return the value of a variable; numbers in the program have no bytes."""
@@ -187,7 +185,7 @@ class Walk:
             value = self._graph.input(name, shape, dtype)
         else:
             value = self._graph.value(name, shape, dtype)
-        self._operands[value] = Operand(shape, dtype, kind == "constant")
+        self._operands[value] = Array(shape, dtype, kind == "constant")
         return value
 
 
@@ -235,26 +233,3 @@ def _dim(name: str, dim: Any) -> int:
         raise UnboundDim(
             f"a dimension of {quoted(name)} is {quoted(str(dim))}; trace with numbers"
         ) from error
-
-
-def _carried(
-    name: str,
-    params: Mapping[str, Any],
-    inputs: Sequence[Operand | None],
-    outputs: Sequence[Operand | None],
-) -> Effects | None:
-    """Return leave for what a loop carries to stay where it was; ``None`` if it is no loop."""
-    if name == "scan":
-        first, count = params["num_consts"], params["num_carry"]
-    elif name == "while":
-        first = params["cond_nconsts"] + params["body_nconsts"]
-        count = len(inputs) - first
-    else:
-        return None
-    pairs = (
-        InPlace(first + i, i)
-        for i, (x, y) in enumerate(zip(inputs[first : first + count], outputs, strict=False))
-        if x is not None and y is not None and not x.is_constant
-        if (x.shape, x.dtype) == (y.shape, y.dtype)
-    )
-    return Effects(in_place=tuple(pairs))

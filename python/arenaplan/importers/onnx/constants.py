@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from arenaplan.errors import BudgetExceeded, InternalError, InvalidOperand
-from arenaplan.importers.common import MAX_RANK, array_bytes, quoted
+from arenaplan.importers.common import MAX_RANK, quoted
 from arenaplan.importers.onnx.order import label, subgraphs
 from arenaplan.importers.onnx.tensors import StoredTensor, numpy_dtype
+from arenaplan.ops import array_bytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

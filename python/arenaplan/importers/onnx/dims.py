@@ -16,8 +16,9 @@ from arenaplan.errors import (
     UnknownShape,
     UnsupportedDtype,
 )
-from arenaplan.importers.common import Bind, Shape, listed, quoted, whole_number
+from arenaplan.importers.common import Bind, listed, quoted, whole_number
 from arenaplan.importers.onnx.tensors import dtype_of
+from arenaplan.ops import Shape
 
 Dim: TypeAlias = "int | str | None"
 """A number, a symbol, or neither."""

@@ -17,11 +17,12 @@ import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto
 
 from arenaplan.errors import PlannerError
-from arenaplan.importers.common import BITS, MAX_RANK, Shape
+from arenaplan.importers.common import MAX_RANK
 from arenaplan.importers.onnx.constants import MAX_FOLDED
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.op import Operand, Scope
 from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.ops import BITS, Shape
 
 _INT64 = int(TensorProto.INT64)
 

@@ -9,10 +9,11 @@ import numpy as np
 from onnx import AttributeProto, TensorProto
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, OutOfMemory, PlannerError
-from arenaplan.importers.common import Shape, quoted
+from arenaplan.importers.common import quoted
 from arenaplan.importers.onnx.constants import Folded, compute, peek
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.ops import Shape
 
 if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
@@ -62,6 +63,11 @@ class Operand:
         """Whether this is a constant whose data can be had without opening another file."""
         self.index = index
         """The value in the graph, once it is part of it."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether this is a constant."""
+        return self.source is not None
 
     def __call__(self) -> np.ndarray:
         """Return a constant's data as executors want it: contiguous and aligned."""

@@ -17,8 +17,9 @@ from arenaplan.errors import (
     UnsupportedDtype,
     UnsupportedModel,
 )
-from arenaplan.importers.common import BITS, Shape, checked_bytes, quoted
+from arenaplan.importers.common import checked_bytes, quoted
 from arenaplan.importers.onnx.external import Folder, Span, read_span
+from arenaplan.ops import BITS, Shape
 
 DTYPES: dict[int, str] = {
     TensorProto.FLOAT: "float32",

@@ -31,7 +31,6 @@ from arenaplan.graph import Graph
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
 from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
-from arenaplan.importers.onnx.effects import effects_of
 from arenaplan.importers.onnx.evaluate import EVALUATORS
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
@@ -54,6 +53,7 @@ from arenaplan.importers.onnx.op import (
     decode_attributes,
     resolved_attributes,
 )
+from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.order import BRANCHING, captured, label, subgraphs
 from arenaplan.importers.onnx.rules import RULES
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
@@ -306,7 +306,7 @@ class Walk:
             tuple(inputs),
             tuple([None if known is None else known.index for known in operands]),
             name=op.name,
-            effects=effects_of(op, results),
+            effects=node_effects(op, operands),
             attributes=_plain(op) if op.attributes else None,
             domain=op.domain,
             version=op.version,

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from arenaplan.errors import DimConflict, InvalidDim, UnboundDim, UnknownDim
-from arenaplan.importers.common import Bind, Shape, listed, quoted, whole_number
+from arenaplan.importers.common import Bind, listed, quoted, whole_number
 from arenaplan.importers.pt2.program import Size
+from arenaplan.ops import Shape
 
 _LONGEST: Final = 2000
 """Longest expression, in characters, that is evaluated."""

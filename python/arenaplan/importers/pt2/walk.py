@@ -14,14 +14,14 @@ from arenaplan.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.graph import NO_EFFECTS, Graph
-from arenaplan.importers.common import BITS, Bind, checked_bytes, quoted
-from arenaplan.importers.flows import with_flow
+from arenaplan.importers.common import Bind, checked_bytes, quoted
+from arenaplan.importers.named import Op
 from arenaplan.importers.nested import declare_inner
 from arenaplan.importers.pt2.dims import Dims
-from arenaplan.importers.pt2.effects import ALIASES, EFFECTS, LOADS, RANDOM, is_in_place, pieces
 from arenaplan.importers.pt2.inline import calls_name, flatten
+from arenaplan.importers.pt2.operators import ALIASES, OPERATORS, RANDOM, is_in_place
 from arenaplan.importers.pt2.program import Call, Program, Size, Tensor
-from arenaplan.importers.rules import Op, Operand
+from arenaplan.ops import BITS, Array, Operands, effects_of, lookup
 
 _CONSTANTS = ("parameter", "buffer", "tensor_constant")
 
@@ -89,7 +89,7 @@ class _Walk:
         self._graph = Graph(name)
         self._values: dict[str, int] = {}
         """Value by tensor; writing to a tensor gives it another."""
-        self._operands: dict[str, Operand] = {}
+        self._operands: dict[str, Array] = {}
         self._fixed: set[str] = set()
         """Tensors that belong to the caller or the model."""
         self._roots: dict[str, str] = {}
@@ -144,16 +144,11 @@ class _Walk:
         outputs = tuple(self._declare(name, "activation") for name in writes)
         outputs += self._bodies(call, space, base, what)
         effects = NO_EFFECTS
-        arguments = {a.name: a.value for a in call.arguments if not a.tensors}
-        rule = EFFECTS.get(base.rstrip("_") if is_mutation else base) if space == "aten" else None
-        if rule is not None:
-            effects = rule(Op(known, [self._operands[name] for name in writes], arguments))
-        shapes = [None if operand is None else operand.shape for operand in known]
-        plain = base.rstrip("_") if is_mutation else base
-        how = pieces(plain, arguments, shapes[0] if shapes else None) if space == "aten" else None
-        if how is not None and len(writes) == 1:
-            result = self._operands[writes[0]].shape
-            effects = with_flow(effects, how, result, shapes, loads=plain in LOADS)
+        if space == "aten":
+            arguments = {a.name: a.value for a in call.arguments if not a.tensors}
+            described = Op(known, [self._operands[name] for name in writes], arguments)
+            operator = lookup(OPERATORS, base.rstrip("_") if is_mutation else base, described)
+            effects = effects_of(operator, Operands(described.inputs, described.outputs))
         self._follow(base, reads, writes, is_mutation=is_mutation)
         self._graph.append(op, inputs, outputs, name=what, effects=effects, domain=space)
 
@@ -171,7 +166,7 @@ class _Walk:
         if name is None:
             return True
         is_operand = self._is_body and name in self._fixed
-        return self._operands[name].is_constant and not is_operand
+        return self._operands[name].is_fixed and not is_operand
 
     def _follow(
         self, base: str, reads: list[str | None], writes: list[str], *, is_mutation: bool
@@ -239,7 +234,7 @@ class _Walk:
         else:
             raise UnsupportedOp(f"input {quoted(name)} is of the kind {quoted(kind)}")
         self._values[name] = value
-        self._operands[name] = Operand(shape, dtype, is_constant)
+        self._operands[name] = Array(shape, dtype, is_constant)
         return value
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from arenaplan.errors import FlatbufferCorrupt, IndexOutOfRange, ModelTooLarge, NotAModel
-from arenaplan.importers.common import Shape, quoted
+from arenaplan.importers.common import quoted
 from arenaplan.importers.tflite.flatbuffer import FlatBuffer, Table
 from arenaplan.importers.tflite.schema import (
     CUSTOM,
@@ -28,6 +28,7 @@ from arenaplan.importers.tflite.schema import (
     TensorField,
     TensorMapField,
 )
+from arenaplan.ops import Shape
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 

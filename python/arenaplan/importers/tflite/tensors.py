@@ -15,9 +15,10 @@ from arenaplan.errors import (
     UnsupportedDtype,
     UnsupportedModel,
 )
-from arenaplan.importers.common import Bind, Shape, checked_bytes, listed, quoted, whole_number
+from arenaplan.importers.common import Bind, checked_bytes, listed, quoted, whole_number
 from arenaplan.importers.tflite.model import Model, Subgraph, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
+from arenaplan.ops import Shape
 
 
 def dtype_of(tensor: Tensor, name: str) -> str:

@@ -20,10 +20,11 @@ from arenaplan.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.graph import Graph
-from arenaplan.importers.common import BITS, checked_bytes, quoted
-from arenaplan.importers.tflite.effects import CALLS
+from arenaplan.importers.common import checked_bytes, quoted
 from arenaplan.importers.tflite.model import Model, Operator, checked_index
+from arenaplan.importers.tflite.operators import CALLS
 from arenaplan.importers.tflite.tensors import Shapes, dtype_of, unique_names
+from arenaplan.ops import BITS
 
 ALIGNMENT: Final = 16
 """Unit that the runtime rounds every size up to."""

@@ -7,23 +7,11 @@ from typing import Final
 from arenaplan.errors import UnsupportedSubgraph
 from arenaplan.graph import NO_EFFECTS, Effects, Graph
 from arenaplan.importers.common import Bind, checked_bytes, quoted
-from arenaplan.importers.flows import with_flow
-from arenaplan.importers.tflite.effects import (
-    CALLS,
-    EFFECTS,
-    IGNORES,
-    LOADS,
-    RESOURCES,
-    Op,
-    Operand,
-    pieces,
-)
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
+from arenaplan.importers.tflite.operators import CALLS, OPERATORS, RESOURCES, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, check_payload, dtype_of, unique_names
-from arenaplan.importers.tflite.windows import WINDOWS
+from arenaplan.ops import Operands, effects_of, lookup
 
-_RULES: Final = {**EFFECTS, **WINDOWS}
-"""Effects by builtin operator."""
 _FEW: Final = 64
 """Most elements of a constant that rules look at: axes, first indices, permutations."""
 
@@ -97,25 +85,16 @@ class Walk:
             [None if index is None else self._operands[index] for index in side]
             for side in (operator.inputs, operator.outputs)
         )
-        rule = None if operator.is_custom else _RULES.get(operator.name)
-        if rule is not None:
-            effects = rule(Op(inputs, outputs, operator.options))
-        how = None if operator.is_custom else pieces(operator.name, operator.options)
-        result = outputs[0] if outputs else None
-        if how is not None and result is not None:
-            shapes = [None if operand is None else operand.shape for operand in inputs]
-            loads = operator.name in LOADS
-            effects = with_flow(effects, how, result.shape, shapes, loads=loads)
+        if not operator.is_custom:
+            known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+            effects = effects_of(known, Operands(inputs, outputs))
         # Runtimes let kernels write the variables that they read, and files do not say which do.
         mutates = tuple(
             position
             for position, index in enumerate(operator.inputs)
             if index is not None and self._main.tensors[index].is_variable
         )
-        ignores = () if operator.is_custom else IGNORES.get(operator.name, ())
-        if not mutates and not ignores:
-            return effects
-        return effects._replace(ignores=ignores, mutates=mutates)
+        return effects._replace(mutates=mutates) if mutates else effects
 
     def _value(self, index: int) -> int:
         """Return the value of a tensor, declared when it is first met."""
@@ -126,7 +105,7 @@ class Walk:
         tensor, name = self._main.tensors[index], self._names[index]
         shape, dtype = self._shapes.of(index), dtype_of(tensor, name)
         checked_bytes(name, shape, dtype)
-        graph, numbers, is_activation = self._graph, None, False
+        graph, numbers, is_fixed = self._graph, None, True
         if self._model.is_constant(tensor):
             check_payload(self._model, tensor, name, shape, dtype)
             data = array(self._model, tensor, shape, dtype)
@@ -136,11 +115,11 @@ class Walk:
         elif tensor.is_variable:
             value = graph.state(name, shape, dtype)
         elif is_input:
-            value, is_activation = graph.input(name, shape, dtype), True
+            value, is_fixed = graph.input(name, shape, dtype), False
         else:
-            value, is_activation = graph.value(name, shape, dtype), True
+            value, is_fixed = graph.value(name, shape, dtype), False
         self._values[index] = value
-        self._operands[index] = _operand(tensor, shape, dtype, is_activation, numbers)
+        self._operands[index] = _operand(tensor, shape, dtype, is_fixed, numbers)
         return value
 
     def _warn_if_open(self, index: int) -> None:
@@ -161,8 +140,8 @@ def _operand(
     tensor: Tensor,
     shape: tuple[int, ...],
     dtype: str,
-    is_activation: bool,
+    is_fixed: bool,
     numbers: tuple[int, ...] | None,
 ) -> Operand:
     """Return the facts about a tensor for rules."""
-    return Operand(shape, dtype, tensor.quantization, is_activation, numbers)
+    return Operand(shape, dtype, tensor.quantization, is_fixed, numbers)

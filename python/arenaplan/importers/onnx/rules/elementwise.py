@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
-from arenaplan.importers.common import Shape
 from arenaplan.importers.onnx.op import Op, Operand, Result
 from arenaplan.importers.onnx.tensors import dtype_of
+from arenaplan.ops import Shape
 
 # fmt: off
 SAME = (

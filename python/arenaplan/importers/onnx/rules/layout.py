@@ -14,10 +14,11 @@ from arenaplan.errors import (
     SizeOverflow,
     UnsupportedDtype,
 )
-from arenaplan.importers.common import MAX_BYTES, Shape
+from arenaplan.importers.common import MAX_BYTES
 from arenaplan.importers.onnx.op import DataDependent, Op, Result
 from arenaplan.importers.onnx.rules.elementwise import broadcast
 from arenaplan.importers.onnx.tensors import StoredTensor, dtype_of
+from arenaplan.ops import Shape
 
 
 def reshape(op: Op) -> Sequence[Result]:
@@ -114,11 +115,10 @@ def concat(op: Op) -> Sequence[Result]:
     return (((*before, total, *after), first.dtype),)
 
 
-def split(op: Op) -> Sequence[Result]:
-    """Pieces along one axis."""
+def split_sizes(op: Op) -> tuple[int, ...]:
+    """Return the lengths of the pieces that a Split node makes."""
     x = op.input(0)
-    axis = op.axis(op.integer("axis", 0), len(x.shape))
-    dim, count = x.shape[axis], len(op.outputs)
+    dim, count = x.shape[op.axis(op.integer("axis", 0), len(x.shape))], len(op.outputs)
     sizes = op.either("split", 1)
     if sizes is None:
         parts = op.integer("num_outputs", count)
@@ -132,6 +132,13 @@ def split(op: Op) -> Sequence[Result]:
         sizes = tuple(max(0, min(size, dim - size * part)) for part in range(count))
     if len(sizes) != count or min(sizes, default=0) < 0 or sum(sizes) != dim:
         raise op.error(InvalidAttribute, f"sizes {sizes} do not split {dim} into {count} outputs")
+    return sizes
+
+
+def split(op: Op) -> Sequence[Result]:
+    """Pieces along one axis."""
+    x, sizes = op.input(0), split_sizes(op)
+    axis = op.axis(op.integer("axis", 0), len(x.shape))
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     return tuple(((*before, size, *after), x.dtype) for size in sizes)
 

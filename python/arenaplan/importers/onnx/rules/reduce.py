@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
-from arenaplan.importers.common import Shape
 from arenaplan.importers.onnx.op import Op, Operand, Result
 from arenaplan.importers.onnx.rules.elementwise import broadcast
+from arenaplan.ops import Shape
 
 # fmt: off
 REDUCTIONS = (

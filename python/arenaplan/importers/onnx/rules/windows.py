@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from arenaplan.errors import InvalidAttribute, ShapeMismatch
-from arenaplan.importers.common import Shape, quoted
+from arenaplan.importers.common import quoted
 from arenaplan.importers.onnx.op import Op, Result
+from arenaplan.ops import Shape
 
 _LIMIT = 1 << 31
 

@@ -1,0 +1,125 @@
+"""
+Boxes: parts of arrays.
+
+A box is given by one slice per dimension, start and stop. The box of an operand that a box of a
+result needs is the *footprint* of the latter; dimensions are kept, so that operands which are
+broadcast still are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
+
+Box: TypeAlias = "tuple[slice, ...]"
+"""A part of an array: start and stop along each dimension."""
+Footprint: TypeAlias = "list[Box | None]"
+"""The part of each input that is needed; ``None`` for all of it."""
+Shapes: TypeAlias = "Sequence[tuple[int, ...] | None]"
+"""The shape of each input; ``None`` where an optional one is left out."""
+
+
+class Uncuttable(Exception):
+    """An operator cannot make the part of its result that was asked for by itself."""
+
+
+def whole(shape: Sequence[int]) -> Box:
+    """Return the box that is all of an array."""
+    return tuple(slice(0, size) for size in shape)
+
+
+def is_whole(box: Box, shape: Sequence[int]) -> bool:
+    """Whether a box is all of an array."""
+    return all(_is_full(part, size) for part, size in zip(box, shape, strict=True))
+
+
+def box_shape(box: Box) -> tuple[int, ...]:
+    """Return the shape of a box."""
+    return tuple(part.stop - part.start for part in box)
+
+
+def _is_full(part: slice, size: int) -> bool:
+    return bool(part.start == 0 and part.stop == size)
+
+
+def reshaped(box: Box, old: Sequence[int], new: Sequence[int]) -> Box:
+    """
+    Return the box of an array of shape ``new`` that has the same elements in memory.
+
+    Raises
+    ------
+    Uncuttable
+        If there is none.
+    """
+    if tuple(old) == tuple(new):
+        return box
+    if is_whole(box, old):
+        return whole(new)
+    start, count = _run(box, old)
+    found: list[slice] = []
+    inner = prod(new)
+    for size in new:
+        inner //= max(size, 1)
+        at, rest = divmod(start, inner)
+        if count <= inner - rest:  # All in one index of this dimension.
+            found.append(slice(at, at + 1))
+            start = rest
+            continue
+        if rest or count % inner or at + count // inner > size:
+            raise Uncuttable
+        found.append(slice(at, at + count // inner))
+        found += whole(new[len(found) :])
+        return tuple(found)
+    return tuple(found)
+
+
+def _run(box: Box, shape: Sequence[int]) -> tuple[int, int]:
+    """Return first element and length of a box, which must be without gaps."""
+    start, count, inner, is_open = 0, 1, 1, True
+    for part, size in zip(reversed(box), reversed(shape), strict=True):
+        length = part.stop - part.start
+        if not is_open and length != 1:
+            raise Uncuttable
+        is_open = is_open and length == size
+        start += part.start * inner
+        count *= length
+        inner *= size
+    return start, count
+
+
+def spread(shape: Sequence[int] | None, box: Box, made: Sequence[int]) -> Box | None:
+    """
+    Return the part of an operand that is broadcast to ``box`` of a result of shape ``made``.
+
+    Raises
+    ------
+    Uncuttable
+        If the shapes do not broadcast.
+    """
+    if shape is None:
+        return None
+    before = len(made) - len(shape)
+    if before < 0:
+        raise Uncuttable
+    parts = []
+    for size, full, part in zip(shape, made[before:], box[before:], strict=True):
+        if size not in (1, full):
+            raise Uncuttable
+        parts.append(part if size == full else slice(0, 1))
+    return tuple(parts)
+
+
+def first(shapes: Shapes) -> tuple[int, ...]:
+    """
+    Return the shape of input 0.
+
+    Raises
+    ------
+    Uncuttable
+        If it is left out.
+    """
+    shape = shapes[0] if shapes else None
+    if shape is None:
+        raise Uncuttable
+    return shape

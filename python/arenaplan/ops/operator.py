@@ -1,0 +1,143 @@
+"""Canonical operators, and the effects of a node that follow from the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import TypeAlias, TypeVar
+
+from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View
+from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable
+from arenaplan.ops.operands import BITS, Operands, Shape, size
+
+_Node = TypeVar("_Node")
+
+
+class Operator:
+    """
+    The meaning of a kind of operator for memory.
+
+    A subclass has the attributes that the meaning depends on, in one form for all formats. It
+    overrides the methods for which it has an answer.
+
+    Instances are shared and do not change. They are no frozen dataclasses, since those take several
+    times as long to make, and importers make one for many nodes.
+    """
+
+    __slots__ = ()
+
+    @property
+    def loads(self) -> tuple[int, ...]:
+        """Inputs that kernels may copy tile by tile before they compute with them."""
+        return ()
+
+    def permissions(self, node: Operands) -> Effects:
+        """Return the bytes that operands of a node may share; no flows."""
+        return NO_EFFECTS
+
+    def pieces(self, node: Operands) -> Flow | None:
+        """Return in which pieces a node can make its only output, ``None`` for as a whole."""
+        return None
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """
+        Return the part of each input that a box of the output needs.
+
+        A box that is a piece needs no more than the same piece of the inputs that it follows.
+
+        Parameters
+        ----------
+        shapes : sequence
+            The shape of each input.
+        made : tuple of int
+            The shape of the output.
+        box : tuple of slice
+            The box, which is not all of the output.
+
+        Raises
+        ------
+        Uncuttable
+            If the box cannot be made by itself.
+        """
+        raise Uncuttable
+
+
+Table: TypeAlias = "Mapping[str, Operator | Callable[[_Node], Operator | None]]"
+"""Canonical operators by name in some format, or functions that read the attributes of a node and
+return its canonical operator, ``None`` if it is none."""
+
+
+def lookup(table: Table[_Node], name: str, node: _Node) -> Operator | None:
+    """Return the canonical operator of a node."""
+    entry = table.get(name)
+    return entry if entry is None or isinstance(entry, Operator) else entry(node)
+
+
+def effects_of(operator: Operator | None, node: Operands, *, copies: bool = False) -> Effects:
+    """
+    Return the effects of a node; without an operator it reads inputs and writes outputs.
+
+    Parameters
+    ----------
+    copies : bool, default False
+        Whether a kernel runs the node even if the output is all of input 0. It is then an output
+        in place with equal bytes, which can be made in pieces, and no view.
+    """
+    if operator is None:
+        return NO_EFFECTS
+    effects = operator.permissions(node)
+    if effects.views == _VIEW.views:
+        if not copies:
+            return effects
+        effects = _COPY
+    if any(node.outputs[1:]):
+        return effects
+    flow = operator.pieces(node)
+    return effects if flow is None or flow.pieces < 2 else _with_flow(effects, flow, operator.loads)
+
+
+# Networks repeat few effects many times.
+@lru_cache(1024)
+def _with_flow(effects: Effects, flow: Flow, loads: tuple[int, ...]) -> Effects:
+    return effects._replace(flows=(flow,), loads=loads)
+
+
+_VIEW = Effects(views=(View(0, 0),))
+_COPY = Effects(in_place=(InPlace(0, 0, identity=True),))
+
+# -- parts of rules ---------------------------------------------------------------------------
+
+
+def taken_over(node: Operands, positions: Iterable[int]) -> Effects:
+    """Return leave for output 0 to take over inputs of its shape and at least its width."""
+    y = node.y
+    if y is None:
+        return NO_EFFECTS
+    shape, width, inputs, found = y.shape, BITS[y.dtype], node.inputs, []
+    for position in positions:
+        x = inputs[position]
+        if x is not None and x.shape == shape and BITS[x.dtype] >= width and not x.is_fixed:
+            found.append(position)
+    return _in_place(tuple(found))
+
+
+@lru_cache(256)
+def _in_place(inputs: tuple[int, ...]) -> Effects:
+    return Effects(in_place=tuple(InPlace(position, 0) for position in inputs))
+
+
+def shown(node: Operands) -> Effects:
+    """Return leave for output 0 to show the bytes of input 0, of the same type and size."""
+    x, y = node.x, node.y
+    if x is None or y is None or x.is_fixed or x.dtype != y.dtype or size(x) != size(y):
+        return NO_EFFECTS
+    return _VIEW
+
+
+def part(node: Operands, offset: int) -> Effects:
+    """Return leave for output 0 to show the bytes of input 0 from an offset."""
+    x, y = node.x, node.y
+    if x is None or y is None or x.is_fixed or x.dtype != y.dtype:
+        return NO_EFFECTS
+    fits = 0 <= offset <= size(x) - size(y)
+    return Effects(views=(View(0, 0, offset),)) if fits else NO_EFFECTS

@@ -1,0 +1,262 @@
+//! The layout of shared bytes: offsets show what the steps of a plan say, and each line of
+//! memory belongs to the values of one body.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::base::{Alignment, Error, NodeId, Result, ValueId, quoted};
+use crate::check::unit::Unit;
+use crate::check::{Joined, is_at, mismatch};
+use crate::graph::{Graph, Whole};
+use crate::plan::{Placement, Plan, Share, ShareRule};
+
+impl Plan {
+    /// Checks that the two values of each share lie in memory as the share says.
+    ///
+    /// Lower bounds hold for plans with the same shares. A share that the offsets do not show would
+    /// make them hold for a plan that is not this one.
+    pub(super) fn check_shares(&self, units: &[Unit<'_>]) -> Result<()> {
+        for (unit, share, places) in self.shared_pairs(units) {
+            if !places.is_some_and(|[input, output]| is_laid_out(unit, share, input, output)) {
+                let (output, input, name) = (share.output, share.input, quoted(unit.name));
+                return mismatch(format!(
+                    "output {output} of node {name} is not in the bytes of input {input}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns by how many bytes each overlap is farther than the effects ask for, with the value
+    /// that is overlapped.
+    pub(super) fn slack(&self, units: &[Unit<'_>]) -> Vec<(ValueId, u64)> {
+        let overlaps = self.shared_pairs(units);
+        let overlaps = overlaps.filter(|(_, share, _)| share.rule == ShareRule::Overlap);
+        let slack = overlaps.filter_map(|(unit, share, places)| {
+            let [input, output] = places?;
+            let ahead = input.offset.checked_sub(output.offset)?;
+            let least = distances(unit, share).min()?;
+            Some((ValueId::from(input.value), ahead.saturating_sub(least)))
+        });
+        slack.collect()
+    }
+
+    /// Returns the state and the result of an assignment whose result is at the address of the
+    /// state.
+    pub(super) fn stored(&self, graph: &Graph, unit: &Unit<'_>) -> Option<(ValueId, ValueId)> {
+        let &[node] = unit.nodes.as_slice() else { return None };
+        let assignment = graph.assignment(node)?;
+        let place = |value| self.placement(value).map(|place| (place.space, place.offset));
+        let (state, result) = (assignment.state, assignment.result);
+        (place(state) == place(result)).then_some((state, result))
+    }
+
+    /// Iterates over the shares of all steps, with the places of the input and the output.
+    fn shared_pairs<'p>(
+        &'p self,
+        units: &'p [Unit<'p>],
+    ) -> impl Iterator<Item = (&'p Unit<'p>, Share, Option<[&'p Placement; 2]>)> {
+        let place = |operands: &[Option<ValueId>], position: u32| {
+            let value = operands.get(usize::try_from(position).ok()?).copied().flatten()?;
+            self.placement(value)
+        };
+        self.steps.iter().zip(units).flat_map(move |(step, unit)| {
+            step.shares.iter().map(move |&share| {
+                let input = place(&unit.reads, share.input);
+                (unit, share, input.zip(place(&unit.writes, share.output)).map(<[_; 2]>::from))
+            })
+        })
+    }
+
+    /// Checks that values that do not share bytes have no line in common while both are live, and
+    /// that the values of each body begin at a line.
+    ///
+    /// A line is `alignment` bytes from a multiple of it. Sizes are rounded up to lines, so that the
+    /// bytes of a plan do not depend on what happens to fit into padding. Runs in `O(n log n)` for
+    /// `n` values.
+    pub(super) fn check_lines(&self, graph: &Graph, joined: &Joined) -> Result<()> {
+        let lines = Alignment::new(self.options.alignment).unwrap_or_default();
+        let is_arena = |space: u32| usize::try_from(space).is_ok_and(|it| it < self.arenas().len());
+        let inside = || self.placements.iter().filter(|it| it.bytes > 0 && is_arena(it.space));
+        let mut lowest: BTreeMap<(usize, u32), (u64, u64, &Placement)> = BTreeMap::new();
+        let mut births: Vec<Held<'_>> = Vec::new();
+        for place in inside() {
+            let value = ValueId::from(place.value);
+            let body = joined.root[value.index()];
+            let strict = graph.value(value).alignment().bytes();
+            let known = lowest.entry((body, place.space)).or_insert((place.offset, strict, place));
+            known.1 = known.1.max(strict);
+            if place.offset < known.0 {
+                (known.0, known.2) = (place.offset, place);
+            }
+            births.push(Held {
+                space: place.space,
+                lines: around(lines, place.offset, place.bytes),
+                live: place.live,
+                body: Body::Values(body),
+                user: User::Value(&place.name),
+            });
+        }
+        for ((_, space), (offset, strict, place)) in lowest {
+            let (own, in_space) = (lines.bytes(), self.alignment_in(space));
+            // A value that is aligned more strictly may have others ahead of it.
+            let alignment = if strict <= own { in_space } else { own };
+            if !offset.is_multiple_of(alignment) {
+                let what = format!("value {}, the first of shared bytes,", quoted(&place.name));
+                return Err(Error::PlanMisaligned { what, offset, alignment });
+            }
+        }
+        for (index, work) in self.workspaces.iter().enumerate().filter(|(_, work)| work.bytes > 0) {
+            let step = self.step_of[NodeId::from(work.node).index()];
+            births.push(Held {
+                space: work.space,
+                lines: around(lines, work.offset, work.bytes),
+                live: [step, step + 1],
+                body: Body::Workspace(index),
+                user: User::Workspace(work.slot, graph.node(NodeId::from(work.node)).name()),
+            });
+        }
+        births.sort_by_key(|held| held.live[0]);
+        let mut memory = Lines::default();
+        births.into_iter().try_for_each(|held| memory.hold(held))
+    }
+}
+
+/// Iterates over the distances at which the output of a share may be ahead of its input.
+fn distances<'u>(unit: &'u Unit<'_>, share: Share) -> impl Iterator<Item = u64> + 'u {
+    let known = unit.overlaps.iter();
+    let known =
+        known.filter(move |it| is_at(share.input, it.input) && is_at(share.output, it.output));
+    known.map(|it| it.distance)
+}
+
+fn is_laid_out(unit: &Unit<'_>, share: Share, input: &Placement, output: &Placement) -> bool {
+    if input.space != output.space {
+        return false;
+    }
+    let is_same = input.offset == output.offset;
+    let is_pair = |read, written| is_at(share.input, read) && is_at(share.output, written);
+    match share.rule {
+        ShareRule::InPlace => is_same,
+        ShareRule::Overlap => {
+            let ahead = input.offset.checked_sub(output.offset);
+            distances(unit, share).any(|distance| ahead >= Some(distance))
+        }
+        ShareRule::View => {
+            let mut views = unit.effects.views.iter();
+            let identities = unit.effects.in_place.iter();
+            let mut identities = identities.filter(|pair| pair.identity);
+            let shows = views.any(|view| {
+                let (part, whole) = match view.whole {
+                    Whole::Input => (output, input),
+                    Whole::Output => (input, output),
+                };
+                is_pair(view.input, view.output)
+                    && whole.offset.checked_add(view.offset) == Some(part.offset)
+            });
+            shows || is_same && identities.any(|pair| is_pair(pair.input, pair.output))
+        }
+    }
+}
+
+/// Returns the lines that a span of at least one byte touches.
+fn around(lines: Alignment, offset: u64, bytes: u64) -> Range<u64> {
+    let end = offset.saturating_add(bytes);
+    offset - offset % lines.bytes()..lines.round_up(end).unwrap_or(u64::MAX)
+}
+
+/// The owner of lines: values that share bytes, by the one that stands for them, or a workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Values(usize),
+    Workspace(usize),
+}
+
+/// The name of a user of lines.
+#[derive(Clone, Copy, Debug)]
+enum User<'a> {
+    Value(&'a str),
+    /// A position among the workspaces of a node.
+    Workspace(u32, &'a str),
+}
+
+impl User<'_> {
+    fn name(&self) -> String {
+        match self {
+            Self::Value(name) => format!("value {}", quoted(name)),
+            Self::Workspace(slot, node) => format!("workspace {slot} of node {}", quoted(node)),
+        }
+    }
+}
+
+/// Lines that a body holds for some steps.
+#[derive(Clone, Debug)]
+struct Held<'a> {
+    space: u32,
+    lines: Range<u64>,
+    live: [u32; 2],
+    body: Body,
+    user: User<'a>,
+}
+
+/// The body that last held each line, and the step after its last.
+#[derive(Debug, Default)]
+struct Lines<'a>(BTreeMap<(u32, u64), Stretch<'a>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Stretch<'a> {
+    end: u64,
+    until: u32,
+    body: Body,
+    user: User<'a>,
+}
+
+impl<'a> Lines<'a> {
+    /// Gives lines to a body. Calls come in the order of the first steps.
+    fn hold(&mut self, held: Held<'a>) -> Result<()> {
+        let Held { space, lines, live, body, user } = held;
+        self.split(space, lines.start);
+        self.split(space, lines.end);
+        let own = |end, until| Stretch { end, until, body, user };
+        let mut found: Vec<(u64, Stretch<'a>)> = Vec::new();
+        let mut add = |start, stretch: Stretch<'a>| match found.last_mut() {
+            Some((_, last)) if last.until == stretch.until => last.end = stretch.end,
+            _ => found.push((start, stretch)),
+        };
+        let mut at = lines.start;
+        let mut covered = Vec::new();
+        for (&(_, start), stretch) in self.0.range((space, lines.start)..(space, lines.end)) {
+            if stretch.body != body && stretch.until > live[0] {
+                let (first, second) = (stretch.user.name(), user.name());
+                return Err(Error::PlanOverlap { first, second, step: live[0], byte: start });
+            }
+            if at < start {
+                add(at, own(start, live[1]));
+            }
+            let before = if stretch.body == body { stretch.until } else { 0 };
+            add(start, own(stretch.end, before.max(live[1])));
+            at = stretch.end;
+            covered.push((space, start));
+        }
+        if at < lines.end {
+            add(at, own(lines.end, live[1]));
+        }
+        for key in covered {
+            self.0.remove(&key);
+        }
+        self.0.extend(found.into_iter().map(|(start, stretch)| ((space, start), stretch)));
+        Ok(())
+    }
+
+    /// Cuts the stretch that contains `address` in two there.
+    fn split(&mut self, space: u32, address: u64) {
+        let before = (space, 0)..(space, address);
+        if let Some((_, stretch)) = self.0.range_mut(before).next_back()
+            && stretch.end > address
+        {
+            let rest = *stretch;
+            stretch.end = address;
+            self.0.insert((space, address), rest);
+        }
+    }
+}
