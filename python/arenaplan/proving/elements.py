@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenaplan.errors import UnsupportedModel
-from arenaplan.importers.common import BITS, Shape, quoted
-from arenaplan.importers.tflite.schema import DTYPES
+from arenaplan.importers.common import quoted
 
+Shape: TypeAlias = "tuple[int, ...]"
 Elements: TypeAlias = "NDArray[np.int64]"
 
 OUTSIDE: Final = -1
@@ -36,6 +36,15 @@ _FIRST_DERIVED: Final = -(1 << 34)
 
 DOUBT: Final = -(1 << 40)
 """Numbers up to this one are elements in doubt."""
+
+_BITS: Final = {
+    **dict.fromkeys((3, 6, 9, 21, 22), 8),
+    **dict.fromkeys((1, 7, 16, 18), 16),
+    **dict.fromkeys((0, 2, 13, 15), 32),
+    **dict.fromkeys((4, 8, 10, 12), 64),
+    **{11: 128, 17: 4, 19: 2, 20: 4},
+}
+"""Bits of an element by type. Strings and variants are absent."""
 
 MOST_ELEMENTS: Final = 1 << 27
 """Most elements of all tensors of a model."""
@@ -58,13 +67,13 @@ def bits_of(number: int) -> int:
 
 def item_bytes(type_: int) -> int:
     """Return the bytes of an element in memory; 0 if unknown. Small elements are not packed."""
-    bits = BITS.get(DTYPES.get(type_, ""), 0)
+    bits = _BITS.get(type_, 0)
     return max(8, bits) // 8 if bits else 0
 
 
 def values_of(content: bytes, type_: int, shape: Shape) -> Elements | None:
     """Return the numbers of a constant's elements, if they have 8, 16 or 32 bits."""
-    bits = BITS.get(DTYPES.get(type_, ""), 0)
+    bits = _BITS.get(type_, 0)
     if bits not in (8, 16, 32) or len(content) != prod(shape) * bits // 8:
         return None
     found = np.frombuffer(content, f"<u{bits // 8}").astype(np.int64)

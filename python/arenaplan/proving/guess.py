@@ -12,8 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arenaplan.importers.common import Shape
-from arenaplan.proving.elements import Elements
+from arenaplan.proving.elements import Elements, Shape
 
 Indices: TypeAlias = "NDArray[np.int64]"
 """By index along one dimension of a tensor: the index in another one, or -1."""

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.importers.common import Shape
-from arenaplan.proving.elements import Elements, value
+from arenaplan.proving.elements import Elements, Shape, value
 from arenaplan.proving.sides import Fact, Operation
 
 _INT16: Final = 7

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.importers.common import Shape
-from arenaplan.proving.elements import DOUBT, Elements, Names
+from arenaplan.proving.elements import DOUBT, Elements, Names, Shape
 from arenaplan.proving.guess import Index, Indices
 from arenaplan.proving.sides import Fact, Key, Operation
 

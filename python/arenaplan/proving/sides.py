@@ -10,7 +10,7 @@ from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
 from arenaplan.errors import PlanCorrupt, UnsupportedDtype, UnsupportedModel
-from arenaplan.importers.common import Shape, quoted
+from arenaplan.importers.common import quoted
 from arenaplan.importers.tflite.flatbuffer import FlatBuffer, Table
 from arenaplan.importers.tflite.model import Model, Source, Tensor, parse, read_bytes
 from arenaplan.importers.tflite.schema import (
@@ -19,7 +19,7 @@ from arenaplan.importers.tflite.schema import (
     SubgraphField,
     TensorField,
 )
-from arenaplan.proving.elements import item_bytes
+from arenaplan.proving.elements import Shape, item_bytes
 from arenaplan.proving.options import Options, decoded
 
 PLAN: Final = "OfflineMemoryAllocation"
