@@ -42,7 +42,10 @@ _BITS: Final = {
     **dict.fromkeys((1, 7, 16, 18), 16),
     **dict.fromkeys((0, 2, 13, 15), 32),
     **dict.fromkeys((4, 8, 10, 12), 64),
-    **{11: 128, 17: 4, 19: 2, 20: 4},
+    11: 128,
+    17: 4,
+    19: 2,
+    20: 4,
 }
 """Bits of an element by type. Strings and variants are absent."""
 
