@@ -545,7 +545,10 @@ class Impossible(Exception):
 def evaluated(sketch: Sketch, inputs: Sequence[np.ndarray]) -> list[bytes]:
     """Return the bits of all outputs, computed in an arena if the sketch has a plan."""
     tensors, plan = sketch.tensors, sketch.plan
-    arena = np.full(1 << 17, 85, np.int8)
+    top = max(plan or (0,), default=0) + (1 << 17)
+    if top > 1 << 24:
+        raise MemoryError("the plan is larger than any that a test needs")
+    arena = np.full(top, 85, np.int8)
     loose: dict[int, np.ndarray] = {}
 
     def get(index: int) -> np.ndarray:

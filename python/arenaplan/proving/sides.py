@@ -31,6 +31,9 @@ ONLINE: Final = -1
 _CUSTOM_OPTIONS, _MUTATING, _FAR_AT, _FAR_SIZE, _KIND_2, _OPTIONS_2 = 5, 7, 9, 10, 11, 12
 _DETAILS_TYPE, _DETAILS = 4, 5
 
+_MOST_DIMENSIONS: Final = 16
+"""More than a kernel has, and fewer than an array can have."""
+
 _STATEFUL: Final = """
     ASSIGN_VARIABLE CALL CALL_ONCE DELEGATE HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT
     HASHTABLE_SIZE IF MULTINOMIAL RANDOM_STANDARD_NORMAL RANDOM_UNIFORM READ_VARIABLE
@@ -245,6 +248,8 @@ class _Reader:
         shape = tensor.shape or ()
         if any(dim < 0 for dim in shape):
             raise UnsupportedModel(f"{what} has a dimension without a number")
+        if len(shape) > _MOST_DIMENSIONS:
+            raise UnsupportedModel(f"{what} has {len(shape)} dimensions")
         is_constant = self._model.is_constant(tensor)
         item = item_bytes(tensor.type)
         if item == 0 and not is_constant and tensor.type not in (5, 14):

@@ -224,6 +224,8 @@ def _per_channel(fact: Fact, count: int) -> list[bytes] | None:
         repr(
             (
                 is_single,
+                len(points) > 1,
+                bool(points),
                 None if is_single else dimension,
                 scales[0 if is_single else index],
                 points[index % len(points)] if points else 0,
