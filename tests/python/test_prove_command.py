@@ -13,6 +13,7 @@ from arenaplan.cli import main
 from arenaplan.errors import VerificationError
 from arenaplan.proving import differential
 from sketches import Sketch, evaluated, strips
+from test_prove import overlapping
 
 
 def write(folder: Path, seed: int = 1) -> tuple[Path, Path]:
@@ -165,6 +166,17 @@ def test_strips_by_hand_run_in_tensorflow_lite_micro(seed: int) -> None:
     (found,) = differential.compared(*files, ap.prove(*files), ["tflm"], inputs=6)
     assert found.status == "equal"
     assert found.distinct > 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_results_over_their_images_are_right_in_tensorflow_lite_micro(seed: int) -> None:
+    pytest.importorskip("tflite_micro")
+    old, new, distance = overlapping(seed)
+    assert new.plan is not None
+    new.plan[0], new.plan[new.outputs[0]] = distance + -distance % 16, 0
+    files = old.file(), new.file()
+    (found,) = differential.compared(*files, ap.prove(*files), ["tflm"], inputs=6)
+    assert found.status == "equal"
 
 
 @pytest.mark.parametrize("seed", range(6))

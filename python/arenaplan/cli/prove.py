@@ -93,7 +93,7 @@ def summary(proof: Proof) -> dict[str, Any]:
         "rewritten": document["rewritten"]["sha256"],
         "exactness": document["exactness"],
         "operators": proof.rules,
-        "plan": plan and {key: plan[key] for key in ("head", "planned", "online")},
+        "plan": plan and {key: plan[key] for key in ("head", "planned", "online", "kernels")},
     }
 
 
@@ -109,6 +109,8 @@ def report(proof: Proof) -> str:
             f"  plan replayed: {plan.planned} tensors in {size(plan.head)}, {plan.online} left to "
             f"the runtime, {len(plan.aliases)} copies onto themselves"
         )
+        if plan.overlaps:
+            lines.append(f"  {len(plan.overlaps)} results lie over operands, for reference kernels")
     if proof.document["exactness"] != "bits":
         lines.append("  equal bits where kernels add floats in an order of their own per element")
     return "\n".join(lines)

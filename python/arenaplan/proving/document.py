@@ -113,11 +113,17 @@ def _plan(plan: Replayed) -> dict[str, Any]:
         "head": plan.head,
         "planned": plan.planned,
         "online": plan.online,
-        "aliases": [
-            {"operator": operator, "source": source, "result": result}
-            for operator, source, result in plan.aliases
-        ],
+        "kernels": plan.kernels,
+        "aliases": _pairs(plan.aliases),
+        "overlaps": _pairs(plan.overlaps),
     }
+
+
+def _pairs(pairs: Sequence[tuple[int, int, int]]) -> list[dict[str, int]]:
+    return [
+        {"operator": operator, "source": source, "result": result}
+        for operator, source, result in pairs
+    ]
 
 
 def proof_schema() -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from arenaplan.errors import PlanMisaligned, PlanMismatch, PlanOutOfBounds, PlanOverlap
 from arenaplan.proving.derive import Justified, Known
 from arenaplan.proving.elements import DOUBT, Elements, place
+from arenaplan.proving.order import IN_ORDER, last_reads
 from arenaplan.proving.sides import ONLINE, Fact, Operation
 
 UNIT: Final = 16
@@ -52,6 +53,13 @@ class Replayed(NamedTuple):
     """Tensors that the runtime places."""
     aliases: tuple[tuple[int, int, int], ...]
     """Operators that copy bytes onto themselves: operator, tensor read, tensor written."""
+    overlaps: tuple[tuple[int, int, int], ...]
+    """Operators that write over operands that they have used up, as reference kernels may."""
+
+    @property
+    def kernels(self) -> str:
+        """Kernels that the plan is right for: ``"any"`` or ``"reference"``."""
+        return "reference" if self.overlaps else "any"
 
 
 def replay(known: Known, offsets: Sequence[int], justified: Sequence[Justified]) -> Replayed:
@@ -90,6 +98,7 @@ class _Memory:
         """Element and byte of it, as one number."""
         self._writer = np.full(size, -1, np.int64)
         self._aliases: list[tuple[int, int, int]] = []
+        self._overlaps: list[tuple[int, int, int]] = []
 
     def _fact(self, number: int) -> Fact:
         return self._graph.tensors[number]
@@ -144,7 +153,8 @@ class _Memory:
             for number in range(len(self._graph.tensors))
         )
         head = max((o + self._fact(t).size for t, o in self._planned.items()), default=0)
-        return Replayed(head, len(self._at), online, tuple(self._aliases))
+        aliases, overlaps = tuple(self._aliases), tuple(self._overlaps)
+        return Replayed(head, len(self._at), online, aliases, overlaps)
 
     def _operator(self, operation: Operation, entry: Justified) -> None:
         """Run one operator: all operands must be there, and none may be lost meanwhile."""
@@ -247,8 +257,33 @@ class _Memory:
         if operation.name in COPIERS and np.array_equal(before[busy], after[busy]):
             self._aliases.append((operation.index, source, target))
             return
+        if operation.name in IN_ORDER and self._is_used_up(operation, source, mask, target):
+            self._overlaps.append((operation.index, source, target))
+            return
         reason = "with other bytes" if operation.name in COPIERS else "with computed bytes"
         raise PlanOverlap(
             f"{operation.text()} writes {self._fact(target).text()} at {self._planned[target]}, "
             f"{reason}, over {self._fact(source).text()} at {self._planned[source]}, which it reads"
         )
+
+    def _is_used_up(
+        self, operation: Operation, source: int, mask: np.ndarray | None, target: int
+    ) -> bool:
+        """Return whether a kernel that works in order reads each byte before it writes there."""
+        x, y = self._fact(source), self._fact(target)
+        if len(operation.outputs) != 1:
+            return False
+        sure = self._mask(source, mask)
+        # Addresses of the operand, as bytes of the result.
+        at = np.arange(x.size) + self._at[source] - self._at[target]
+        inside = sure & (at >= 0) & (at < y.size)
+        for position, number in enumerate(operation.inputs):
+            if number != source:
+                continue
+            last = last_reads(operation, position, self._graph.tensors)
+            if last is None:
+                return False
+            read = np.repeat(last, x.item)
+            if (at[inside] // y.item < read[inside]).any():
+                return False
+        return True
