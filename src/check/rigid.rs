@@ -22,6 +22,7 @@ pub(super) struct Span {
 
 /// Spans that keep their distances wherever they are.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub(super) struct Rigid {
     /// Position of the space among those of the plan.
     pub(super) space: usize,

@@ -128,16 +128,18 @@ mod tests {
         (problem, Packing { offsets: vec![0, 16, 0], spaces })
     }
 
+    type Change<'a> = &'a dyn Fn(&mut Packing);
+
     #[test]
     fn each_rule_refuses_its_own_flaw() {
         let (problem, packing) = solved();
         packing.check(&problem).unwrap();
-        let kind = |change: &dyn Fn(&mut Packing)| {
+        let kind = |change: Change<'_>| {
             let mut changed = packing.clone();
             change(&mut changed);
             changed.check(&problem).map_err(|error| error.kind())
         };
-        let all: [(&str, &dyn Fn(&mut Packing)); 11] = [
+        let all: [(&str, Change<'_>); 11] = [
             ("PlanMismatch", &|it| it.offsets.truncate(2)),
             ("PlanMismatch", &|it| it.spaces.truncate(1)),
             ("PlanMisaligned", &|it| it.offsets[0] = 2),

@@ -16,7 +16,19 @@ import traceback
 from collections.abc import Sequence
 
 from arenaplan import __version__, _start
-from arenaplan.cli import check, diff, explain, export, inspect, pack, plan, prove, run, targets
+from arenaplan.cli import (
+    check,
+    diff,
+    explain,
+    export,
+    inspect,
+    measure,
+    pack,
+    plan,
+    prove,
+    run,
+    targets,
+)
 from arenaplan.cli.parser import Parser, parse
 from arenaplan.errors import (
     CapacityExceeded,
@@ -47,7 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (plan, run, check, inspect, explain, export, prove, diff, pack, targets):
+    for command in (
+        *(plan, run, check, inspect, explain, export),
+        *(prove, measure, diff, pack, targets),
+    ):
         command.add_to(commands)
     try:
         _start.raise_again()
