@@ -13,7 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 import flat
-from sketches import Impossible, Operator, Sketch, Tensor, bits, evaluated, inputs_of, number_of
+from sketch_runs import Impossible, evaluated, inputs_of
+from sketches import Operator, Sketch, Tensor, bits, number_of
 
 Corruption = Callable[[random.Random, Sketch, Sketch], bool]
 """Changes a rewritten sketch; returns whether it could. The original is not to be changed."""

@@ -12,8 +12,9 @@ import arenaplan as ap
 from arenaplan.cli import main
 from arenaplan.errors import VerificationError
 from arenaplan.proving import differential
-from sketches import Sketch, evaluated, strips
-from test_prove import overlapping
+from sketch_runs import evaluated
+from sketches import Sketch, strips
+from test_prove_plans import overlapping
 
 
 def write(folder: Path, seed: int = 1) -> tuple[Path, Path]:
