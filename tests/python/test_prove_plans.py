@@ -71,8 +71,8 @@ def read_in_order(sketch: Sketch, number: int) -> list[int]:
 
 
 def test_the_last_read_of_an_element_is_that_of_the_kernels_loops() -> None:
+    from arenaplan.proving.facts import read_pair
     from arenaplan.proving.order import last_reads
-    from arenaplan.proving.sides import read_pair
 
     names: Counter[str] = Counter()
     for seed in range(40):

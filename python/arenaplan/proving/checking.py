@@ -5,8 +5,8 @@ from __future__ import annotations
 from arenaplan.errors import ProofStale
 from arenaplan.importers.tflite.model import Source
 from arenaplan.proving.document import compare, read_document
+from arenaplan.proving.facts import read_pair
 from arenaplan.proving.prover import Proof, proven
-from arenaplan.proving.sides import read_pair
 
 
 def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof:

@@ -18,10 +18,10 @@ import numpy as np
 from arenaplan.errors import NotProven, UndefinedValue, UnsupportedModel
 from arenaplan.proving import pointwise, windows
 from arenaplan.proving.elements import DOUBT, MOST_ELEMENTS, Elements, Names, place, values_of
+from arenaplan.proving.facts import Fact, Graph, Key, Operation
 from arenaplan.proving.guess import Index
 from arenaplan.proving.moves import Move, NotAMove, move_of
 from arenaplan.proving.pointwise import Pointwise, pointwise_of
-from arenaplan.proving.sides import Fact, Graph, Key, Operation
 from arenaplan.proving.windows import Window, window_of
 
 Rule: TypeAlias = Literal["same", "window", "elements", "move"]

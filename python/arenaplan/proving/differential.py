@@ -12,8 +12,8 @@ import numpy as np
 from arenaplan.errors import InvalidOption, VerificationError
 from arenaplan.importers.tflite.model import Source, parse, read_bytes
 from arenaplan.importers.tflite.schema import DTYPES
+from arenaplan.proving.facts import Fact
 from arenaplan.proving.prover import Proof
-from arenaplan.proving.sides import Fact
 
 RUNTIMES: Final = ("tflm", "litert")
 

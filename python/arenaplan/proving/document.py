@@ -10,9 +10,9 @@ from typing import Any, Final
 from arenaplan.errors import ProofCorrupt, ProofStale, ProofVersion
 from arenaplan.proving.derive import Derivation, Justified
 from arenaplan.proving.elements import DOUBT
+from arenaplan.proving.facts import File, Graph
 from arenaplan.proving.maps import Part, Parts, Run
 from arenaplan.proving.replay import Replayed
-from arenaplan.proving.sides import Graph, Side
 
 FORMAT: Final = "arenaplan-proof"
 VERSION: Final = 1
@@ -22,7 +22,7 @@ _SUMS: Final = frozenset({"window"})
 
 
 def described(
-    old: Side, new: Side, derivations: Sequence[Derivation], plan: Replayed | None
+    old: File, new: File, derivations: Sequence[Derivation], plan: Replayed | None
 ) -> dict[str, Any]:
     """Return the document of a proof."""
     return {
@@ -143,15 +143,6 @@ def proof_schema() -> str:
 def to_json(document: Mapping[str, Any]) -> str:
     """Return the text of a proof file."""
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-
-
-def is_proof(text: bytes) -> bool:
-    """Return whether a file says that it is a proof."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and document.get("format") == FORMAT
 
 
 def read_document(text: bytes | str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from arenaplan.proving.elements import Elements, Shape, value
-from arenaplan.proving.sides import Fact, Operation
+from arenaplan.proving.facts import Fact, Operation
 
 _INT16: Final = 7
 _FLOATS: Final = (0, 1, 18)

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from arenaplan.proving.facts import Fact, Operation
 from arenaplan.proving.guess import Indices
-from arenaplan.proving.sides import Fact, Operation
 from arenaplan.proving.windows import Side, window_of
 
 IN_ORDER: Final[Mapping[str, str]] = {

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from arenaplan.proving.elements import DOUBT, Elements, Names, Shape
+from arenaplan.proving.facts import Fact, Key, Operation
 from arenaplan.proving.guess import Index, Indices
-from arenaplan.proving.sides import Fact, Key, Operation
 
 _KNOWN: Final = """
     ABS ADD CAST CEIL COS DEQUANTIZE DIV ELU EQUAL EXP FLOOR FLOOR_DIV FLOOR_MOD GELU GREATER

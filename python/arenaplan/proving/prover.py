@@ -12,8 +12,8 @@ from arenaplan.importers.tflite.model import Signature, Source
 from arenaplan.proving.derive import Derivation, original_of
 from arenaplan.proving.document import described, to_json
 from arenaplan.proving.elements import Names
+from arenaplan.proving.facts import PLAN, File, read_pair
 from arenaplan.proving.replay import Replayed, replay
-from arenaplan.proving.sides import PLAN, Side, read_pair
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def prove(original: Source, rewritten: Source) -> Proof:
     return proven(old, new)
 
 
-def proven(old: Side, new: Side) -> Proof:
+def proven(old: File, new: File) -> Proof:
     """Return the proof of two files that are read already."""
     _compare_files(old, new)
     derivations = []
@@ -113,7 +113,7 @@ def proven(old: Side, new: Side) -> Proof:
     return Proof(described(old, new, derivations, plan), plan, tuple(derivations))
 
 
-def _compare_files(old: Side, new: Side) -> None:
+def _compare_files(old: File, new: File) -> None:
     """Refuse a file in which something beside tensors and operators differs."""
     if len(old.graphs) != len(new.graphs):
         raise NotProven(f"the file has {len(new.graphs)} subgraphs, not {len(old.graphs)}")
@@ -136,7 +136,7 @@ def _compare_files(old: Side, new: Side) -> None:
         raise NotProven("the signatures are not those of the original")
 
 
-def _plain(side: Side, signature: Signature) -> tuple[object, ...]:
+def _plain(side: File, signature: Signature) -> tuple[object, ...]:
     """Return a signature that names inputs and outputs by their position."""
     graph = side.graphs[signature.subgraph]
     ends = (

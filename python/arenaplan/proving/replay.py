@@ -16,8 +16,8 @@ import numpy as np
 from arenaplan.errors import PlanMisaligned, PlanMismatch, PlanOutOfBounds, PlanOverlap
 from arenaplan.proving.derive import Justified, Known
 from arenaplan.proving.elements import DOUBT, Elements, place
+from arenaplan.proving.facts import ONLINE, Fact, Operation
 from arenaplan.proving.order import IN_ORDER, last_reads
-from arenaplan.proving.sides import ONLINE, Fact, Operation
 
 UNIT: Final = 16
 """Offsets are multiples of this many bytes."""

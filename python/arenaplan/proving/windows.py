@@ -18,9 +18,9 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from arenaplan.proving.elements import DOUBT, OUTSIDE, Elements, Names
+from arenaplan.proving.facts import Fact, Key, Operation
 from arenaplan.proving.guess import Index, Indices
 from arenaplan.proving.moves import zero_of
-from arenaplan.proving.sides import Fact, Key, Operation
 
 _SAME: Final = 0
 _FLOAT32, _UINT8, _INT16, _INT8, _INT4 = 0, 3, 7, 9, 17

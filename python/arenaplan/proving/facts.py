@@ -149,7 +149,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Side:
+class File:
     """A model."""
 
     model: Model
@@ -190,7 +190,7 @@ class Side:
         return tuple(words[3:])
 
 
-def read_pair(original: Source, rewritten: Source) -> tuple[Side, Side]:
+def read_pair(original: Source, rewritten: Source) -> tuple[File, File]:
     """
     Read both files.
 
@@ -207,7 +207,7 @@ def read_pair(original: Source, rewritten: Source) -> tuple[Side, Side]:
     # A writer can keep the old file as it is, behind new tables. Offsets point forward, so that
     # equal positions in it are equal content.
     is_shared = shift >= 0 and new.data.endswith(old.data)
-    sides = [_Reader(old, 0, is_shared).side(), _Reader(new, shift, is_shared).side()]
+    sides = [_Reader(old, 0, is_shared).file(), _Reader(new, shift, is_shared).file()]
     return sides[0], sides[1]
 
 
@@ -221,10 +221,10 @@ class _Reader:
         # What parsing has read counts against the budget of its own reader.
         self._root = FlatBuffer(model.data).root("the model")
 
-    def side(self) -> Side:
+    def file(self) -> File:
         """Return all facts."""
         tables = self._root.tables(ModelField.SUBGRAPHS, "subgraph")
-        return Side(
+        return File(
             self._model, tuple(self._graph(index, table) for index, table in enumerate(tables))
         )
 
