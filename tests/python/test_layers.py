@@ -24,7 +24,7 @@ FLOORS = (
     ("planning",),
     ("packing", "incremental", "diff"),
     ("executor", "importers", "rewrite"),
-    ("dynamic", "export", "integrations"),
+    ("dynamic", "export", "integrations", "proving"),
     ("fitting",),
     ("",),
     ("cli",),

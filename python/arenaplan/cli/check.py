@@ -1,4 +1,4 @@
-"""``arenaplan check``: is a plan file valid for a model."""
+"""``arenaplan check``: is a plan file valid for a model, or a proof for two."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from arenaplan.cli.common import (
     shown,
     size,
 )
-from arenaplan.cli.inputs import read_plan
+from arenaplan.cli.inputs import read_model, read_plan
 from arenaplan.cli.options import add_build, seen_by
+from arenaplan.cli.prove import report, summary
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption, PlanOverlap
 from arenaplan.export.tflm import check_offsets
@@ -28,6 +29,7 @@ from arenaplan.importers.tflite.model import Model, parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.options import PlanOptions
+from arenaplan.proving import check_proof
 from arenaplan.rewrite.place import replay
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def add_to(commands: Commands) -> None:
         nargs="*",
         metavar="PLAN",
         help="plan file, such as plan.json (default: the plan inside a .tflite model); "
-        "before it more models, if it is of several that share an arena",
+        "before it more models, if it is of several that share an arena; after a proof.json of "
+        "'arenaplan prove' in the place of MODEL: the original and the rewritten model",
     )
     add_build(parser)
     add_json(parser)
@@ -51,6 +54,9 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if isinstance(options.model, Path) and options.model.suffix.lower() == ".json":
+        _check_proof(options)
+        return
     if not options.plan:
         _check_inside(options)
         return
@@ -85,6 +91,21 @@ def execute(options: argparse.Namespace) -> None:
     else:
         judged = _judged(plan.status, verdict.status)
         print(f"valid for {shown(plan.target.name)}: {size(plan.arena_bytes)}, {judged}")
+
+
+def _check_proof(options: argparse.Namespace) -> None:
+    """Check the proof of a rewritten model against both models."""
+    if len(options.plan) != 2:
+        raise InvalidOption(
+            "a proof is checked against two models: arenaplan check PROOF.json ORIGINAL REWRITTEN; "
+            "a plan file comes after its model"
+        )
+    original, rewritten = map(read_model, options.plan)
+    proof = check_proof(read_plan(options.model), original, rewritten)
+    if options.json:
+        print_json(summary(proof))
+    else:
+        print(report(proof))
 
 
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:

@@ -62,7 +62,7 @@ _OPTION_SCALARS: Final[Mapping[str, Mapping[int, str]]] = {
 """Types of the options of operators whose padding a patch can take away."""
 
 _PAD_OPTIONS: Final = 22
-_SLICE_OPTIONS: Final = 49
+_SLICE_OPTIONS: Final = 48
 
 
 class _Mover(NamedTuple):
