@@ -119,6 +119,18 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn ranges_side_by_side_are_one_node() {
+        let live = |start| LiveRange::new(start, start + 2).unwrap();
+        let mut cover = Cover::new((0..63).map(live));
+        (0..63).for_each(|start| cover.add(live(start)));
+        // The union of nested concatenations looks at the root alone, not at each of their steps.
+        assert_eq!((cover.share[1], cover.whole[1]), (Share::All, 0));
+        cover.remove(live(0));
+        assert_eq!(cover.share[1], Share::Some);
+        assert_eq!(cover.union(), [LiveRange::new(1, 64).unwrap()]);
+    }
+
     proptest! {
         #[test]
         fn a_cover_holds_the_steps_of_its_ranges(
