@@ -19,7 +19,7 @@ import numpy as np
 
 from arenaplan import _core
 from arenaplan.backend import Scratch, backend_of
-from arenaplan.errors import InvalidDim, InvalidSize, PlannerError, UndefinedValue
+from arenaplan.errors import InvalidDim, InvalidOption, InvalidSize, PlannerError, UndefinedValue
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
@@ -429,8 +429,19 @@ class Graph:
         A runtime may have a clock and values of its own: TensorFlow Lite Micro runs through the
         subgraphs that an operator calls and keeps variables elsewhere. For all others it is this
         graph.
+
+        Raises
+        ------
+        InvalidOption
+            If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
         """
         make = self._variants.get(target)
+        if make is None and target.startswith("tflm:"):
+            sets = ", ".join(name for name in self._variants if ":" in name) or "none"
+            raise InvalidOption(
+                f"option target: {target!r} names kernels that are not known for this model; known "
+                f"are {sets}"
+            )
         return self if make is None else make()
 
     # -- reading -------------------------------------------------------------

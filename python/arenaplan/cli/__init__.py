@@ -16,7 +16,18 @@ import traceback
 from collections.abc import Sequence
 
 from arenaplan import __version__, _start
-from arenaplan.cli import check, diff, explain, export, inspect, pack, plan, run, targets
+from arenaplan.cli import (
+    check,
+    diff,
+    explain,
+    export,
+    inspect,
+    measure,
+    pack,
+    plan,
+    run,
+    targets,
+)
 from arenaplan.cli.parser import Parser, parse
 from arenaplan.errors import (
     CapacityExceeded,
@@ -46,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (plan, run, check, inspect, explain, export, diff, pack, targets):
+    for command in (plan, run, check, inspect, explain, export, measure, diff, pack, targets):
         command.add_to(commands)
     try:
         _start.raise_again()

@@ -17,12 +17,15 @@ from arenaplan.cli.common import (
     size,
 )
 from arenaplan.cli.inputs import read_plan
+from arenaplan.cli.options import add_build, seen_by
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption
-from arenaplan.export.greedy import head_bytes
-from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
+from arenaplan.export.tflm import check_offsets
+from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
 from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
+from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -39,6 +42,7 @@ def add_to(commands: Commands) -> None:
         help="plan file, such as plan.json (default: the plan inside a .tflite model); "
         "before it more models, if it is of several that share an arena",
     )
+    add_build(parser)
     add_json(parser)
 
 
@@ -53,8 +57,8 @@ def execute(options: argparse.Namespace) -> None:
     if others or is_shared(text):
         _check_shared(options, others, text)
         return
-    graph = load_model(options)
     plan = arenaplan.Plan.from_json(text)
+    graph = seen_by(load_model(options), PlanOptions(target=options.target or plan.target), options)
     verdict = plan.check(graph)
     if options.json:
         print_json(
