@@ -21,10 +21,12 @@ from arenaplan.cli import (
     diff,
     explain,
     export,
+    fit,
     inspect,
     measure,
     pack,
     plan,
+    prove,
     run,
     targets,
 )
@@ -35,6 +37,7 @@ from arenaplan.errors import (
     PlanError,
     PlannerError,
     PlanWriteError,
+    ProofError,
     UnboundDim,
     UnsupportedDtype,
     UnsupportedModel,
@@ -57,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (plan, run, check, inspect, explain, export, measure, diff, pack, targets):
+    for command in (
+        *(plan, run, check, inspect, explain, export),
+        *(fit, prove, measure, diff, pack, targets),
+    ):
         command.add_to(commands)
     try:
         _start.raise_again()
@@ -112,7 +118,7 @@ def _exit_code(error: Exception) -> int:
         return INTERNAL
     if isinstance(error, PlanWriteError):
         return BAD_INPUT
-    if isinstance(error, (PlanError, CapacityExceeded, VerificationError)):
+    if isinstance(error, (PlanError, ProofError, CapacityExceeded, VerificationError)):
         return CHECK_FAILED
     if isinstance(error, (UnsupportedModel, UnsupportedDtype, ImportError)):
         return UNSUPPORTED
