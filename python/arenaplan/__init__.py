@@ -52,6 +52,7 @@ from arenaplan.importers.live import from_exported_program, from_jaxpr
 from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
+from arenaplan.proving import Proof, check_proof, proof_schema, prove
 from arenaplan.sharing import (
     Coloring,
     color_nodes,
@@ -107,6 +108,7 @@ __all__ = [
     "PlanOptions",
     "PlannedSpace",
     "PlannerError",
+    "Proof",
     "Share",
     "SharedPlan",
     "SimpleArena",
@@ -123,6 +125,7 @@ __all__ = [
     "View",
     "__version__",
     "backend",
+    "check_proof",
     "color_nodes",
     "errors",
     "explain",
@@ -138,6 +141,8 @@ __all__ = [
     "plan_family",
     "plan_schema",
     "plan_together",
+    "proof_schema",
+    "prove",
     "save_params",
     "share_storage",
     "spilled",

@@ -238,6 +238,26 @@ class StorageError(PlannerError):
     """Storage ids, arrays or parameters do not fit together."""
 
 
+class ProofError(PlannerError):
+    """A proof that a rewritten model computes what its original computes does not hold."""
+
+
+class NotProven(ProofError):
+    """An operator or tensor of a rewritten model is not derived from the original."""
+
+
+class ProofCorrupt(ProofError):
+    """The proof file is damaged or not a proof."""
+
+
+class ProofVersion(ProofError):
+    """The proof file was written by an incompatible version."""
+
+
+class ProofStale(ProofError):
+    """The proof file is of other models, or says other things than a new proof of them."""
+
+
 class PlanWriteError(PlanError):
     """The plan could not be written; an older file is untouched."""
 

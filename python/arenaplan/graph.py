@@ -19,7 +19,7 @@ import numpy as np
 
 from arenaplan import _core
 from arenaplan.backend import Scratch, backend_of
-from arenaplan.errors import InvalidDim, InvalidSize, PlannerError, UndefinedValue
+from arenaplan.errors import InvalidDim, InvalidOption, InvalidSize, PlannerError, UndefinedValue
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
@@ -218,6 +218,7 @@ class Graph:
         """Name of the target that plans are for unless another one is asked for; importers set
         the one that runs their format."""
         self._variants: dict[str, Callable[[], Graph]] = {}
+        self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
         self._constants: dict[int, ConstantData] = {}
         self._core: _core.Graph | None = None
@@ -410,8 +411,13 @@ class Graph:
         return copy
 
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
-        """Declare that the runner of this name sees another graph, which ``make`` returns."""
+        """
+        Declare that the runner of this name sees another graph, which ``make`` returns.
+
+        It is made once, when it is first needed.
+        """
         self._variants[target] = make
+        self._made.pop(target, None)
 
     def refuse(self, error: PlannerError) -> None:
         """
@@ -429,9 +435,24 @@ class Graph:
         A runtime may have a clock and values of its own: TensorFlow Lite Micro runs through the
         subgraphs that an operator calls and keeps variables elsewhere. For all others it is this
         graph.
+
+        Raises
+        ------
+        InvalidOption
+            If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
         """
         make = self._variants.get(target)
-        return self if make is None else make()
+        if make is None and target.startswith("tflm:"):
+            sets = ", ".join(name for name in self._variants if ":" in name) or "none"
+            raise InvalidOption(
+                f"option target: {target!r} names kernels that are not known for this model; known "
+                f"are {sets}"
+            )
+        if make is None:
+            return self
+        if target not in self._made:
+            self._made[target] = make()
+        return self._made[target]
 
     # -- reading -------------------------------------------------------------
 

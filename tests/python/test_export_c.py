@@ -18,7 +18,9 @@ from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.placed import identifiers, rows_of
 from arenaplan.export.table import csv_of
 from arenaplan.export.tflm import plan_tflm
+from arenaplan.importers.tflite.micro import total
 from arenaplan.importers.tflite.model import parse
+from tflm_models import running_sum
 
 
 def chain(*sizes: int, names: list[str] | None = None, model: str = "small") -> ap.Graph:
@@ -262,3 +264,73 @@ def test_the_command_writes_files_and_stdout(
     if form == "json":
         assert main(["check", str(source), str(out)]) == 0
         assert main(["export", str(source), "--to", "c", "--plan", str(out), "-o", "-"]) == 0
+
+
+# -- firmware ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_a_header_has_the_arena_of_the_runtime(
+    compiler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "m.tflite", tmp_path / "m.h"
+    source.write_bytes(flat.write(flat.fragmented()))
+    assert main(["export", str(source), "--to", "c", "-o", str(out)]) == 0
+    capsys.readouterr()
+    text, arena = out.read_text(), total(parse(source.read_bytes()))
+    names = [
+        "M_TFLM_ARENA_BYTES",
+        "M_TFLM_HEAD_BYTES",
+        "M_TFLM_SCRATCH_BYTES",
+        "M_TFLM_TAIL_BYTES",
+        "M_TFLM_STARTUP_BYTES",
+        "M_TFLM_OPERATOR_COUNT",
+        "M_INPUT_COUNT",
+        "M_INPUT_0_OFFSET - M_OFFSET_T0",
+        "M_INPUT_0_BYTES",
+        "M_OUTPUT_0_BYTES",
+    ]
+    body = "\n".join(f'printf("%d\\n", (int)({name}));' for name in names)
+    found = compile_and_run(compiler, text, body, tmp_path)
+    expected = [arena.total, arena.head, 0, arena.tail, arena.startup, 3, 1, 0, 432, 144]
+    assert found == expected
+    narrow = total(parse(source.read_bytes()), pointer=32)
+    assert f"#define M_TFLM_ARENA_BYTES {narrow.total}\n" in text
+    assert "SLICE, NEG, CONCATENATION */" in text
+
+
+def test_a_header_lists_operators_that_another_model_does_not_need(tmp_path: Path) -> None:
+    source, original, out = (tmp_path / name for name in ("m.tflite", "old.tflite", "m.h"))
+    source.write_bytes(flat.write(flat.fragmented()))
+    original.write_bytes(flat.write(flat.chain("NEG")))
+    export = ["export", str(source), "--to", "c", "-o", str(out)]
+    assert main([*export, "--original", str(original)]) == 0
+    text = out.read_text()
+    assert "#define M_TFLM_ADDED_OPERATOR_COUNT 2\n" in text
+    assert "SLICE, CONCATENATION */" in text
+    assert main([*export, "--original", str(source)]) == 0
+    assert "none */\n#define M_TFLM_ADDED_OPERATOR_COUNT 0\n" in out.read_text()
+    csv_file = ["export", str(source), "--to", "csv", "-o", str(out)]
+    assert main([*csv_file, "--original", str(original)]) == 2
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_models_that_only_the_runtime_understands_have_headers(
+    compiler: str, tmp_path: Path
+) -> None:
+    source, out = tmp_path / "sum.tflite", tmp_path / "sum.h"
+    source.write_bytes(running_sum())
+    assert main(["export", str(source), "--to", "c", "-o", str(out)]) == 0
+    body = 'printf("%d\\n", SUM_INPUT_0_BYTES);printf("%d\\n", SUM_OUTPUT_0_BYTES);'
+    assert compile_and_run(compiler, out.read_text(), body, tmp_path) == [64, 64]
+    assert main(["export", str(source), "--to", "c", "--target", "c", "-o", str(out)]) == 3
+
+
+def test_names_of_custom_operators_cannot_end_a_comment(tmp_path: Path) -> None:
+    root = flat.fragmented()
+    root[1][2] = flat.code("CUSTOM", "*/ int x; /*")
+    source, out = tmp_path / "m.tflite", tmp_path / "m.h"
+    source.write_bytes(flat.write(root))
+    assert main(["export", str(source), "--to", "c", "-o", str(out)]) == 0
+    assert "___int_x____" in out.read_text()
+    compile_and_run("gcc", out.read_text(), "", tmp_path)

@@ -23,14 +23,19 @@ FLOORS = (
     ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),
-    ("executor", "importers"),
-    ("dynamic", "export", "integrations"),
+    ("executor", "importers", "rewrite"),
+    ("dynamic", "export", "integrations", "proving"),
+    ("fitting",),
     ("",),
     ("cli",),
     ("__main__",),
 )
 """Rooms of the package, the lowest floor first; the empty name is the package itself."""
-INSIDE = {"executor": ("importers",), "importers": ("executor",)}
+INSIDE = {
+    "executor": ("importers", "rewrite"),
+    "importers": ("executor",),
+    "rewrite": ("executor", "importers"),
+}
 """Rooms of one floor that do not import each other either."""
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -1,6 +1,7 @@
 """What the tool says of TensorFlow Lite Micro's arena is what the runtime says, or it leaves it."""
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import flat
 from arenaplan import errors
 from arenaplan.cli import main
 from arenaplan.export.c import shim_of
-from arenaplan.export.tflm import ONLINE, embed, own_head, plan_in_best_order, plan_tflm
+from arenaplan.export.tflm import embed, own_arena, plan_in_best_order, plan_tflm
+from arenaplan.importers.tflite.micro import Build, total
+from arenaplan.importers.tflite.micro.greedy import ONLINE
 from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.scratch import scratch_operators
 from arenaplan.importers.tflite.timeline import timeline_of
 from tflm_models import branches, random_bytes_model, running_sum
+from tflm_operators import cases, model_of
 from tflm_oracle import Tflm, assert_same, tflm_or_skip
 
 Interpret = Callable[[bytes], Tflm]
@@ -29,117 +32,153 @@ def tflm() -> Interpret:
     return tflm_or_skip()
 
 
-def weighted(name: str, types: tuple[int, int, int], custom: str | None = None) -> bytes:
-    """Return a model of one operator with three inputs of some types."""
-    tensors = [flat.tensor(f"x{k}", (1, 1, 1, 1), type_) for k, type_ in enumerate(types)]
-    tensors.append(flat.tensor("y", (1, 1, 1, 1)))
-    options = {"CONV_2D": (1, {}), "DEPTHWISE_CONV_2D": (2, {})}.get(name)
-    operators = [flat.operator(0, [0, 1, 2], [3], options)]
-    main_graph = flat.subgraph(tensors, operators, [0, 1, 2], [3])
-    return flat.write(flat.model([flat.code(name, custom)], [main_graph]))
+def asking(model: bytes, build: Build | None = None) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the scratch memory of every operator."""
+    costs = total(parse(model), build=build).operators
+    return [(cost.name, cost.scratch) for cost in costs]
 
 
-# -- which kernels may ask -------------------------------------------------------------
+# -- what kernels ask for ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "types", "asks"),
-    [
-        ("ADD", (flat.INT8,) * 3, False),
-        ("MEAN", (flat.FLOAT32,) * 3, True),
-        ("SVDF", (flat.FLOAT32,) * 3, True),
-        ("CONV_2D", (flat.INT8,) * 3, False),
-        ("CONV_2D", (flat.INT8, flat.INT4, flat.INT32), True),
-        ("FULLY_CONNECTED", (flat.INT4, flat.INT8, flat.INT32), False),
-        ("DEPTHWISE_CONV_2D", (flat.INT8, flat.INT4, flat.INT32), True),
-        ("TRANSPOSE_CONV", (flat.INT32, flat.INT8, flat.INT8), True),
-        ("TRANSPOSE_CONV", (flat.INT32, flat.FLOAT32, flat.FLOAT32), False),
-    ],
-)
-def test_operators_whose_kernels_may_ask(
-    name: str, types: tuple[int, int, int], asks: bool
-) -> None:
-    assert scratch_operators(parse(weighted(name, types))) == ((name,) if asks else ())
-
-
-def test_custom_operators_and_compressed_models_may_ask() -> None:
+def test_a_kernel_that_is_not_known_is_named() -> None:
+    tensors = [flat.tensor(name, (4,)) for name in "xy"]
     # A custom operator may have the name of a builtin one.
-    model = parse(weighted("CUSTOM", (flat.FLOAT32,) * 3, "ADD"))
-    assert scratch_operators(model) == ("ADD",)
+    operators = [flat.operator(0, [0], [1])]
+    code = flat.code("CUSTOM", "NEG")
+    root = flat.model([code], [flat.subgraph(tensors, operators, [0], [1])])
+    found = total(parse(flat.write(root)))
+    assert (found.unknown, found.scratch) == (("NEG",), 0)
+
+
+def test_kernels_of_compressed_models_are_not_known() -> None:
     root = flat.fragmented()
-    assert scratch_operators(parse(flat.write(root))) == ()
+    assert total(parse(flat.write(root))).unknown == ()
     root[6] = [{0: "COMPRESSION_METADATA", 1: flat.Number("I", 1)}]
-    assert scratch_operators(parse(flat.write(root))) == ("SLICE", "NEG", "CONCATENATION")
+    assert total(parse(flat.write(root))).unknown == ("SLICE", "NEG", "CONCATENATION")
 
 
-def test_every_subgraph_is_looked_at() -> None:
-    assert scratch_operators(parse(running_sum())) == ()
-    inner = flat.subgraph(
-        [flat.tensor("a", (1,)), flat.tensor("b", (1,))], [flat.operator(1, [0], [1])], [0], [1]
+def test_an_operator_without_operands_is_not_known() -> None:
+    tensors = [flat.tensor(name, (4,)) for name in "xy"]
+    root = flat.model(
+        [flat.code("SVDF")], [flat.subgraph(tensors, [flat.operator(0, [0], [1])], [0], [1])]
     )
-    call = flat.operator(0, [], [], (103, {0: flat.Number("i", 1)}))
-    outer = flat.subgraph([flat.tensor("x", (1,))], [call], [0], [0])
-    model = flat.model([flat.code("CALL_ONCE"), flat.code("SVDF")], [outer, inner])
-    assert scratch_operators(parse(flat.write(model))) == ("SVDF",)
+    assert total(parse(flat.write(root))).unknown == ("SVDF",)
+
+
+def test_scratch_memory_is_counted_per_request() -> None:
+    found = dict(asking(random_bytes_model(IMPROVED, scratch=True)))
+    assert len(found["TRANSPOSE_CONV"]) == 1
+    assert not found["PAD"]
 
 
 # -- what follows from it --------------------------------------------------------------
 
 
-def test_the_runtime_stays_in_charge_of_scratch_memory(
+def test_scratch_memory_takes_part_in_a_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, out = tmp_path / "m.tflite", tmp_path / "out.tflite"
     source.write_bytes(random_bytes_model(IMPROVED, scratch=True))
-    given = plan_tflm(parse(source.read_bytes()))
-    assert given.head_fixed < given.head_before == given.head_after
-    assert (given.pinned, given.status) == (False, "feasible")
-    assert set(given.offsets) == {ONLINE}
+    model = parse(source.read_bytes())
+    given = plan_tflm(model)
+    assert given.head_after < given.head_before
+    assert given.head_after >= given.lower_bound
+    assert "TRANSPOSE_CONV" in given.scratch
+    planned = ap.plan(ap.load(source))
+    assert planned.lower_bound == given.lower_bound
+    names = [value.name for value in ap.load(source).for_target("tflm").values]
+    assert any(name.startswith("scratch 0 of TRANSPOSE_CONV_") for name in names)
 
     export = ["export", str(source), "-o", str(out), "--to"]
     assert main([*export, "tflm"]) == 0
     said = capsys.readouterr().out
-    assert "kernels of TRANSPOSE_CONV" in said
-    assert "may ask for scratch memory" in said
-    assert "stays in charge" in said
-    assert "--always decides anyway" in said
-    assert parse(out.read_bytes()).subgraphs == parse(source.read_bytes()).subgraphs
-    assert main([*export, "tflm", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["pinned"], document["reordered"]) == (False, False)
-    assert "TRANSPOSE_CONV" in document["scratch"]
-    assert document["head_after"] == document["head_before"]
-
-    assert main([*export, "tflm", "--always"]) == 0
-    said = capsys.readouterr().out
-    assert f"{given.head_before:,} -> " in said
-    assert "may ask for scratch memory, which is not in these bytes" in said
-
+    assert f"arena head {given.head_before:,} -> {given.head_after:,} bytes" in said
+    assert f"total {given.before.total:,} -> {given.after.total:,} bytes" in said
+    narrow = total(model, pointer=32), total(model, given.offsets, pointer=32)
+    assert f"with 32-bit pointers {narrow[0].total:,} -> {narrow[1].total:,} bytes" in said
     assert main([*export, "tflm-shim"]) == 3
     said = capsys.readouterr().err
     assert "UnsupportedModel" in said
     assert "TRANSPOSE_CONV" in said
     with pytest.raises(errors.UnsupportedModel, match="scratch memory"):
-        shim_of(plan_tflm(parse(source.read_bytes()), always=True))
+        shim_of(plan_tflm(model, always=True))
 
 
-def test_the_report_names_operators_with_scratch_memory(
+def test_kernels_that_are_not_known_leave_the_runtime_in_charge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    root = flat.fragmented()
+    root[1][2] = flat.code("CUSTOM", "theirs")
+    source, out = tmp_path / "m.tflite", tmp_path / "out.tflite"
+    source.write_bytes(flat.write(root))
+    given = plan_tflm(parse(source.read_bytes()))
+    assert given.head_fixed < given.head_before == given.head_after
+    assert (given.pinned, given.status) == (False, "feasible")
+    assert set(given.offsets) == {ONLINE}
+    export = ["export", str(source), "-o", str(out), "--to", "tflm"]
+    assert main(export) == 0
+    said = capsys.readouterr().out
+    assert "kernels of theirs are not known" in said
+    assert "stays in charge" in said
+    assert main([*export, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["pinned"], document["reordered"]) == (False, False)
+    assert document["unknown"] == ["theirs"]
+    assert document["head_after"] == document["head_before"]
+    assert main([*export, "--always"]) == 0
+    assert f"{given.head_before:,} -> " in capsys.readouterr().out
+    assert main(["plan", str(source)]) == 0
+    said = capsys.readouterr().out
+    assert "unknown    kernels of theirs" in said
+    assert f"to measure them: arenaplan measure {source}" in said
+
+
+def test_a_plan_that_saves_nothing_in_all_is_not_written() -> None:
+    """The start of the runtime needs more than the tensors of a small model."""
+    root = flat.fragmented()
+    root[2][0][0] = [
+        {**table, 0: flat.Vector("i", [length // 36 for length in table[0].values])}
+        if table[3][0] == "t"
+        else table
+        for table in root[2][0][0]
+    ]
+    root[4][2:] = [{0: flat.Data(struct.pack("<i", n))} for n in (2, 1)]
+    given = plan_tflm(parse(flat.write(root)))
+    assert given.before.total == given.before.startup
+    assert given.head_before < given.before.total
+    assert not given.pinned
+
+
+def test_the_report_has_the_whole_arena(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.tflite"
-    path.write_bytes(random_bytes_model(IMPROVED, scratch=True))
-    assert main(["plan", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert "kernels of TRANSPOSE_CONV" in said
-    assert "--to tflm --always' puts offsets into the model" in said
-    assert "another order" not in said
     path.write_bytes(flat.write(flat.fragmented()))
+    own = own_arena(parse(path.read_bytes()))
     assert main(["plan", str(path)]) == 0
     said = capsys.readouterr().out
-    assert "reference kernels of these operators ask for no scratch memory" in said
-    assert "own planner needs 1,152 bytes for tensors; 'arenaplan export --to tflm' puts" in said
+    assert f"total        {own.total:,} bytes" in said
+    assert "for kTensorArenaSize, with reference kernels and 64-bit pointers" in said
+    assert f"start-up   {own.startup:>12,}" in said
+    assert "figures    exact" in said
+    assert "with 32-bit" in said
+    assert "with offsets in the model; head 864: arenaplan export" in said
+    assert main(["plan", str(path), "--json"]) == 0
+    arena = json.loads(capsys.readouterr().out)["runtime"]
+    assert arena["total"] == own.total == max(own.startup, own.head + own.tail)
+    assert arena["tail"] == own.tail == sum(arena["parts"].values())
+    assert (arena["tensors"], arena["scratch"], arena["exact"]) == (1152, 0, True)
+    assert arena["exported"]["head"] == 864
+    assert main(["plan", str(path), "--pointer", "32", "--json"]) == 0
+    narrow = json.loads(capsys.readouterr().out)["runtime"]
+    assert narrow["pointer"] == 32
+    assert not narrow["exact"]
+    assert narrow["total"] < arena["total"]
+    assert narrow["total"] == arena["with_32_bits"]["total"]
     assert main(["plan", str(path), "--target", "c"]) == 0
     assert "scratch memory of the runtime's kernels is not in" in capsys.readouterr().out
+    assert main(["plan", str(path), "--target", "c", "--pointer", "32"]) == 2
+    with pytest.raises(errors.InvalidOption, match="tflm:cmsis-nn"):
+        ap.plan(ap.load(path), target="tflm:theirs")
 
 
 def test_the_report_says_what_another_order_needs(
@@ -150,28 +189,44 @@ def test_the_report_says_what_another_order_needs(
     assert main(["export", str(path), "--to", "tflm", "-o", str(out), "--json"]) == 0
     needed = json.loads(capsys.readouterr().out)["head_after"]
     assert main(["plan", str(path)]) == 0
-    note = f"another order of the operators needs {needed:,} bytes; 'arenaplan export --to tflm'"
-    assert note in capsys.readouterr().out
+    assert f"in another order of the operators; head {needed:,}: " in capsys.readouterr().out
     assert main(["plan", str(path), "--order", "given"]) == 0
     assert "another order" not in capsys.readouterr().out
 
 
-def test_offsets_are_fixed_only_where_that_is_known_to_help() -> None:
-    improved = 0
+def test_offsets_are_fixed_only_where_that_helps() -> None:
+    improved = {True: 0, False: 0}
     for seed in SEEDS:
         for scratch in (True, False):
             model = parse(random_bytes_model(seed, scratch=scratch))
-            assert bool(scratch_operators(model)) == scratch
-            ordered, result = plan_in_best_order(model)
-            assert result.lower_bound <= result.head_fixed <= result.head_after
-            assert result.head_after <= result.head_before
-            if scratch:
-                assert not result.pinned
-                assert ordered is model
-            else:
-                assert result.head_fixed == result.head_after
-                improved += result.pinned
-    assert improved
+            _, result = plan_in_best_order(model)
+            assert bool(result.scratch) == scratch
+            assert result.lower_bound <= result.head_after <= result.head_before
+            assert result.after.total <= result.before.total
+            improved[scratch] += result.pinned
+    assert all(improved.values())
+
+
+def test_a_plan_for_other_kernels_is_checked_and_exported_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file, out = (tmp_path / name for name in ("m.tflite", "plan.json", "out.tflite"))
+    path.write_bytes(model_of(next(c for c in cases() if c.title == "CONV_2D-int8")))
+    kernels = ["--target", "tflm:cmsis-nn"]
+    assert main(["plan", str(path), *kernels, "-o", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "with cmsis-nn kernels and 32-bit pointers" in said
+    assert "scratch memory 144" in said
+    assert "not compared with a device" in said
+    assert main(["check", str(path), str(file), *kernels]) == 0
+    assert main(["check", str(path), str(file)]) == 1
+    export = ["export", str(path), "--plan", str(file), "-o", str(out), "--to"]
+    assert main([*export, "tflm", *kernels]) == 0
+    assert main(["check", str(out)]) == 0
+    assert main([*export, "tflm"]) == 1
+    assert main([*export, "c", *kernels]) == 0
+    assert "SCRATCH_0_OF_CONV_2D_0" in out.read_text()
+    assert main([*export, "tflm", "--target", "c"]) == 2
 
 
 # -- several subgraphs -----------------------------------------------------------------
@@ -224,13 +279,12 @@ def test_a_variable_keeps_its_sum(tflm: Interpret, capfd: pytest.CaptureFixture[
 def test_an_export_never_makes_the_arena_larger(
     seed: int, scratch: bool, tflm: Interpret, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    data = random_bytes_model(seed, scratch=scratch)
+    data = random_bytes_model(seed, scratch=scratch, words=scratch and seed % 3 == 0)
     ordered, result = plan_in_best_order(parse(data))
     original, planned = tflm(data), tflm(embed(ordered, result.offsets))
     before, after = original.head(capfd), planned.head(capfd)
     assert after <= before
-    if not scratch:
-        assert (before, after) == (result.head_before, result.head_after)
+    assert (before, after) == (result.head_before, result.head_after)
     assert_same(original, planned, data)
 
 
@@ -242,10 +296,9 @@ def test_heads_of_real_models_are_those_of_the_runtime(
     for path in models:
         data = path.read_bytes()
         model = parse(data)
-        assert scratch_operators(model) == ()
         ordered, result = plan_in_best_order(model)
         heads = tflm(data).head(capfd), tflm(embed(ordered, result.offsets)).head(capfd)
-        assert heads == (own_head(model), result.head_after), path.name
+        assert heads == (own_arena(model).head, result.head_after), path.name
         best = ap.plan(ap.load(path)).arena_bytes
         assert heads[1] == best or ordered is not model
         if path.stem == "kws_ref_model":

@@ -16,7 +16,20 @@ import traceback
 from collections.abc import Sequence
 
 from arenaplan import __version__, _start
-from arenaplan.cli import check, diff, explain, export, inspect, pack, plan, run, targets
+from arenaplan.cli import (
+    check,
+    diff,
+    explain,
+    export,
+    fit,
+    inspect,
+    measure,
+    pack,
+    plan,
+    prove,
+    run,
+    targets,
+)
 from arenaplan.cli.parser import Parser, parse
 from arenaplan.errors import (
     CapacityExceeded,
@@ -24,6 +37,7 @@ from arenaplan.errors import (
     PlanError,
     PlannerError,
     PlanWriteError,
+    ProofError,
     UnboundDim,
     UnsupportedDtype,
     UnsupportedModel,
@@ -46,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (plan, run, check, inspect, explain, export, diff, pack, targets):
+    for command in (
+        *(plan, run, check, inspect, explain, export),
+        *(fit, prove, measure, diff, pack, targets),
+    ):
         command.add_to(commands)
     try:
         _start.raise_again()
@@ -101,7 +118,7 @@ def _exit_code(error: Exception) -> int:
         return INTERNAL
     if isinstance(error, PlanWriteError):
         return BAD_INPUT
-    if isinstance(error, (PlanError, CapacityExceeded, VerificationError)):
+    if isinstance(error, (PlanError, ProofError, CapacityExceeded, VerificationError)):
         return CHECK_FAILED
     if isinstance(error, (UnsupportedModel, UnsupportedDtype, ImportError)):
         return UNSUPPORTED

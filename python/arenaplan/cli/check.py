@@ -1,8 +1,9 @@
-"""``arenaplan check``: is a plan file valid for a model."""
+"""``arenaplan check``: is a plan file valid for a model, or a proof for two."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,20 @@ from arenaplan.cli.common import (
     shown,
     size,
 )
-from arenaplan.cli.inputs import read_plan
+from arenaplan.cli.inputs import read_model, read_plan
+from arenaplan.cli.options import add_build, seen_by
+from arenaplan.cli.prove import report, summary
 from arenaplan.cli.share import describe_shared, is_shared
-from arenaplan.errors import InvalidOption
-from arenaplan.export.greedy import head_bytes
-from arenaplan.export.tflm import ONLINE, check_offsets, read_offsets
-from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.errors import InvalidOption, PlanOverlap
+from arenaplan.export.tflm import check_offsets
+from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
+from arenaplan.importers.tflite.micro.views import layout_of
+from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
+from arenaplan.options import PlanOptions
+from arenaplan.proving import check_proof
+from arenaplan.rewrite.place import replay
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -37,13 +45,18 @@ def add_to(commands: Commands) -> None:
         nargs="*",
         metavar="PLAN",
         help="plan file, such as plan.json (default: the plan inside a .tflite model); "
-        "before it more models, if it is of several that share an arena",
+        "before it more models, if it is of several that share an arena; after a proof.json of "
+        "'arenaplan prove' in the place of MODEL: the original and the rewritten model",
     )
+    add_build(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if isinstance(options.model, Path) and options.model.suffix.lower() == ".json":
+        _check_proof(options)
+        return
     if not options.plan:
         _check_inside(options)
         return
@@ -53,8 +66,8 @@ def execute(options: argparse.Namespace) -> None:
     if others or is_shared(text):
         _check_shared(options, others, text)
         return
-    graph = load_model(options)
     plan = arenaplan.Plan.from_json(text)
+    graph = seen_by(load_model(options), PlanOptions(target=options.target or plan.target), options)
     verdict = plan.check(graph)
     if options.json:
         print_json(
@@ -78,6 +91,21 @@ def execute(options: argparse.Namespace) -> None:
     else:
         judged = _judged(plan.status, verdict.status)
         print(f"valid for {shown(plan.target.name)}: {size(plan.arena_bytes)}, {judged}")
+
+
+def _check_proof(options: argparse.Namespace) -> None:
+    """Check the proof of a rewritten model against both models."""
+    if len(options.plan) != 2:
+        raise InvalidOption(
+            "a proof is checked against two models: arenaplan check PROOF.json ORIGINAL REWRITTEN; "
+            "a plan file comes after its model"
+        )
+    original, rewritten = map(read_model, options.plan)
+    proof = check_proof(read_plan(options.model), original, rewritten)
+    if options.json:
+        print_json(summary(proof))
+    else:
+        print(report(proof))
 
 
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
@@ -110,12 +138,32 @@ def _check_inside(options: argparse.Namespace) -> None:
     if offsets is None:
         raise InvalidOption("the model brings no plan; pass a plan file")
     timeline = timeline_of(model)
-    check_offsets(timeline, offsets)
+    kernels = "any"
+    try:
+        check_offsets(timeline, offsets)
+    except PlanOverlap:
+        # Slices in their source and strips in their result overlap by intention, see 'fit'.
+        is_online = any(offsets[box.tensor] == ONLINE for box in timeline.boxes)
+        if len(model.subgraphs) > 1 or timeline.areas or is_online:
+            raise
+        kernels = _kernels_of(model, offsets)
     planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
     pinned = [(box, offset) for box, offset in planned if offset != ONLINE]
     head = head_bytes([box for box, _ in pinned], [offset for _, offset in pinned])
     if options.json:
         document = {"valid": True, "planned": len(pinned), "tensors": len(planned), "head": head}
-        print_json({"model": "model" if path is None else path.stem, **document})
+        name = "model" if path is None else path.stem
+        print_json({"model": name, **document, "kernels": kernels})
     else:
-        print(f"valid: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")
+        whose = "" if kernels == "any" else f" for {kernels} kernels only"
+        print(f"valid{whose}: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")
+
+
+def _kernels_of(model: Model, offsets: Sequence[int]) -> str:
+    """Return the kernels that honor a plan in which tensors overlap by intention."""
+    try:
+        replay(layout_of(model), offsets)
+    except PlanOverlap:
+        replay(layout_of(model, overlap=True), offsets)
+        return "reference"
+    return "any"

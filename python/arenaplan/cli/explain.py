@@ -33,7 +33,7 @@ def execute(options: argparse.Namespace) -> None:
     chosen = plan_options(options)
     if chosen.spaces is not None:
         raise InvalidOption("explain compares plans for one arena, and --budget names memories")
-    graph = seen_by(load_model(options), chosen)
+    graph = seen_by(load_model(options), chosen, options)
     explanation = arenaplan.explain(graph, chosen)
     if options.json:
         print_json(_document(graph, explanation))

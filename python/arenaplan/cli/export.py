@@ -23,20 +23,49 @@ from arenaplan.cli.common import (
     shown,
     size,
 )
-from arenaplan.cli.notes import operator_names, scratch_note
-from arenaplan.cli.options import Alignments, add_plan_options, plan_options, seen_by
+from arenaplan.cli.micro import operator_names
+from arenaplan.cli.options import (
+    Alignments,
+    add_plan_options,
+    build_of,
+    plan_options,
+    seen_by,
+)
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.proofs import proof_of
-from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel, TargetMismatch
-from arenaplan.export import EXPORTERS, TflmPlan, obey, plan_in_best_order, plan_tflm
+from arenaplan.errors import (
+    CapacityExceeded,
+    InvalidOption,
+    NotAModel,
+    TargetMismatch,
+    UndefinedValue,
+    UnsupportedSubgraph,
+)
+from arenaplan.export import (
+    EXPORTERS,
+    Firmware,
+    TflmPlan,
+    firmware_of,
+    obey,
+    plan_in_best_order,
+    plan_tflm,
+)
 from arenaplan.graph import Graph
+from arenaplan.importers.tflite.micro.arena import total
+from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
     from arenaplan import Plan
     from arenaplan.cli.common import Commands
 
-_FLAGS = {"space": "--space", "sections": "--section", "always": "--always"}
+_FLAGS = {
+    "space": "--space",
+    "sections": "--section",
+    "always": "--always",
+    "firmware": "--original",
+}
 """The flag of each option that some forms have."""
 
 
@@ -66,8 +95,15 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--always",
         action="store_true",
-        help="tflm: decide offsets even if the runtime's own planner needs no more bytes, or "
-        "kernels may ask for scratch memory",
+        help="tflm: decide offsets even if the runtime's own planner needs no more bytes, or a "
+        "kernel is not known",
+    )
+    parser.add_argument(
+        "--original",
+        type=Path,
+        metavar="FILE",
+        help="c: .tflite model that the firmware runs already, to list the operators that its "
+        "resolver must register in addition",
     )
     parser.add_argument(
         "--section",
@@ -87,6 +123,8 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     given = _given(options)
     exporter = EXPORTERS[options.to]
+    if "firmware" in exporter.options and is_tflite(options.model):
+        given["firmware"] = _firmware(options)
     if exporter.source == "tflite":
         _export_tflm(options)
         return
@@ -118,6 +156,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         "space": options.space,
         "sections": dict(options.section),
         "always": options.always,
+        "firmware": options.original,
     }
     given = {name: value for name, value in values.items() if value not in (None, {}, False)}
     for name in given:
@@ -126,7 +165,16 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
             raise InvalidOption(f"option {_FLAGS[name]} is for --to {form}, not --to {options.to}")
     if options.capacity is not None and options.budget is not None:
         raise InvalidOption("option --capacity: the memories of --budget have theirs")
+    if given.pop("firmware", None) is not None and not is_tflite(options.model):
+        raise InvalidOption("option --original is for .tflite models")
     return given
+
+
+def _firmware(options: argparse.Namespace) -> Firmware:
+    """Return the facts about a TFLite file for the firmware around it."""
+    model = parse(read_bytes(options.model)[0])
+    original = None if options.original is None else parse(read_bytes(options.original)[0])
+    return firmware_of(model, build_of(options), original)
 
 
 def _check_capacity(options: argparse.Namespace, arena_bytes: int) -> None:
@@ -145,11 +193,19 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
         chosen = plan_options(options)
         if reader is not None and chosen.target is None:
             chosen = replace(chosen, target=reader)
-        graph = seen_by(graph, chosen)
+        try:
+            seen = seen_by(graph, chosen, options)
+            return seen, arenaplan.plan(seen, chosen)
+        except (UnsupportedSubgraph, UndefinedValue):
+            if graph.target != "tflm" or options.target is not None:
+                raise
+        # Only the runtime's own clock knows when such a model needs its tensors.
+        chosen = replace(chosen, target="tflm")
+        graph = seen_by(graph, chosen, options)
         plan = arenaplan.plan(graph, chosen)
     else:
         plan = arenaplan.Plan.load(options.plan)
-        graph = graph.for_target(plan.target.name)
+        graph = seen_by(graph, PlanOptions(target=options.target or plan.target), options)
         plan.check(graph)
     return graph, plan
 
@@ -174,12 +230,14 @@ def _export_tflm(options: argparse.Namespace) -> None:
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
     if options.align != Alignments() or options.no_in_place or options.preserve_inputs:
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
+    if options.target is not None and options.target.partition(":")[0] != "tflm":
+        raise InvalidOption(f"option --target: --to {options.to} is for tflm")
     data, path = read_bytes(options.model)
-    model = parse(data)
+    model, build = parse(data), build_of(options)
     if options.to == "tflm" and options.plan is None and options.order == "search":
-        ordered, result = plan_in_best_order(model, always=options.always)
+        ordered, result = plan_in_best_order(model, always=options.always, build=build)
     else:
-        ordered, result = model, _tflm_plan(model, options)
+        ordered, result = model, _tflm_plan(model, options, build)
     _check_capacity(options, result.head_after)
     name = path.stem if path is not None else "model"
     _write(options, EXPORTERS[options.to].write(ordered, result, name))
@@ -187,56 +245,88 @@ def _export_tflm(options: argparse.Namespace) -> None:
         "model": name,
         "head_before": result.head_before,
         "head_after": result.head_after,
+        "total_before": result.before.total,
+        "total_after": result.after.total,
+        "tail": result.after.tail,
+        "startup": result.after.startup,
+        "kernels": build.kernels,
+        "pointer": build.pointer,
+        "exact": build.is_exact,
         "lower_bound": result.lower_bound,
         "status": result.status,
         "already_optimal": result.already_optimal,
         "pinned": result.pinned,
         "scratch": list(result.scratch),
+        "unknown": list(result.unknown),
         "reordered": ordered is not model,
         "tensors": len(result.offsets),
     }
-    _report(options, document, _verdict(name, result))
+    verdict = _verdict(name, result)
+    if build.is_package:
+        narrow = Build(build.kernels, 32)
+        totals = [
+            total(model, build=narrow).total,
+            total(ordered, result.offsets, build=narrow).total,
+        ]
+        document["with_32_bits"] = {"total_before": totals[0], "total_after": totals[1]}
+        change = f"{totals[0]:,} -> " if totals[0] != totals[1] else ""
+        verdict += f"\n  with 32-bit pointers {change}{size(totals[1])}; {narrow.accuracy}"
+    _report(options, document, verdict)
     if ordered is not model:
         say("the operators run in another order, which needs fewer bytes (--order given keeps it)")
 
 
-def _tflm_plan(model: Model, options: argparse.Namespace) -> TflmPlan:
+def _tflm_plan(model: Model, options: argparse.Namespace, build: Build) -> TflmPlan:
     """Return the plan that was given, checked by the runtime's rules, or a new one."""
     if options.plan is None:
         # The shim has no planner of its own: the table decides.
-        return plan_tflm(model, always=options.always or options.to == "tflm-shim")
+        return plan_tflm(model, always=options.always or options.to == "tflm-shim", build=build)
     plan = arenaplan.Plan.load(options.plan)
-    plan.check(load_model(options))
+    seen = PlanOptions(target=options.target or plan.target)
+    plan.check(seen_by(load_model(options), seen, options))
     try:
         plan.check_target(Target.known("tflm"))
     except TargetMismatch as error:
         raise _with_command(error, options, "tflm") from None
-    return obey(model, plan)
+    return obey(model, plan, build)
 
 
 def _verdict(name: str, result: TflmPlan) -> str:
     """Return the text of the gain over the runtime's own planner."""
     is_optimal = result.status == "optimal"
     proof = "proven minimal for these operators in this order" if is_optimal else result.status
-    if result.already_optimal and not result.pinned:
-        return (
-            f"{shown(name)}: already optimal: TensorFlow Lite Micro's own planner needs "
-            f"{size(result.head_before)} for tensors, {proof}; it stays in charge"
-            + (f"\n  {scratch_note(result.scratch)}" if result.scratch else "")
-        )
+    own = f"{size(result.head_before)} for tensors and scratch memory"
+    build = f"{result.build.kernels} kernels and {result.build.pointer}-bit pointers"
+    whole = f"\n  total {{}} for kTensorArenaSize, with {build}\n  figures {result.build.accuracy}"
     if not result.pinned:
-        return (
-            f"{shown(name)}: kernels of {operator_names(result.scratch)} may ask for scratch "
-            "memory, which the runtime places with the tensors; its own planner stays in charge "
-            f"and needs {size(result.head_before)} for tensors\n"
-            f"  --always decides anyway, with {size(result.head_fixed)} for tensors, and scratch "
-            "memory around them"
-        )
+        if result.unknown:
+            why = (
+                f"kernels of {operator_names(result.unknown)} are not known, and may ask for "
+                f"scratch memory; TensorFlow Lite Micro's own planner stays in charge and needs "
+                f"{own} of known kernels\n  'arenaplan measure' finds what they ask for; --always "
+                f"decides anyway, with {size(result.head_fixed)}"
+            )
+        elif result.already_optimal:
+            why = (
+                f"already optimal: TensorFlow Lite Micro's own planner needs {own}, {proof}; it "
+                "stays in charge"
+            )
+        elif result.head_fixed < result.head_before:
+            why = (
+                f"TensorFlow Lite Micro's own planner stays in charge and needs {own}: fixed "
+                f"offsets need {size(result.head_fixed)}, but the whole arena would not be smaller"
+            )
+        else:
+            why = (
+                f"TensorFlow Lite Micro's own planner stays in charge and needs {own}; no better "
+                f"plan was found, {result.lower_bound:,} is the lower bound"
+            )
+        return f"{shown(name)}: {why}{whole.format(size(result.after.total))}"
     change = result.head_after / result.head_before - 1 if result.head_before else 0.0
+    totals = f"{result.before.total:,} -> {size(result.after.total)}"
     return (
         f"{shown(name)}: arena head {result.head_before:,} -> {result.head_after:,} bytes "
-        f"({change:+.1%}), {proof}\n"
-        f"  counted are tensors; {scratch_note(result.scratch)}"
+        f"({change:+.1%}), {proof}{whole.format(totals)}"
     )
 
 

@@ -29,7 +29,7 @@ def add_to(commands: Commands) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     chosen = plan_options(options)
-    graph = seen_by(load_model(options), chosen)
+    graph = seen_by(load_model(options), chosen, options)
     plan = arenaplan.plan(graph, chosen)
     if options.json:
         print_json(_document(graph, plan))

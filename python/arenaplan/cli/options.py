@@ -5,14 +5,21 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 
-from arenaplan.cli.common import byte_count, group
+from arenaplan.cli.common import byte_count, group, is_tflite
+from arenaplan.cli.inputs import read_plan
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
+from arenaplan.importers.tflite import graph_for_tflm
+from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
+from arenaplan.importers.tflite.micro.profile import Profile
+from arenaplan.importers.tflite.model import parse, read_bytes
 from arenaplan.options import (
     PlanOptions,
     option_choices,
     option_help,
+    runner_of,
     target_of,
     targets,
 )
@@ -30,13 +37,7 @@ class Alignments:
 def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> None:
     """Add the options of :func:`arenaplan.plan`; ``optimize`` are the techniques by default."""
     techniques, memory = group(parser, "techniques"), group(parser, "memory")
-    known = [target.name for target in targets()]
-    group(parser, "model").add_argument(
-        "--target",
-        choices=known,
-        metavar="NAME",
-        help=f"{option_help('target')}; one of {', '.join(known)} (see 'arenaplan targets')",
-    )
+    add_build(parser)
     memory.add_argument(
         "--align",
         type=_alignments,
@@ -89,6 +90,32 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         )
 
 
+def add_build(parser: argparse.ArgumentParser) -> None:
+    """Add the target and the options of its runtime."""
+    known = [target.name for target in targets()]
+    known += [f"tflm:{kernels}" for kernels in KERNEL_SETS]
+    model = group(parser, "model")
+    model.add_argument(
+        "--target",
+        choices=known,
+        metavar="NAME",
+        help=f"{option_help('target')}; one of {', '.join(known)} (see 'arenaplan targets')",
+    )
+    model.add_argument(
+        "--pointer",
+        type=int,
+        choices=(32, 64),
+        help="tflm: bits of a pointer in the runtime (default: 64 for reference kernels, as in the "
+        "Python package tflite-micro, otherwise 32)",
+    )
+    model.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="tflm: memory of this model as 'arenaplan measure' wrote it, in place of formulas",
+    )
+
+
 def plan_options(options: argparse.Namespace) -> PlanOptions:
     """Return the options of :func:`arenaplan.plan` that the command line stands for."""
     align: Alignments = options.align
@@ -114,9 +141,42 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
     )
 
 
-def seen_by(graph: Graph, options: PlanOptions) -> Graph:
+def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> Graph:
     """Return the graph that the target sees, whose values and nodes a report names."""
-    return graph.for_target(target_of(options, graph.target).name)
+    target = target_of(chosen, graph.target)
+    _check_build(target.name, options)
+    if target.name == "tflm" and options.profile is not None:
+        model = parse(read_bytes(options.model)[0])
+        return graph_for_tflm(model, graph.name, build_of(options))
+    return graph.for_target(runner_of(chosen, graph.target))
+
+
+def build_of(options: argparse.Namespace) -> Build:
+    """Return the build of TensorFlow Lite Micro that the command line describes."""
+    kernels = (options.target or "").partition(":")[2]
+    if options.profile is not None:
+        profile = Profile.from_json(read_plan(options.profile))
+        for name, said, measured in (
+            ("target", kernels or None, profile.kernels),
+            ("pointer", options.pointer, profile.pointer),
+        ):
+            if said not in (None, measured):
+                raise InvalidOption(
+                    f"option --{name}: the profile was measured with {measured}, not with {said}"
+                )
+        return Build(kernels or "reference", profile.pointer, profile=profile)
+    kernels = kernels or "reference"
+    pointer = options.pointer or (64 if kernels == "reference" else 32)
+    return Build(kernels, pointer)
+
+
+def _check_build(target: str, options: argparse.Namespace) -> None:
+    """Refuse options of a runtime that the plan is not for."""
+    if target == "tflm" and is_tflite(options.model):
+        return
+    for flag in ("pointer", "profile"):
+        if getattr(options, flag) is not None:
+            raise InvalidOption(f"option --{flag}: only target tflm has it, for .tflite models")
 
 
 def _slowdown(text: str) -> float:

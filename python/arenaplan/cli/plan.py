@@ -22,6 +22,7 @@ from arenaplan.cli.common import (
     whole,
 )
 from arenaplan.cli.family import plan_shapes
+from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.notes import notes_of
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.outputs import delivering, goes_to_stdout
@@ -140,7 +141,7 @@ def execute(options: argparse.Namespace) -> None:
     if options.strategy != "arena":
         execute_classic(graph, options)
         return
-    graph = seen_by(graph, plan_options(options))
+    graph = seen_by(graph, plan_options(options), options)
     try:
         with watching(options) as watch:
             plan = arenaplan.plan(
@@ -236,16 +237,19 @@ def report(
 ) -> None:
     """Print the report of a plan."""
     summary = summarize(graph, plan, pins)
+    arena = arena_of(plan, options)
     if as_json:
-        print_json(summary)
+        print_json(summary if arena is None else {**summary, "runtime": arena})
         return
     print(
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
         f"{summary['values']:,} values, {summary['nodes']:,} nodes"
     )
     print(f"  arena        {size(plan.arena_bytes)}, {proof_of(plan)}")
-    for note in notes_of(plan, options):
+    for note in notes_of(plan, has_arena=arena is not None):
         print(f"  note         {note}")
+    if arena is not None:
+        print_arena(arena)
     print(f"  lower bound  {size(plan.lower_bound)}")
     if plan.naive_bytes is not None:
         times = plan.naive_bytes / plan.arena_bytes if plan.arena_bytes else 0

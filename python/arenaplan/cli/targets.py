@@ -43,8 +43,12 @@ def execute(options: argparse.Namespace) -> None:
         print(f"  spaces       {'several' if row['several_spaces'] else 'one'}")
         whose = "the arena or the caller" if row["caller_memory"] else "the arena"
         print(f"  in and out   {whose}")
-        print(f"  scratch      {_PROVIDERS[row['scratch']]}")
-        print(f"  structures   {_FIXED[row['fixed']]}")
+        scratch, structures = _PROVIDERS[row["scratch"]], _FIXED[row["fixed"]]
+        if row["name"] == "tflm":
+            scratch = "placed by the runtime around tensors; in the arena, by formula or measured"
+            structures = "kept by the runtime; in the total of the report"
+        print(f"  scratch      {scratch}")
+        print(f"  structures   {structures}")
 
 
 _PROVIDERS = {

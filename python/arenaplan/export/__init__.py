@@ -27,6 +27,7 @@ from typing import Final, Literal, TypeAlias
 
 from arenaplan._core import Plan
 from arenaplan.export.c import header_of, shim_of
+from arenaplan.export.firmware import Firmware, firmware_of
 from arenaplan.export.table import csv_of
 from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.graph import Graph
@@ -35,9 +36,11 @@ from arenaplan.importers.tflite.model import Model
 __all__ = [
     "EXPORTERS",
     "Exporter",
+    "Firmware",
     "TflmPlan",
     "csv_of",
     "embed",
+    "firmware_of",
     "header_of",
     "obey",
     "plan_in_best_order",
@@ -73,8 +76,14 @@ class Exporter:
     """Names of the options that this form has beside those of planning."""
 
 
-def _header(graph: Graph, plan: Plan, *, sections: Mapping[str, str] | None = None) -> bytes:
-    return header_of(graph, plan, sections=sections).encode()
+def _header(
+    graph: Graph,
+    plan: Plan,
+    *,
+    sections: Mapping[str, str] | None = None,
+    firmware: Firmware | None = None,
+) -> bytes:
+    return header_of(graph, plan, sections=sections, firmware=firmware).encode()
 
 
 def _table(graph: Graph, plan: Plan, *, space: str | None = None) -> bytes:
@@ -110,7 +119,7 @@ _ALL = (
         source="tflite",
         options=("always",),
     ),
-    Exporter("c", "a C header", _header, reader="c", options=("sections",)),
+    Exporter("c", "a C header", _header, reader="c", options=("sections", "firmware")),
     Exporter("csv", "CSV in minimalloc's columns", _table, options=("space",)),
     Exporter("json", "the plan file", _document),
 )

@@ -8,6 +8,7 @@ from typing import Final
 from arenaplan import _core
 from arenaplan._core import Plan, PlannedSpace, Target
 from arenaplan.errors import InvalidName, UnsupportedModel
+from arenaplan.export.firmware import Firmware, firmware_lines, operand_lines
 from arenaplan.export.placed import Row, has_alias, identifiers, labels_of, rows_of
 from arenaplan.export.tflm import TflmPlan
 from arenaplan.graph import Graph
@@ -18,7 +19,12 @@ _MAX_ENUM: Final = 2**31 - 1
 
 
 def header_of(
-    graph: Graph, plan: Plan, *, name: str = "", sections: Mapping[str, str] | None = None
+    graph: Graph,
+    plan: Plan,
+    *,
+    name: str = "",
+    sections: Mapping[str, str] | None = None,
+    firmware: Firmware | None = None,
 ) -> str:
     """
     Return a plan as a header that C11 and C++11 compile without warnings.
@@ -33,12 +39,15 @@ def header_of(
         Prefix of every identifier; by default the model's name.
     sections : mapping of str to str, optional
         Linker section for the arena of each space, by name of the space.
+    firmware : Firmware, optional
+        Facts about the TFLite file, for firmware with TensorFlow Lite Micro.
 
     Returns
     -------
     str
         Arena sizes and alignments as macros, offsets and sizes as enumerations, with
-        several spaces also the space of each value, and assertions that they fit together.
+        several spaces also the space of each value, the places of inputs and outputs by their
+        number, and assertions that they fit together.
 
     Raises
     ------
@@ -73,6 +82,10 @@ def header_of(
     for arena, space in zip(arenas, plan.spaces, strict=True):
         lines += ["", *_arena(prefix, arena, space, sections.get(space.name))]
     lines += ["", *_legend(prefix, names, rows), *_constants(prefix, names, rows)]
+    labels = {row.value: label for row, label in zip(rows, names, strict=True)}
+    lines += operand_lines(prefix, labels, graph, firmware)
+    if firmware is not None:
+        lines += ["", *firmware_lines(prefix, firmware)]
     if len(spaces) > 1:
         lines += ["", *_homes(prefix, arenas, names, rows)]
     lines += ["", *_assertions(prefix, arenas, names, rows, plan)]
@@ -115,8 +128,10 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
             "",
             *_portability(prefix),
             "",
-            "/* The runtime's part of the arena; its own bookkeeping comes on top. */",
+            "/* The runtime's part of the arena, and the whole arena with",
+            f"   {result.build.kernels} kernels and {result.build.pointer}-bit pointers. */",
             f"#define {prefix}_HEAD_BYTES INT32_C({result.head_after})",
+            f"#define {prefix}_TOTAL_BYTES INT32_C({result.after.total})",
             f"#define {prefix}_BUFFER_COUNT {len(offsets)}",
             "",
             "static const struct {",

@@ -5,6 +5,9 @@ The runtime takes offsets from a metadata entry and checks none of them, so ever
 checked here: that no two tensors that are needed together overlap, by the runtime's own
 clock (:mod:`~arenaplan.importers.tflite.timeline`), and that the written file still says everything
 that the old one did.
+
+A plan fixes tensors only. The runtime places the scratch memory of kernels around them, so the
+bytes of a plan are those of the runtime's planner, replayed on the plan.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ from arenaplan import _core
 from arenaplan._core import Plan
 from arenaplan.errors import (
     InternalError,
-    PlanCorrupt,
     PlanMisaligned,
     PlanMismatch,
     PlanOutOfBounds,
@@ -28,19 +30,27 @@ from arenaplan.errors import (
     SizeOverflow,
     UnsupportedModel,
 )
-from arenaplan.export.greedy import greedy_offsets, head_bytes
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
 from arenaplan.importers.common import quoted
+from arenaplan.importers.tflite.micro.arena import (
+    ArenaTotal,
+    operator_costs,
+    total,
+    with_scratch,
+)
+from arenaplan.importers.tflite.micro.build import REFERENCE, Build
+from arenaplan.importers.tflite.micro.greedy import ONLINE
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
-from arenaplan.importers.tflite.scratch import scratch_operators
+from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.tensors import unique_names
-from arenaplan.importers.tflite.timeline import ALIGNMENT, Timeline, graph_of_timeline, timeline_of
+from arenaplan.importers.tflite.timeline import (
+    ALIGNMENT,
+    Timeline,
+    graph_of_timeline,
+    timeline_of,
+)
 from arenaplan.planning import plan
-
-METADATA_NAME: Final = "OfflineMemoryAllocation"
-ONLINE: Final = -1
-"""Offset that leaves a tensor to the runtime's own planner."""
 
 _VERSION: Final = 1
 _MAX_OFFSET: Final = 2**31 - 1
@@ -52,22 +62,44 @@ class TflmPlan:
 
     offsets: tuple[int, ...]
     """Offset of every tensor of every subgraph, in bytes; -1 where the runtime decides."""
-    head_before: int
-    """Bytes that the runtime's own planner needs for tensors."""
-    head_after: int
-    """Bytes that it needs for tensors with this plan. Scratch memory is not in either."""
+    before: ArenaTotal
+    """The arena if the runtime's own planner decides."""
+    after: ArenaTotal
+    """The arena with this plan."""
     head_fixed: int
-    """Bytes for tensors at :attr:`offsets_of_boxes`, whether or not the plan decides."""
+    """Bytes of tensors and scratch memory with :attr:`offsets_of_boxes`, whether or not the plan
+    decides."""
     lower_bound: int
-    """Bytes that no plan with this order can go below."""
+    """Bytes of tensors and scratch memory that no plan with this order can go below."""
     status: str
     """Status of ``head_after``: ``"optimal"`` or ``"feasible"``."""
     pinned: bool
     """Whether the plan decides; otherwise the runtime's own planner does as well."""
     offsets_of_boxes: tuple[int, ...]
     """Offset of every tensor that needs memory, decided in any case."""
-    scratch: tuple[str, ...]
-    """Operators whose kernels may ask for scratch memory, which no file tells of."""
+    build: Build = REFERENCE
+    """The build of the runtime that the figures are of."""
+
+    @property
+    def head_before(self) -> int:
+        """Bytes that the runtime's own planner needs for tensors and scratch memory."""
+        return self.before.head
+
+    @property
+    def head_after(self) -> int:
+        """Bytes that it needs for them with this plan."""
+        return self.after.head
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Operators whose kernels are not known, and may ask for scratch memory."""
+        return self.before.unknown
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        """Operators whose kernels ask for scratch memory, or may ask."""
+        asking = [o.name for o in self.before.operators if o.scratch or not o.is_known]
+        return tuple(dict.fromkeys(asking))
 
     @property
     def already_optimal(self) -> bool:
@@ -75,7 +107,7 @@ class TflmPlan:
         return self.head_before == self.lower_bound
 
 
-def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
+def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -> TflmPlan:
     """
     Plan a model for TensorFlow Lite Micro.
 
@@ -84,53 +116,102 @@ def plan_tflm(model: Model, *, always: bool = False) -> TflmPlan:
     model : Model
         Result of :func:`~arenaplan.importers.tflite.model.parse`.
     always : bool, default False
-        Whether to decide offsets even if the runtime's own planner needs no more bytes, or
-        kernels may ask for scratch memory. Otherwise it is left alone: it places scratch memory
-        together with the tensors, and around fixed offsets the two can need more bytes.
+        Whether to decide offsets even if the runtime's own planner needs no more bytes, or a
+        kernel is not known. Otherwise it is left alone: it places scratch memory together with
+        the tensors, and around fixed offsets the two can need more bytes.
+    build : Build, optional
+        The build of the runtime.
 
     Returns
     -------
     TflmPlan
-        Never worse than the runtime's own planner, unless ``always`` is set.
+        Neither the head nor the whole arena is larger than the runtime's own planner makes it,
+        unless ``always`` is set.
     """
     timeline = timeline_of(model)
-    scratch = scratch_operators(model)
-    greedy = greedy_offsets(timeline.boxes)
-    before = head_bytes(timeline.boxes, greedy)
-    best = plan(graph_of_timeline(timeline), target="tflm")
-    after, offsets = best.arena_bytes, _box_offsets(best, timeline)
-    if after > before:
-        after, offsets = before, greedy
-    pinned = always or (after < before and not scratch)
-    if after > _MAX_OFFSET:
-        raise SizeOverflow(f"the runtime's offsets have 31 bits; the arena needs {after} bytes")
-    every = [ONLINE] * timeline.tensors
-    if pinned:
-        for box, offset in zip(timeline.boxes, offsets, strict=True):
-            every[box.tensor] = offset
+    _refuse_accelerators(timeline)
+    boxes = with_scratch(timeline, operator_costs(model, build))
+    before = total(model, build=build)
+    best = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm")
+    after, offsets = _replayed(model, timeline, build, best)
+    if after.head > best.arena_bytes and len(boxes) > len(timeline.boxes):
+        # First fit found no room for some scratch memory; tensors packed alone may leave more.
+        alone = plan(graph_of_timeline(timeline), target="tflm")
+        other = _replayed(model, timeline, build, alone)
+        after, offsets = min((after, offsets), other, key=lambda found: found[0].head)
+    is_better = after.head < before.head and _saves(
+        model, model, _per_tensor(timeline, offsets), build
+    )
+    pinned = always or (is_better and not before.unknown)
+    if after.head > _MAX_OFFSET:
+        raise SizeOverflow(
+            f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes"
+        )
+    every = _per_tensor(timeline, offsets) if pinned else [ONLINE] * timeline.tensors
     check_offsets(timeline, every)
     _check_variables(timeline, every)
-    head = after if pinned else before
+    chosen = after if pinned else before
+    is_optimal = chosen.head == best.lower_bound and not before.unknown
     return TflmPlan(
         offsets=tuple(every),
-        head_before=before,
-        head_after=head,
-        head_fixed=after,
+        before=before,
+        after=chosen,
+        head_fixed=after.head,
         lower_bound=best.lower_bound,
-        status="optimal" if head == best.lower_bound else "feasible",
+        status="optimal" if is_optimal else "feasible",
         pinned=pinned,
         offsets_of_boxes=tuple(offsets),
-        scratch=scratch,
+        build=build,
     )
 
 
-def own_head(model: Model) -> int:
-    """Return the bytes that the runtime's own planner needs for the tensors of a model."""
-    boxes = timeline_of(model).boxes
-    return head_bytes(boxes, greedy_offsets(boxes))
+def _replayed(
+    model: Model, timeline: Timeline, build: Build, best: Plan
+) -> tuple[ArenaTotal, list[int]]:
+    """Return the arena that the runtime makes of a plan, and the plan's offsets of tensors."""
+    offsets = _box_offsets(best, timeline)
+    return total(model, _per_tensor(timeline, offsets), build=build), offsets
 
 
-def plan_in_best_order(model: Model, *, always: bool = False) -> tuple[Model, TflmPlan]:
+def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool:
+    """
+    Whether the whole arena of ``new`` with offsets is smaller than that of ``old`` without.
+
+    Where the start of the runtime needs more than the tensors do, no plan helps. The figures of
+    the Python package stand for firmware, too, whose structures are smaller.
+    """
+    builds = [build, Build(build.kernels, 32)] if build.is_package else [build]
+    return any(
+        total(new, offsets, build=each).total < total(old, build=each).total for each in builds
+    )
+
+
+def _per_tensor(timeline: Timeline, offsets: Sequence[int]) -> list[int]:
+    """Return the offset of every tensor from those of the boxes."""
+    every = [ONLINE] * timeline.tensors
+    for box, offset in zip(timeline.boxes, offsets, strict=True):
+        every[box.tensor] = offset
+    return every
+
+
+def _refuse_accelerators(timeline: Timeline) -> None:
+    """Refuse models in whose memory an accelerator's compiler has settled everything."""
+    for area in timeline.areas:
+        raise UnsupportedModel(
+            f"tensor {quoted(timeline.boxes[area].name)} is read and nothing writes it: it is "
+            "memory of an accelerator, whose compiler has decided the offsets, and no other plan "
+            "may replace them"
+        )
+
+
+def own_arena(model: Model, build: Build = REFERENCE) -> ArenaTotal:
+    """Return the arena that a model needs as it is, with the plan that it brings along, if any."""
+    return total(model, read_offsets(model), build=build)
+
+
+def plan_in_best_order(
+    model: Model, *, always: bool = False, build: Build = REFERENCE
+) -> tuple[Model, TflmPlan]:
     """
     Plan a model for TensorFlow Lite Micro, in another order of its operators if that helps.
 
@@ -139,22 +220,24 @@ def plan_in_best_order(model: Model, *, always: bool = False) -> tuple[Model, Tf
     Model
         The model, in the order that the plan is for.
     TflmPlan
-        The plan; ``head_before`` is the need of the runtime's own planner for the order that
-        the model had.
+        The plan; ``before`` is the need of the runtime's own planner for the order that the
+        model had.
     """
-    given = plan_tflm(model, always=always)
-    # Another order moves scratch memory in time, too, and nothing says by how much it grows.
-    order = None if given.scratch and not always else better_order(model)
+    given = plan_tflm(model, always=always, build=build)
+    order = None if given.unknown and not always else better_order(model)
     if order is None:
         return model, given
     other = reordered(model, order)
-    best = plan_tflm(other, always=True)
-    if best.head_after >= given.head_after:
+    if build.profile is not None:
+        build = replace(build, profile=build.profile.reordered(order))
+    best = plan_tflm(other, always=True, build=build)
+    is_worth = always or _saves(model, other, best.offsets, build)
+    if best.head_after >= given.head_after or not is_worth:
         return model, given
-    return other, replace(best, head_before=given.head_before)
+    return other, replace(best, before=given.before)
 
 
-def obey(model: Model, given: Plan) -> TflmPlan:
+def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     """
     Return ``given``, a plan of the model's graph, in the runtime's terms.
 
@@ -169,6 +252,7 @@ def obey(model: Model, given: Plan) -> TflmPlan:
         If a tensor has no place in it.
     """
     timeline = timeline_of(model)
+    _refuse_accelerators(timeline)
     if len(given.spaces) > 1:
         raise UnsupportedModel("the runtime has one arena for tensors, and the plan has several")
     if given.caller_buffers:
@@ -183,20 +267,19 @@ def obey(model: Model, given: Plan) -> TflmPlan:
             raise PlanMismatch(f"the plan has no place for tensor {quoted(box.name)}")
         every[box.tensor] = places[names[box.tensor]]
     check_offsets(timeline, every)
-    before = head_bytes(timeline.boxes, greedy_offsets(timeline.boxes))
-    boxes = tuple(every[box.tensor] for box in timeline.boxes)
-    after = head_bytes(timeline.boxes, boxes)
-    bound = plan(graph_of_timeline(timeline), target="tflm").lower_bound
+    boxes = with_scratch(timeline, operator_costs(model, build))
+    bound = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm").lower_bound
+    before, after = total(model, build=build), total(model, every, build=build)
     return TflmPlan(
         offsets=tuple(every),
-        head_before=before,
-        head_after=after,
-        head_fixed=after,
+        before=before,
+        after=after,
+        head_fixed=after.head,
         lower_bound=bound,
-        status="optimal" if after == bound else "feasible",
+        status="optimal" if after.head == bound and not before.unknown else "feasible",
         pinned=True,
-        offsets_of_boxes=boxes,
-        scratch=scratch_operators(model),
+        offsets_of_boxes=tuple(every[box.tensor] for box in timeline.boxes),
+        build=build,
     )
 
 
@@ -225,7 +308,9 @@ def embed(model: Model, offsets: Sequence[int]) -> bytes:
     return data
 
 
-def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPlan:
+def export_tflm(
+    source: Source, target: Path, *, always: bool = False, build: Build = REFERENCE
+) -> TflmPlan:
     """
     Write the model in ``source``, with a plan in it, to ``target``.
 
@@ -241,6 +326,8 @@ def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPl
         The file to write.
     always : bool, default False
         Whether to decide offsets even if the runtime's own planner needs no more bytes.
+    build : Build, optional
+        The build of the runtime.
 
     Returns
     -------
@@ -249,35 +336,9 @@ def export_tflm(source: Source, target: Path, *, always: bool = False) -> TflmPl
     """
     data, _ = read_bytes(source)
     model = parse(data)
-    model, result = plan_in_best_order(model, always=always)
+    model, result = plan_in_best_order(model, always=always, build=build)
     _core.write_files([(target, embed(model, result.offsets))])
     return result
-
-
-def read_offsets(model: Model) -> tuple[int, ...] | None:
-    """
-    Return the offsets that a model brings along, or None if it brings none.
-
-    Raises
-    ------
-    PlanCorrupt
-        If there are more or fewer of them than tensors.
-    """
-    # The runtime obeys the last entry.
-    entries = [entry for entry in model.metadata if entry.name == METADATA_NAME]
-    if not entries:
-        return None
-    content = model.content(entries[-1].buffer)
-    if len(content) < 12:
-        raise PlanCorrupt(f"the metadata {METADATA_NAME} has {len(content)} bytes")
-    (count,) = struct.unpack_from("<I", content, 8)
-    tensors = sum(len(graph.tensors) for graph in model.subgraphs)
-    if count != tensors or len(content) < 12 + 4 * count:
-        raise PlanCorrupt(
-            f"the metadata {METADATA_NAME} has {len(content)} bytes for {count} offsets; the model "
-            f"has {tensors} tensors"
-        )
-    return struct.unpack_from(f"<{count}i", content, 12)
 
 
 def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:

@@ -11,17 +11,21 @@ checked cursor (:mod:`~arenaplan.importers.tflite.flatbuffer`) into plain object
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arenaplan.importers.common import Bind
-from arenaplan.importers.tflite.model import Source, parse, read_bytes
+from arenaplan.importers.tflite.micro.arena import operator_costs, with_scratch
+from arenaplan.importers.tflite.micro.build import KERNEL_SETS, REFERENCE, Build
+from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
+from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import graph_of_timeline, timeline_of
 from arenaplan.importers.tflite.walk import Walk
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load_tflite", "open_tflite"]
+__all__ = ["graph_for_tflm", "load_tflite", "open_tflite"]
 
 
 def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -69,7 +73,30 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
     def graph_with(bind: Bind | None) -> Graph:
         graph = Walk(model, name, bind).run()
         graph.target = "tflm"
-        graph.add_variant("tflm", lambda: graph_of_timeline(timeline_of(model), name))
+        graph.add_variant("tflm", lambda: graph_for_tflm(model, name))
+        for kernels in KERNEL_SETS:
+            build = Build(kernels)
+            graph.add_variant(f"tflm:{kernels}", partial(graph_for_tflm, model, name, build))
         return graph
 
     return graph_with
+
+
+def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Graph:
+    """
+    Return the graph that TensorFlow Lite Micro sees.
+
+    Its values are the tensors in the arena, and the scratch memory of kernels.
+
+    Raises
+    ------
+    PlannerError
+        If the model cannot run there.
+    """
+    timeline = timeline_of(model)
+    boxes = with_scratch(timeline, operator_costs(model, build))
+    offsets = read_offsets(model) if timeline.areas else None
+    graph = graph_of_timeline(timeline, name, boxes, offsets)
+    # Who asks for these kernels again gets the same graph.
+    graph.add_variant(build.target, lambda: graph)
+    return graph

@@ -79,6 +79,8 @@ class Operator:
     """Options of the few operators whose options are read."""
     has_far_options: bool
     """Whether it names bytes of the file by their position."""
+    custom_options: bytes = field(default=b"", repr=False)
+    """Options of a custom operator, in a form of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +331,15 @@ def _operator(table: Table, tensors: int, codes: list[tuple[str, bool, int]]) ->
         tuple(tensor for tensor in intermediates if tensor is not None),
         _options(table, name, what),
         table.number(OperatorField.LARGE_OPTIONS_OFFSET, "Q") > 1,
+        _bytes_of(table, OperatorField.CUSTOM_OPTIONS) if is_custom else b"",
     )
+
+
+def _bytes_of(table: Table, slot: int) -> bytes:
+    """Return a field that is a vector of bytes; absent is empty."""
+    start, length = table.span(slot) or (0, 0)
+    table.buffer.spend(length)
+    return table.buffer.data[start : start + length]
 
 
 def _options(table: Table, name: str, what: str) -> Table | None:

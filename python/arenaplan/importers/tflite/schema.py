@@ -70,6 +70,7 @@ class OperatorField(IntEnum):
     OUTPUTS = 2
     OPTIONS_TYPE = 3
     OPTIONS = 4
+    CUSTOM_OPTIONS = 5
     INTERMEDIATES = 8
     LARGE_OPTIONS_OFFSET = 9
 
@@ -122,12 +123,15 @@ class Options(IntEnum):
     POOL_2D = 5
     CONCATENATION = 10
     STRIDED_SLICE = 32
+    TRANSPOSE_CONV = 49
     PACK = 59
     UNPACK = 64
+    UNIDIRECTIONAL_SEQUENCE_LSTM = 71
     IF = 92
     WHILE = 93
     BATCH_MATMUL = 101
     CALL_ONCE = 103
+    VAR_HANDLE = 111
 
 
 _POOLS = ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D")

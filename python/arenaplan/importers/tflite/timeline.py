@@ -8,14 +8,14 @@ are not in that arena; and no kernel works in place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final, NamedTuple
 
 from arenaplan.errors import (
     BudgetExceeded,
     UndefinedValue,
-    UnsupportedModel,
     UnsupportedOp,
     UnsupportedSubgraph,
 )
@@ -76,6 +76,14 @@ class Timeline:
     tensors: int = 0
     variables: list[tuple[int, int]] = field(default_factory=list)
     """Subgraph, and position in it, of each variable."""
+    spans: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """By subgraph and position of an operator that runs: the steps of its first to its last run,
+    half-open, in which the scratch memory of its kernel is needed."""
+    idle: list[Box] = field(default_factory=list)
+    """Tensors that no operator that runs mentions. The runtime gives them memory all the same, as
+    if they were needed in a step before the first."""
+    starts: tuple[int, ...] = ()
+    """Per subgraph the position of its first tensor among the tensors of all subgraphs."""
     areas: dict[int, frozenset[int]] = field(default_factory=dict)
     """Positions in :attr:`boxes` of tensors that are read though nothing writes them, as memory
     of an accelerator is; with those of the other operands of the operators that read them, which
@@ -101,41 +109,50 @@ def timeline_of(model: Model) -> Timeline:
     return clock.timeline()
 
 
-def graph_of_timeline(timeline: Timeline, name: str = "") -> Graph:
+def graph_of_timeline(
+    timeline: Timeline,
+    name: str = "",
+    boxes: Sequence[Box] | None = None,
+    offsets: Sequence[int] | None = None,
+) -> Graph:
     """
     Return a graph whose values live exactly when the runtime needs the boxes.
 
     Its values are the boxes, in their order; its nodes are the steps, which run one after the
     other. A tensor whose name another subgraph has, too, is called by its position as well.
 
-    Raises
-    ------
-    UnsupportedModel
-        If the model has memory of an accelerator, in which its compiler has settled everything.
+    Parameters
+    ----------
+    timeline : Timeline
+        When the runtime needs each tensor.
+    name : str, optional
+        Name of the graph.
+    boxes : sequence of Box, optional
+        The timeline's boxes and behind them those of scratch memory; by default the former alone.
+    offsets : sequence of int, optional
+        The plan that the model brings along. Tensors that an accelerator's compiler has put inside
+        of the accelerator's memory are one value with it.
     """
-    for area in timeline.areas:
-        raise UnsupportedModel(
-            f"tensor {quoted(timeline.boxes[area].name)} is read and nothing writes it: it is "
-            "memory of an accelerator, whose compiler has decided the offsets, and no other plan "
-            "may replace them"
-        )
+    boxes = timeline.boxes if boxes is None else boxes
+    if timeline.areas and offsets is not None:
+        boxes, timeline = _joined(timeline, boxes, offsets)
     graph = Graph(name)
     graph.target = "tflm"
     seen: set[str] = set()
     values = []
-    for position, box in enumerate(timeline.boxes):
+    for position, box in enumerate(boxes):
         unique = f"{box.name}#{position}" if box.name in seen else box.name
         seen.add(unique)
         values.append(graph.value(unique, (box.size,), "uint8"))
     reads: list[list[int]] = [[] for _ in range(timeline.steps)]
     writes: list[list[int]] = [[] for _ in range(timeline.steps)]
-    for value, box in zip(values, timeline.boxes, strict=True):
+    for value, box in zip(values, boxes, strict=True):
         writes[box.start].append(value)
         if box.end - 1 > box.start:
             reads[box.end - 1].append(value)
     views: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
     for step, source, result in timeline.same:
-        if timeline.boxes[result].start != step or timeline.boxes[source].start >= step:
+        if boxes[result].start != step or boxes[source].start >= step:
             continue
         if values[source] not in reads[step]:
             reads[step].append(values[source])
@@ -151,6 +168,37 @@ def graph_of_timeline(timeline: Timeline, name: str = "") -> Graph:
     return graph
 
 
+def _joined(
+    timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int]
+) -> tuple[list[Box], Timeline]:
+    """Return boxes of which those inside of an accelerator's memory are one."""
+    spans = [
+        None if box.tensor < 0 or offsets[box.tensor] < 0 else offsets[box.tensor] for box in boxes
+    ]
+    leader = list(range(len(boxes)))
+    for area, others in timeline.areas.items():
+        for other in sorted(others):
+            low, at = spans[area], spans[other]
+            if low is None or at is None:
+                continue
+            if at < low + boxes[area].size and low < at + boxes[other].size:
+                old, new = sorted((leader[area], leader[other]), reverse=True)
+                leader = [new if each == old else each for each in leader]
+    found: list[Box] = []
+    for first in dict.fromkeys(leader):
+        inside = [position for position, each in enumerate(leader) if each == first]
+        if len(inside) == 1:
+            found.append(boxes[first])
+            continue
+        members = [boxes[position] for position in inside]
+        low = min(offsets[box.tensor] for box in members)
+        high = max(offsets[box.tensor] + box.size for box in members)
+        largest = max(members, key=lambda box: box.size)
+        start, end = min(box.start for box in members), max(box.end for box in members)
+        found.append(Box(largest.tensor, largest.name, high - low, start, end))
+    return found, replace(timeline, boxes=found, same=[])
+
+
 @dataclass(slots=True)
 class _Frame:
     """A subgraph that is being run."""
@@ -160,6 +208,8 @@ class _Frame:
     """Operator that is running or comes next."""
     callees: list[int] | None = None
     """Subgraphs that the running operator has yet to call; ``None`` if none is running."""
+    began: int = 0
+    """Step in which the running operator began."""
 
 
 class _Clock:
@@ -181,6 +231,7 @@ class _Clock:
         self._same: list[tuple[int, int, int, int]] = []
         self._unwritten: list[tuple[int, int]] = []
         self._areas: list[tuple[int, int]] = []
+        self._spans: dict[tuple[int, int], tuple[int, int]] = {}
         self._step = 0
         self._labels = ["Inputs"]
         self._budget = len(model.data)
@@ -199,10 +250,14 @@ class _Clock:
                 stack.append(self._enter(callee))
             elif frame.callees is not None:
                 self._finish(frame.subgraph, subgraph.operators[frame.position])
+                operator = (frame.subgraph, frame.position)
+                first, _ = self._spans.get(operator, (frame.began, 0))
+                self._spans[operator] = (first, self._step + 1)
                 frame.callees = None
                 frame.position += 1
             elif frame.position < len(subgraph.operators):
                 self._tick(subgraph.operators[frame.position].name)
+                frame.began = self._step
                 frame.callees = self._begin(frame.subgraph, frame.position)
             else:
                 for tensor in subgraph.outputs:
@@ -306,19 +361,22 @@ class _Clock:
 
     def timeline(self) -> Timeline:
         """Return the result of the run."""
-        result = Timeline(steps=self._step + 1, labels=self._labels)
+        result = Timeline(steps=self._step + 1, labels=self._labels, spans=self._spans)
         position: dict[tuple[int, int], int] = {}
         for number, subgraph in enumerate(self._model.subgraphs):
             names = unique_names(subgraph)
             shapes = Shapes(subgraph, names, None)
+            result.starts += (result.tensors,)
             for index, tensor in enumerate(subgraph.tensors):
                 first = self._first[number][index]
                 if tensor.is_variable:
                     result.variables.append((number, index))
-                if first is None or not self._in_arena(number, index):
+                if not self._in_arena(number, index):
                     continue
                 size = _bytes(names[index], shapes.of(index), dtype_of(tensor, names[index]))
-                if size:
+                if size and first is None:
+                    result.idle.append(Box(result.tensors + index, names[index], size, -1, 0))
+                elif size and first is not None:
                     position[number, index] = len(result.boxes)
                     end = self._last[number][index] + 1
                     flat = result.tensors + index

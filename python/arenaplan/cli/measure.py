@@ -1,0 +1,71 @@
+"""``arenaplan measure``: the memory of a model in an installed TensorFlow Lite Micro."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from arenaplan.cli.common import add_command, add_json, group, is_tflite, say, shown, size
+from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.errors import NotAModel
+from arenaplan.importers.tflite.model import parse, read_bytes
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
+
+_MOST: Final = 20
+"""Most operators of a report."""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    summary = "measure a .tflite model in an installed tflite-micro, and write its profile"
+    parser = add_command(commands, "measure", summary, execute)
+    group(parser, "output").add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file to write the profile to; - is stdout (default: MODEL.profile.json)",
+    )
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    if not is_tflite(options.model):
+        raise NotAModel("the model is no .tflite model, which is all that TFLM runs")
+    # The interpreter is not needed for any other command.
+    from arenaplan.integrations.tflite_micro import measure, predicted_head
+
+    data, path = read_bytes(options.model)
+    name = path.stem if path is not None else "model"
+    profile = measure(data, name)
+    if options.output is None:
+        options.output = Path(f"{name}.profile.json")
+    write_result(options.output, f"{profile.to_json()}\n".encode())
+    asking = [each for each in profile.operators if each.scratch]
+    expected = predicted_head(parse(data), profile)
+    if expected != profile.head:
+        say(
+            f"warning: scratch memory per operator leads to a head of {expected:,} bytes, not of "
+            f"{profile.head:,}: a kernel has several buffers whose sizes are not known"
+        )
+    report = [
+        f"{shown(name)} in {profile.runtime}",
+        f"  total        {size(profile.smallest_arena)} for kTensorArenaSize",
+        f"    head       {profile.head:>12,}",
+        f"    persistent {profile.tail:>12,}",
+        f"    start-up   {profile.startup:>12,}",
+        f"  scratch      {len(asking)} of {len(profile.operators)} operators ask for some",
+        *(
+            f"    {sum(each.scratch):>14,}  {shown(each.name)}_{each.position}"
+            for each in asking[:_MOST]
+        ),
+    ]
+    if options.json:
+        if not goes_to_stdout(options):
+            print(profile.to_json())
+        return
+    (say if goes_to_stdout(options) else print)("\n".join(report))

@@ -1,0 +1,176 @@
+"""The arena of TensorFlow Lite Micro in reports: what a firmware must set aside for a model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Final
+
+from arenaplan.cli.common import command, is_tflite, model_word, shown, size
+from arenaplan.cli.options import build_of
+from arenaplan.errors import PlannerError
+from arenaplan.export.order import better_order, reordered
+from arenaplan.export.tflm import own_arena, plan_tflm
+from arenaplan.importers.tflite.micro.arena import ArenaTotal, total
+from arenaplan.importers.tflite.micro.build import Build
+from arenaplan.importers.tflite.micro.greedy import ONLINE
+from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.importers.tflite.timeline import timeline_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arenaplan import Plan
+
+_MOST_OPERATORS: Final = 200
+"""Most operators for which another order is looked for, only to mention it."""
+_MOST_NAMES: Final = 6
+
+
+def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
+    """
+    Return the whole arena of a TFLite model, as ``plan --json`` has it.
+
+    ``None`` if the plan is for another runner.
+    """
+    if plan.target.name != "tflm" or not is_tflite(options.model):
+        return None
+    model, build = parse(read_bytes(options.model)[0]), build_of(options)
+    own = own_arena(model, build)
+    exact = build.is_exact and not own.unknown and not own.modelled
+    return {
+        **_build(build),
+        "exact": exact,
+        **_arena(own),
+        "parts": own.parts,
+        "operators": [
+            {
+                "subgraph": cost.subgraph,
+                "position": cost.position,
+                "name": cost.name,
+                "scratch": list(cost.scratch),
+                "persistent": cost.persistent,
+            }
+            for cost in own.operators
+        ],
+        "unknown": list(own.unknown),
+        "measure": command("measure", model_word(options)),
+        "modelled": list(own.modelled),
+        "exported": _exported(model, build, own, plan, options),
+        "with_32_bits": None if build.pointer == 32 or build.profile else _narrow(model, build),
+    }
+
+
+def _build(build: Build) -> dict[str, Any]:
+    return {
+        "kernels": build.kernels,
+        "pointer": build.pointer,
+        "exact": build.is_exact,
+        "accuracy": build.accuracy,
+    }
+
+
+def _arena(arena: ArenaTotal) -> dict[str, Any]:
+    return {
+        "total": arena.total,
+        "head": arena.head,
+        "tensors": arena.tensors,
+        "scratch": arena.scratch,
+        "tail": arena.tail,
+        "startup": arena.startup,
+    }
+
+
+def _narrow(model: Model, build: Build) -> dict[str, Any]:
+    """Return the arena of the same kernels where pointers have 32 bits, as in firmware."""
+    narrow = Build(build.kernels, 32)
+    return {**_build(narrow), **_arena(own_arena(model, narrow))}
+
+
+def _exported(
+    model: Model, build: Build, own: ArenaTotal, plan: Plan, options: argparse.Namespace
+) -> dict[str, Any] | None:
+    """Return what an export makes of the arena, if it makes it smaller."""
+    timeline = timeline_of(model)
+    if timeline.areas or own.unknown or plan.status == "infeasible":
+        return None
+    every = [ONLINE] * timeline.tensors
+    for box, place in zip(timeline.boxes, plan.placements, strict=False):
+        if place is not None:
+            every[box.tensor] = place.offset
+    best, is_reordered = total(model, every, build=build), False
+    if options.order != "given" and build.profile is None:
+        other = _in_better_order(model, build)
+        if other is not None and other.head < best.head and other.total < best.total:
+            best, is_reordered = other, True
+    if best.head >= own.head or best.total >= own.total:
+        return None
+    return {**_arena(best), "reordered": is_reordered, "command": _export_command(options)}
+
+
+def _export_command(options: argparse.Namespace) -> str:
+    """Return the command line that writes the model with a plan inside."""
+    source = options.model
+    name = "planned.tflite" if isinstance(source, bytes) else f"{source.stem}.planned.tflite"
+    words = ["export", model_word(options), "--to", "tflm", "-o", name]
+    if options.target is not None:
+        words += ["--target", options.target]
+    if options.pointer is not None:
+        words += ["--pointer", str(options.pointer)]
+    if options.profile is not None:
+        words += ["--profile", str(options.profile)]
+    return command(*words)
+
+
+def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
+    """Return the arena of the best plan in an order with a lower peak, if there is one."""
+    if sum(len(subgraph.operators) for subgraph in model.subgraphs) > _MOST_OPERATORS:
+        return None
+    try:
+        order = better_order(model)
+        if order is None:
+            return None
+        return plan_tflm(reordered(model, order), always=True, build=build).after
+    except PlannerError:
+        return None  # The plan that was asked for is there; this one was not.
+
+
+def print_arena(arena: dict[str, Any]) -> None:
+    """Print the whole arena of a TFLite model."""
+    build = f"{arena['kernels']} kernels and {arena['pointer']}-bit pointers"
+    print(f"  total        {size(arena['total'])} for kTensorArenaSize, with {build}")
+    scratch = f"scratch memory {arena['scratch']:,}"
+    print(f"    head       {arena['head']:>12,}  tensors {arena['tensors']:,}, {scratch}")
+    parts = ", ".join(f"{name} {bytes_:,}" for name, bytes_ in arena["parts"].items())
+    print(f"    persistent {arena['tail']:>12,}  {parts}".rstrip())
+    print(f"    start-up   {arena['startup']:>12,}  least arena while the runtime prepares")
+    print(f"    figures    {arena['accuracy']}")
+    if arena["unknown"]:
+        names = operator_names(arena["unknown"])
+        print(
+            f"    unknown    kernels of {names}, which count as asking for nothing; "
+            f"to measure them: {arena['measure']}"
+        )
+    if arena["modelled"]:
+        names = operator_names(arena["modelled"])
+        print(f"    modelled   kernels of {names}, from their sources; not compared with a runtime")
+    narrow = arena["with_32_bits"]
+    if narrow is not None:
+        print(
+            f"  with 32-bit  {size(narrow['total'])}: head {narrow['head']:,}, persistent "
+            f"{narrow['tail']:,}, start-up {narrow['startup']:,}"
+        )
+        print(f"    figures    {narrow['accuracy']}")
+    exported = arena["exported"]
+    if exported is not None:
+        how = ", in another order of the operators" if exported["reordered"] else ""
+        print(
+            f"  exported     {size(exported['total'])} with offsets in the model{how}; head "
+            f"{exported['head']:,}: {exported['command']}"
+        )
+
+
+def operator_names(operators: Sequence[str]) -> str:
+    """Return the first few names of operators, and how many more there are."""
+    names = ", ".join(shown(name, 40) for name in operators[:_MOST_NAMES])
+    more = len(operators) - _MOST_NAMES
+    return f"{names} and {more} more" if more > 0 else names

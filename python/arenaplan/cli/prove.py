@@ -1,0 +1,149 @@
+"""``arenaplan prove``: does a rewritten .tflite model compute what its original computes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arenaplan.cli.common import add_json, group, print_json, say, shown, size, whole
+from arenaplan.cli.inputs import read_model
+from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.errors import InvalidOption
+from arenaplan.proving import Proof, prove
+from arenaplan.proving.differential import RUNTIMES, Run, compared
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
+
+PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
+"""Packages by runtime."""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    summary = "prove that a rewritten .tflite model computes what its original computes"
+    parser = commands.add_parser("prove", help=summary, description=summary)
+    parser.set_defaults(execute=execute)
+    parser.add_argument(
+        "original", type=Path, metavar="ORIGINAL", help="the model before; - is stdin"
+    )
+    parser.add_argument("rewritten", type=Path, metavar="REWRITTEN", help="the model after")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="proof to write, such as proof.json, for 'arenaplan check'; - is stdout",
+    )
+    runs = group(parser, "runs")
+    runs.add_argument(
+        "--run",
+        type=_runtimes,
+        default=(),
+        metavar="RUNTIMES",
+        help=f"also run both models and compare all bits: {', '.join(RUNTIMES)}, or both",
+    )
+    runs.add_argument(
+        "--inputs",
+        type=whole(1, 1 << 20),
+        default=20,
+        metavar="N",
+        help="inputs of the runs (default: 20)",
+    )
+    runs.add_argument(
+        "--seed", type=whole(0), default=0, metavar="N", help="seed of the inputs (default: 0)"
+    )
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    if options.json and options.output is not None and goes_to_stdout(options):
+        raise InvalidOption("--json and -o - both ask for stdout")
+    original, rewritten = read_model(options.original), read_model(options.rewritten)
+    proof = prove(original, rewritten)
+    runs = []
+    if options.run:
+        runs = compared(
+            original, rewritten, proof, options.run, inputs=options.inputs, seed=options.seed
+        )
+    if options.output is not None:
+        write_result(options.output, proof.to_json())
+    for run in runs:
+        if run.status != "equal":
+            say(f"warning: {told(run)}")
+    if options.json:
+        print_json({**summary(proof), "runs": [_run(run) for run in runs]})
+        return
+    tell = say if options.output is not None and goes_to_stdout(options) else print
+    tell(report(proof))
+    for run in runs:
+        if run.status == "equal":
+            tell(f"  {told(run)}")
+
+
+def summary(proof: Proof) -> dict[str, Any]:
+    """Return the document of a proof that holds."""
+    document = proof.document
+    plan = document["plan"]
+    return {
+        "valid": True,
+        "original": document["original"]["sha256"],
+        "rewritten": document["rewritten"]["sha256"],
+        "exactness": document["exactness"],
+        "operators": proof.rules,
+        "plan": plan and {key: plan[key] for key in ("head", "planned", "online", "kernels")},
+    }
+
+
+def report(proof: Proof) -> str:
+    """Return the text of a proof that holds."""
+    rules = ", ".join(f"{count} {rule}" for rule, count in proof.rules.items())
+    lines = [f"proven: {sum(proof.rules.values())} operators ({rules})"]
+    plan = proof.plan
+    if plan is None:
+        lines.append("  no plan in the file")
+    else:
+        lines.append(
+            f"  plan replayed: {plan.planned} tensors in {size(plan.head)}, {plan.online} left to "
+            f"the runtime, {len(plan.aliases)} copies onto themselves"
+        )
+        if plan.overlaps:
+            lines.append(f"  {len(plan.overlaps)} results lie over operands, for reference kernels")
+    if proof.document["exactness"] != "bits":
+        lines.append("  equal bits where kernels add floats in an order of their own per element")
+    return "\n".join(lines)
+
+
+def told(run: Run) -> str:
+    """Return text for a run."""
+    if run.status == "not installed":
+        package = PACKAGES[run.runtime]
+        return f"{run.runtime} did not run: the package {package} is not installed"
+    if run.status != "equal":
+        return f"{run.runtime} did not run: it refuses the original: {shown(run.note, 100)}"
+    inside = f", and {run.tensors} tensors inside" if run.tensors else ""
+    return (
+        f"{run.runtime}: equal bits for {run.inputs} inputs ({run.distinct} different outputs)"
+        f"{inside}"
+    )
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "runtime": run.runtime,
+        "status": run.status,
+        "inputs": run.inputs,
+        "distinct": run.distinct,
+        "tensors": run.tensors,
+    }
+
+
+def _runtimes(text: str) -> tuple[str, ...]:
+    """Read names of runtimes."""
+    names = tuple(dict.fromkeys(text.split(",")))
+    unknown = [name for name in names if name not in RUNTIMES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no runtime {unknown[0]!r}; there are {RUNTIMES}")
+    return names

@@ -1,0 +1,304 @@
+"""
+Tensors that are parts of each other.
+
+A slice whose kernel copies bytes can lie inside of its source, and an operand of a concatenation
+inside of the result: the kernel then copies bytes onto themselves. Such tensors form a *group* of
+fixed distances. Each range of bytes of a group has a live range of its own: rows of an image that
+no strip needs any more die before the image does, and rows of a result are born strip by strip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+UNIT: Final = 16
+"""Places are multiples of this many bytes."""
+
+
+class Copy(NamedTuple):
+    """
+    Bytes that an operator copies from a tensor that it reads to one that it writes.
+
+    Positions and sizes are multiples of :data:`UNIT`.
+    """
+
+    source: int
+    target: int
+    source_at: int
+    target_at: int
+    size: int
+
+
+class Read(NamedTuple):
+    """Bytes of a tensor that an operator reads, from and to multiples of :data:`UNIT`."""
+
+    tensor: int
+    start: int
+    stop: int
+
+
+class Lead(NamedTuple):
+    """
+    Leave to write a result over an operand that is read in the same order.
+
+    The result may begin ``distance`` bytes before the operand, or earlier.
+    """
+
+    source: int
+    target: int
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The memory of one step."""
+
+    reads: tuple[Read, ...]
+    writes: tuple[int, ...]
+    copies: tuple[Copy, ...] = ()
+    """Copies that are all that the operator does with their sources."""
+    is_idempotent: bool = False
+    """Whether the kernel may copy bytes onto themselves."""
+    leads: tuple[Lead, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Tensors in an arena, and the steps that use them."""
+
+    boxes: tuple[int, ...]
+    """Bytes by tensor, rounded up to :data:`UNIT`; 0 for tensors outside of the arena."""
+    uses: tuple[Use, ...]
+    """By step; step 0 writes the inputs, and the last one reads the outputs."""
+
+    @property
+    def leads(self) -> list[Lead]:
+        """Leaves to write results over operands, of all steps."""
+        return [lead for use in self.uses for lead in use.leads]
+
+
+class Span(NamedTuple):
+    """
+    A range of bytes of a group, over the time in which it is needed, both ends inclusive.
+
+    Step *i* lasts from time 2 *i* to 2 *i* + 1: a result with leads is born at the end of its step,
+    after the operands that it may overwrite have died, and at fixed distances from them.
+    """
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Group:
+    """Tensors at fixed distances."""
+
+    members: dict[int, int] = field(default_factory=dict)
+    """Distance of each tensor from the begin of the group."""
+    spans: tuple[Span, ...] = ()
+    """Disjoint, in order."""
+    size: int = 0
+
+
+Aliases: TypeAlias = Literal["in order", "joins first", "once"]
+
+ALIASES: Final[tuple[Aliases, ...]] = ("in order", "joins first", "once")
+
+
+def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
+    """
+    Return the tensors of a layout as groups.
+
+    A copy makes a group if no byte of it would have to hold two things at a time.
+
+    Parameters
+    ----------
+    layout : Layout
+        The tensors and steps.
+    how : {"in order", "joins first", "once"}
+        Copies are tried in the order of the steps; or those of operators that join several
+        tensors are tried before, so that a slice that is joined lies in the result, not in its
+        source; or these alone for slices that are joined, so that line buffers do not chain all
+        strips at fixed distances.
+    """
+    groups: dict[int, Group] = {}
+    home: dict[int, int] = {}
+    life = _Life(layout)
+    for tensor, size in enumerate(layout.boxes):
+        if size:
+            group = Group({tensor: 0})
+            group.spans = life.spans(tensor)
+            group.size = layout.boxes[tensor]
+            groups[tensor], home[tensor] = group, tensor
+    uses = [use for use in layout.uses if use.is_idempotent]
+    if how != "in order":
+        uses.sort(key=lambda use: len(use.copies) < 2)
+    joined: set[int] = set()
+    for use in uses:
+        for copy in use.copies:
+            if how == "once" and copy.target in joined:
+                continue
+            if copy.source not in home or copy.target not in home:
+                continue
+            first, second = home[copy.source], home[copy.target]
+            if first == second:
+                continue
+            both = _joined(groups[first], groups[second], copy, life, layout)
+            if both is not None:
+                groups[first] = both
+                del groups[second]
+                for tensor in both.members:
+                    home[tensor] = first
+                if len(use.copies) > 1:
+                    joined.add(copy.source)
+    return list(groups.values())
+
+
+def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Group | None:
+    """Return two groups as one in which a copy copies onto itself, if they agree."""
+    if any(lead.source in a.members and lead.target in b.members for lead in layout.leads) or any(
+        lead.source in b.members and lead.target in a.members for lead in layout.leads
+    ):
+        return None  # The distance of both is for the packing to choose.
+    shift = a.members[copy.source] + copy.source_at - b.members[copy.target] - copy.target_at
+    low = min(0, shift)
+    members = {tensor: at - low for tensor, at in a.members.items()}
+    members.update({tensor: at + shift - low for tensor, at in b.members.items()})
+    spans = life.merged(members)
+    if spans is None:
+        return None
+    size = max(at + layout.boxes[tensor] for tensor, at in members.items())
+    return Group(members, spans, size)
+
+
+class _Life:
+    """When each range of bytes of each tensor is needed, and whose content it has."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._born: dict[int, int] = {}
+        self._reads: dict[int, list[tuple[int, int, int]]] = {}
+        self._tags: dict[int, list[tuple[int, int, int, int]]] = {}
+        for step, use in enumerate(layout.uses):
+            ahead = {lead.source for lead in use.leads}
+            for tensor in use.writes:
+                self._born.setdefault(tensor, 2 * step + bool(ahead))
+            for read in use.reads:
+                if layout.boxes[read.tensor]:
+                    time = 2 * step + bool(ahead and read.tensor not in ahead)
+                    self._reads.setdefault(read.tensor, []).append((time, read.start, read.stop))
+        self._content()
+
+    def _content(self) -> None:
+        """Note for each tensor the origin of each range: start, stop, tensor, distance."""
+        for use in self._layout.uses:
+            copied: dict[int, list[Copy]] = {}
+            for copy in use.copies:
+                copied.setdefault(copy.target, []).append(copy)
+            for tensor in use.writes:
+                pieces: list[tuple[int, int, int, int]] = []
+                at = 0
+                for copy in sorted(copied.get(tensor, []), key=lambda copy: copy.target_at):
+                    if copy.target_at > at:
+                        pieces.append((at, copy.target_at, tensor, at))
+                    pieces += self._origin(copy)
+                    at = copy.target_at + copy.size
+                if at < self._layout.boxes[tensor]:
+                    pieces.append((at, self._layout.boxes[tensor], tensor, at))
+                self._tags[tensor] = pieces
+
+    def _origin(self, copy: Copy) -> list[tuple[int, int, int, int]]:
+        """Return the pieces that a copy makes in its target."""
+        first, last = copy.source_at, copy.source_at + copy.size
+        whole = [(0, last, copy.source, 0)]
+        pieces = []
+        for start, stop, tensor, at in self._tags.get(copy.source, whole):
+            low, high = max(start, first), min(stop, last)
+            if low < high:
+                shift = copy.target_at - first
+                pieces.append((low + shift, high + shift, tensor, at + low - start))
+        return pieces
+
+    def spans(self, tensor: int) -> tuple[Span, ...]:
+        """Return the spans of one tensor."""
+        found = self.merged({tensor: 0})
+        return found if found is not None else ()
+
+    def merged(self, members: dict[int, int]) -> tuple[Span, ...] | None:
+        """Return the spans of a group, or None if a byte would have to hold two things at once."""
+        lives: list[tuple[int, int, int, int, tuple[int, int]]] = []
+        edges: set[int] = set()
+        for tensor, at in members.items():
+            for start, stop, origin, distance in self._tags.get(tensor, ()):
+                for low, high, last in self._ends(tensor, start, stop):
+                    content = (origin, distance + low - start - (at + low))
+                    lives.append((at + low, at + high, self._born[tensor], last, content))
+                    edges.update((at + low, at + high))
+        order = sorted(edges)
+        index = {edge: position for position, edge in enumerate(order)}
+        cells: list[list[tuple[int, int, tuple[int, int]]]] = [[] for _ in order]
+        for low, high, first, last, content in lives:
+            for position in range(index[low], index[high]):
+                cells[position].append((first, last, content))
+        spans: list[Span] = []
+        for (low, high), cell in zip(pairwise(order), cells, strict=False):
+            for first, last in _intervals(cell) or ():
+                spans.append(Span(low, high, first, last))
+            if cell and _intervals(cell) is None:
+                return None
+        return tuple(_fused(spans))
+
+    def _ends(self, tensor: int, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """Return the parts of a range, each with the step of its last use."""
+        born = self._born[tensor]
+        reads = self._reads.get(tensor, ())
+        edges = {start, stop}
+        for _, low, high in reads:
+            edges.update(edge for edge in (low, high) if start < edge < stop)
+        parts = []
+        for low, high in pairwise(sorted(edges)):
+            last = max((step for step, a, b in reads if a <= low < b), default=born)
+            parts.append((low, high, max(last, born)))
+        return parts
+
+
+def _intervals(cell: Sequence[tuple[int, int, tuple[int, int]]]) -> list[tuple[int, int]] | None:
+    """Return the steps in which a byte is needed, if it holds one thing at a time."""
+    found: list[tuple[int, int]] = []
+    for first, last, content in sorted(cell):
+        for other_first, other_last, other in cell:
+            if other != content and first <= other_last and other_first <= last:
+                return None
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def _fused(spans: list[Span]) -> Iterable[Span]:
+    """Join neighbors of equal steps."""
+    spans.sort(key=lambda span: (span.first, span.last, span.start))
+    result: list[Span] = []
+    for span in spans:
+        last = result[-1] if result else None
+        if last is not None and last[1:] == (span.start, span.first, span.last):
+            result[-1] = last._replace(stop=span.stop)
+        else:
+            result.append(span)
+    return sorted(result)
+
+
+def live_bytes(groups: Sequence[Group], steps: int) -> list[int]:
+    """Return the bytes that are live at each time; two times are a step."""
+    change = [0] * (2 * steps + 1)
+    for group in groups:
+        for span in group.spans:
+            change[span.first] += span.stop - span.start
+            change[span.last + 1] -= span.stop - span.start
+    return list(accumulate(change[:-1]))

@@ -1,0 +1,385 @@
+"""``fit``: smaller arenas, equal outputs, honest refusals."""
+
+from __future__ import annotations
+
+import json
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flat
+from arenaplan import errors
+from arenaplan.cli import main
+from arenaplan.export.flat import Numbers, Old, copied, written_before
+from arenaplan.fitting import Fit, FitOptions, fit, fits, rewritten
+from arenaplan.importers.tflite.flatbuffer import FlatBuffer
+from arenaplan.importers.tflite.micro import total
+from arenaplan.importers.tflite.micro.views import layout_of
+from arenaplan.importers.tflite.model import parse
+from arenaplan.importers.tflite.offline import read_offsets
+from arenaplan.importers.tflite.schema import IDENTIFIER, ModelField, SubgraphField
+from arenaplan.rewrite.place import replay
+from arenaplan.rewrite.regions import Region
+from strip_models import Network, evaluate, pyramid, random_network
+from tflm_models import running_sum
+from tflm_oracle import tflm_or_skip
+
+TARGETS = {
+    "person_detect": (1.05, 66_800, 63_900),
+    "vww_96_int8": (1.05, 71_100, 68_100),
+    "pretrainedResnet_quant": (1.10, 43_300, 42_100),
+}
+"""Most multiply-accumulates, and bytes of the arena with pointers of 64 and 32 bits."""
+
+
+def inputs_of(data: bytes, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    graph = parse(data).subgraphs[0]
+    return [rng.integers(-128, 128, graph.tensors[i].shape, np.int8) for i in graph.inputs]
+
+
+def assert_equal_outputs(before: bytes, after: bytes, seed: int = 0) -> None:
+    """Compare the outputs of two files; the second one runs in the arena of its plan."""
+    new = parse(after)
+    inputs = inputs_of(before, seed)
+    expected = evaluate(parse(before), inputs)
+    for offsets in (None, read_offsets(new)):
+        found = evaluate(new, inputs, offsets)
+        assert [a.tobytes() for a in found] == [a.tobytes() for a in expected]
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[bytes, Fit]:
+    data = pyramid()
+    return data, fit(data)
+
+
+def test_the_arena_is_smaller_and_the_outputs_are_equal(small: tuple[bytes, Fit]) -> None:
+    data, found = small
+    assert found.is_rewritten
+    assert found.before.total == total(parse(data)).total
+    assert found.total < 0.85 * found.before.total
+    assert found.bound <= found.total
+    assert found.macs <= 1.05
+    assert set(found.new_operators) <= {"SLICE", "PAD", "CONCATENATION"}
+    assert_equal_outputs(data, found.data)
+
+
+def test_the_result_is_what_the_file_says(small: tuple[bytes, Fit]) -> None:
+    _, found = small
+    model = parse(found.data)
+    offsets = read_offsets(model)
+    assert offsets is not None
+    replay(layout_of(model), offsets)
+    assert total(model, offsets) == found.after
+    assert len(model.subgraphs[0].operators) == found.operators[1]
+
+
+def test_equal_input_gives_equal_bytes(small: tuple[bytes, Fit]) -> None:
+    data, found = small
+    assert fit(data).data == found.data
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks_never_need_more_and_compute_the_same(seed: int) -> None:
+    data = random_network(seed)
+    found = fit(data, FitOptions(max_macs=1.5, effort=200))
+    assert found.total <= found.before.total
+    if not found.is_rewritten:
+        assert found.data == data
+    else:
+        assert_equal_outputs(data, found.data, seed)
+
+
+def test_a_budget_is_met_by_the_fastest_rewrite(small: tuple[bytes, Fit]) -> None:
+    data, best = small
+    loose = fit(data, FitOptions(budget=(best.total + best.before.total) // 2))
+    assert loose.fits((best.total + best.before.total) // 2)
+    assert loose.latency <= best.latency
+    assert_equal_outputs(data, loose.data)
+
+
+def test_limits_are_kept(small: tuple[bytes, Fit]) -> None:
+    data, best = small
+    few = fit(data, FitOptions(max_operators=10))
+    assert few.operators[1] <= 10
+    assert best.total <= few.total
+    free = fit(data, FitOptions(max_macs=1.0))
+    assert free.macs <= 1.0
+
+
+def test_32_bits_count_smaller_structures(small: tuple[bytes, Fit]) -> None:
+    data, best = small
+    narrow = fit(data, FitOptions(pointer=32))
+    assert narrow.total < best.total
+    assert narrow.before.total == total(parse(data), pointer=32).total
+
+
+def test_the_frontier_trades_bytes_for_work_and_operators(small: tuple[bytes, Fit]) -> None:
+    data, best = small
+    points = fits(data)
+    assert points[-1].regions == ()
+    totals = [point.total for point in points]
+    assert totals == sorted(totals)
+    assert min(totals) <= 1.02 * best.total
+    for a, b in pairwise(points):
+        assert b.macs < a.macs or b.operators[1] < a.operators[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_results_over_operands_need_fewer_bytes_and_compute_the_same(seed: int) -> None:
+    data = random_network(seed)
+    plain = fit(data, FitOptions(effort=200))
+    found = fit(data, FitOptions(effort=200, overlap=True))
+    assert found.total <= plain.total
+    if found.is_rewritten:
+        assert_equal_outputs(data, found.data, seed)
+
+
+def test_given_regions_are_written(small: tuple[bytes, Fit]) -> None:
+    data, _ = small
+    found = rewritten(data, [Region(0, 1, (4, 8, 12))])
+    assert found.regions == (Region(0, 1, (4, 8, 12)),)
+    assert_equal_outputs(data, found.data)
+
+
+def test_a_model_without_images_stays_as_it_is() -> None:
+    tensors = [
+        flat.tensor("x", (1, 64), flat.INT8),
+        flat.tensor("y", (1, 64), flat.INT8),
+    ]
+    data = flat.write(
+        flat.model(
+            [flat.code("RELU")], [flat.subgraph(tensors, [flat.operator(0, [0], [1])], [0], [1])]
+        )
+    )
+    found = fit(data)
+    assert not found.is_rewritten
+    assert found.data == data
+    assert found.tried == 0
+
+
+def test_models_that_cannot_be_rewritten_are_refused() -> None:
+    with pytest.raises(errors.UnsupportedModel, match="subgraphs"):
+        fit(running_sum())
+    net = Network(0, (1, 8, 8, 4))
+    net.operators.append(flat.operator(0, [0], [net.activation((1, 8, 8, 4))]))
+    net.codes.append("CUSTOM")
+    data = flat.write(
+        flat.model(
+            [flat.code("CUSTOM", "secret")],
+            [flat.subgraph(net.tensors, net.operators, [0], [1])],
+        )
+    )
+    with pytest.raises(errors.UnsupportedModel, match="secret"):
+        fit(data)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"budget": -1},
+        {"max_macs": 0.9},
+        {"pointer": 16},
+        {"max_operators": -1},
+        {"kernels": "fast"},
+        {"overlap": True, "kernels": "cmsis-nn"},
+    ],
+)
+def test_options_are_checked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.InvalidOption, match=next(iter(wrong))):
+        FitOptions(**wrong)
+
+
+# -- command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "net.tflite"
+    file.write_bytes(pyramid())
+    return file
+
+
+def test_the_command_writes_a_file_and_reports(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "small.tflite"
+    assert main(["fit", str(path), "-o", str(out)]) == 0
+    said = capsys.readouterr()
+    assert "arena" in said.out
+    assert "the resolver must register" in said.out
+    assert_equal_outputs(path.read_bytes(), out.read_bytes())
+    assert main(["check", str(out)]) == 0
+    assert "valid" in capsys.readouterr().out
+
+
+def test_overlaps_are_for_reference_kernels(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "small.tflite"
+    assert main(["fit", str(path), "--overlap", "-o", str(out)]) == 0
+    assert_equal_outputs(path.read_bytes(), out.read_bytes())
+    capsys.readouterr()
+    assert main(["check", str(out)]) == 0
+    assert "valid for reference kernels only" in capsys.readouterr().out
+    assert main(["fit", str(path), "--overlap", "--kernels", "cmsis-nn"]) == 2
+
+
+def test_json_has_the_figures(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(path), "--json", "--max-macs", "1.02", "--pointer", "32"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["total"] < document["total_before"]
+    assert document["bound"] <= document["total"]
+    assert document["macs"] <= 1.02
+    assert document["regions"][0]["cuts"]
+
+
+def test_a_budget_out_of_reach_fails_and_leaves_the_old_file(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.tflite"
+    out.write_bytes(b"older")
+    assert main(["fit", str(path), "--budget", "1KiB", "-o", str(out)]) == 1
+    said = capsys.readouterr()
+    assert "smallest arena that was reached" in said.err
+    assert "its floor is tensor" in said.err
+    assert out.read_bytes() == b"older"
+    assert main(["fit", str(path), "--budget", "1KiB", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["budget"] == 1024
+
+
+def test_pareto_lists_points(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(path), "--pareto"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 3
+    assert main(["fit", str(path), "--pareto", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["points"]) >= 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--pareto", "--budget", "1KiB"], ["--pareto", "-o", "x"], ["--bind", "x=1"]]
+)
+def test_options_that_do_not_fit_are_refused(path: Path, arguments: list[str]) -> None:
+    assert main(["fit", str(path), *arguments]) == 2
+
+
+@pytest.mark.parametrize("value", ["0.5", "many", "nan"])
+def test_a_wrong_factor_ends_with_the_usage(path: Path, value: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["fit", str(path), "--max-macs", value])
+
+
+def test_only_tflite_is_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "net.onnx"
+    other.write_bytes(b"no model")
+    assert main(["fit", str(other)]) == 2
+    assert "no .tflite model" in capsys.readouterr().err
+
+
+# -- runtimes ---------------------------------------------------------------------------------
+
+
+def cut_at(data: bytes, tensor: int) -> bytes:
+    """Return a file that ends with the operator that makes a tensor, and returns it."""
+    root = FlatBuffer(data).root("the model")
+    main = root.tables(ModelField.SUBGRAPHS, "subgraph")[0]
+    tables = main.targets(SubgraphField.OPERATORS, "operator")
+    operators = parse(data).subgraphs[0].operators
+    last = max(i for i, operator in enumerate(operators) if tensor in operator.outputs)
+    changes: dict[int, Any] = {
+        SubgraphField.OUTPUTS: Numbers("i", (tensor,)),
+        SubgraphField.OPERATORS: [Old(at) for at in tables[: last + 1]],
+    }
+    changes = {ModelField.SUBGRAPHS: [copied(main, {5: "i"}, 6, changes)]}
+    fields = dict(copied(root, {0: "I"}, len(ModelField), changes))
+    fields.pop(ModelField.SIGNATURE_DEFS, None)
+    return written_before(fields, IDENTIFIER, data)
+
+
+def smallest(runtime: Any, data: bytes, most: int) -> int:
+    """Return the smallest arena with which the interpreter starts and runs."""
+
+    def runs(size: int) -> bool:
+        try:
+            runtime.Interpreter.from_bytes(data, arena_size=size).invoke()
+        except RuntimeError:
+            return False
+        return True
+
+    low, high = most // 4, most  # Too little memory for its own objects ends the process.
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if runs(middle) else (middle, high)
+    return high
+
+
+def test_the_interpreter_runs_in_the_total_and_in_no_less(small: tuple[bytes, Fit]) -> None:
+    make = tflm_or_skip()
+    from tflite_micro import runtime
+
+    data, found = small
+    assert found.total - 16 < smallest(runtime, found.data, 2 * found.total) <= found.total
+    old, new = make(data), make(found.data)
+    for seed in range(100):
+        inputs = inputs_of(data, seed)
+        assert old.run(inputs)[0].tobytes() == new.run(inputs)[0].tobytes()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("pointer", [64, 32])
+def test_real_models_reach_their_targets(name: str, pointer: int, shared: Path) -> None:
+    data = (shared / "models" / "tflite" / f"{name}.tflite").read_bytes()
+    macs, wide, narrow = TARGETS[name]
+    found = fit(data, FitOptions(max_macs=macs, pointer=pointer))
+    assert found.total <= (wide if pointer == 64 else narrow)
+    assert found.macs <= macs
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_real_models_compute_the_same_in_the_interpreter(
+    name: str, overlap: bool, shared: Path
+) -> None:
+    make = tflm_or_skip()
+    from tflite_micro import runtime
+
+    data = (shared / "models" / "tflite" / f"{name}.tflite").read_bytes()
+    found = fit(data, FitOptions(max_macs=TARGETS[name][0], overlap=overlap))
+    assert found.total - 16 < smallest(runtime, found.data, 2 * found.total) <= found.total
+    # Outputs saturate; the whole image behind the last strip does not.
+    image = parse(data).subgraphs[0].operators[found.regions[-1].last].outputs[0]
+    assert image is not None
+    pairs = [(data, found.data), (cut_at(data, image), cut_at(found.data, image))]
+    for before, after in pairs:
+        old, new = make(before), make(after)
+        outputs = set()
+        for seed in range(100):
+            inputs = inputs_of(data, seed)
+            expected = old.run(inputs)[0].tobytes()
+            assert new.run(inputs)[0].tobytes() == expected
+            outputs.add(expected)
+    assert len(outputs) == 100
+
+
+def test_check_refuses_a_rewritten_model_with_a_shifted_strip(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "small.tflite"
+    assert main(["fit", str(path), "-o", str(out)]) == 0
+    data = out.read_bytes()
+    offsets = read_offsets(parse(data))
+    assert offsets is not None
+    plan = struct.pack(f"<{len(offsets)}i", *offsets)
+    at = data.index(plan)
+    moved = list(offsets)
+    strip = next(o for o in parse(data).subgraphs[0].operators if o.name == "CONCATENATION")
+    moved[strip.inputs[-1] or 0] += 64
+    changed = data[:at] + struct.pack(f"<{len(offsets)}i", *moved) + data[at + len(plan) :]
+    out.write_bytes(changed)
+    capsys.readouterr()
+    assert main(["check", str(out)]) == 1
+    assert "PlanOverlap" in capsys.readouterr().err
