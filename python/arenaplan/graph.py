@@ -218,6 +218,7 @@ class Graph:
         """Name of the target that plans are for unless another one is asked for; importers set
         the one that runs their format."""
         self._variants: dict[str, Callable[[], Graph]] = {}
+        self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
         self._constants: dict[int, ConstantData] = {}
         self._core: _core.Graph | None = None
@@ -410,8 +411,13 @@ class Graph:
         return copy
 
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
-        """Declare that the runner of this name sees another graph, which ``make`` returns."""
+        """
+        Declare that the runner of this name sees another graph, which ``make`` returns.
+
+        It is made once, when it is first needed.
+        """
         self._variants[target] = make
+        self._made.pop(target, None)
 
     def refuse(self, error: PlannerError) -> None:
         """
@@ -442,7 +448,11 @@ class Graph:
                 f"option target: {target!r} names kernels that are not known for this model; known "
                 f"are {sets}"
             )
-        return self if make is None else make()
+        if make is None:
+            return self
+        if target not in self._made:
+            self._made[target] = make()
+        return self._made[target]
 
     # -- reading -------------------------------------------------------------
 

@@ -219,6 +219,7 @@ fn index(step: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::random::numbers;
 
     fn body(base: u64, spans: &[(u64, u64, u32, u32)]) -> Rigid {
         let spans =
@@ -235,22 +236,25 @@ mod tests {
         }
     }
 
+    fn random_spans(below: &mut impl FnMut(u64) -> u64) -> Vec<(u64, u64, u32, u32)> {
+        let mut spans = Vec::new();
+        for _ in 0..=below(6) {
+            let (start, from) = (below(20), u32::try_from(below(8)).unwrap_or(0));
+            let to = from + 1 + u32::try_from(below(8)).unwrap_or(0);
+            spans.push((start, start + 1 + below(9), from, to));
+        }
+        spans
+    }
+
     /// Against the definition: a table with a row per step and a column per byte.
     #[test]
     fn live_bytes_are_those_of_a_table() {
-        let mut state = 7_u64;
-        let mut below = |limit: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % limit
-        };
+        let mut below = numbers();
+        assert_eq!(live([].into_iter(), 0), [0]);
         for _ in 0..500 {
-            let mut spans = Vec::new();
-            for _ in 0..=below(6) {
-                let (start, from) = (below(20), u32::try_from(below(8)).unwrap_or(0));
-                let to = from + 1 + u32::try_from(below(8)).unwrap_or(0);
-                spans.push((start, start + 1 + below(9), from, to));
-            }
+            let spans = random_spans(&mut below);
             let found = live([&body(0, &spans)].into_iter(), 16);
+            assert_eq!(found.len(), 16);
             for (step, bytes) in (0_u32..).zip(found) {
                 let is_live = |byte: &u64| {
                     spans.iter().any(|&(start, end, from, to)| {
@@ -259,6 +263,31 @@ mod tests {
                 };
                 assert_eq!(u64::try_from((0..40).filter(is_live).count()), Ok(bytes), "{spans:?}");
             }
+        }
+    }
+
+    /// Against the definition: the height of each step, one by one.
+    #[test]
+    fn bodies_fall_as_far_as_in_a_table() {
+        let mut below = numbers();
+        for _ in 0..200 {
+            let bodies: Vec<_> =
+                (0..4).map(|base| body(100 * base, &random_spans(&mut below))).collect();
+            let mut heights = [0_u64; 16];
+            for body in &bodies {
+                let steps = |span: &Span| index(span.live[0])..index(span.live[1]);
+                let floor = |span: &Span| {
+                    let highest = heights[steps(span)].iter().max().copied();
+                    highest.unwrap_or(0).saturating_sub(span.start)
+                };
+                let base = body.spans.iter().map(floor).max().unwrap_or(0);
+                for span in &body.spans {
+                    let steps = &mut heights[steps(span)];
+                    steps.iter_mut().for_each(|height| *height = (*height).max(base + span.end));
+                }
+            }
+            let bodies: Vec<_> = bodies.iter().collect();
+            assert_eq!(fallen(&bodies, 16, false), heights.into_iter().max(), "{bodies:?}");
         }
     }
 
@@ -280,5 +309,10 @@ mod tests {
         let mut pinned = body(32, &[(0, 8, 0, 1)]);
         pinned.is_pinned = true;
         assert_eq!(compacted(&[&pinned, &piece], 1, 64, false), 56);
+        // A pin exactly where the body below ends, and one inside of it.
+        let low = body(0, &[(0, 32, 0, 1)]);
+        assert_eq!(fallen(&[&low, &pinned], 1, false), Some(40));
+        let high = body(0, &[(0, 33, 0, 1)]);
+        assert_eq!(fallen(&[&high, &pinned], 1, false), None);
     }
 }

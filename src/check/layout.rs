@@ -76,11 +76,9 @@ impl Plan {
     /// `n` values.
     pub(super) fn check_lines(&self, graph: &Graph, joined: &Joined) -> Result<()> {
         let lines = Alignment::new(self.options.alignment).unwrap_or_default();
-        let is_arena = |space: u32| usize::try_from(space).is_ok_and(|it| it < self.arenas().len());
-        let inside = || self.placements.iter().filter(|it| it.bytes > 0 && is_arena(it.space));
         let mut lowest: BTreeMap<(usize, u32), (u64, u64, &Placement)> = BTreeMap::new();
         let mut births: Vec<Held<'_>> = Vec::new();
-        for place in inside() {
+        for place in self.placements.iter().filter(|place| place.bytes > 0) {
             let value = ValueId::from(place.value);
             let body = joined.root[value.index()];
             let strict = graph.value(value).alignment().bytes();
@@ -106,7 +104,7 @@ impl Plan {
                 return Err(Error::PlanMisaligned { what, offset, alignment });
             }
         }
-        for (index, work) in self.workspaces.iter().enumerate().filter(|(_, work)| work.bytes > 0) {
+        for (index, work) in self.workspaces.iter().enumerate() {
             let step = self.step_of[NodeId::from(work.node).index()];
             births.push(Held {
                 space: work.space,
@@ -257,6 +255,109 @@ impl<'a> Lines<'a> {
             let rest = *stretch;
             stretch.end = address;
             self.0.insert((space, address), rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::check::random::numbers;
+    use crate::graph::{Effects, InPlace, Overlap, View};
+
+    /// Against the definition: the body of each of 24 lines, and the step after its last.
+    #[test]
+    fn lines_are_those_of_a_table() {
+        let mut below = numbers();
+        for _ in 0..300 {
+            let mut memory = Lines::default();
+            let mut table = [(Body::Values(9), 0_u32); 24];
+            for step in 0..12 {
+                let start = below(24);
+                let lines = start..start + below(25 - start);
+                let body = Body::Values(usize::try_from(below(3)).unwrap_or(0));
+                let until = step + 1 + u32::try_from(below(4)).unwrap_or(0);
+                let at = |line: u64| usize::try_from(line).unwrap_or(usize::MAX);
+                let other = |&line: &u64| table[at(line)].0 != body && table[at(line)].1 > step;
+                let taken = lines.clone().find(other);
+                let user = User::Value("v");
+                let held = Held { space: 0, lines: lines.clone(), live: [step, until], body, user };
+                assert_eq!(memory.hold(held).is_err(), taken.is_some());
+                for line in lines.filter(|_| taken.is_none()) {
+                    let (owner, last) = &mut table[at(line)];
+                    *last = if *owner == body { until.max(*last) } else { until };
+                    *owner = body;
+                }
+            }
+        }
+    }
+
+    /// A step with two inputs and two outputs: output 0 is all of input 0 from byte 8 on, or
+    /// ahead of input 1; output 1 begins with input 1, or equals input 0.
+    fn unit(effects: &Effects) -> Unit<'_> {
+        Unit {
+            nodes: vec![NodeId::new(0)],
+            name: "n",
+            reads: vec![Some(ValueId::from(0)), Some(ValueId::from(1))],
+            writes: vec![Some(ValueId::from(2)), Some(ValueId::from(3))],
+            effects: Cow::Borrowed(effects),
+            mutates: Vec::new(),
+            overlaps: vec![
+                Overlap { input: 1, output: 0, distance: 16 },
+                Overlap { input: 1, output: 0, distance: 24 },
+                Overlap { input: 0, output: 0, distance: 4 },
+                Overlap { input: 1, output: 1, distance: 2 },
+            ],
+            takes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_share_is_where_its_rule_says() {
+        let pair = |input, output| InPlace { input, output, identity: true };
+        let effects = Effects {
+            views: vec![
+                View { input: 0, output: 0, offset: 8, whole: Whole::Input },
+                View { input: 1, output: 1, offset: 4, whole: Whole::Output },
+            ],
+            in_place: vec![pair(0, 1), InPlace { identity: false, ..pair(1, 0) }, pair(1, 1)],
+            ..Effects::default()
+        };
+        let unit = unit(&effects);
+        let (view, in_place, overlap) = (ShareRule::View, ShareRule::InPlace, ShareRule::Overlap);
+        // Input and output, with their offsets.
+        let all = [
+            (view, (0, 100), (0, 108), true),
+            (view, (0, 100), (0, 100), false),
+            (view, (0, 104), (0, 100), false),
+            (view, (1, 104), (1, 100), true),
+            (view, (1, 100), (1, 104), false),
+            // An identity, which is no view, and a pair that is none.
+            (view, (0, 100), (1, 100), true),
+            (view, (0, 100), (1, 108), false),
+            (view, (0, 104), (1, 100), false),
+            (view, (1, 100), (0, 100), false),
+            (in_place, (1, 100), (0, 100), true),
+            (in_place, (1, 100), (0, 108), false),
+            // The least of two distances, and no other pair's.
+            (overlap, (1, 116), (0, 100), true),
+            (overlap, (1, 115), (0, 100), false),
+            (overlap, (1, 100), (0, 116), false),
+            (overlap, (0, 104), (0, 100), true),
+            (overlap, (0, 103), (0, 100), false),
+            (overlap, (0, 200), (1, 100), false),
+        ];
+        let place = |space, offset| {
+            let name = String::new();
+            Placement { value: 0, name, space, offset, bytes: 8, live: [0, 1] }
+        };
+        for (index, (rule, input, output, expected)) in all.into_iter().enumerate() {
+            let share = Share { input: input.0, output: output.0, rule };
+            let [read, written] = [input, output].map(|(_, offset)| place(0, offset));
+            assert_eq!(is_laid_out(&unit, share, &read, &written), expected, "row {index}");
+            assert!(!is_laid_out(&unit, share, &read, &place(1, output.1)), "row {index}");
         }
     }
 }

@@ -72,3 +72,35 @@ impl Memory {
         (at < span.end).then_some((at, None))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::random::numbers;
+
+    /// Against the definition: an owner for each of 32 bytes.
+    #[test]
+    fn every_byte_has_the_owner_that_wrote_it_last() {
+        let mut below = numbers();
+        for _ in 0..200 {
+            let mut memory = Memory::default();
+            let mut table = [None; 32];
+            for _ in 0..12 {
+                let start = below(32);
+                let end = start + below(33 - start);
+                let owner = Owner::Value { value: ValueId::from(1), base: i128::from(below(3)) };
+                let bytes = start..end;
+                let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
+                let other = bytes.clone().find_map(|byte| {
+                    let found = table[at(byte)];
+                    (found != Some(owner)).then_some((byte, found))
+                });
+                assert_eq!(memory.find_other(bytes.clone(), owner, |owner| owner), other);
+                for byte in bytes.clone() {
+                    table[at(byte)] = Some(owner);
+                }
+                memory.write(bytes, owner);
+            }
+        }
+    }
+}

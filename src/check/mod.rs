@@ -79,6 +79,8 @@ mod layout;
 mod memory;
 mod needs;
 mod races;
+#[cfg(test)]
+mod random;
 mod replay;
 mod rigid;
 mod shared;

@@ -117,3 +117,88 @@ fn split(stretches: &mut BTreeMap<u64, Stretch>, address: u64) {
         stretches.insert(address, rest);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ValueId;
+    use crate::check::random::numbers;
+    use crate::graph::{DType, Node, Value, ValueKind};
+
+    /// Against the definition: the writer and the readers of each of 24 bytes.
+    #[test]
+    fn pairs_are_those_of_a_table() {
+        let mut below = numbers();
+        for _ in 0..300 {
+            let mut races = Races::default();
+            let mut expected = BTreeSet::new();
+            let mut table = vec![(None, Vec::new()); 24];
+            for step in 0..10 {
+                let node = NodeId::new(step / 2);
+                let start = below(24);
+                let end = start + below(25 - start);
+                let is_write = below(3) == 0;
+                for byte in start..end {
+                    let (writer, readers) = &mut table[usize::try_from(byte).unwrap_or(usize::MAX)];
+                    let readers_of_old = readers.iter().filter(|_| is_write);
+                    let before = writer.iter().chain(readers_of_old).copied();
+                    expected.extend(before.filter(|&it| it != node).map(|it| (it, node)));
+                    if is_write {
+                        (*writer, *readers) = (Some(node), Vec::new());
+                    } else {
+                        readers.push(node);
+                    }
+                }
+                if is_write {
+                    races.write(0, start..end, node);
+                } else {
+                    races.read(0, start..end, node);
+                }
+                let found: BTreeSet<_> = races.pairs.keys().copied().collect();
+                assert_eq!(found, expected);
+            }
+        }
+    }
+
+    /// Against the definition: the nodes behind each node, one by one. More of them than fit into
+    /// one mask.
+    #[test]
+    fn pairs_are_in_order_if_a_path_leads_from_one_to_the_other() {
+        const NODES: usize = 150;
+        let mut below = numbers();
+        let mut builder = Graph::builder("paths");
+        let mut values: Vec<ValueId> = Vec::new();
+        let mut behind: Vec<BTreeSet<usize>> = Vec::new();
+        for index in 0..NODES {
+            let value = Value::new(format!("v{index}"), ValueKind::Activation, DType::UINT8, [1]);
+            let value = builder.add_value(value.expect("it is small"));
+            let reads = (0..below(3)).map(|_| usize::try_from(below(1000)).unwrap_or(0) % NODES);
+            let reads: BTreeSet<usize> = reads.filter(|&read| read < index).collect();
+            let before = reads.iter().flat_map(|&read| behind[read].iter().copied().chain([read]));
+            let before = before.collect();
+            let node = Node::new(format!("n{index}"), "Op").writes([value]);
+            let node = node.reads(reads.into_iter().map(|read| values[read]));
+            builder.add_node(node);
+            values.push(value);
+            behind.push(before);
+        }
+        let graph = builder.build().expect("it has no cycle");
+        let order: Vec<_> = (0..NODES).map(NodeId::new).collect();
+        let pair = |first, second| ((NodeId::new(first), NodeId::new(second)), 5);
+        let paths =
+            || (0..NODES).flat_map(|second| behind[second].iter().map(move |&it| pair(it, second)));
+        let check =
+            |pairs: BTreeMap<_, _>| Races { pairs, ..Races::default() }.check(&graph, &order);
+        assert_eq!(check(paths().collect()), Ok(()));
+        for second in (0..NODES).step_by(7) {
+            let Some(first) = (0..second).rev().find(|it| !behind[second].contains(it)) else {
+                continue;
+            };
+            let name = |index| format!("what node 'n{index}' uses");
+            let step = u32::try_from(second).unwrap_or(u32::MAX);
+            let (first, refused) = (name(first), paths().chain([pair(first, second)]).collect());
+            let error = Error::PlanOverlap { first, second: name(second), step, byte: 5 };
+            assert_eq!(check(refused), Err(error));
+        }
+    }
+}

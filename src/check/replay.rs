@@ -190,14 +190,7 @@ impl<'a> Replay<'a> {
         // An output that is there already is used as well, if not written.
         let shown = unit.writes().map(|(_, value)| value);
         for place in read.chain(shown).filter_map(|value| self.places[value.index()]) {
-            let written = |write: &&Write| {
-                write.space == place.space
-                    && write.start <= place.offset
-                    && place.offset + place.bytes <= write.end
-            };
-            if !writes.iter().any(|write| written(&write)) {
-                races.read(place.space, place.offset..place.offset + place.bytes, id);
-            }
+            races.read(place.space, place.offset..place.offset + place.bytes, id);
         }
         for write in writes {
             races.write(write.space, write.start..write.end, id);

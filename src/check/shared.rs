@@ -198,3 +198,26 @@ fn first_common(first: &[Range<u64>], second: &[Range<u64>]) -> Option<u64> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::random::numbers;
+
+    /// Against the definition: whether each of 32 bytes is in a span.
+    #[test]
+    fn the_first_common_byte_is_that_of_a_table() {
+        let mut below = numbers();
+        for _ in 0..500 {
+            let mut spans =
+                || -> Vec<(u64, u64)> { (0..below(5)).map(|_| (below(24), below(8))).collect() };
+            let (first, second) = (spans(), spans());
+            let has = |spans: &[(u64, u64)], byte: u64| {
+                spans.iter().any(|&(offset, bytes)| (offset..offset + bytes).contains(&byte))
+            };
+            let common = (0..32).find(|&byte| has(&first, byte) && has(&second, byte));
+            let union = |spans: &[(u64, u64)]| union(3, spans.iter().copied());
+            assert_eq!(first_common(&union(&first), &union(&second)), common.map(|byte| byte + 3));
+        }
+    }
+}

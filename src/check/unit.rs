@@ -289,3 +289,16 @@ fn common(a: u64, b: u64) -> u64 {
     }
     high
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_divisions_have_their_common_pieces() {
+        for (a, b, pieces) in [(16, 24, 8), (24, 16, 8), (7, 5, 1), (6, 6, 6), (1, 9, 1), (0, 4, 4)]
+        {
+            assert_eq!(common(a, b), pieces, "{a} and {b}");
+        }
+    }
+}

@@ -4,16 +4,24 @@ use crate::base::{LiveRange, Step};
 
 /// A changing collection of live ranges, as a segment tree over their ends.
 ///
-/// Adding and removing one takes logarithmic time in the number of ends, and each range of
-/// [`union`](Self::union) as well.
+/// Adding and removing one takes `O(log² n)` time for `n` ends, and each range of
+/// [`union`](Self::union) `O(log n)`, however many ranges it is made of.
 #[derive(Debug)]
 pub(super) struct Cover {
     /// All ends, ascending.
     ends: Vec<Step>,
     /// By node of the tree: the ranges that cover all of it, but not all of its parent.
     whole: Vec<u32>,
-    /// By node: whether any range covers some of it.
-    some: Vec<bool>,
+    /// By node: which of its steps the ranges cover that are not larger than it.
+    share: Vec<Share>,
+}
+
+/// The steps of a node that are covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    None,
+    Some,
+    All,
 }
 
 impl Cover {
@@ -23,7 +31,7 @@ impl Cover {
         ends.sort_unstable();
         ends.dedup();
         let leaves = ends.len().saturating_sub(1).next_power_of_two();
-        Self { ends, whole: vec![0; 2 * leaves], some: vec![false; 2 * leaves] }
+        Self { ends, whole: vec![0; 2 * leaves], share: vec![Share::None; 2 * leaves] }
     }
 
     /// Adds a range.
@@ -58,11 +66,20 @@ impl Cover {
             self.whole[node] = change(self.whole[node]);
             let mut node = node;
             while node > 0 {
-                let below = 2 * node;
-                let below = below < self.some.len() && (self.some[below] || self.some[below + 1]);
-                self.some[node] = self.whole[node] > 0 || below;
+                self.share[node] = self.share_of(node);
                 node /= 2;
             }
+        }
+    }
+
+    fn share_of(&self, node: usize) -> Share {
+        if self.whole[node] > 0 {
+            return Share::All;
+        }
+        match self.share.get(2 * node..2 * node + 2) {
+            Some([Share::All, Share::All]) => Share::All,
+            None | Some([Share::None, Share::None]) => Share::None,
+            Some(_) => Share::Some,
         }
     }
 
@@ -73,14 +90,15 @@ impl Cover {
         // Nodes to look at, with their first leaf and how many there are.
         let mut pending = vec![(1, 0, leaves)];
         while let Some((node, first, count)) = pending.pop() {
-            if !self.some[node] {
-                continue;
-            }
-            if self.whole[node] == 0 {
-                let half = count / 2;
-                pending.push((2 * node + 1, first + half, half));
-                pending.push((2 * node, first, half));
-                continue;
+            match self.share[node] {
+                Share::None => continue,
+                Share::Some => {
+                    let half = count / 2;
+                    pending.push((2 * node + 1, first + half, half));
+                    pending.push((2 * node, first, half));
+                    continue;
+                }
+                Share::All => {}
             }
             let last = (first + count).min(self.ends.len() - 1);
             let found = LiveRange::new(self.ends[first].get(), self.ends[last].get());
@@ -100,6 +118,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn ranges_side_by_side_are_one_node() {
+        let live = |start| LiveRange::new(start, start + 2).unwrap();
+        let mut cover = Cover::new((0..63).map(live));
+        (0..63).for_each(|start| cover.add(live(start)));
+        // The union of nested concatenations looks at the root alone, not at each of their steps.
+        assert_eq!((cover.share[1], cover.whole[1]), (Share::All, 0));
+        cover.remove(live(0));
+        assert_eq!(cover.share[1], Share::Some);
+        assert_eq!(cover.union(), [LiveRange::new(1, 64).unwrap()]);
+    }
 
     proptest! {
         #[test]

@@ -143,7 +143,11 @@ mod tests {
             ("PlanMismatch", &|it| it.offsets.truncate(2)),
             ("PlanMismatch", &|it| it.spaces.truncate(1)),
             ("PlanMisaligned", &|it| it.offsets[0] = 2),
-            ("PlanMismatch", &|it| it.offsets[1] = 20),
+            // With the figures that it has there, so that only the pin can refuse.
+            ("PlanMismatch", &|it| {
+                it.offsets[1] = 20;
+                (it.spaces[0].peak, it.spaces[0].status) = (28, Status::Unknown);
+            }),
             ("PlanOutOfBounds", &|it| it.offsets[2] = MAX_BYTES),
             ("PlanOutOfBounds", &|it| it.offsets[2] = u64::MAX),
             ("PlanMismatch", &|it| it.spaces[0].peak = 28),
@@ -161,6 +165,22 @@ mod tests {
     fn a_bound_may_be_the_peak_and_a_peak_the_capacity() {
         let (problem, mut packing) = solved();
         packing.spaces[1] = SpacePacking { peak: 8, lower_bound: 8, status: Status::Optimal };
+        assert_eq!(packing.check(&problem), Ok(()));
+        // And the last byte that an offset can reach.
+        packing.offsets[2] = MAX_BYTES - 8;
+        packing.spaces[1] = SpacePacking { peak: MAX_BYTES, lower_bound: 8, ..packing.spaces[1] };
+        packing.spaces[1].status = Status::Feasible;
+        assert_eq!(packing.check(&problem), Ok(()));
+    }
+
+    #[test]
+    fn buffers_of_different_spaces_may_have_the_same_offsets() {
+        let live = LiveRange::new(0, 2).unwrap();
+        let buffer = |space| Buffer::new(16, live).with_space(SpaceId::new(space));
+        let buffers = (0..3).map(buffer).collect();
+        let problem = Problem::new(buffers, ["a", "b", "c"].map(Space::new).to_vec()).unwrap();
+        let space = SpacePacking { peak: 16, lower_bound: 16, status: Status::Optimal };
+        let packing = Packing { offsets: vec![0; 3], spaces: vec![space; 3] };
         assert_eq!(packing.check(&problem), Ok(()));
     }
 }

@@ -1,8 +1,9 @@
 //! Plans are for targets: what each honors, and what the checker refuses.
 
+use arenaplan::base::Alignment;
 use arenaplan::graph::{View, Whole};
 use arenaplan::pack::Space;
-use arenaplan::plan::{InputMemory, Provider, WorkspacePolicy};
+use arenaplan::plan::{InputMemory, OutputMemory, Provider, WorkspacePolicy};
 use arenaplan::{
     Effects, Error, Graph, Memories, Node, NodeId, Plan, Planner, Target, Technique, Techniques,
     Value, ValueKind,
@@ -10,7 +11,7 @@ use arenaplan::{
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
-use crate::graphs::graphs;
+use crate::graphs::{Sketch, graphs};
 use crate::planners::ideal_planner;
 
 /// Returns r = x + 1, a = r + 1, c = 3 a, y = c + r, elementwise, of 64 bytes each.
@@ -170,6 +171,36 @@ fn each_way_of_sharing_needs_its_technique() {
     assert!(text.contains("in place of") && text.contains("(in-place)"), "{text}");
     for target in [Target::NODES, Target::NUMPY, Target::IDEAL] {
         assert!(plan.check_target(&target).is_ok());
+    }
+}
+
+/// Returns a graph of a space with an alignment.
+fn aligned(alignment: u64) -> Graph {
+    let mut sketch = Sketch::new();
+    let alignment = Alignment::new(alignment).unwrap();
+    let space = Space::new("arena").with_alignment(alignment);
+    sketch.builder.set_default_space(space);
+    let s = sketch.value("s", ValueKind::State, 64);
+    let y = sketch.node("y", &[s], 64);
+    sketch.build(&[y])
+}
+
+#[test]
+fn each_limit_of_a_target_refuses_by_itself() {
+    let planner = || ideal_planner().optimize(Techniques::NONE);
+    let small = planner().alignment(8);
+    let inputs = planner().inputs(InputMemory::Caller);
+    let outputs = planner().outputs(OutputMemory::Caller);
+    let callers = "inputs or outputs are in memory of the caller";
+    for (planner, graph, says) in [
+        (&small, aligned(1), "space 'arena' is aligned to 8, not to 16 bytes"),
+        (&small, aligned(16), "offsets are aligned to 8, not to 16 bytes"),
+        (&outputs, aligned(1), callers),
+        // Even if there is no input.
+        (&inputs, aligned(1), callers),
+    ] {
+        let text = refused(planner.plan(&graph).unwrap().check_target(&Target::TFLM)).1;
+        assert!(text.contains(says), "{text}");
     }
 }
 

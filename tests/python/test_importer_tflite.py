@@ -285,6 +285,16 @@ def test_a_model_is_opened_once_for_several_graphs() -> None:
         ap.plan_family(graph_with, {"batch": range(1, 4)}, target="ideal")
 
 
+def test_the_graph_of_a_runtime_is_made_once() -> None:
+    graph = load(flat.chain("RELU", "NEG", shape=(1, 64)))
+    seen = graph.for_target("tflm")
+    assert seen is not graph
+    assert graph.for_target("tflm") is seen
+    # A runner that is declared anew takes the place of the graph that is known.
+    graph.add_variant("tflm", lambda: graph)
+    assert graph.for_target("tflm") is graph
+
+
 def test_d22_an_open_dimension_without_a_number_must_be_bound() -> None:
     tensors = [
         flat.tensor("x", None, signature=(-1, 16)),

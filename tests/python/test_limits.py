@@ -77,7 +77,7 @@ work = lambda: ap.Plan.load(path).check(graph)
 """,
     "together": """
 graphs = [chain(6_000), chain(5_000)]
-shared = ap.plan_together(graphs)
+shared = ap.plan_together(graphs, "never-together")
 def work():
     shared.to_json()
     shared.check(graphs)

@@ -192,6 +192,29 @@ fn a_bound_above_what_is_live_is_claimed_if_nothing_contradicts_it() {
 }
 
 #[test]
+fn a_capacity_of_what_is_live_proves_nothing_infeasible() {
+    let unknown = accept("above its capacity", limited(192), |json| {
+        value(json, "y")["offset"] = 256.into();
+    });
+    assert_eq!(unknown.status(), arenaplan::Status::Unknown);
+    assert_eq!(unknown.lower_bound(), 192);
+}
+
+#[test]
+fn the_last_byte_of_any_memory_may_be_used() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 1);
+    let y = sketch.node("y", &[x], 1);
+    let graph = sketch.build(&[y]);
+    let plan = ideal_planner().alignment(1).plan(&graph).unwrap();
+    let last = accept("the last byte", (graph, plan), |json| {
+        value(json, "y")["offset"] = (MAX_BYTES - 1).into();
+        json["spaces"][0]["lower_bound"] = 0.into();
+    });
+    assert_eq!(last.arena_bytes(), MAX_BYTES);
+}
+
+#[test]
 fn infeasible_is_verified_where_too_much_is_live() {
     let (graph, plan) = limited(128);
     assert_eq!(plan.status(), arenaplan::Status::Infeasible);

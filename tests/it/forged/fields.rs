@@ -219,11 +219,17 @@ fn places_are_aligned_and_inside_of_their_arena() {
         row("general alignment", plain(), KIND, "multiple of its alignment 64", |json| {
             value(json, "d")["offset"] = (1024 + 32).into();
         }),
-        row("a view at distance 0", showing(), KIND, "multiple of its alignment 64", |json| {
-            for name in ["a", "r"] {
-                value(json, name)["offset"] = 1056.into();
-            }
-        }),
+        row(
+            "a view at distance 0",
+            showing(),
+            KIND,
+            "value 'a' is at offset 1056, which",
+            |json| {
+                for name in ["a", "r"] {
+                    value(json, name)["offset"] = 1056.into();
+                }
+            },
+        ),
         row(
             "alignment of the value",
             pinned(128),

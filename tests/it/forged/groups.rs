@@ -100,6 +100,7 @@ fn what_may_run_as_one_does() {
     accept("elementwise", pair(elementwise(1, 64), elementwise(1, 64)), as_one);
     accept("in place", pair(elementwise(1, 64), elementwise(1, 64)), onto("in-place", 0, "i", 0));
     accept("an anchor", pair(anchor(64), elementwise(1, 64)), as_one);
+    accept("two pieces", pair(rows(2, [0]), rows(2, [0])), as_one);
     accept("a reshape", pair(elementwise(1, 64), reshape()), as_one);
     accept("row by row", pair(rows(8, [0]), rows(8, [0])), onto("overlap", 0, "i", 0));
     accept("loads", pair(elementwise(1, 64), Effects { loads: vec![0], ..anchor(64) }), as_one);
@@ -269,6 +270,15 @@ fn a_group_overwrites_only_what_each_piece_needs_at_its_place() {
         let y = sketch.effectful("y", &[a, i], 64, elementwise(2, 64));
         planned(sketch.build(&[y]))
     };
+    // The first node needs a piece of i, and the last one all of it.
+    let whole_last = {
+        let mut sketch = Sketch::new();
+        let x = sketch.input("x", 64);
+        let i = sketch.node("i", &[x], 64);
+        let a = sketch.effectful("a", &[i], 64, elementwise(1, 64));
+        let y = sketch.effectful("y", &[a, i], 64, rows(64, [0]));
+        planned(sketch.build(&[y]))
+    };
     let loaded = {
         let mut sketch = Sketch::new();
         let x = sketch.input("x", 64);
@@ -300,6 +310,7 @@ fn a_group_overwrites_only_what_each_piece_needs_at_its_place() {
             onto("overlap", 0, "i", 0),
         ),
         row("overlap of weights", weights(), KIND, into(1), onto("overlap", 1, "w", 0)),
+        row("a piece and then all", whole_last, KIND, into(0), onto("overlap", 0, "i", 0)),
         row("overlap of two needs", both(), KIND, into(0), onto("overlap", 0, "i", 0)),
     ]);
 }
@@ -339,6 +350,7 @@ fn outputs_overlap_only_what_is_used_up_piece_by_piece() {
     };
     let into = "node 'y' cannot put output 0 into input 0";
     accept("in rows", single(60, 100, rows(10, [0])), overlap(36));
+    accept("in two pieces", single(64, 64, rows(2, [0])), overlap(0));
     refuse(vec![
         row("one piece", single(64, 64, rows(1, [0])), KIND, into, overlap(0)),
         row("pieces of no whole bytes", halves(), KIND, into, overlap(0)),
@@ -370,6 +382,26 @@ fn outputs_overlap_only_what_is_used_up_piece_by_piece() {
         planned(sketch.build(&[y, z]))
     };
     refuse(vec![row("one of two results", two, KIND, into, overlap(0))]);
+}
+
+/// Runs a and y as one in a plan whose search skipped techniques.
+fn skipping(skipped: &'static [&'static str]) -> impl Fn(&mut Json) {
+    move |json| {
+        let search = json["search"].clone();
+        as_one(json);
+        json["search"] = search;
+        json["search"]["floor"] = 0.into();
+        json["search"]["skipped"] = json!(skipped);
+    }
+}
+
+#[test]
+fn a_group_comes_from_a_technique_that_was_tried() {
+    let case = || pair(elementwise(1, 64), elementwise(1, 64));
+    accept("streaming was not tried", case(), skipping(&["streaming"]));
+    accept("fusion was not tried", case(), skipping(&["fusion"]));
+    let says = "technique fusion was skipped, and the plan uses it";
+    refuse(vec![row("neither", case(), KIND, says, skipping(&["fusion", "streaming"]))]);
 }
 
 #[test]

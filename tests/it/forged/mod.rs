@@ -9,8 +9,10 @@ mod claims;
 mod fields;
 mod groups;
 mod layout;
+mod needs;
 mod planted;
 mod replay;
+mod run;
 mod spaces;
 
 use arenaplan::{Graph, Plan, ValueId, ValueKind};

@@ -216,6 +216,29 @@ fn bounds_of_costs_that_only_a_search_proves_are_claimed() {
     assert_eq!(plan.check(&graph).unwrap().move_cost(), Some(Proof::Claimed));
 }
 
+/// A value that the cheap space cannot hold costs as much as in the other one.
+#[test]
+fn bounds_of_costs_count_only_spaces_that_can_hold_a_value() {
+    for (capacity, proof) in [(1279, Proof::Verified), (1280, Proof::Claimed)] {
+        let mut sketch = Sketch::new();
+        let x = sketch.input("x", 64);
+        let y = sketch.node("y", &[x], 1280);
+        let graph = sketch.build(&[y]);
+        let small = Space::new("sram").with_capacity(capacity);
+        let memories = vec![small, Space::new("psram").with_capacity(4096).with_cost(3)];
+        let memories = Memories::new(memories).unwrap();
+        let plan = ideal_planner().memories(&memories).plan(&graph).unwrap();
+        let forged = forge(&plan, |json| {
+            let cost = json["move_cost"]["cost"].clone();
+            json["move_cost"]["lower_bound"] = cost;
+        });
+        let cost = plan.move_cost().unwrap().cost;
+        let expected = if cost == 0 { Proof::Verified } else { proof };
+        assert_eq!(forged.unwrap().check(&graph).unwrap().move_cost(), Some(expected));
+        assert!(capacity != 1279 || cost == 3 * 1280);
+    }
+}
+
 /// x of the caller, a in the arena, y of the caller.
 fn outside() -> Case {
     let mut sketch = Sketch::new();
