@@ -310,7 +310,7 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     if division.is_band and _overtakes(group, samples):
         raise Uncuttable
     is_aligned = all(map(_is_aligned, samples[0]))
-    if len(wanted) < count and not (is_aligned and not any(map(_has_groups, group.members))):
+    if len(wanted) < count and (not is_aligned or any(map(_has_groups, group.members))):
         if not is_aligned and count > _MOST_BANDS:
             raise Uncuttable
         for at in range(count):
