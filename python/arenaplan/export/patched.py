@@ -91,7 +91,7 @@ def patched(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = N
     model : Model
         The model.
     patch : Patch
-        The change; its numbers are those of the tensors and operators of the main subgraph.
+        The change; numbers are those of the tensors and operators of the main subgraph.
     metadata : mapping of str to bytes, optional
         New entries; they replace old ones of the same name. An old plan is dropped.
 
@@ -150,7 +150,7 @@ class _Patched:
         self._main = model.subgraphs[0]
         self._patch = patch
         self._metadata = metadata
-        # A reader of its own: what parsing has read counts against the budget of the other.
+        # A second reader: the bytes that parsing has read count against the budget of the first.
         self._root = FlatBuffer(model.data).root("the model")
         self._subgraph = self._root.tables(ModelField.SUBGRAPHS, "subgraph")[0]
         self._operators = self._subgraph.tables(SubgraphField.OPERATORS, "operator")
