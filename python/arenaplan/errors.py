@@ -239,7 +239,7 @@ class StorageError(PlannerError):
 
 
 class ProofError(PlannerError):
-    """A proof that a rewritten model computes what its original computes does not hold."""
+    """A proof that a rewritten model computes the bits of the original does not hold."""
 
 
 class NotProven(ProofError):

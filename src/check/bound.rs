@@ -283,7 +283,9 @@ mod tests {
                 let base = body.spans.iter().map(floor).max().unwrap_or(0);
                 for span in &body.spans {
                     let steps = &mut heights[steps(span)];
-                    steps.iter_mut().for_each(|height| *height = (*height).max(base + span.end));
+                    for height in steps {
+                        *height = (*height).max(base + span.end);
+                    }
                 }
             }
             let bodies: Vec<_> = bodies.iter().collect();

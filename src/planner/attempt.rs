@@ -4,7 +4,6 @@ use super::context::Context;
 use super::schedule::Schedule;
 use crate::base::{Result, SpaceId, ValueId};
 use crate::choose::Fusion;
-use crate::liveness::Liveness;
 use crate::pack::{Problem, max_load};
 use crate::plan::{OrderSearch, Share, ShareRule, Techniques};
 
@@ -60,7 +59,7 @@ pub(super) fn measured<'g>(
     elision: bool,
 ) -> Result<Attempt<'g>> {
     let options = context.liveness_options(false, elision)?;
-    let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
+    let liveness = schedule.liveness(options)?;
     let load = total_load(&liveness.problem)?;
     let has_pieces = liveness.classes.merges().iter().any(|merge| {
         let node = schedule.graph.node(merge.node);

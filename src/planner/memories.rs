@@ -26,8 +26,7 @@ use super::scope::skipped;
 use crate::base::{Alignment, Error, Result, SpaceId, ValueId};
 use crate::choose::spaces::{Allowance, Depth, Work};
 use crate::choose::{Memories, SpaceAssignment};
-use crate::liveness::Liveness;
-use crate::pack::{Packing, Problem, Space, SpacePacking, Status};
+use crate::pack::{Buffer, Packing, Problem, Space, SpacePacking, Status};
 use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
 /// Limits of one effort: schedules and work.
@@ -159,8 +158,7 @@ fn is_excluded(
         let graph = &attempt.schedule.graph;
         let homes = homes(graph, memories)?;
         let options = attempt.context(context).liveness_options(false, attempt.elision)?;
-        let order = &attempt.schedule.order;
-        let liveness = Liveness::new(graph, order, options, &[], Vec::new())?;
+        let liveness = attempt.schedule.liveness(options)?;
         let is_too_large = |index: usize| {
             let id = ValueId::new(index);
             let most = homes[index].map_or(largest, |home| room(&memories.spaces()[home.index()]));
@@ -178,10 +176,10 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
     /// Takes the plan without memories, if one memory holds all of it.
     fn in_one_memory(&mut self) -> Result<()> {
         let memories = self.memories.spaces();
-        let alone = self.context.without_memories();
+        let context = self.context.without_memories();
         let mut by_cost: Vec<usize> = (0..memories.len()).collect();
         by_cost.sort_by_key(|&index| (memories[index].cost(), index));
-        let mut packed: Option<Packed> = None;
+        let mut packed: Option<Alone> = None;
         for index in by_cost {
             if self.is_barred(SpaceId::new(index))? {
                 continue;
@@ -190,10 +188,10 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
             let known = packed.take().filter(|packed| packed.alignment == alignment);
             let found = match known {
                 Some(packed) => packed,
-                None => Packed::new(&alone, self.attempts, alignment)?,
+                None => Alone::new(&context, self.attempts, alignment)?,
             };
             let attempt = &self.attempts[found.attempt];
-            if let Some(placed) = in_memory(attempt, &found, memories, index)? {
+            if let Some(placed) = in_memory(attempt, &found.placed, memories, index)? {
                 self.consider(attempt, &Rc::new(placed));
                 return Ok(());
             }
@@ -427,15 +425,14 @@ fn rooms(memories: &Memories) -> Vec<u64> {
 }
 
 /// The best plan without memories, in a space that is aligned as one of them.
-struct Packed {
+struct Alone {
     alignment: Alignment,
     /// Position of the attempt.
     attempt: usize,
-    liveness: Liveness,
-    packing: Packing,
+    placed: Placed,
 }
 
-impl Packed {
+impl Alone {
     /// Packs the attempts in a space that is aligned to `alignment`: distances of outputs that
     /// overlap inputs depend on the alignment of their space.
     fn new(context: &Context<'_>, attempts: &[Attempt<'_>], alignment: Alignment) -> Result<Self> {
@@ -451,10 +448,9 @@ impl Packed {
             &moved
         };
         let Best { attempt: best, placed } = least(context, attempts)?;
-        let Placed { liveness, packing, .. } = placed;
         let attempt = attempts.iter().position(|attempt| std::ptr::eq(attempt, best));
         let attempt = attempt.expect("the best attempt is one of the attempts");
-        Ok(Self { alignment, attempt, liveness, packing })
+        Ok(Self { alignment, attempt, placed })
     }
 }
 
@@ -470,13 +466,13 @@ fn in_one_space<'g>(attempt: &Attempt<'g>, alignment: Alignment) -> Attempt<'g> 
 /// Returns buffers that were packed without memories in one of them, if they fit.
 fn in_memory(
     attempt: &Attempt<'_>,
-    packed: &Packed,
+    placed: &Placed,
     memories: &[Space],
     index: usize,
 ) -> Result<Option<Found>> {
-    let Packed { liveness, packing, .. } = packed;
+    let Placed { liveness, packing, .. } = placed;
     let (space, memory) = (SpaceId::new(index), &memories[index]);
-    let moved = |buffer: &crate::pack::problem::Buffer| buffer.clone().with_space(space);
+    let moved = |buffer: &Buffer| buffer.clone().with_space(space);
     let buffers: Vec<_> = liveness.problem.buffers().iter().map(moved).collect();
     let problem = Problem::new(buffers, memories.to_vec())?;
     let SpacePacking { peak, lower_bound, .. } = packing.spaces[0];

@@ -7,9 +7,8 @@
 
 use super::attempt::Attempt;
 use super::context::{Context, MOST_NODES_TO_OVERLAP};
-use super::pack::{Best, pack, smallest_workspaces};
+use super::pack::{Best, pack, smallest};
 use crate::base::{NodeId, Result, SpaceId};
-use crate::liveness::Liveness;
 use crate::plan::Effort;
 
 /// Largest number of sets of nodes that are packed.
@@ -235,11 +234,7 @@ fn lowered(
 fn profile(context: &Context<'_>, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
     let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
     let options = attempt.context(context).liveness_options(false, attempt.elision)?;
-    let mut liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
-    if context.has_workspaces() {
-        let workspaces = smallest_workspaces(graph, order, liveness.overlapped());
-        liveness = liveness.with_workspaces(graph, options, workspaces)?;
-    }
+    let liveness = smallest(context, graph, order, options, overlapped)?;
     let spaces = 0..graph.spaces().len();
     Ok(Profile { live: spaces.map(|space| liveness.profile(SpaceId::new(space))).collect() })
 }

@@ -133,9 +133,26 @@ pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<P
     Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
 }
 
+/// Returns the buffers of `graph` with every workspace at its smallest size, if workspaces count.
+/// Outputs of the nodes `overlapped` overlap an input where they can.
+pub(super) fn smallest(
+    context: &Context<'_>,
+    graph: &Graph,
+    order: &[NodeId],
+    options: LivenessOptions,
+    overlapped: &[NodeId],
+) -> Result<Liveness> {
+    let liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
+    if !context.has_workspaces() {
+        return Ok(liveness);
+    }
+    let workspaces = smallest_workspaces(graph, order, liveness.overlapped());
+    liveness.with_workspaces(graph, options, workspaces)
+}
+
 /// Returns every workspace that the nodes of `graph` need, at its smallest size, if the outputs
 /// of `overlapped` overlap inputs.
-pub(super) fn smallest_workspaces(
+fn smallest_workspaces(
     graph: &Graph,
     order: &[NodeId],
     overlapped: impl Iterator<Item = NodeId>,

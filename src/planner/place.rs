@@ -6,7 +6,7 @@ use super::assemble::steps;
 use super::attempt::Attempt;
 use super::context::Context;
 use super::no_room::Refused;
-use super::pack::smallest_workspaces;
+use super::pack::smallest;
 use super::schedule::Schedule;
 use crate::base::{BufferId, Error, NodeId, Result, SpaceId, ValueId};
 use crate::choose::spaces::{Work, assign_within};
@@ -98,12 +98,8 @@ pub(super) fn place(
     };
     let graph = schedule.graph.with_spaces(spaces, home, &sharing.apart);
     let options = attempt.context(context).liveness_options(sharing.same_size, attempt.elision)?;
-    let mut liveness =
-        Liveness::with_overlaps(&graph, &schedule.order, options, &sharing.overlapped)?;
-    if context.has_workspaces() {
-        let workspaces = smallest_workspaces(&graph, &schedule.order, liveness.overlapped());
-        liveness = liveness.with_workspaces(&graph, options, workspaces)?;
-    }
+    let order = &schedule.order;
+    let liveness = smallest(context, &graph, order, options, &sharing.overlapped)?;
     let candidates = candidates(&graph, schedule, &liveness);
     let cheapest = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
     let traffic = candidates.iter().fold(0, |sum: u64, one| sum.saturating_add(one.traffic));

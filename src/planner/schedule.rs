@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::base::{Error, NodeId, Result};
 use crate::graph::Graph;
+use crate::liveness::{Liveness, LivenessOptions};
 
 /// A graph as it is going to run: which of its nodes run as one, and in which order.
 #[derive(Clone, Debug)]
@@ -79,6 +80,11 @@ impl<'g> Schedule<'g> {
     /// Returns the same steps in another order.
     pub(super) fn reordered(&self, order: Vec<NodeId>) -> Self {
         Self { graph: self.graph.clone(), order, members: self.members.clone(), is_given: false }
+    }
+
+    /// Returns the buffers of the schedule, without overlaps and workspaces.
+    pub(super) fn liveness(&self, options: LivenessOptions) -> Result<Liveness> {
+        Liveness::new(&self.graph, &self.order, options, &[], Vec::new())
     }
 
     /// Returns whether this is the graph as it is, in its own order.

@@ -11,7 +11,6 @@ use crate::base::{NodeId, Result, SpaceId};
 use crate::choose::Fusion;
 use crate::choose::fuse::fuse_within;
 use crate::graph::Graph;
-use crate::liveness::Liveness;
 
 /// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or
 /// that raise the peak; `None` if there are no such groups.
@@ -60,8 +59,7 @@ pub(super) fn settled<'g>(
 /// Returns the bytes live at each step.
 fn live(context: &Context<'_>, schedule: &Schedule<'_>, elision: bool) -> Result<Vec<u64>> {
     let options = context.liveness_options(false, elision)?;
-    let liveness = Liveness::new(&schedule.graph, &schedule.order, options, &[], Vec::new())?;
-    Ok(liveness.profile(SpaceId::new(0)))
+    Ok(schedule.liveness(options)?.profile(SpaceId::new(0)))
 }
 
 /// Returns the groups that each step falls into if its nodes are fused by `fusion` only.

@@ -10,16 +10,15 @@ use super::scope::scope;
 use super::search::candidates;
 use crate::base::{Alignment, Error, LiveRange, Result, SpaceId};
 use crate::graph::{Graph, ValueKind};
-use crate::liveness::{Liveness, Member};
-use crate::pack::{Buffer, Packing, Part, Problem, SpacePacking, Status, max_load};
+use crate::liveness::Member;
+use crate::pack::{Buffer, Part, Problem, SpacePacking, Status, max_load};
 use crate::plan::{InputMemory, OutputMemory, Plan, Search, SharedMember, SharedPlan, Together};
 
 /// A graph with its buffers and their offsets.
 struct Packed<'g> {
     graph: &'g Graph,
     schedule: Schedule<'g>,
-    liveness: Liveness,
-    packing: Packing,
+    placed: Placed,
     search: Search,
 }
 
@@ -85,11 +84,12 @@ fn plan_together(
     let lower_bound = match together {
         Together::Concurrent => bound_of_all(context, &packed)?,
         Together::Never if has_states && packed.len() > 1 => pack_in_turn(&unlimited, &mut packed)?,
-        Together::Never => packed.iter().map(|one| one.packing.lower_bound()).max().unwrap_or(0),
+        Together::Never => {
+            packed.iter().map(|one| one.placed.packing.lower_bound()).max().unwrap_or(0)
+        }
     };
     let mut members: Vec<SharedMember> = Vec::with_capacity(packed.len());
-    for Packed { graph, schedule, liveness, packing, search } in packed {
-        let placed = Placed { liveness, packing, move_cost: None };
+    for Packed { graph, schedule, placed, search } in packed {
         let mut plan = assemble(&unlimited, graph, &schedule, &placed);
         plan.search = Some(search);
         let base = match (together, members.last()) {
@@ -108,8 +108,8 @@ fn packed_alone<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Packed<'g
     let attempts = candidates(context, graph)?;
     let best = least(context, &attempts)?;
     let search = scope(context, &attempts, &best)?;
-    let Best { attempt, placed: Placed { liveness, packing, .. } } = best;
-    Ok(Packed { graph, schedule: attempt.schedule.clone(), liveness, packing, search })
+    let Best { attempt, placed } = best;
+    Ok(Packed { graph, schedule: attempt.schedule.clone(), placed, search })
 }
 
 /// Returns a lower bound for graphs that may all be at any step at once.
@@ -120,12 +120,12 @@ fn packed_alone<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Packed<'g
 fn bound_of_all(context: &Context<'_>, packed: &[Packed<'_>]) -> Result<u64> {
     let mut sum = 0_u64;
     for one in packed {
-        let mut buffers = one.liveness.problem.buffers().iter();
+        let mut buffers = one.placed.liveness.problem.buffers().iter();
         let alike = buffers.all(|buffer| buffer.alignment().bytes() == context.options.alignment);
         let least = if alike {
-            one.packing.lower_bound()
+            one.placed.packing.lower_bound()
         } else {
-            max_load(&one.liveness.problem, SpaceId::new(0))?.0
+            max_load(&one.placed.liveness.problem, SpaceId::new(0))?.0
         };
         sum = sum.saturating_add(least);
     }
@@ -135,7 +135,7 @@ fn bound_of_all(context: &Context<'_>, packed: &[Packed<'_>]) -> Result<u64> {
 /// Packs graphs that run one after the other, with states that last through all of them, and
 /// returns their lower bound.
 fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64> {
-    let horizons = packed.iter().map(|one| one.liveness.problem.horizon().get().max(1));
+    let horizons = packed.iter().map(|one| one.placed.liveness.problem.horizon().get().max(1));
     let mut starts = vec![0_u32];
     for horizon in horizons {
         let end = starts.last().and_then(|start| start.checked_add(horizon));
@@ -144,8 +144,8 @@ fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64>
     let end = *starts.last().expect("there is a first start");
     let mut buffers = Vec::new();
     for (one, &start) in packed.iter().zip(&starts) {
-        let classes = one.liveness.classes.classes();
-        for (index, buffer) in one.liveness.problem.buffers().iter().enumerate() {
+        let classes = one.placed.liveness.classes.classes();
+        for (index, buffer) in one.placed.liveness.problem.buffers().iter().enumerate() {
             let members = classes.get(index).map_or(&[][..], |class| &class.members);
             let is_state =
                 |member: &Member| one.graph.value(member.value).kind() == ValueKind::State;
@@ -158,21 +158,22 @@ fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64>
             });
         }
     }
-    let spaces = packed.first().map_or(Vec::new(), |one| one.liveness.problem.spaces().to_vec());
+    let spaces =
+        packed.first().map_or(Vec::new(), |one| one.placed.liveness.problem.spaces().to_vec());
     let problem = Problem::new(buffers, spaces)?;
     let packing = pack_problem(context, &problem)?;
     let mut next = 0;
     for one in packed {
-        let count = one.packing.offsets.len();
-        one.packing.offsets.copy_from_slice(&packing.offsets[next..next + count]);
+        let count = one.placed.packing.offsets.len();
+        one.placed.packing.offsets.copy_from_slice(&packing.offsets[next..next + count]);
         next += count;
-        let buffers = one.liveness.problem.buffers().iter().zip(&one.packing.offsets);
+        let buffers = one.placed.liveness.problem.buffers().iter().zip(&one.placed.packing.offsets);
         let ends = buffers.filter(|(buffer, _)| buffer.bytes() > 0);
         let peak = ends.map(|(buffer, &offset)| offset + buffer.bytes()).max().unwrap_or(0);
-        let SpacePacking { lower_bound, .. } = one.packing.spaces[0];
-        let capacity = one.liveness.problem.spaces()[0].capacity();
+        let SpacePacking { lower_bound, .. } = one.placed.packing.spaces[0];
+        let capacity = one.placed.liveness.problem.spaces()[0].capacity();
         let status = Status::of(peak, lower_bound, capacity);
-        one.packing.spaces[0] = SpacePacking { peak, lower_bound, status };
+        one.placed.packing.spaces[0] = SpacePacking { peak, lower_bound, status };
     }
     Ok(packing.lower_bound())
 }

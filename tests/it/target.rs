@@ -202,6 +202,13 @@ fn each_limit_of_a_target_refuses_by_itself() {
         let text = refused(planner.plan(&graph).unwrap().check_target(&Target::TFLM)).1;
         assert!(text.contains(says), "{text}");
     }
+    let mut sketch = Sketch::new();
+    let slow = sketch.builder.add_space(Space::new("slow"));
+    let array = |name| Value::new(name, ValueKind::State, arenaplan::DType::UINT8, [64]).unwrap();
+    sketch.builder.add_value(array("s").with_space(slow));
+    let plan = planner().plan(&sketch.build(&[])).unwrap();
+    let text = refused(plan.check_target(&Target::TFLM)).1;
+    assert!(text.contains("values are in 2 spaces, not in one"), "{text}");
 }
 
 #[test]

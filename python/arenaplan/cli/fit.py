@@ -1,4 +1,4 @@
-"""``arenaplan fit``: a .tflite model rewritten until its arena fits a budget."""
+"""``arenaplan fit``: a .tflite model rewritten until the arena fits a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``arenaplan prove``: does a rewritten .tflite model compute what its original computes."""
+"""``arenaplan prove``: does a rewritten .tflite model compute the same bits as the original."""
 
 from __future__ import annotations
 

@@ -285,6 +285,13 @@ def _bands(shape: Sequence[int], shares: Sequence[int]) -> Iterator[Division]:
         yield Division(2, -(-shape[2] // -(-shape[2] // count)), 1)
 
 
+def _has_groups(member: Member) -> bool:
+    """Whether a member makes several channels in each of several groups: a tile may span two."""
+    shape = made_by(member).shape
+    groups = member.signature.attributes.get("group", 1)
+    return len(shape) > 1 and 1 < groups < shape[1]
+
+
 def _samples(group: Group, division: Division) -> list[Parts]:
     """
     Return the parts of some tiles, the largest among them.
@@ -302,8 +309,9 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
     if division.is_band and _overtakes(group, samples):
         raise Uncuttable
-    if len(wanted) < count and not all(map(_is_aligned, samples[0])):
-        if count > _MOST_BANDS:
+    is_aligned = all(map(_is_aligned, samples[0]))
+    if len(wanted) < count and (not is_aligned or any(map(_has_groups, group.members))):
+        if not is_aligned and count > _MOST_BANDS:
             raise Uncuttable
         for at in range(count):
             cut(group.members, group.sink.value, division.box(shape, at))

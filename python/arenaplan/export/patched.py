@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from arenaplan.errors import InternalError, UnsupportedModel
+from arenaplan.errors import InternalError
 from arenaplan.export.flat import (
     Content,
     Item,
@@ -25,6 +25,7 @@ from arenaplan.export.flat import (
     copied,
     written_before,
 )
+from arenaplan.export.rewrite import MODEL_SCALARS, refuse_far
 from arenaplan.importers.tflite.flatbuffer import FlatBuffer, Table
 from arenaplan.importers.tflite.model import Model, Tensor, parse
 from arenaplan.importers.tflite.offline import METADATA_NAME
@@ -49,7 +50,6 @@ _VALID: Final = 1
 _PADDING: Final = 0
 """Slot of the padding among the options of every operator that has one."""
 
-_MODEL_SCALARS: Final = {0: "I"}
 _SUBGRAPH_SCALARS: Final = {5: "i"}
 _TENSOR_SCALARS: Final = {1: "b", 2: "I", 5: "B", 8: "B", 10: "I"}
 _OPERATOR_SCALARS: Final = {0: "I", 3: "B", 6: "b", 9: "Q", 10: "Q", 11: "B", 13: "i"}
@@ -91,7 +91,7 @@ def patched(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = N
     model : Model
         The model.
     patch : Patch
-        The change; its numbers are those of the tensors and operators of the main subgraph.
+        The change; numbers are those of the tensors and operators of the main subgraph.
     metadata : mapping of str to bytes, optional
         New entries; they replace old ones of the same name. An old plan is dropped.
 
@@ -145,17 +145,12 @@ class _Patched:
     """One writing of a file."""
 
     def __init__(self, model: Model, patch: Patch, metadata: dict[str, bytes]) -> None:
-        if any(buffer.is_far for buffer in model.buffers) or any(
-            operator.has_far_options for graph in model.subgraphs for operator in graph.operators
-        ):
-            raise UnsupportedModel(
-                "the file keeps data behind the model, by position; it cannot be rewritten"
-            )
+        refuse_far(model)
         self._model = model
         self._main = model.subgraphs[0]
         self._patch = patch
         self._metadata = metadata
-        # A reader of its own: what parsing has read counts against the budget of the other.
+        # A second reader: the bytes that parsing has read count against the budget of the first.
         self._root = FlatBuffer(model.data).root("the model")
         self._subgraph = self._root.tables(ModelField.SUBGRAPHS, "subgraph")[0]
         self._operators = self._subgraph.tables(SubgraphField.OPERATORS, "operator")
@@ -191,7 +186,7 @@ class _Patched:
         changes = {slot: item for slot, item in changes.items() if item}
         if ModelField.METADATA not in changes and ModelField.METADATA in self._root:
             changes[ModelField.METADATA] = []
-        root = copied(self._root, _MODEL_SCALARS, len(ModelField), changes)
+        root = copied(self._root, MODEL_SCALARS, len(ModelField), changes)
         data = written_before(root, IDENTIFIER, self._model.data)
         self._compare(parse(data))
         return data

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace
+from arenaplan.graph import Effects, Flow, InPlace
 from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, spread
 from arenaplan.ops.operands import Operands, Shape
-from arenaplan.ops.operator import Operator, shown, taken_over
+from arenaplan.ops.operator import Operator, first_taken_over, shown, taken_over
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class FirstOperand(Operator):
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0."""
-        return taken_over(node, (0,)) if node.inputs else NO_EFFECTS
+        return first_taken_over(node)
 
     def pieces(self, node: Operands) -> Flow | None:
         """One per element."""
@@ -69,7 +69,7 @@ class Convert(FirstOperand):
         x, y = node.x, node.y
         if x is not None and y is not None and x.dtype == y.dtype:
             return shown(node)
-        return taken_over(node, (0,)) if node.inputs else NO_EFFECTS
+        return first_taken_over(node)
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Update(Operator):
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0."""
-        return taken_over(node, (0,)) if node.inputs else NO_EFFECTS
+        return first_taken_over(node)
 
 
 @dataclass(slots=True)

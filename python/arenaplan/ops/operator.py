@@ -121,6 +121,11 @@ def taken_over(node: Operands, positions: Iterable[int]) -> Effects:
     return _in_place(tuple(found))
 
 
+def first_taken_over(node: Operands) -> Effects:
+    """Return leave for output 0 to take over input 0, if there is one."""
+    return taken_over(node, (0,)) if node.inputs else NO_EFFECTS
+
+
 @lru_cache(256)
 def _in_place(inputs: tuple[int, ...]) -> Effects:
     return Effects(in_place=tuple(InPlace(position, 0) for position in inputs))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from arenaplan.graph import NO_EFFECTS, Effects, Flow
+from arenaplan.graph import Effects, Flow
 from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, is_whole, spread, whole
 from arenaplan.ops.operands import Operands, Shape, from_front
-from arenaplan.ops.operator import Operator, taken_over
+from arenaplan.ops.operator import Operator, first_taken_over
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Normalize(Operator):
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0."""
-        return taken_over(node, (0,)) if node.inputs else NO_EFFECTS
+        return first_taken_over(node)
 
     def pieces(self, node: Operands) -> Flow | None:
         """One per row."""

@@ -77,7 +77,7 @@ impl Plan {
     /// the proof.
     ///
     /// Workspaces count nothing, for their sizes are a choice.
-    pub(crate) fn claim_live_bytes(&mut self) {
+    fn claim_live_bytes(&mut self) {
         let workspaces = std::mem::take(&mut self.workspaces);
         for space in 0..self.arenas().len() {
             let live = self.peak(SpaceId::new(space)).live_bytes;

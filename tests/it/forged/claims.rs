@@ -165,6 +165,11 @@ fn an_order_that_only_a_search_proves_is_claimed() {
     let (graph, plan) = crossing();
     assert_eq!(plan.search().unwrap().order, OrderSearch::Complete);
     assert_eq!(plan.check(&graph).unwrap().order(), Some(Proof::Claimed));
+    // Then not all is verified, whatever else is.
+    let forged = forge(&plan, |json| json["search"]["floor"] = 0.into()).unwrap();
+    let verdict = forged.check(&graph).unwrap();
+    assert_eq!((verdict.lower_bound(), verdict.floor()), (Proof::Verified, Some(Proof::Verified)));
+    assert!(!verdict.is_verified());
 }
 
 #[test]

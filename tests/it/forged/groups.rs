@@ -404,6 +404,24 @@ fn a_group_comes_from_a_technique_that_was_tried() {
     refuse(vec![row("neither", case(), KIND, says, skipping(&["fusion", "streaming"]))]);
 }
 
+/// The group could be written over what it reads, so the step of i needs the most.
+#[test]
+fn a_group_needs_no_bytes_for_what_it_may_overwrite() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let i = sketch.node("i", &[x], 128);
+    let a = sketch.effectful("a", &[i], 128, elementwise(1, 128));
+    let y = sketch.effectful("y", &[a], 128, elementwise(1, 128));
+    let case = planned(sketch.build(&[y]));
+    let graph = case.0.clone();
+    let fused = accept("apart", case, |json| {
+        skipping(&["streaming"])(json);
+        json["search"]["order"] = "complete".into();
+    });
+    let order = fused.check(&graph).unwrap().order();
+    assert_eq!(order, Some(arenaplan::check::Proof::Claimed));
+}
+
 #[test]
 fn the_steps_of_a_group_are_its_own() {
     let e = || elementwise(1, 64);

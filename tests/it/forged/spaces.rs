@@ -378,6 +378,23 @@ fn plans_in_one_arena_are_apart_and_claim_what_is_true() {
     assert!(higher.contains("fewer than its lower bound 800"), "{higher}");
 }
 
+/// The highest step is the last one of each.
+#[test]
+fn plans_that_run_in_turn_have_one_step_after_the_other() {
+    let chain = |name: &str| {
+        let mut sketch = Sketch::new();
+        let x = sketch.input(&format!("{name}.x"), 64);
+        let a = sketch.node(&format!("{name}.a"), &[x], 64);
+        let y = sketch.node(&format!("{name}.y"), &[a], 512);
+        sketch.build(&[y])
+    };
+    let (a, b) = (chain("a"), chain("b"));
+    let shared = ideal_planner().plan_together(&[&a, &b], Together::Never).unwrap();
+    let verdict = shared.check(&[&a, &b]).unwrap();
+    assert_eq!((shared.arena_bytes(), verdict.max_live()), (576, 576));
+    assert_eq!(verdict.lower_bound(), Proof::Verified);
+}
+
 /// Only scratch memory of the first lies where the second is.
 #[test]
 fn scratch_memory_counts_when_models_run_at_the_same_time() {

@@ -1,7 +1,7 @@
 """
 The smallest arena with which TensorFlow Lite Micro runs a model: ``kTensorArenaSize``.
 
-The runtime fills its arena from both ends. At the tail it keeps its own structures and the
+The runtime fills the arena from both ends. The tail holds structures of the runtime and the
 data of kernels for good. At the head it first notes requests and describes tensors, then plans,
 and at last puts tensors and scratch memory there. The arena must be large enough at each of
 these moments; for small models that is not the last one. The allocations are repeated here in
@@ -123,7 +123,7 @@ def total(
 
 
 def operator_costs(model: Model, build: Build) -> tuple[OperatorCost, ...]:
-    """Return what each operator of each subgraph takes beside its tensors, in their order."""
+    """Return the memory of each operator beside tensors, by subgraph, in the order of operators."""
     return _Run(model, build).costs()
 
 

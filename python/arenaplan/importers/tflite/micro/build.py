@@ -1,4 +1,4 @@
-"""A build of TensorFlow Lite Micro: what its memory depends on beside the model."""
+"""A build of TensorFlow Lite Micro: kernels, pointers and options that change memory."""
 
 from __future__ import annotations
 

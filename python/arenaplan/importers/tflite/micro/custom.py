@@ -1,7 +1,7 @@
 """
 Memory that custom kernels of TensorFlow Lite Micro ask for.
 
-They are those of its signal library, of object detection, and of the Ethos-U accelerator.
+The kernels are those of the signal library, of object detection, and of the Ethos-U accelerator.
 """
 
 from __future__ import annotations
