@@ -47,6 +47,7 @@ from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.tensors import unique_names
 from arenaplan.importers.tflite.timeline import (
     ALIGNMENT,
+    Box,
     Timeline,
     graph_of_timeline,
     timeline_of,
@@ -133,17 +134,16 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     _refuse_accelerators(timeline)
     boxes = with_scratch(timeline, operator_costs(model, build))
     before = total(model, build=build)
-    best = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm")
+    best = _planned(timeline, build, boxes)
     found = [_replayed(model, timeline, build, best)]
     if found[0].head > best.arena_bytes and len(boxes) > len(timeline.boxes):
         # First fit found no room for some scratch memory; tensors packed alone may leave more.
-        alone = plan(graph_of_timeline(timeline), target="tflm")
+        alone = _planned(timeline, build)
         found.append(_replayed(model, timeline, build, alone))
-    if min(each.head for each in found) > best.lower_bound:
+    if build.shares and min(each.head for each in found) > best.lower_bound:
         # The search is not complete: shared bytes hold boxes together, which can be in its way.
-        apart = replace(timeline, same=timeline_of(model).same, in_place=[])
-        graph = graph_of_timeline(apart, boxes=boxes)
-        found.append(_replayed(model, timeline, build, plan(graph, target="tflm")))
+        apart = _planned(timeline_of(model), build, boxes)
+        found.append(_replayed(model, timeline, build, apart))
     after, offsets = min(found, key=lambda each: each.head)
     is_better = after.head < before.head and _saves(
         model, model, _per_tensor(timeline, offsets), build
@@ -171,6 +171,13 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     )
 
 
+def _planned(timeline: Timeline, build: Build, boxes: Sequence[Box] | None = None) -> Plan:
+    """Return the plan of boxes for a build."""
+    graph = graph_of_timeline(timeline, boxes=boxes)
+    graph.target = build.target
+    return plan(graph)
+
+
 class _Replayed(NamedTuple):
     """The arena that the runtime makes of a plan."""
 
@@ -196,7 +203,7 @@ def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool
     Where the start of the runtime needs more than the tensors do, no plan helps. The figures of
     the Python package stand for firmware, too, whose structures are smaller.
     """
-    builds = [build, Build(build.kernels, 32)] if build.is_package else [build]
+    builds = [build, replace(build, pointer=32)] if build.is_package else [build]
     return any(
         total(new, offsets, build=each).total < total(old, build=each).total for each in builds
     )
@@ -240,7 +247,7 @@ def plan_in_best_order(
         model had.
     """
     given = plan_tflm(model, always=always, build=build)
-    order = None if given.unknown and not always else better_order(model)
+    order = None if given.unknown and not always else better_order(model, shares=build.shares)
     if order is None:
         return model, given
     other = reordered(model, order)
@@ -261,7 +268,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     ------
     PlanOverlap
         If it shares bytes in a way that the runtime's kernels do not allow for; plan with
-        ``target="tflm"``.
+        the target of ``build``.
     PlanMisaligned
         If an offset is no multiple of 16.
     PlanMismatch
@@ -284,7 +291,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
         every[box.tensor] = places[names[box.tensor]]
     check_offsets(timeline, every)
     boxes = with_scratch(timeline, operator_costs(model, build))
-    bound = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm").lower_bound
+    bound = _planned(timeline, build, boxes).lower_bound
     before, after = total(model, build=build), total(model, every, build=build)
     return TflmPlan(
         offsets=tuple(every),
@@ -299,9 +306,9 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     )
 
 
-def embed(model: Model, offsets: Sequence[int]) -> bytes:
+def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> bytes:
     """
-    Return the file of ``model`` with offsets in it, read again and compared.
+    Return the file of ``model`` with offsets for a build in it, read again and compared.
 
     Raises
     ------
@@ -310,7 +317,7 @@ def embed(model: Model, offsets: Sequence[int]) -> bytes:
     UnsupportedModel
         If the file cannot be changed safely.
     """
-    timeline = aliased_timeline(model)
+    timeline = aliased_timeline(model, build)
     check_offsets(timeline, offsets)
     _check_variables(timeline, offsets)
     content = struct.pack(
@@ -320,7 +327,7 @@ def embed(model: Model, offsets: Sequence[int]) -> bytes:
     written = parse(data)
     if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):
         raise InternalError("the file with the plan does not say what the model said")
-    check_offsets(aliased_timeline(written), offsets)
+    check_offsets(aliased_timeline(written, build), offsets)
     return data
 
 
@@ -353,7 +360,7 @@ def export_tflm(
     data, _ = read_bytes(source)
     model = parse(data)
     model, result = plan_in_best_order(model, always=always, build=build)
-    _core.write_files([(target, embed(model, result.offsets))])
+    _core.write_files([(target, embed(model, result.offsets, build))])
     return result
 
 
