@@ -14,7 +14,7 @@
  * freed; a string ends with a zero; an array has as many elements as the number beside it says.
  *
  * Structs. A struct that begins with `size` may grow in later versions. Set it to zeros, and `size`
- * to its sizeof: ap_options options = {sizeof options};
+ * to its sizeof: ap_options options = {.size = sizeof options};
  *
  * Threads. A handle that is passed as a const pointer may be used by any number of threads at the
  * same time. A handle that is not const is used by one thread at a time.
@@ -54,12 +54,12 @@
 /**
  * Flag of a buffer: `offset` is the offset that the buffer must have.
  */
-#define AP_BUFFER_FIXED ap_buffer_FIXED
+#define AP_BUFFER_FIXED 1
 
 /**
  * Flag of a buffer: `offset` is tried first.
  */
-#define AP_BUFFER_HINTED ap_buffer_HINTED
+#define AP_BUFFER_HINTED 2
 
 /**
  * Result of a call. The numbers are part of the ABI.
@@ -333,11 +333,6 @@ typedef struct ap_options {
 } ap_options;
 
 /**
- * Where a function puts a handle that it makes.
- */
-typedef struct ap_packing **AP_Slot_Packing;
-
-/**
  * Result of a packing in one space.
  */
 typedef struct ap_space_packing {
@@ -358,11 +353,6 @@ typedef struct ap_space_packing {
      */
     uint64_t lower_bound;
 } ap_space_packing;
-
-/**
- * Where a function puts a handle that it makes.
- */
-typedef struct ap_plan **AP_Slot_Plan;
 
 /**
  * Sizes of a plan. Strings belong to the plan.
@@ -537,11 +527,6 @@ typedef struct ap_plan_step_info {
 } ap_plan_step_info;
 
 /**
- * Where a function puts a handle that it makes.
- */
-typedef struct ap_arena **AP_Slot_Arena;
-
-/**
  * Bytes in memory.
  *
  * This struct never grows.
@@ -700,7 +685,7 @@ size_t ap_problem_count(const struct ap_problem *problem);
  */
 enum ap_code ap_solve(const struct ap_problem *problem,
                       const struct ap_options *options,
-                      AP_Slot_Packing packing);
+                      struct ap_packing **packing);
 
 /**
  * Frees a packing; does nothing if it is null.
@@ -765,7 +750,7 @@ enum ap_code ap_packing_check(const struct ap_packing *packing);
  *
  * As the head of this file says. `path` is in UTF-8.
  */
-enum ap_code ap_plan_load(const char *path, uint64_t max_bytes, AP_Slot_Plan plan);
+enum ap_code ap_plan_load(const char *path, uint64_t max_bytes, struct ap_plan **plan);
 
 /**
  * Reads a plan from the `bytes` bytes of `text`, which is the content of a plan file. Otherwise as
@@ -775,7 +760,7 @@ enum ap_code ap_plan_load(const char *path, uint64_t max_bytes, AP_Slot_Plan pla
  *
  * As the head of this file says.
  */
-enum ap_code ap_plan_parse(const char *text, size_t bytes, AP_Slot_Plan plan);
+enum ap_code ap_plan_parse(const char *text, size_t bytes, struct ap_plan **plan);
 
 /**
  * Frees a plan; does nothing if it is null. Arenas of the plan stay valid; strings and arrays of
@@ -848,7 +833,7 @@ enum ap_code ap_plan_step(const struct ap_plan *plan,
 enum ap_code ap_arena_bind(const struct ap_plan *plan,
                            void *memory,
                            size_t bytes,
-                           AP_Slot_Arena arena);
+                           struct ap_arena **arena);
 
 /**
  * Uses `count` memories as those of all spaces of a plan, in order. Otherwise as `ap_arena_bind`.
@@ -860,14 +845,14 @@ enum ap_code ap_arena_bind(const struct ap_plan *plan,
 enum ap_code ap_arena_bind_spaces(const struct ap_plan *plan,
                                   const struct ap_memory *memories,
                                   size_t count,
-                                  AP_Slot_Arena arena);
+                                  struct ap_arena **arena);
 
 /**
  * Allocates zeroed memory for all spaces of a plan, which `ap_arena_free` frees.
  *
  * Fails with `AP_CODE_OUT_OF_MEMORY`. On failure `*arena` is null.
  */
-enum ap_code ap_arena_allocate(const struct ap_plan *plan, AP_Slot_Arena arena);
+enum ap_code ap_arena_allocate(const struct ap_plan *plan, struct ap_arena **arena);
 
 /**
  * Frees an arena, and its memory if `ap_arena_allocate` made it; does nothing if it is null.

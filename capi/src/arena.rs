@@ -70,14 +70,16 @@ impl Arena {
                 return Err(Failure::new(Code::MemoryMisaligned, text));
             }
             if memory.pointer.addr().checked_add(needed).is_none() {
-                return Err(Failure::argument(format!("memory {index} ends past the last address")));
+                return Err(Failure::argument(format!(
+                    "memory {index} ends past the last address"
+                )));
             }
         }
         let mut order: Vec<_> = memories.iter().filter(|memory| memory.bytes > 0).collect();
         order.sort_unstable_by_key(|memory| memory.pointer.addr());
-        let shared = order.windows(2).find(|pair| {
-            pair[1].pointer.addr() - pair[0].pointer.addr() < pair[0].bytes
-        });
+        let shared = order
+            .windows(2)
+            .find(|pair| pair[1].pointer.addr() - pair[0].pointer.addr() < pair[0].bytes);
         if shared.is_some() {
             return Err(Failure::argument("two memories share bytes"));
         }

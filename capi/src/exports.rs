@@ -33,11 +33,11 @@ pub const VERSION_MINOR: u32 = 1;
 /// Third number of the version.
 pub const VERSION_PATCH: u32 = 0;
 
-/// Where a function puts a handle that it makes.
-type Slot<'a, T> = Option<&'a mut MaybeUninit<Option<Box<T>>>>;
-
 /// Puts the handle that `make` returns into a slot; a null pointer if there is none.
-fn make<T>(slot: Slot<'_, T>, make: impl FnOnce() -> Result<T>) -> Code {
+fn make<T>(
+    slot: Option<&mut MaybeUninit<Option<Box<T>>>>,
+    make: impl FnOnce() -> Result<T>,
+) -> Code {
     guarded(|| {
         let slot = required(slot, "the pointer for the result")?.write(None);
         *slot = Some(Box::new(make()?));
@@ -316,7 +316,7 @@ pub extern "C" fn ap_problem_count(problem: Option<&Problem>) -> usize {
 pub unsafe extern "C" fn ap_solve(
     problem: Option<&Problem>,
     options: *const Options,
-    packing: Slot<'_, Packing>,
+    packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
 ) -> Code {
     make(packing, || {
         let options = if options.is_null() {
@@ -408,7 +408,7 @@ pub extern "C" fn ap_packing_check(packing: Option<&Packing>) -> Code {
 pub unsafe extern "C" fn ap_plan_load(
     path: *const c_char,
     max_bytes: u64,
-    plan: Slot<'_, Plan>,
+    plan: Option<&mut MaybeUninit<Option<Box<Plan>>>>,
 ) -> Code {
     make(plan, || {
         // SAFETY: the contract of C programs.
@@ -427,7 +427,7 @@ pub unsafe extern "C" fn ap_plan_load(
 pub unsafe extern "C" fn ap_plan_parse(
     text: *const c_char,
     bytes: usize,
-    plan: Slot<'_, Plan>,
+    plan: Option<&mut MaybeUninit<Option<Box<Plan>>>>,
 ) -> Code {
     make(plan, || {
         // SAFETY: the contract of C programs.
@@ -534,7 +534,7 @@ pub extern "C" fn ap_arena_bind(
     plan: Option<&Plan>,
     memory: *mut c_void,
     bytes: usize,
-    arena: Slot<'_, Arena>,
+    arena: Option<&mut MaybeUninit<Option<Box<Arena>>>>,
 ) -> Code {
     make(arena, || Arena::bind(required(plan, "plan")?, &[Memory { pointer: memory, bytes }]))
 }
@@ -549,7 +549,7 @@ pub unsafe extern "C" fn ap_arena_bind_spaces(
     plan: Option<&Plan>,
     memories: *const Memory,
     count: usize,
-    arena: Slot<'_, Arena>,
+    arena: Option<&mut MaybeUninit<Option<Box<Arena>>>>,
 ) -> Code {
     make(arena, || {
         // SAFETY: the contract of C programs.
@@ -562,7 +562,10 @@ pub unsafe extern "C" fn ap_arena_bind_spaces(
 ///
 /// Fails with `AP_CODE_OUT_OF_MEMORY`. On failure `*arena` is null.
 #[unsafe(no_mangle)]
-pub extern "C" fn ap_arena_allocate(plan: Option<&Plan>, arena: Slot<'_, Arena>) -> Code {
+pub extern "C" fn ap_arena_allocate(
+    plan: Option<&Plan>,
+    arena: Option<&mut MaybeUninit<Option<Box<Arena>>>>,
+) -> Code {
     make(arena, || Arena::allocate(required(plan, "plan")?))
 }
 

@@ -59,9 +59,7 @@ pub(crate) fn read(path: &str, max_bytes: u64) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     let read = File::open(Path::new(path))
         .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut text));
-    read.map_err(|error| {
-        Failure::new(Code::FileUnreadable, format!("{}: {error}", quoted(path)))
-    })?;
+    read.map_err(|error| Failure::new(Code::FileUnreadable, format!("{}: {error}", quoted(path))))?;
     if u64::try_from(text.len()).is_ok_and(|bytes| bytes <= limit) {
         return Ok(text);
     }
@@ -128,7 +126,8 @@ impl Plan {
 
     pub(crate) fn space(&self, index: u32) -> Result<PlanSpace> {
         let at = position(index);
-        let (Some(space), Some(name)) = (self.inner.plan.spaces().get(at), self.inner.spaces.get(at))
+        let (Some(space), Some(name)) =
+            (self.inner.plan.spaces().get(at), self.inner.spaces.get(at))
         else {
             return Err(Failure::argument(format!("the plan has no space {index}")));
         };
@@ -273,4 +272,3 @@ fn c_string(text: &str) -> CString {
 pub(crate) fn count(number: usize) -> Result<u32> {
     u32::try_from(number).map_err(|_| Failure::argument("the plan is too large to count"))
 }
-

@@ -7,7 +7,9 @@ use arenaplan::pack::{self, Space as CoreSpace};
 use arenaplan::{Budget, SpaceId, solve};
 
 use crate::error::{Code, Failure, Result};
-use crate::types::{Buffer, Gap, Options, Space, SpacePacking, Status, position};
+use crate::types::{
+    BUFFER_FIXED, BUFFER_HINTED, Buffer, Gap, Options, Space, SpacePacking, Status, position,
+};
 
 /// Most threads of one search.
 const MAX_THREADS: u32 = 1 << 10;
@@ -36,6 +38,7 @@ impl Problem {
         no_flags("space", space.flags, 0)?;
         let mut described = CoreSpace::new(format!("space {index}"));
         if space.capacity > 0 {
+            possible("a capacity", space.capacity)?;
             described = described.with_capacity(space.capacity);
         }
         described = described.with_alignment(alignment(space.alignment)?);
@@ -53,13 +56,8 @@ impl Problem {
 
     /// Adds a buffer.
     pub(crate) fn add(&mut self, buffer: Buffer, gaps: &[Gap]) -> Result<()> {
-        no_flags("buffer", buffer.flags, Buffer::FIXED | Buffer::HINTED)?;
-        if buffer.bytes > MAX_BYTES {
-            return Err(Failure::argument(format!(
-                "a buffer of {} bytes is larger than any memory",
-                buffer.bytes
-            )));
-        }
+        no_flags("buffer", buffer.flags, BUFFER_FIXED | BUFFER_HINTED)?;
+        possible("a buffer", buffer.bytes)?;
         let space = SpaceId::from(buffer.space);
         if space.index() >= self.spaces.len() {
             return Err(Failure::argument(format!("there is no space {space}")));
@@ -76,9 +74,9 @@ impl Problem {
             pack::Buffer::with_gaps(buffer.bytes, live, &gaps)?
         };
         built = built.with_alignment(alignment(buffer.alignment)?).with_space(space);
-        if buffer.flags & Buffer::FIXED != 0 {
+        if buffer.flags & BUFFER_FIXED != 0 {
             built = built.with_pin(buffer.offset);
-        } else if buffer.flags & Buffer::HINTED != 0 {
+        } else if buffer.flags & BUFFER_HINTED != 0 {
             built = built.with_hint(buffer.offset);
         }
         let room = self.buffers.try_reserve(1);
@@ -91,6 +89,7 @@ impl Problem {
     fn build(&self, capacity: Option<u64>) -> Result<pack::Problem> {
         let mut spaces = self.spaces.clone();
         if let Some(bytes) = capacity {
+            possible("a capacity", bytes)?;
             let [space] = &mut spaces[..] else {
                 let text = "the option capacity is for problems with one space";
                 return Err(Failure::argument(text));
@@ -164,6 +163,14 @@ fn no_flags(what: &str, flags: u32, known: u32) -> Result<()> {
     }
     let text = format!("the {what} has flags that this library does not know: {flags:#x}");
     Err(Failure::new(Code::UnsupportedVersion, text))
+}
+
+/// Refuses sizes that no memory has; negative numbers of callers become such sizes.
+fn possible(what: &str, bytes: u64) -> Result<()> {
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    Err(Failure::argument(format!("{what} of {bytes} bytes is larger than any memory")))
 }
 
 /// Returns an alignment; 0 is that of any address.

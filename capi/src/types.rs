@@ -116,11 +116,6 @@ pub struct Buffer {
     pub gaps: *const Gap,
 }
 
-impl Buffer {
-    pub(crate) const FIXED: u32 = 1;
-    pub(crate) const HINTED: u32 = 2;
-}
-
 impl Default for Buffer {
     fn default() -> Self {
         Self {
@@ -139,10 +134,10 @@ impl Default for Buffer {
 }
 
 /// Flag of a buffer: `offset` is the offset that the buffer must have.
-pub const BUFFER_FIXED: u32 = Buffer::FIXED;
+pub const BUFFER_FIXED: u32 = 1;
 
 /// Flag of a buffer: `offset` is tried first.
-pub const BUFFER_HINTED: u32 = Buffer::HINTED;
+pub const BUFFER_HINTED: u32 = 2;
 
 /// Result of a packing in one space.
 #[repr(C)]
