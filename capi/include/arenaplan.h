@@ -634,10 +634,6 @@ void ap_problem_free(struct ap_problem *problem);
 
 /**
  * Describes space `index`: one that was described before, or the next one.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_problem_set_space(struct ap_problem *problem,
                                   uint32_t index,
@@ -659,9 +655,7 @@ enum ap_code ap_problem_add(struct ap_problem *problem,
 /**
  * Adds a buffer that has a space, gaps, or an offset that is fixed or tried first.
  *
- * # Safety
- *
- * As the head of this file says; `gaps` points to `gap_count` gaps, which are copied.
+ * The gaps are copied.
  */
 enum ap_code ap_problem_add_buffer(struct ap_problem *problem, const struct ap_buffer *buffer);
 
@@ -678,10 +672,6 @@ size_t ap_problem_count(const struct ap_problem *problem);
  * effort that grows with the problem. A packing past the capacity is a result, too, with
  * `AP_STATUS_UNKNOWN` or `AP_STATUS_INFEASIBLE`. On failure `*packing` is null. The problem is
  * not changed, and any number of threads may solve it at the same time.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_solve(const struct ap_problem *problem,
                       const struct ap_options *options,
@@ -722,10 +712,6 @@ size_t ap_packing_count(const struct ap_packing *packing);
 
 /**
  * Describes the packing of one space.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_packing_space(const struct ap_packing *packing,
                               uint32_t index,
@@ -746,19 +732,13 @@ enum ap_code ap_packing_check(const struct ap_packing *packing);
  * graph is verified by `arenaplan check`: a plan from an untrusted source may let values share
  * bytes that must not. On failure `*plan` is null.
  *
- * # Safety
- *
- * As the head of this file says. `path` is in UTF-8.
+ * `path` is in UTF-8.
  */
 enum ap_code ap_plan_load(const char *path, uint64_t max_bytes, struct ap_plan **plan);
 
 /**
  * Reads a plan from the `bytes` bytes of `text`, which is the content of a plan file. Otherwise as
  * `ap_plan_load`.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_plan_parse(const char *text, size_t bytes, struct ap_plan **plan);
 
@@ -770,19 +750,11 @@ void ap_plan_free(struct ap_plan *plan);
 
 /**
  * Describes a plan.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_plan_describe(const struct ap_plan *plan, struct ap_plan_info *info);
 
 /**
  * Describes the space `index` of a plan.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_plan_space(const struct ap_plan *plan,
                            uint32_t index,
@@ -792,10 +764,6 @@ enum ap_code ap_plan_space(const struct ap_plan *plan,
  * Describes the place of a value, by the number that the value has in its graph.
  *
  * Fails with `AP_CODE_NOT_FOUND` if the value has no place: constants have none.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_plan_value(const struct ap_plan *plan,
                            uint32_t value,
@@ -805,19 +773,11 @@ enum ap_code ap_plan_value(const struct ap_plan *plan,
  * Finds the number of a value by its name, in UTF-8; in constant time.
  *
  * Fails with `AP_CODE_NOT_FOUND` if no value with a place has that name.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_plan_find(const struct ap_plan *plan, const char *name, uint32_t *value);
 
 /**
  * Describes the step `index` of a plan.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_plan_step(const struct ap_plan *plan,
                           uint32_t index,
@@ -837,10 +797,6 @@ enum ap_code ap_arena_bind(const struct ap_plan *plan,
 
 /**
  * Uses `count` memories as those of all spaces of a plan, in order. Otherwise as `ap_arena_bind`.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_arena_bind_spaces(const struct ap_plan *plan,
                                   const struct ap_memory *memories,
@@ -871,10 +827,6 @@ enum ap_code ap_arena_value(const struct ap_arena *arena, uint32_t value, struct
  *
  * All addresses were settled when the arena was made; this call allocates nothing. Operands share
  * bytes only as the shares of `ap_plan_step` say.
- *
- * # Safety
- *
- * As the head of this file says.
  */
 enum ap_code ap_arena_step(const struct ap_arena *arena,
                            uint32_t index,

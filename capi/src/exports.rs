@@ -11,6 +11,7 @@
 //! 5. A struct that begins with `size` has as many bytes as that field says.
 
 #![allow(unsafe_code, reason = "C programs call by name, and pass addresses")]
+#![allow(clippy::missing_safety_doc, reason = "the contract of all exported functions is above")]
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -62,30 +63,35 @@ unsafe trait Versioned: Copy {
 /// Any bytes are a value of the type: all fields are integers and raw pointers.
 unsafe trait Input: Versioned + Default {}
 
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for Options {}
-// SAFETY: its fields are integers.
+macro_rules! versioned {
+    ($($name:ty),*) => {$(
+        const _: () = assert!(std::mem::offset_of!($name, size) == 0);
+
+        // SAFETY: `repr(C)`, as all structs of `types.rs`; `size` is first, as just tested, and a
+        // `u32`, as the next line would not compile otherwise.
+        unsafe impl Versioned for $name {}
+        const _: fn(&$name) -> &u32 = |it| &it.size;
+    )*};
+}
+
+versioned!(
+    Options,
+    Space,
+    Buffer,
+    SpacePacking,
+    PlanInfo,
+    PlanSpace,
+    PlanValue,
+    PlanStep,
+    StepMemory
+);
+
+// SAFETY: all fields are integers.
 unsafe impl Input for Options {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for Space {}
-// SAFETY: its fields are integers.
+// SAFETY: all fields are integers.
 unsafe impl Input for Space {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for Buffer {}
-// SAFETY: its fields are integers and a raw pointer.
+// SAFETY: all fields are integers and a raw pointer.
 unsafe impl Input for Buffer {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for SpacePacking {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for PlanInfo {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for PlanSpace {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for PlanValue {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for PlanStep {}
-// SAFETY: `repr(C)`, `size: u32` first.
-unsafe impl Versioned for StepMemory {}
 
 /// Bytes that no struct of any version exceeds: a larger `size` was never set.
 const MAX_STRUCT: usize = 4096;
@@ -242,10 +248,6 @@ pub extern "C" fn ap_problem_free(problem: Option<Box<Problem>>) {
 }
 
 /// Describes space `index`: one that was described before, or the next one.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_problem_set_space(
     problem: Option<&mut Problem>,
@@ -278,9 +280,7 @@ pub extern "C" fn ap_problem_add(
 
 /// Adds a buffer that has a space, gaps, or an offset that is fixed or tried first.
 ///
-/// # Safety
-///
-/// As the head of this file says; `gaps` points to `gap_count` gaps, which are copied.
+/// The gaps are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_problem_add_buffer(
     problem: Option<&mut Problem>,
@@ -308,10 +308,6 @@ pub extern "C" fn ap_problem_count(problem: Option<&Problem>) -> usize {
 /// effort that grows with the problem. A packing past the capacity is a result, too, with
 /// `AP_STATUS_UNKNOWN` or `AP_STATUS_INFEASIBLE`. On failure `*packing` is null. The problem is
 /// not changed, and any number of threads may solve it at the same time.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_solve(
     problem: Option<&Problem>,
@@ -369,10 +365,6 @@ pub extern "C" fn ap_packing_count(packing: Option<&Packing>) -> usize {
 }
 
 /// Describes the packing of one space.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_packing_space(
     packing: Option<&Packing>,
@@ -401,9 +393,7 @@ pub extern "C" fn ap_packing_check(packing: Option<&Packing>) -> Code {
 /// graph is verified by `arenaplan check`: a plan from an untrusted source may let values share
 /// bytes that must not. On failure `*plan` is null.
 ///
-/// # Safety
-///
-/// As the head of this file says. `path` is in UTF-8.
+/// `path` is in UTF-8.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_load(
     path: *const c_char,
@@ -419,10 +409,6 @@ pub unsafe extern "C" fn ap_plan_load(
 
 /// Reads a plan from the `bytes` bytes of `text`, which is the content of a plan file. Otherwise as
 /// `ap_plan_load`.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_parse(
     text: *const c_char,
@@ -443,10 +429,6 @@ pub extern "C" fn ap_plan_free(plan: Option<Box<Plan>>) {
 }
 
 /// Describes a plan.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_describe(plan: Option<&Plan>, info: *mut PlanInfo) -> Code {
     // SAFETY: the contract of C programs.
@@ -454,10 +436,6 @@ pub unsafe extern "C" fn ap_plan_describe(plan: Option<&Plan>, info: *mut PlanIn
 }
 
 /// Describes the space `index` of a plan.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_space(
     plan: Option<&Plan>,
@@ -471,10 +449,6 @@ pub unsafe extern "C" fn ap_plan_space(
 /// Describes the place of a value, by the number that the value has in its graph.
 ///
 /// Fails with `AP_CODE_NOT_FOUND` if the value has no place: constants have none.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_value(
     plan: Option<&Plan>,
@@ -488,10 +462,6 @@ pub unsafe extern "C" fn ap_plan_value(
 /// Finds the number of a value by its name, in UTF-8; in constant time.
 ///
 /// Fails with `AP_CODE_NOT_FOUND` if no value with a place has that name.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_find(
     plan: Option<&Plan>,
@@ -508,10 +478,6 @@ pub unsafe extern "C" fn ap_plan_find(
 }
 
 /// Describes the step `index` of a plan.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_step(
     plan: Option<&Plan>,
@@ -540,10 +506,6 @@ pub extern "C" fn ap_arena_bind(
 }
 
 /// Uses `count` memories as those of all spaces of a plan, in order. Otherwise as `ap_arena_bind`.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_arena_bind_spaces(
     plan: Option<&Plan>,
@@ -595,10 +557,6 @@ pub extern "C" fn ap_arena_value(
 ///
 /// All addresses were settled when the arena was made; this call allocates nothing. Operands share
 /// bytes only as the shares of `ap_plan_step` say.
-///
-/// # Safety
-///
-/// As the head of this file says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_arena_step(
     arena: Option<&Arena>,
@@ -607,4 +565,53 @@ pub unsafe extern "C" fn ap_arena_step(
 ) -> Code {
     // SAFETY: the contract of C programs.
     guarded(|| unsafe { output(step, "step", || required(arena, "arena")?.step(index)) })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    /// A struct whose last field came in a later version.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    struct Grown {
+        size: u32,
+        old: u32,
+        new: u64,
+    }
+
+    // SAFETY: `repr(C)`, `size: u32` first.
+    unsafe impl Versioned for Grown {
+        const FIRST: usize = 8;
+    }
+    // SAFETY: its fields are integers.
+    unsafe impl Input for Grown {}
+
+    #[test]
+    fn a_program_of_an_older_version_has_its_fields_alone_read_and_written() {
+        let mut theirs = [8_u32, 7, 0xAAAA, 0xBBBB];
+        // SAFETY: `theirs` has the 8 bytes that its size says, and no other pointer exists.
+        let read = unsafe { input::<Grown>(theirs.as_ptr().cast(), "grown") }.unwrap();
+        assert_eq!(read, Grown { size: 8, old: 7, new: 0 });
+        let value = || Ok(Grown { size: 0, old: 9, new: 5 });
+        // SAFETY: as above.
+        unsafe { output::<Grown>(theirs.as_mut_ptr().cast(), "grown", value) }.unwrap();
+        assert_eq!(theirs, [8, 9, 0xAAAA, 0xBBBB]);
+    }
+
+    #[test]
+    fn a_program_of_a_newer_version_gets_zeros() {
+        let mut theirs = [24_u32, 7, 1, 0, 0, 0];
+        // SAFETY: `theirs` has the 24 bytes that its size says, and no other pointer exists.
+        let read = unsafe { input::<Grown>(theirs.as_ptr().cast(), "grown") }.unwrap();
+        assert_eq!(read, Grown { size: 24, old: 7, new: 1 });
+        theirs[5] = 1;
+        // SAFETY: as above.
+        assert!(unsafe { input::<Grown>(theirs.as_ptr().cast(), "grown") }.is_err());
+        let value = || Ok(Grown { size: 0, old: 9, new: 5 });
+        // SAFETY: as above.
+        unsafe { output::<Grown>(theirs.as_mut_ptr().cast(), "grown", value) }.unwrap();
+        assert_eq!(theirs, [24, 9, 5, 0, 0, 0]);
+    }
 }
