@@ -191,7 +191,7 @@ fn check_operands(
 }
 
 /// Refuses effects that do not fit the node's operands.
-fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
+pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     let refuse = |reason: String| Err(Error::InvalidEffect { node: quoted(&node.name), reason });
     let effects = &node.effects;
     for (what, positions) in [("ignores", &effects.ignores), ("mutates", &effects.mutates)] {

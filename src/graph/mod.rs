@@ -5,6 +5,7 @@
 mod builder;
 mod group;
 mod node;
+mod numbers;
 mod order;
 mod overlap;
 mod reach;
@@ -15,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 pub use builder::GraphBuilder;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Workspace};
+pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub use value::{DType, Value, ValueKind};
 
