@@ -105,7 +105,8 @@ fn load(criterion: &mut Criterion) {
         group.bench_function(format!("load_{about}"), |bencher| {
             bencher.iter(|| Model::from_json(black_box(text.as_bytes())).unwrap());
         });
-        group.bench_function(format!("to_json_{about}"), |bencher| bencher.iter(|| model.to_json()));
+        group
+            .bench_function(format!("to_json_{about}"), |bencher| bencher.iter(|| model.to_json()));
         let wanted = [("batch", 5), ("seq", 100)];
         group.bench_function(format!("find_{about}"), |bencher| {
             bencher.iter(|| model.find(black_box(&wanted), Bucket::Padded).unwrap());

@@ -9,7 +9,9 @@ as the immutable Rust graph in :attr:`Graph.core`.
 
 from __future__ import annotations
 
+import json
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -26,6 +28,10 @@ ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
 
 _TOO_LARGE = 1 << 64
+
+MAX_FILE = 1 << 30
+"""Most bytes of a graph file."""
+
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -222,6 +228,7 @@ class Graph:
         self._refusal: PlannerError | None = None
         self._constants: dict[int, ConstantData] = {}
         self._core: _core.Graph | None = None
+        self._is_tied = False
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
@@ -358,7 +365,7 @@ class Graph:
         after: tuple[int, ...] = (),
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
-        self._core = None
+        self._change()
         index = len(self.nodes)
         node = Node(
             name or f"{op}_{index}",
@@ -377,7 +384,7 @@ class Graph:
 
     def output(self, value: int) -> None:
         """Declare that the caller receives ``value``."""
-        self._core = None
+        self._change()
         self.outputs.append(value)
 
     def _declare(
@@ -389,7 +396,7 @@ class Graph:
         alignment: int | None,
         space: str | None,
     ) -> int:
-        self._core = None
+        self._change()
         index = len(self.values)
         dims = tuple(shape)
         # Nearly every dimension is a plain int; importers declare values by the thousand.
@@ -402,6 +409,7 @@ class Graph:
 
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
+        self._refuse_if_tied()
         copy = Graph(self.name)
         copy.values, copy.warnings = list(self.values), list(self.warnings)
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
@@ -453,6 +461,96 @@ class Graph:
         if target not in self._made:
             self._made[target] = make()
         return self._made[target]
+
+    def _change(self) -> None:
+        """Forget the Rust graph; the next use makes it anew."""
+        self._refuse_if_tied()
+        self._core = None
+
+    def _refuse_if_tied(self) -> None:
+        """Refuse to change a graph whose file says more than values and nodes do here."""
+        if self._is_tied:
+            raise InvalidOption(
+                f"graph {self.name!r} cannot be changed: its file has pins, properties of spaces "
+                "or staging buffers"
+            )
+
+    # -- files ---------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """
+        Return the graph as JSON text, which Rust programs read, too.
+
+        The text has all that a planner reads, and no weights or attributes. Equal graphs give
+        equal text.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("one")
+        >>> graph.output(graph.input("x", (64,)))
+        >>> ap.Graph.from_json(graph.to_json())
+        Graph('one', 1 values, 0 nodes)
+        """
+        return self.core.to_json()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Write the graph to a file, which is replaced at once or unchanged.
+
+        Raises
+        ------
+        PlanWriteError
+            If the file cannot be written.
+        """
+        _core.write_files([(path, self.to_json().encode())])
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Graph:
+        """
+        Return the graph that JSON text holds.
+
+        Raises
+        ------
+        GraphCorrupt, GraphVersion, FileTooLarge
+            If the text is damaged, or no graph of this version.
+        GraphError, SizeError
+            If its values and nodes are no valid graph.
+        """
+        data = text.encode() if isinstance(text, str) else text
+        return cls.of_core(_core.Graph.from_json(data))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Graph:
+        """Read a graph from a file that :meth:`save` wrote; raises as :meth:`from_json`."""
+        with open(path, "rb") as file:
+            return cls.from_json(file.read(MAX_FILE + 1))
+
+    @classmethod
+    def of_core(cls, core: _core.Graph) -> Graph:
+        """Return the graph whose Rust graph is ``core``."""
+        text = core.to_json()
+        document = json.loads(text)
+        graph = cls(document["name"])
+        spaces = [None, *(space["name"] for space in document["spaces"][1:])]
+        for row in document["values"]:
+            space = spaces[row.get("space", 0)]
+            facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
+            graph._declare(row["name"], *facts)
+        graph.inputs = [value.index for value in graph.values if value.kind == "input"]
+        for row in document["nodes"]:
+            graph.append(
+                row["op"],
+                tuple(row["inputs"]),
+                tuple(row["outputs"]),
+                name=row["name"],
+                effects=_effects(row),
+                after=tuple(row.get("after", ())),
+            )
+        graph.outputs = document["outputs"]
+        graph._is_tied = graph.core.to_json() != text
+        graph._core = core
+        return graph
 
     # -- reading -------------------------------------------------------------
 
@@ -543,6 +641,26 @@ class Graph:
             data.flags.writeable = False
         self._constants[index] = data
         return data
+
+
+def _effects(row: Mapping[str, Any]) -> Effects:
+    """Return the effects of a node of a graph file."""
+    return Effects(
+        tuple(InPlace(**pair) for pair in row.get("in_place", ())),
+        tuple(View(**view) for view in row.get("views", ())),
+        tuple(row.get("ignores", ())),
+        tuple(row.get("mutates", ())),
+        tuple(
+            tuple(Choice(**choice) for choice in workspace["choices"])
+            for workspace in row.get("workspaces", ())
+        ),
+        tuple(
+            Flow(flow["output"], flow["pieces"], tuple(flow["follows"]))
+            for flow in row.get("flows", ())
+        ),
+        tuple(row.get("loads", ())),
+        tuple(Overlap(**overlap) for overlap in row.get("overlaps", ())),
+    )
 
 
 def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:

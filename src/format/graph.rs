@@ -373,10 +373,10 @@ impl ValueRow {
 
     fn value(self) -> Result<Value> {
         let what = || format!("value {}", quoted(&self.name));
-        let dtype: DType = self.dtype.parse().map_err(|_| Error::UnsupportedDtype {
-            what: what(),
-            dtype: quoted(&self.dtype),
-        })?;
+        let dtype: DType = self
+            .dtype
+            .parse()
+            .map_err(|_| Error::UnsupportedDtype { what: what(), dtype: quoted(&self.dtype) })?;
         let alignment = aligned(self.alignment, what)?;
         let kind = self.kind.parse()?;
         let value = Value::new(self.name, kind, dtype, self.shape)?;

@@ -9,8 +9,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use super::file::{self, MAX_FILE_BYTES};
 use super::{checksum, version_of};
 use crate::base::{Error, Fingerprint, Result, quoted};
@@ -19,6 +17,8 @@ use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target,
     WorkspacePlacement, index_steps,
 };
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use csv::CsvProblem;
-pub use file::{WriteError, write_file, write_files};
 pub(crate) use file::{MAX_FILE_BYTES, read};
+pub use file::{WriteError, write_file, write_files};
 pub(crate) use graph::GraphDocument;
 pub use graph::{GRAPH_VERSION, graph_schema};
 pub(crate) use json::PlanDocument;

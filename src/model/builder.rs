@@ -107,8 +107,7 @@ impl ModelBuilder {
     /// - [`Error::InvalidOption`] if there is no shape, or two dimensions share a name.
     /// - [`Error::ModelCorrupt`] if the shapes are too many to be checked when the model is read.
     pub fn build(mut self) -> Result<Model> {
-        check_dims(&self.dims)
-            .map_err(|reason| Error::InvalidOption { option: "dims", reason })?;
+        check_dims(&self.dims).map_err(|reason| Error::InvalidOption { option: "dims", reason })?;
         if self.members.is_empty() {
             let reason = "a model has one shape at least".into();
             return Err(Error::InvalidOption { option: "sizes", reason });

@@ -259,7 +259,8 @@ impl<D> TemplateRow<D> {
                 let _ = write!(pointer, "{place}");
                 if let Some(&column) = self.numbers.get(&pointer) {
                     let column = usize::try_from(column).unwrap_or(usize::MAX);
-                    let first = columns.get(column).and_then(|it| Some((it.is_real, it.bits.first()?)));
+                    let first =
+                        columns.get(column).and_then(|it| Some((it.is_real, it.bits.first()?)));
                     if first != Some((number.is_real(), &number.bits())) {
                         refused = refused.or(Some(place));
                     }

@@ -81,7 +81,10 @@ impl Model {
             let has = |graph: &Graph| graph.inputs().any(|input| graph.value(input).name() == name);
             if !self.graphs.iter().any(|template| has(&template.base)) {
                 let user = "a request".into();
-                return Err(Error::UndefinedValue { user, value: format!("input {}", quoted(name)) });
+                return Err(Error::UndefinedValue {
+                    user,
+                    value: format!("input {}", quoted(name)),
+                });
             }
         }
         if let Some(index) = (0..self.rows.len()).find(|&row| self.serves(row, inputs, u64::eq)) {
@@ -97,12 +100,7 @@ impl Model {
 
     /// Returns whether the inputs of a row have dimensions that each satisfy `fits` with those
     /// that are given.
-    fn serves(
-        &self,
-        row: usize,
-        inputs: &[(&str, &[u64])],
-        fits: fn(&u64, &u64) -> bool,
-    ) -> bool {
+    fn serves(&self, row: usize, inputs: &[(&str, &[u64])], fits: fn(&u64, &u64) -> bool) -> bool {
         inputs.iter().all(|&(name, dims)| {
             self.dims_of(row, name).is_some_and(|own| {
                 own.len() == dims.len() && own.iter().zip(dims).all(|(own, dim)| fits(own, dim))

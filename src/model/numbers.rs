@@ -56,11 +56,7 @@ impl fmt::Display for Place {
 }
 
 /// Writes the pointer to a number of a workspace.
-fn write_choice(
-    f: &mut fmt::Formatter<'_>,
-    choice: WorkspaceChoice,
-    field: &str,
-) -> fmt::Result {
+fn write_choice(f: &mut fmt::Formatter<'_>, choice: WorkspaceChoice, field: &str) -> fmt::Result {
     let WorkspaceChoice { node, is_staging, slot, choice } = choice;
     let list = if is_staging { "staging" } else { "workspaces" };
     write!(f, "/nodes/{node}/{list}/{slot}/choices/{choice}/{field}")

@@ -19,7 +19,7 @@ FLOORS = (
     ("backend",),
     ("graph",),
     ("ops",),
-    ("spaces", "spill", "storage", "sharing", "watch"),
+    ("model", "spaces", "spill", "storage", "sharing", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),
