@@ -73,6 +73,7 @@ from arenaplan.storage import (
     StorageOperand,
     StoragePool,
     load_params,
+    runtime_json,
     save_params,
 )
 
@@ -151,6 +152,7 @@ __all__ = [
     "plan_together",
     "proof_schema",
     "prove",
+    "runtime_json",
     "save_params",
     "share_storage",
     "spilled",

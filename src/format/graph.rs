@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::file::{self, MAX_FILE_BYTES};
-use super::{admit, checksum, is_default, version_of};
+use super::{Head, admit, checksum, is_default};
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
     Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Workspace,
@@ -237,8 +237,12 @@ impl Graph {
         let document: GraphDocument = match serde_json::from_slice(text) {
             Ok(document) => document,
             Err(error) => {
-                // Another version may well have other fields: say so rather than name one.
-                check_version(version_of(text))?;
+                // Another format or version has other fields: say so rather than name one.
+                let head = Head::of(text);
+                if let Some(reason) = head.other_than(FORMAT) {
+                    return Err(corrupt(reason));
+                }
+                check_version(head.version)?;
                 return Err(corrupt(error.to_string()));
             }
         };

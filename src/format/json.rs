@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::file::{self, MAX_FILE_BYTES};
-use super::{checksum, version_of};
+use super::{Head, checksum};
 use crate::base::{Error, Fingerprint, Result, quoted};
 use crate::pack::Status;
 use crate::plan::{
@@ -96,8 +96,12 @@ impl Plan {
         let document: PlanDocument = match serde_json::from_slice(text) {
             Ok(document) => document,
             Err(error) => {
-                // Another version may well have other fields: say so rather than name one.
-                check_version(version_of(text))?;
+                // Another format or version has other fields: say so rather than name one.
+                let head = Head::of(text);
+                if let Some(reason) = head.other_than(FORMAT) {
+                    return Err(corrupt(reason));
+                }
+                check_version(head.version)?;
                 return Err(corrupt(error.to_string()));
             }
         };

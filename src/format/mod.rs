@@ -20,7 +20,7 @@ pub(crate) use json::PlanDocument;
 pub use json::{PLAN_VERSION, plan_schema};
 pub use names::Names;
 
-use crate::base::{Error, Result, hexadecimal};
+use crate::base::{Error, Result, hexadecimal, quoted};
 
 /// Bytes of memory per byte of text: lists of short lists take most.
 const MEMORY_PER_BYTE: usize = 16;
@@ -38,13 +38,24 @@ pub(crate) fn checksum(document: &impl Serialize) -> String {
     hexadecimal(&Sha256::digest(&text))
 }
 
-/// Returns the version that text says it has.
-pub(crate) fn version_of(text: &[u8]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Version {
-        version: u64,
+/// The format and version that a document says it has.
+#[derive(Default, Deserialize)]
+pub(crate) struct Head {
+    pub(crate) format: Option<String>,
+    pub(crate) version: Option<u64>,
+}
+
+impl Head {
+    /// Reads the fields from text that may have others.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        serde_json::from_slice(text).unwrap_or_default()
     }
-    serde_json::from_slice::<Version>(text).ok().map(|found| found.version)
+
+    /// Returns the reason why text is not of a format, if the format is the reason.
+    pub(crate) fn other_than(&self, format: &str) -> Option<String> {
+        let other = self.format.as_ref().filter(|&known| known != format);
+        other.map(|other| format!("its format is {}", quoted(other)))
+    }
 }
 
 pub(crate) fn is_default<T: Default + PartialEq>(field: &T) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::numbers::Numbered;
-use super::shape::{Row, text_of};
+use super::shape::{Row, at_shape, text_of};
 use super::template::{Template, numbers_of};
 use super::{Model, check_dims, check_work};
 use crate::base::{Error, Result};
@@ -84,10 +84,7 @@ impl ModelBuilder {
             let shape = text_of(&self.dims, sizes);
             return Err(refuse(format!("the shape {shape} is there already")));
         }
-        plan.check(graph).map_err(|source| Error::AtShape {
-            shape: text_of(&self.dims, sizes),
-            source: Box::new(source),
-        })?;
+        plan.check(graph).map_err(|source| at_shape(&self.dims, sizes, source))?;
         self.known.insert(sizes.to_vec());
         self.members.push(Member {
             sizes: sizes.to_vec(),

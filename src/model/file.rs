@@ -21,7 +21,7 @@ use super::template::{Column, Template, Varying};
 use super::{Model, check_dims, check_work};
 use crate::base::{Error, Result, quoted};
 use crate::format::{
-    GraphDocument, MAX_FILE_BYTES, PlanDocument, admit, checksum, read, version_of, write_file,
+    GraphDocument, Head, MAX_FILE_BYTES, PlanDocument, admit, checksum, read, write_file,
 };
 use crate::graph::Graph;
 use crate::plan::Plan;
@@ -202,8 +202,12 @@ impl Model {
         let document: Document = match serde_json::from_slice(text) {
             Ok(document) => document,
             Err(error) => {
-                // Another version may well have other fields: say so rather than name one.
-                check_version(version_of(text))?;
+                // Another format or version has other fields: say so rather than name one.
+                let head = Head::of(text);
+                if let Some(reason) = head.other_than(FORMAT) {
+                    return Err(corrupt(reason));
+                }
+                check_version(head.version)?;
                 return Err(corrupt(error.to_string()));
             }
         };

@@ -18,7 +18,7 @@ use crate::base::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::program::Program;
-use shape::{Row, shown, text_of};
+use shape::{Row, at_shape, shown, text_of};
 use template::Template;
 
 /// Most values and nodes of all shapes together: each is checked when a model is read.
@@ -161,6 +161,11 @@ impl Model {
         (0..self.rows.len()).map(|index| self.shape(index))
     }
 
+    /// Returns the shape at a position of [`shapes`](Self::shapes), if there are so many.
+    pub fn get(&self, index: usize) -> Option<Shape<'_>> {
+        (index < self.rows.len()).then(|| self.shape(index))
+    }
+
     /// Returns the bytes of arenas that every shape can run in: for each memory the most that any
     /// shape needs.
     pub const fn arena_bytes(&self) -> u64 {
@@ -217,7 +222,7 @@ impl Model {
             used.0[row.graph] += 1;
             used.1[row.plan] += 1;
             let row = &model.rows[index];
-            let at = |error: Error| model.at_shape(row, error);
+            let at = |error: Error| at_shape(&model.dims, &row.sizes, error);
             if row.plan_row == 0 && model.plans[row.plan].base.digest != row.digest {
                 let reason = "the plan of the first shape is that of another graph".into();
                 return Err(at(Error::PlanMismatch { reason }));
@@ -249,14 +254,6 @@ impl Model {
         let mut plan = self.plans[row.plan].at(row.plan_row)?;
         plan.digest.clone_from(&row.digest);
         Ok((graph, plan))
-    }
-
-    /// Returns an error that names its shape, if there are several.
-    fn at_shape(&self, row: &Row, source: Error) -> Error {
-        if self.dims.is_empty() {
-            return source;
-        }
-        Error::AtShape { shape: self.text(&row.sizes), source: Box::new(source) }
     }
 
     fn text(&self, sizes: &[u64]) -> String {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use super::Model;
-use crate::base::{Result, quoted};
+use crate::base::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::program::Program;
@@ -147,6 +147,14 @@ pub(super) fn text_of<S: AsRef<str>>(dims: &[S], sizes: &[u64]) -> String {
         let _ = write!(text, "{separator}{}={size}", shown(dim.as_ref()));
     }
     text
+}
+
+/// Returns an error that names its shape, if there are several.
+pub(super) fn at_shape<S: AsRef<str>>(dims: &[S], sizes: &[u64], source: Error) -> Error {
+    if dims.is_empty() {
+        return source;
+    }
+    Error::AtShape { shape: text_of(dims, sizes), source: Box::new(source) }
 }
 
 /// Returns the name of a dimension as a person would write it, quoted if need be.

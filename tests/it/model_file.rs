@@ -233,9 +233,24 @@ fn malformed_tables_are_refused_although_their_checksum_fits() {
     }
     assert_eq!(forge("\"version\":1", "\"version\":2"), "ModelVersion");
     assert_eq!(forge("{\"format\"", "{\"bank\":1,\"format\""), "ModelVersion");
-    let plan = layers(1, 3);
-    assert_eq!(kind(self::plan(&plan).to_json().as_bytes()), "ModelCorrupt");
-    assert_eq!(kind(plan.to_json().as_bytes()), "ModelCorrupt");
+    // Files of other formats are named.
+    let graph = layers(1, 3);
+    let (graph, plan) = (graph.to_json(), plan(&graph).to_json());
+    for (file, format) in
+        [(&text, "arenaplan-model"), (&graph, "arenaplan-graph"), (&plan, "arenaplan")]
+    {
+        let errors = [
+            Model::from_json(file.as_bytes()).err(),
+            Graph::from_json(file.as_bytes()).err(),
+            Plan::from_json(file.as_bytes()).err(),
+        ];
+        let texts: Vec<_> = errors.iter().flatten().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 2, "{format}");
+        assert!(
+            texts.iter().all(|it| it.ends_with(&format!("its format is '{format}'"))),
+            "{texts:?}"
+        );
+    }
 }
 
 #[test]

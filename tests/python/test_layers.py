@@ -16,7 +16,7 @@ BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
     ("_core", "_start", "errors"),
-    ("backend",),
+    ("backend", "effects"),
     ("graph",),
     ("ops",),
     ("model", "spaces", "spill", "storage", "sharing", "watch"),

@@ -123,7 +123,7 @@ def suffix_of(source: Source) -> str:
         return ".tflite"
     if source.startswith(b"PK\x03\x04"):
         return ".pt2"
-    if source[:1] == b"{":
+    if source[:64].lstrip(b" \t\r\n").startswith(b"{"):
         return ".json"
     if source[:1] and source[0] in _ONNX_TAGS:
         return ".onnx"

@@ -34,7 +34,9 @@ def open_document(source: Source) -> Callable[[Bind | None], Graph]:
             f"the file is a {_PLANS[kind]} without its graph: pass the model; 'plan --with-graph' "
             "writes both into one file"
         )
-    raise NotAModel("the JSON file is no graph: it has neither our 'format' nor 'nodes' and 'heads'")
+    raise NotAModel(
+        "the JSON file is no graph: it has no 'format' of ours, nor 'nodes' and 'heads'"
+    )
 
 
 def from_runtime_json(
@@ -125,6 +127,19 @@ def format_of(data: bytes) -> str | None:
     if isinstance(name, str):
         return name
     return "runtime" if {"nodes", "heads"} <= document.keys() else None
+
+
+def is_model(data: bytes) -> bool:
+    """Return whether JSON text is a file with graphs and plans."""
+    return f'"{_MODEL}"'.encode() in data and format_or_none(data) == _MODEL
+
+
+def format_or_none(data: bytes) -> str | None:
+    """Return the format of a file, ``None`` if it is no JSON."""
+    try:
+        return format_of(data)
+    except NotAModel:
+        return None
 
 
 def _without_bind(bind: Bind | None, make: Callable[[], Graph]) -> Graph:
