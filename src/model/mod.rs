@@ -218,12 +218,12 @@ impl Model {
         let mut largest: BTreeMap<String, u64> = BTreeMap::new();
         for index in 0..model.rows.len() {
             let row = &mut model.rows[index];
-            (row.graph_row, row.plan_row) = (used.0[row.graph], used.1[row.plan]);
+            (row.at_graph, row.at_plan) = (used.0[row.graph], used.1[row.plan]);
             used.0[row.graph] += 1;
             used.1[row.plan] += 1;
             let row = &model.rows[index];
             let at = |error: Error| at_shape(&model.dims, &row.sizes, error);
-            if row.plan_row == 0 && model.plans[row.plan].base.digest != row.digest {
+            if row.at_plan == 0 && model.plans[row.plan].base.digest != row.digest {
                 let reason = "the plan of the first shape is that of another graph".into();
                 return Err(at(Error::PlanMismatch { reason }));
             }
@@ -250,8 +250,8 @@ impl Model {
 
     /// Makes the graph and the plan of a row.
     fn make(&self, row: &Row) -> Result<(Graph, Plan)> {
-        let graph = self.graphs[row.graph].at(row.graph_row)?;
-        let mut plan = self.plans[row.plan].at(row.plan_row)?;
+        let graph = self.graphs[row.graph].at(row.at_graph)?;
+        let mut plan = self.plans[row.plan].at(row.at_plan)?;
         plan.digest.clone_from(&row.digest);
         Ok((graph, plan))
     }

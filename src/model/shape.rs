@@ -18,10 +18,10 @@ pub(super) struct Row {
     pub(super) graph: usize,
     /// Position of the plan's template.
     pub(super) plan: usize,
-    /// Row in the template of the graph.
-    pub(super) graph_row: usize,
-    /// Row in the template of the plan.
-    pub(super) plan_row: usize,
+    /// Position among the shapes that have the template of the graph.
+    pub(super) at_graph: usize,
+    /// Position among the shapes that have the template of the plan.
+    pub(super) at_plan: usize,
     /// Digest of the graph.
     pub(super) digest: String,
     /// Bytes of all arenas.
@@ -45,8 +45,8 @@ impl Row {
             sizes,
             graph,
             plan,
-            graph_row: 0,
-            plan_row: 0,
+            at_graph: 0,
+            at_plan: 0,
             digest,
             arena_bytes: 0,
             input_dims: Vec::new(),

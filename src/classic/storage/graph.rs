@@ -1,5 +1,7 @@
 //! Graphs of layouts: what a planner may know of a graph that was planned with storage ids.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
 use super::{StorageLayout, StorageNode, storage};
 use crate::base::{Result, ValueId, quoted};
 use crate::graph::{Effects, Graph, InPlace, Node, Value, ValueKind};
@@ -54,9 +56,8 @@ impl StorageLayout {
     pub fn to_graph(&self, name: &str, parameters: &[&str]) -> Result<Graph> {
         let mutated = self.mutated()?;
         let mut builder = Graph::builder(name);
-        let devices: std::collections::BTreeSet<_> =
-            self.entries().iter().map(|entry| entry.space).collect();
-        let mut spaces = std::collections::BTreeMap::new();
+        let devices: BTreeSet<_> = self.entries().iter().map(|entry| entry.space).collect();
+        let mut spaces = BTreeMap::new();
         for (position, &device) in devices.iter().enumerate() {
             let space =
                 Space::new(if devices.len() > 1 { device.to_string() } else { "arena".into() });
@@ -74,8 +75,9 @@ impl StorageLayout {
                 kinds[output] = ValueKind::Activation;
             }
         }
+        let parameters: HashSet<&str> = parameters.iter().copied().collect();
         for &input in self.inputs() {
-            let is_parameter = parameters.contains(&self.entries()[input].name.as_str());
+            let is_parameter = parameters.contains(self.entries()[input].name.as_str());
             if kinds[input] == ValueKind::Constant && !is_parameter {
                 kinds[input] = ValueKind::Input;
             }
@@ -145,19 +147,22 @@ impl StorageLayout {
         node: &StorageNode,
         reads: &[usize],
         kinds: &[ValueKind],
-        mutated: &[(usize, usize)],
+        overwritten: &[(usize, usize)],
     ) -> Effects {
-        let mutates: Vec<usize> = mutated.iter().map(|&(_, position)| position).collect();
+        let mutates: Vec<usize> = overwritten.iter().map(|&(_, position)| position).collect();
         let is_nop = node.operator() == NOP;
+        // Two results of a node are in two blocks: both are there at once.
+        let mut by_block = HashMap::new();
+        for (output, &value) in node.outputs.iter().enumerate() {
+            by_block.entry(self.entries()[value].block).or_insert(output);
+        }
         let mut in_place = Vec::new();
-        for (output, &written) in node.outputs.iter().enumerate() {
-            for (input, &read) in reads.iter().enumerate() {
-                let blocks = [read, written].map(|value| self.entries()[value].block);
-                let is_own = matches!(kinds[read], ValueKind::Activation | ValueKind::Input);
-                let shares = is_own && blocks[0] == blocks[1];
-                if !mutates.contains(&input) && (shares || is_nop) {
-                    in_place.push(InPlace { input, output, identity: is_nop });
-                }
+        for (input, &value) in reads.iter().enumerate() {
+            let is_own = matches!(kinds[value], ValueKind::Activation | ValueKind::Input);
+            let shared = by_block.get(&self.entries()[value].block).copied().filter(|_| is_own);
+            let output = if is_nop && !node.outputs.is_empty() { Some(0) } else { shared };
+            if let Some(output) = output.filter(|_| mutates.binary_search(&input).is_err()) {
+                in_place.push(InPlace { input, output, identity: is_nop });
             }
         }
         // The result of a direct assignment is the new content; nothing reads the old one.
