@@ -73,6 +73,11 @@ pub use planner::Planner;
 pub use pool::{ArenaPool, Lease};
 pub use program::Program;
 
+/// The examples of the page on serving, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/serving.md")]
+struct Serving;
+
 /// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -40,6 +40,8 @@
 //! ```
 
 mod lease;
+#[cfg(feature = "mmap")]
+mod pages;
 mod rounding;
 mod state;
 
@@ -49,6 +51,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use lease::{Lease, Leasing};
+#[cfg(feature = "mmap")]
+pub use pages::Pages;
 pub use rounding::Rounding;
 
 use crate::arena::{ArenaAllocator, Measured, Region, SystemAllocator};

@@ -558,6 +558,39 @@ fn bytes_of_the_callers_are_arenas_with_an_address() {
     assert!(plan.commit_in(&mut Faulty(Fault::TooMany, 0)).is_ok());
 }
 
+#[cfg(feature = "mmap")]
+#[test]
+fn mapped_pages_are_zeroed_aligned_and_gone_when_freed() {
+    use arenaplan::pool::Pages;
+
+    /// Returns the bytes of this process that are in memory, in KiB, if the system tells.
+    fn resident() -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
+    for (pages, least) in [(Pages::new(), 4096), (Pages::huge(), 2 << 20)] {
+        let pool = ArenaPool::builder().cap(1 << 30).backing(pages).build().unwrap();
+        let program = program(128 << 20);
+        let mut lease = pool.try_lease(&program).unwrap();
+        assert!(lease.value(ValueId::new(1)).unwrap().iter().all(|&byte| byte == 0));
+        assert_eq!(address(&lease) % least, 0);
+        let before = resident();
+        lease.value_mut(ValueId::new(0)).unwrap().fill(1);
+        drop(lease);
+        if let (Some(before), Some(full)) = (before, resident()) {
+            assert!(full > before + (40 << 10), "{before} {full}");
+            assert_eq!(pool.trim(0), 128 << 20);
+            let after = resident().unwrap();
+            assert!(after + (40 << 10) < full, "{full} {after}");
+        }
+        let too_many = Pages::new().allocate(u64::MAX, Alignment::BYTE);
+        assert_eq!(too_many.unwrap_err(), Error::ArenaCommit { bytes: u64::MAX });
+        assert!(Pages::new().allocate(1 << 62, Alignment::BYTE).is_err());
+    }
+}
+
 // -- many threads ----------------------------------------------------------------------
 
 /// Runs programs of several sizes in many threads, and leaves in every way that there is.
