@@ -8,6 +8,7 @@ mod shape;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub use builder::ModelBuilder;
 pub use file::{MODEL_VERSION, model_schema};
@@ -195,7 +196,7 @@ impl Model {
     /// # Errors
     ///
     /// As [`find`](Self::find).
-    pub fn program(&self, sizes: &[(&str, u64)], bucket: Bucket) -> Result<&Program> {
+    pub fn program(&self, sizes: &[(&str, u64)], bucket: Bucket) -> Result<&Arc<Program>> {
         self.find(sizes, bucket)?.program()
     }
 

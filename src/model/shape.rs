@@ -1,7 +1,7 @@
 //! Shapes of a model: what each needs, and its graph, plan and program.
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::Model;
 use crate::base::{Error, Result, quoted};
@@ -35,7 +35,7 @@ pub(super) struct Row {
 #[derive(Clone, Debug)]
 struct Prepared {
     graph: Graph,
-    program: Program,
+    program: Arc<Program>,
 }
 
 impl Row {
@@ -109,12 +109,13 @@ impl<'m> Shape<'m> {
         Ok(self.prepared()?.program.plan())
     }
 
-    /// Returns the program: the plan, ready to run.
+    /// Returns the program: the plan, ready to run, and to be given to an
+    /// [`ArenaPool`](crate::ArenaPool).
     ///
     /// # Errors
     ///
     /// As [`graph`](Self::graph).
-    pub fn program(self) -> Result<&'m Program> {
+    pub fn program(self) -> Result<&'m Arc<Program>> {
         Ok(&self.prepared()?.program)
     }
 
@@ -124,7 +125,7 @@ impl<'m> Shape<'m> {
             return Ok(prepared);
         }
         let (graph, plan) = self.model.make(row)?;
-        let program = plan.program(&graph)?;
+        let program = Arc::new(plan.program(&graph)?);
         Ok(row.prepared.get_or_init(|| Box::new(Prepared { graph, program })))
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use arenaplan::model::Bucket;
 use arenaplan::plan::WorkspacePolicy;
-use arenaplan::{DType, Graph, Model, Node, Plan, Planner, Value, ValueKind};
+use arenaplan::{ArenaPool, DType, Graph, Model, Node, Plan, Planner, Value, ValueKind};
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -375,6 +375,23 @@ fn files_are_replaced_as_a_whole() {
     Model::load(&path).unwrap().save(&path).unwrap();
     assert_eq!(fs::read(&path).unwrap(), first);
     assert_eq!(Model::load(folder.path()).unwrap_err().kind(), "FileUnreadable");
+}
+
+#[test]
+fn a_pool_leases_arenas_for_the_shapes_of_a_model() {
+    let model = family();
+    let pool = ArenaPool::builder().cap(2 * model.arena_bytes()).build().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for shape in model.shapes() {
+                    let mut lease = pool.wait(shape.program().unwrap(), None).unwrap();
+                    lease.run(|_, _| Ok::<(), arenaplan::Error>(())).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(pool.statistics().leased_bytes, 0);
 }
 
 #[test]

@@ -106,7 +106,7 @@ def _runtime(graph: Graph) -> bytes:
 
 
 def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
-    return embed(model, plan.offsets)
+    return embed(model, plan.offsets, plan.build)
 
 
 def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:
