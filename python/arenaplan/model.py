@@ -62,7 +62,7 @@ class Model:
         dims: Sequence[str],
         shapes: Iterable[tuple[Sequence[int], Graph, Plan]],
     ) -> None:
-        self._core = _core.Model(name, list(dims), shapes)
+        self._core = _core.Model(name, list(dims), iter(shapes))
 
     @classmethod
     def _of(cls, core: _core.Model) -> Model:

@@ -58,7 +58,7 @@ impl Model {
 impl Model {
     /// Collect shapes: per shape a size for each of ``dims``, the graph, and a plan of it.
     #[new]
-    #[pyo3(signature = (name: "str", dims: "Sequence[str]", shapes: "Iterable[tuple[Sequence[int], object, Plan]]"))]
+    #[pyo3(signature = (name: "str", dims: "Sequence[str]", shapes: "Iterator[tuple[Sequence[int], object, Plan]]"))]
     fn new(
         py: Python<'_>,
         name: String,

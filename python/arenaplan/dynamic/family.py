@@ -27,7 +27,7 @@ from arenaplan.graph import Graph
 from arenaplan.importers import open_model
 from arenaplan.importers.common import listed
 from arenaplan.model import Model, flat_sizes
-from arenaplan.options import PlanKeywords, PlanOptions, resolve, runner_of, whole_number
+from arenaplan.options import PlanKeywords, PlanOptions, resolve, whole_number
 from arenaplan.planning import plan as plan_graph
 
 if TYPE_CHECKING:
@@ -221,12 +221,10 @@ class PlanFamily:
         Model('layer', 32 shapes, 10240 bytes)
         """
         shapes = [self._shapes.bound(shape) for shape in self._shapes]
-        target = runner_of(self._options, self.target.name)
 
         def rows() -> Iterator[tuple[list[int], Graph, Plan]]:
             for done, sizes in enumerate(shapes, 1):
-                graph = self.graph(**sizes).for_target(target)
-                yield list(flat_sizes(sizes).values()), graph, self.at(**sizes)
+                yield list(flat_sizes(sizes).values()), self.graph(**sizes), self.at(**sizes)
                 if on_progress is not None:
                     on_progress(done, len(shapes))
 
