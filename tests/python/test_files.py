@@ -293,6 +293,10 @@ def test_the_command_line_writes_and_checks_models(
     assert run("check", damaged) == 2
     with pytest.raises(ModelCorrupt):
         ap.Model.load(damaged)
+    damaged.write_text(file.read_text()[:100])
+    capsys.readouterr()
+    assert run("check", damaged) == 2
+    assert "no JSON" in capsys.readouterr().err
 
 
 def test_one_plan_with_its_graph_is_a_model(tmp_path: Path) -> None:

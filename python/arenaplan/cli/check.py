@@ -24,7 +24,7 @@ from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption, PlanError, PlanOverlap
 from arenaplan.export.tflm import check_offsets
 from arenaplan.importers import open_model, suffix_of
-from arenaplan.importers.document import format_or_none, is_model, read_document
+from arenaplan.importers.document import format_of, format_or_none, is_model, read_document
 from arenaplan.importers.tflite.micro.aliases import aliased_timeline
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
@@ -61,7 +61,7 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    kind = _document_kind(options.model)
+    kind = _document_kind(options)
     if kind == "proof":
         _check_proof(options)
         return
@@ -107,8 +107,9 @@ def execute(options: argparse.Namespace) -> None:
         print(f"valid for {shown(plan.target.name)}: {size(plan.arena_bytes)}, {judged}")
 
 
-def _document_kind(source: Path | bytes) -> str | None:
+def _document_kind(options: argparse.Namespace) -> str | None:
     """Return which JSON file stands in the place of the model: ``"proof"``, ``"model"`` or none."""
+    source = options.model
     if isinstance(source, Path) and source.suffix.lower() != ".json":
         return None
     if isinstance(source, bytes) and suffix_of(source) != ".json":
@@ -116,7 +117,9 @@ def _document_kind(source: Path | bytes) -> str | None:
     data, _ = read_document(source)
     if is_model(data):
         return "model"
-    return None if format_or_none(data) in ("arenaplan-graph", "runtime") else "proof"
+    # The files behind a proof are its models.
+    kind = format_or_none(data) if len(options.plan) == 2 else format_of(data)
+    return None if kind in ("arenaplan-graph", "runtime") else "proof"
 
 
 def _check_model(options: argparse.Namespace) -> None:
