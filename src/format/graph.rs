@@ -207,8 +207,7 @@ impl Graph {
     /// # Errors
     ///
     /// - [`Error::FileTooLarge`] if the text is longer than 1 GiB.
-    /// - [`Error::GraphVersion`] if the version is not [`GRAPH_VERSION`](crate::format::GRAPH_VERSION), or a field is
-    ///   unknown.
+    /// - [`Error::GraphVersion`] if the version is not [`GRAPH_VERSION`], or a field is unknown.
     /// - [`Error::GraphCorrupt`] if the text is not JSON, a field is missing, twice there, or of
     ///   the wrong type, or digest or checksum do not fit.
     /// - As [`GraphBuilder::build`](crate::GraphBuilder::build), if the values and nodes are no
