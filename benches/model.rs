@@ -105,6 +105,16 @@ fn load(criterion: &mut Criterion) {
         group.bench_function(format!("load_{about}"), |bencher| {
             bencher.iter(|| Model::from_json(black_box(text.as_bytes())).unwrap());
         });
+        for shape in model.shapes() {
+            shape.plan().unwrap();
+        }
+        group.bench_function(format!("check_{about}"), |bencher| {
+            bencher.iter(|| {
+                for shape in model.shapes() {
+                    shape.plan().unwrap().check(black_box(shape.graph().unwrap())).unwrap();
+                }
+            });
+        });
         group
             .bench_function(format!("to_json_{about}"), |bencher| bencher.iter(|| model.to_json()));
         let wanted = [("batch", 5), ("seq", 100)];

@@ -216,6 +216,9 @@ impl Model {
         let dims = dims.map(|(index, name)| Dim { name, sizes: sizes(index) }).collect();
         let mut model = Self { name, dims, graphs, plans, rows, arena_bytes: 0 };
         let mut used = (vec![0; model.graphs.len()], vec![0; model.plans.len()]);
+        // One graph and one plan of each template become those of every shape in turn.
+        let mut graphs: Vec<Graph> = model.graphs.iter().map(|it| it.base.clone()).collect();
+        let mut plans: Vec<Plan> = model.plans.iter().map(|it| it.base.clone()).collect();
         let mut largest: BTreeMap<String, u64> = BTreeMap::new();
         for index in 0..model.rows.len() {
             let row = &mut model.rows[index];
@@ -228,8 +231,11 @@ impl Model {
                 let reason = "the plan of the first shape is that of another graph".into();
                 return Err(at(Error::PlanMismatch { reason }));
             }
-            let (graph, plan) = model.make(row).map_err(at)?;
-            plan.check(&graph).map_err(at)?;
+            let (graph, plan) = (&mut graphs[row.graph], &mut plans[row.plan]);
+            model.graphs[row.graph].write(row.at_graph, graph).map_err(at)?;
+            model.plans[row.plan].write(row.at_plan, plan).map_err(at)?;
+            plan.digest.clone_from(&row.digest);
+            plan.check(graph).map_err(at)?;
             let dims = graph.inputs().flat_map(|input| graph.value(input).shape());
             let input_dims = dims.copied().collect();
             for space in plan.arenas() {

@@ -62,12 +62,22 @@ impl<D: Numbered> Template<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::ModelCorrupt`] if a number is too large for its place, and those of
-    /// [`Numbered::settle`].
+    /// As [`write`](Self::write).
     pub(super) fn at(&self, row: usize) -> Result<D> {
         let mut found = self.base.clone();
+        self.write(row, &mut found)?;
+        Ok(found)
+    }
+
+    /// Makes a graph or plan that is that of any row the one of `row`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ModelCorrupt`] if a number is too large for its place, and those of
+    /// [`Numbered::settle`].
+    pub(super) fn write(&self, row: usize, found: &mut D) -> Result<()> {
         if self.varying.is_empty() {
-            return Ok(found);
+            return Ok(());
         }
         let (mut varying, mut slot) = (self.varying.iter().peekable(), 0);
         let mut refused = None;
@@ -79,11 +89,10 @@ impl<D: Numbered> Template<D> {
             }
             slot += 1;
         });
-        if let Some(place) = refused {
-            return Err(too_large(place));
+        match refused {
+            Some(place) => Err(too_large(place)),
+            None => found.settle(),
         }
-        found.settle()?;
-        Ok(found)
     }
 
     /// Calls `tell` with the place and column of each number that varies.
