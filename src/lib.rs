@@ -55,9 +55,11 @@ pub mod classic;
 pub mod format;
 pub mod graph;
 pub mod liveness;
+pub mod model;
 pub mod pack;
 pub mod plan;
 pub mod planner;
+pub mod pool;
 pub mod program;
 
 pub use arena::Arena;
@@ -66,10 +68,17 @@ pub use check::Verdict;
 pub use choose::Memories;
 pub use graph::{DType, Effects, Graph, GraphBuilder, Node, Value, ValueKind};
 pub use liveness::Liveness;
+pub use model::Model;
 pub use pack::{Budget, Packing, Problem, Status, solve};
 pub use plan::{Plan, PlanOptions, Target, Technique, Techniques};
 pub use planner::Planner;
+pub use pool::{ArenaPool, Lease};
 pub use program::Program;
+
+/// The examples of the page on serving, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/serving.md")]
+struct Serving;
 
 /// The examples of the README, as tests.
 #[cfg(doctest)]

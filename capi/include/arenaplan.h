@@ -62,6 +62,12 @@
 #define AP_BUFFER_HINTED 2
 
 /**
+ * Flag of `ap_model_find`: if the shape was not planned, the smallest shape that is at least as
+ * large in every dimension is found.
+ */
+#define AP_FIND_PADDED 1
+
+/**
  * Result of a call. The numbers are part of the ABI.
  */
 typedef enum ap_code {
@@ -74,7 +80,7 @@ typedef enum ap_code {
      */
     AP_CODE_INVALID_ARGUMENT = 1,
     /**
-     * No value has that name, or the value has no place in the plan.
+     * There is no value, dimension or shape of that name or size, or the value has no place.
      */
     AP_CODE_NOT_FOUND = 2,
     /**
@@ -185,6 +191,13 @@ typedef enum ap_access {
  * runs at the same time need two memories.
  */
 typedef struct ap_arena ap_arena;
+
+/**
+ * A model: a checked plan for each shape that it may run with.
+ *
+ * A model never changes; any number of threads may use it at the same time.
+ */
+typedef struct ap_model ap_model;
 
 /**
  * Offsets for the buffers of a problem, and what is proven about them.
@@ -524,7 +537,87 @@ typedef struct ap_plan_step_info {
      * Number of workspaces.
      */
     uint32_t workspace_count;
+    /**
+     * Operator of the last node; null if the plan was read without its graph.
+     */
+    const char *op;
 } ap_plan_step_info;
+
+/**
+ * A model. Strings and arrays belong to the model.
+ */
+typedef struct ap_model_info {
+    /**
+     * `sizeof(ap_model_info)`.
+     */
+    uint32_t size;
+    /**
+     * Number of shapes.
+     */
+    uint32_t shape_count;
+    /**
+     * Name of the model.
+     */
+    const char *name;
+    /**
+     * Names of the dimensions that vary.
+     */
+    const char *const *dims;
+    /**
+     * Bytes of arenas that every shape can run in.
+     */
+    uint64_t arena_bytes;
+    /**
+     * Number of dimensions.
+     */
+    uint32_t dim_count;
+    /**
+     * 0.
+     */
+    uint32_t flags;
+} ap_model_info;
+
+/**
+ * One shape of a model. Strings and arrays belong to the model.
+ */
+typedef struct ap_model_shape_info {
+    /**
+     * `sizeof(ap_model_shape_info)`.
+     */
+    uint32_t size;
+    /**
+     * Number of dimensions.
+     */
+    uint32_t dim_count;
+    /**
+     * Size of each dimension, in the order of `ap_model_info::dims`.
+     */
+    const uint64_t *sizes;
+    /**
+     * Digest of the graph, in hexadecimal.
+     */
+    const char *digest;
+    /**
+     * Bytes of all arenas together.
+     */
+    uint64_t arena_bytes;
+} ap_model_shape_info;
+
+/**
+ * A dimension of a request, and its size.
+ *
+ * This struct never grows.
+ */
+typedef struct ap_dim {
+    /**
+     * Name of the dimension.
+     */
+    const char *name;
+    /**
+     * Size of the dimension.
+     */
+    uint64_t size;
+} ap_dim;
 
 /**
  * Bytes in memory.
@@ -782,6 +875,63 @@ enum ap_code ap_plan_find(const struct ap_plan *plan, const char *name, uint32_t
 enum ap_code ap_plan_step(const struct ap_plan *plan,
                           uint32_t index,
                           struct ap_plan_step_info *step);
+
+/**
+ * Verifies a plan against its graph, the `bytes` bytes of `graph`: the content of a graph file, as
+ * `arenaplan export --to graph` writes it.
+ *
+ * Fails with `AP_CODE_CHECK_FAILED` if values that are needed at the same time share bytes, or the
+ * plan is that of another graph.
+ */
+enum ap_code ap_plan_check(const struct ap_plan *plan, const char *graph, size_t bytes);
+
+/**
+ * Reads a model file, as `arenaplan plan --bind -o` writes it, of at most `max_bytes` bytes, and
+ * checks each of its plans against its graph; 0 stands for 1 GiB, which is the limit in any case.
+ *
+ * On failure `*model` is null. `path` is in UTF-8.
+ */
+enum ap_code ap_model_load(const char *path, uint64_t max_bytes, struct ap_model **model);
+
+/**
+ * Reads a model from the `bytes` bytes of `text`. Otherwise as `ap_model_load`.
+ */
+enum ap_code ap_model_parse(const char *text, size_t bytes, struct ap_model **model);
+
+/**
+ * Frees a model; does nothing if it is null. Plans of the model stay valid.
+ */
+void ap_model_free(struct ap_model *model);
+
+/**
+ * Describes a model.
+ */
+enum ap_code ap_model_describe(const struct ap_model *model, struct ap_model_info *info);
+
+/**
+ * Describes the shape `index` of a model: its sizes, and the bytes that it needs. Takes no memory.
+ */
+enum ap_code ap_model_shape(const struct ap_model *model,
+                            uint32_t index,
+                            struct ap_model_shape_info *shape);
+
+/**
+ * Finds the shape for `count` dimensions and their sizes; `flags` is 0 or `AP_FIND_PADDED`.
+ *
+ * A dimension that has one size in all shapes may be left out. Fails with `AP_CODE_NOT_FOUND` if
+ * no shape serves; the text names the nearest.
+ */
+enum ap_code ap_model_find(const struct ap_model *model,
+                           const struct ap_dim *dims,
+                           size_t count,
+                           uint32_t flags,
+                           uint32_t *shape);
+
+/**
+ * Returns the plan of the shape `index`, whose steps have their operators. On failure `*plan` is
+ * null. A program makes each plan once and keeps it: the call copies the plan.
+ */
+enum ap_code ap_model_plan(const struct ap_model *model, uint32_t index, struct ap_plan **plan);
 
 /**
  * Uses `bytes` bytes at `memory` as the memory of a plan with one space.

@@ -140,6 +140,47 @@ public:
         check(ap_plan_step(get(), index, &step));
         return step;
     }
+    // Verifies the plan against the content of a graph file.
+    void check_against(const std::string &graph) const {
+        check(ap_plan_check(get(), graph.data(), graph.size()));
+    }
+};
+
+// A checked plan for each shape of a model.
+class Model : public Handle<ap_model, ap_model_free> {
+public:
+    using Handle::Handle;
+
+    static Model load(const std::string &path, std::uint64_t max_bytes = 0) {
+        ap_model *model = nullptr;
+        check(ap_model_load(path.c_str(), max_bytes, &model));
+        return Model(model);
+    }
+    static Model parse(const std::string &text) {
+        ap_model *model = nullptr;
+        check(ap_model_parse(text.data(), text.size(), &model));
+        return Model(model);
+    }
+    ap_model_info describe() const {
+        ap_model_info info = sized<ap_model_info>();
+        check(ap_model_describe(get(), &info));
+        return info;
+    }
+    ap_model_shape_info shape(std::uint32_t index) const {
+        ap_model_shape_info shape = sized<ap_model_shape_info>();
+        check(ap_model_shape(get(), index, &shape));
+        return shape;
+    }
+    std::uint32_t find(const std::vector<ap_dim> &dims, std::uint32_t flags = 0) const {
+        std::uint32_t shape = AP_NONE;
+        check(ap_model_find(get(), dims.data(), dims.size(), flags, &shape));
+        return shape;
+    }
+    Plan plan(std::uint32_t shape) const {
+        ap_plan *plan = nullptr;
+        check(ap_model_plan(get(), shape, &plan));
+        return Plan(plan);
+    }
 };
 
 // The addresses of a plan in memory.

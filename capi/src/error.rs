@@ -15,7 +15,7 @@ pub enum Code {
     Ok = 0,
     /// An argument is null, out of range, or contradicts another one.
     InvalidArgument = 1,
-    /// No value has that name, or the value has no place in the plan.
+    /// There is no value, dimension or shape of that name or size, or the value has no place.
     NotFound = 2,
     /// The file cannot be read.
     FileUnreadable = 3,
@@ -56,21 +56,35 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::UndefinedValue { .. } => Code::NotFound,
-            Error::FileUnreadable { .. } => Code::FileUnreadable,
-            Error::PlanCorrupt { .. } | Error::PlanTooLarge { .. } => Code::InvalidFile,
-            Error::PlanVersion { .. } => Code::UnsupportedVersion,
-            Error::PlanMismatch { .. }
-            | Error::PlanOverlap { .. }
-            | Error::PlanOutOfBounds { .. }
-            | Error::PlanMisaligned { .. } => Code::CheckFailed,
-            Error::BufferTooSmall { .. } => Code::MemoryTooSmall,
-            Error::MisalignedBuffer { .. } => Code::MemoryMisaligned,
-            Error::ArenaCommit { .. } | Error::OutOfMemory { .. } => Code::OutOfMemory,
-            _ => Code::InvalidArgument,
-        };
-        Self::new(code, error.to_string())
+        Self::new(code_of(&error), error.to_string())
+    }
+}
+
+/// Returns the code of an error of the core.
+fn code_of(error: &Error) -> Code {
+    match error {
+        Error::AtShape { source, .. } => code_of(source),
+        Error::UndefinedValue { .. } | Error::UnknownDim { .. } | Error::ShapeNotPlanned { .. } => {
+            Code::NotFound
+        }
+        Error::FileUnreadable { .. } => Code::FileUnreadable,
+        Error::FileTooLarge { .. }
+        | Error::GraphCorrupt { .. }
+        | Error::ModelCorrupt { .. }
+        | Error::PlanCorrupt { .. }
+        | Error::PlanTooLarge { .. } => Code::InvalidFile,
+        Error::GraphVersion { .. } | Error::ModelVersion { .. } | Error::PlanVersion { .. } => {
+            Code::UnsupportedVersion
+        }
+        Error::PlanMismatch { .. }
+        | Error::PlanOverlap { .. }
+        | Error::PlanOutOfBounds { .. }
+        | Error::PlanMisaligned { .. }
+        | Error::TargetMismatch { .. } => Code::CheckFailed,
+        Error::BufferTooSmall { .. } => Code::MemoryTooSmall,
+        Error::MisalignedBuffer { .. } => Code::MemoryMisaligned,
+        Error::ArenaCommit { .. } | Error::OutOfMemory { .. } => Code::OutOfMemory,
+        _ => Code::InvalidArgument,
     }
 }
 

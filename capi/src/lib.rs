@@ -7,6 +7,7 @@
 pub mod arena;
 pub mod error;
 pub mod exports;
+pub mod model;
 pub mod plan;
 pub mod problem;
 pub mod types;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
+use arenaplan::Graph;
 use arenaplan::base::{Alignment, MAX_BYTES, NodeId, ValueId, quoted};
 use arenaplan::plan::{Placement, PlanStep as CoreStep, SpacePlan};
 
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
 #[derive(Debug)]
 pub(crate) struct Step {
     name: CString,
+    op: Option<CString>,
     nodes: Vec<u32>,
     shares: Vec<Share>,
     workspaces: usize,
@@ -70,11 +72,12 @@ pub(crate) fn read(path: &str, max_bytes: u64) -> Result<Vec<u8>> {
 impl Plan {
     /// Reads a plan from text.
     pub(crate) fn parse(text: &[u8]) -> Result<Self> {
-        Self::new(arenaplan::Plan::from_json(text)?)
+        Self::new(arenaplan::Plan::from_json(text)?, None)
     }
 
-    /// Verifies that nothing in a plan is outside of its spaces, and makes its strings.
-    pub(crate) fn new(plan: arenaplan::Plan) -> Result<Self> {
+    /// Verifies that nothing in a plan is outside of its spaces, and makes its strings. A graph
+    /// gives the operators.
+    pub(crate) fn new(plan: arenaplan::Plan, graph: Option<&Graph>) -> Result<Self> {
         let bounds = Bounds(&plan);
         for space in plan.spaces() {
             Alignment::new(space.alignment)?;
@@ -87,7 +90,8 @@ impl Plan {
             let what = || format!("workspace {} of node {}", work.slot, work.node);
             bounds.check(work.space, work.offset, work.bytes, what)?;
         }
-        let steps = plan.steps().iter().map(|step| bounds.step(step)).collect::<Result<_>>()?;
+        let steps =
+            plan.steps().iter().map(|step| bounds.step(step, graph)).collect::<Result<_>>()?;
         let values: Vec<CString> =
             plan.placements().iter().map(|placement| c_string(&placement.name)).collect();
         let mut by_name = HashMap::with_capacity(values.len());
@@ -105,6 +109,12 @@ impl Plan {
             plan,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Verifies the plan against the graph that text holds.
+    pub(crate) fn check(&self, graph: &[u8]) -> Result<()> {
+        self.inner.plan.check(&Graph::from_json(graph)?)?;
+        Ok(())
     }
 
     pub(crate) fn info(&self) -> Result<PlanInfo> {
@@ -190,6 +200,7 @@ impl Plan {
             input_count: count(row.inputs.len())?,
             output_count: count(row.outputs.len())?,
             workspace_count: count(step.workspaces)?,
+            op: step.op.as_ref().map_or(ptr::null(), |op| op.as_ptr()),
         })
     }
 }
@@ -215,7 +226,7 @@ impl Bounds<'_> {
     }
 
     /// Refuses a step whose operands are not there.
-    fn step(&self, step: &CoreStep) -> Result<Step> {
+    fn step(&self, step: &CoreStep, graph: Option<&Graph>) -> Result<Step> {
         let corrupt = |reason: String| {
             let text = format!("step {}: {reason}", quoted(&step.name));
             Failure::new(Code::InvalidFile, text)
@@ -243,7 +254,9 @@ impl Bounds<'_> {
         }
         let nodes: Vec<u32> = step.fused.iter().copied().chain([step.node]).collect();
         let workspaces = nodes.iter().map(|&node| self.0.workspaces_of(NodeId::from(node)).len());
-        Ok(Step { name: c_string(&step.name), workspaces: workspaces.sum(), nodes, shares })
+        let workspaces = workspaces.sum();
+        let op = graph.map(|graph| c_string(graph.node(NodeId::from(step.node)).op()));
+        Ok(Step { name: c_string(&step.name), op, nodes, shares, workspaces })
     }
 }
 
@@ -264,7 +277,7 @@ pub(crate) fn bytes_of(space: &SpacePlan) -> Result<usize> {
 }
 
 /// Returns text that ends with a zero; zeros inside become question marks.
-fn c_string(text: &str) -> CString {
+pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_else(|_| CString::new(text.replace('\0', "?")).unwrap_or_default())
 }
 

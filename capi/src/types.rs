@@ -239,7 +239,61 @@ pub struct PlanStep {
     pub output_count: u32,
     /// Number of workspaces.
     pub workspace_count: u32,
+    /// Operator of the last node; null if the plan was read without its graph.
+    pub op: *const c_char,
 }
+
+/// A model. Strings and arrays belong to the model.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ModelInfo {
+    /// `sizeof(ap_model_info)`.
+    pub size: u32,
+    /// Number of shapes.
+    pub shape_count: u32,
+    /// Name of the model.
+    pub name: *const c_char,
+    /// Names of the dimensions that vary.
+    pub dims: *const *const c_char,
+    /// Bytes of arenas that every shape can run in.
+    pub arena_bytes: u64,
+    /// Number of dimensions.
+    pub dim_count: u32,
+    /// 0.
+    pub flags: u32,
+}
+
+/// One shape of a model. Strings and arrays belong to the model.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ModelShape {
+    /// `sizeof(ap_model_shape_info)`.
+    pub size: u32,
+    /// Number of dimensions.
+    pub dim_count: u32,
+    /// Size of each dimension, in the order of `ap_model_info::dims`.
+    pub sizes: *const u64,
+    /// Digest of the graph, in hexadecimal.
+    pub digest: *const c_char,
+    /// Bytes of all arenas together.
+    pub arena_bytes: u64,
+}
+
+/// A dimension of a request, and its size.
+///
+/// This struct never grows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Dim {
+    /// Name of the dimension.
+    pub name: *const c_char,
+    /// Size of the dimension.
+    pub size: u64,
+}
+
+/// Flag of `ap_model_find`: if the shape was not planned, the smallest shape that is at least as
+/// large in every dimension is found.
+pub const FIND_PADDED: u32 = 1;
 
 /// Why an output and an input of a step share bytes.
 #[repr(C)]

@@ -140,6 +140,14 @@ class AliasOutOfBounds(AliasError):
     """A view reaches past the bytes of the value it looks into."""
 
 
+class GraphCorrupt(GraphError):
+    """The graph file is damaged or not a graph."""
+
+
+class GraphVersion(GraphError):
+    """The graph file was written by an incompatible version."""
+
+
 # -- packing ---------------------------------------------------------------------
 
 
@@ -277,6 +285,18 @@ class ModelTooLarge(ModelError):
     """The model file is larger than its format allows."""
 
 
+class FileTooLarge(ModelTooLarge):
+    """A graph or model file is larger than any graph can be."""
+
+
+class ModelCorrupt(ModelError):
+    """The file with graphs and plans of a model is damaged or not a model."""
+
+
+class ModelVersion(ModelError):
+    """The file with graphs and plans of a model was written by an incompatible version."""
+
+
 class InvalidAttribute(ModelError):
     """An operator's attribute is missing or out of range."""
 
@@ -362,6 +382,14 @@ class ArenaCommitError(ArenaError, MemoryError):
 
 class ArenaMismatch(ArenaError):
     """The arena was made for another plan."""
+
+
+class LeaseTooLarge(ArenaError):
+    """A plan needs more bytes than a pool may ever hold."""
+
+
+class PoolBusy(ArenaError):
+    """The bytes of a pool are leased, and nobody gave enough of them back in time."""
 
 
 class FusedNode(ArenaError):

@@ -7,11 +7,14 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
+use std::sync::Arc;
 
 use arenaplan::arena::{Input, Output};
+use arenaplan::model::Bucket;
 use arenaplan::program::{Operands, OutputAndInputs};
 use arenaplan::{
-    Arena, DType, Graph, Node, NodeId, Planner, Program, Result, Value, ValueId, ValueKind,
+    Arena, ArenaPool, DType, Graph, Model, Node, NodeId, Planner, Program, Result, Value, ValueId,
+    ValueKind,
 };
 
 thread_local! {
@@ -110,10 +113,57 @@ fn stepping_through_a_program_allocates_nothing() {
 }
 
 #[test]
+fn a_shape_that_was_used_before_is_found_without_an_allocation() {
+    let small = |batch: u64| {
+        let mut builder = Graph::builder("small");
+        let x = Value::new("x", ValueKind::Input, DType::UINT8, [batch, 64]).unwrap();
+        let x = builder.add_value(x);
+        builder.add_output(x);
+        builder.build().unwrap()
+    };
+    let mut builder = Model::builder("small", ["batch", "other"]);
+    for batch in [1, 2, 8] {
+        let graph = small(batch);
+        builder.add(&[batch, 1], &graph, &Planner::new().plan(&graph).unwrap()).unwrap();
+    }
+    let model = builder.build().unwrap();
+    let counted = allocations(|| {
+        assert_eq!(model.required_bytes(&[("batch", 8)]).unwrap(), 512);
+        let padded = model.find(&[("batch", 3)], Bucket::Padded).unwrap();
+        let by_input = model.find_inputs(&[("x", &[5, 64])], Bucket::Padded).unwrap();
+        assert_eq!((padded.required_bytes(), by_input.index()), (512, 2));
+    });
+    assert_eq!(counted, 0, "neither graph nor plan is made");
+    let first = allocations(|| drop(black_box(model.program(&[("batch", 8)], Bucket::Exact))));
+    let again = allocations(|| drop(black_box(model.program(&[("batch", 8)], Bucket::Exact))));
+    assert!(first > 0 && again == 0, "{first} allocations, then {again}");
+}
+
+#[test]
 fn the_counter_counts() {
     let (graph, _) = network();
     let plan = Planner::new().plan(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
     let counted = allocations(|| drop(black_box(arena.node(&plan, NodeId::new(0)).unwrap())));
     assert!(counted > 0, "`Arena::node` works out everything anew");
+}
+
+#[test]
+fn a_warm_pool_allocates_nothing() {
+    let (graph, [x, y]) = network();
+    let program = Arc::new(Planner::new().plan(&graph).unwrap().program(&graph).unwrap());
+    let pool = ArenaPool::builder().cap(1 << 20).build().unwrap();
+    let request = || {
+        let mut lease = pool.wait(&program, None).unwrap();
+        lease.value_as_mut::<f32>(x).unwrap().fill(0.0);
+        lease
+            .run(|step, memory| match step.inputs().len() {
+                1 => memory.elementwise(|[x]: [f32; 1]| x + 1.0),
+                _ => memory.elementwise(|[a, x]: [f32; 2]| a + x),
+            })
+            .unwrap();
+        black_box(lease.value_as::<f32>(y).unwrap());
+    };
+    assert!(allocations(request) > 0, "the first has no memory yet");
+    assert_eq!(allocations(|| (0..100).for_each(|_| request())), 0);
 }

@@ -9,7 +9,8 @@ use arenaplan::graph::Choice;
 use arenaplan::pack::Space;
 use arenaplan::plan::WorkspacePolicy;
 use arenaplan::{
-    Budget, DType, Graph, Node, Packing, Plan, Planner, Status, Target, Value, ValueKind, solve,
+    Budget, DType, Graph, Model, Node, Packing, Plan, Planner, Status, Target, Value, ValueKind,
+    solve,
 };
 
 use crate::toolchain::{Link, compile, root, run, run_checked};
@@ -233,6 +234,44 @@ fn wrong_calls_are_refused() {
     let Some(program) = compile(&source, "c11", Link::Static, folder.path()) else { return };
     assert_eq!(run(&program, &arguments), (0, String::new()));
     assert!(run_checked(&program, &arguments).is_none_or(|(code, _)| code == 0));
+}
+
+/// Returns the graph of one shape of a model.
+fn layer(batch: u64) -> Graph {
+    let mut builder = Graph::builder("layer");
+    let array = |name, kind| Value::new(name, kind, DType::FLOAT32, [batch, 64]).unwrap();
+    let x = builder.add_value(array("x", ValueKind::Input));
+    let y = builder.add_value(array("y", ValueKind::Activation));
+    let z = builder.add_value(array("z", ValueKind::Activation));
+    builder.add_node(Node::new("first", "Conv").reads([x]).writes([y]));
+    builder.add_node(Node::new("second", "Relu").reads([y]).writes([z]).in_place(0, 0));
+    builder.add_output(z);
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_model_file_gives_the_plan_of_each_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = root().join("capi/tests/c/model.c");
+    let Some(program) = compile(&source, "c11", Link::Shared, folder.path()) else { return };
+    let mut builder = Model::builder("layer", ["batch"]);
+    let mut expected = String::new();
+    let planner = Planner::new().target(&Target::NODES);
+    for batch in [1, 2, 4] {
+        let graph = layer(batch);
+        let plan = planner.plan(&graph).unwrap();
+        builder.add(&[batch], &graph, &plan).unwrap();
+        writeln!(expected, "batch={batch} {}", plan.arena_bytes()).unwrap();
+    }
+    expected.push_str("first Conv\nsecond Relu\n");
+    let paths = ["model.plan.json", "one.graph.json", "two.graph.json"];
+    let paths = paths.map(|name| folder.path().join(name));
+    builder.build().unwrap().save(&paths[0]).unwrap();
+    layer(1).save(&paths[1]).unwrap();
+    layer(2).save(&paths[2]).unwrap();
+    let arguments = paths.each_ref().map(|path| path.to_str().unwrap());
+    assert_eq!(run(&program, &arguments), (0, expected.clone()));
+    assert!(run_checked(&program, &arguments).is_none_or(|found| found == (0, expected)));
 }
 
 #[test]
