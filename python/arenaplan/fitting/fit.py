@@ -19,10 +19,11 @@ from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.rows import program_of
+from arenaplan.proving import prove
 from arenaplan.rewrite.groups import UNIT, Layout, groups_of, live_bytes
 from arenaplan.rewrite.layout import layout_of_patch
 from arenaplan.rewrite.patch import Moved, NewConstant, NewTensor, Patch
-from arenaplan.rewrite.place import Placed, place, replay
+from arenaplan.rewrite.place import Placed, place
 from arenaplan.rewrite.profile import Costs
 from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, even_cuts, scope_of
@@ -299,7 +300,7 @@ class _Search:
         data, after = old.data, self._before
         if is_rewritten:
             data, after = best.data, best.arena
-            _prove(parse(data), best.offsets, overlap=self.options.overlap)
+            _prove(old.data, data, overlap=self.options.overlap)
         new = parse(data)
         names = [o.name for o in old.subgraphs[0].operators]
         fresh = [o.name for o in new.subgraphs[0].operators if o.name not in names]
@@ -344,12 +345,11 @@ class _Search:
         return work / self._program.work if self._program.work else 1.0
 
 
-def _prove(model: Model, offsets: tuple[int, ...], *, overlap: bool) -> None:
-    """Refuse a file whose plan is not the one that was made for it, or loses bytes."""
-    if read_offsets(model) != offsets:
+def _prove(old: bytes, new: bytes, *, overlap: bool) -> None:
+    """Refuse a file that does not compute the same bits, or whose plan loses bytes."""
+    plan = prove(old, new).plan
+    if plan is None or (plan.kernels != "any" and not overlap):
         raise InternalError("the rewritten file does not have the plan that was made for it")
-    # The layout of the file owes nothing to the patch.
-    replay(layout_of(model, overlap=overlap), offsets)
 
 
 def _costs(model: Model, program: Program, build: Build) -> Costs:

@@ -44,12 +44,14 @@ class Lead(NamedTuple):
     """
     Leave to write a result over an operand that is read in the same order.
 
-    The result may begin ``distance`` bytes before the operand, or earlier.
+    The result may begin ``distance`` bytes before the operand, or earlier; nowhere else if it
+    ``is_exact``.
     """
 
     source: int
     target: int
     distance: int
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

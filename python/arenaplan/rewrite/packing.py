@@ -199,8 +199,12 @@ class Packing:
             shift = self._groups[a].members[lead.source] - self._groups[b].members[lead.target]
             low, high = shift - lead.distance, shift + self._box(lead.source)
             # The offset of the result's group beyond that of the operand's.
-            apart.setdefault((b, a), []).append((low, high))
-            apart.setdefault((a, b), []).append((-high, -low))
+            closed = [(low, high)]
+            if lead.is_exact:
+                closed.append((shift - self._box(lead.target), low))
+            for start, stop in closed:
+                apart.setdefault((b, a), []).append((start, stop))
+                apart.setdefault((a, b), []).append((-stop, -start))
         order = sorted(range(len(self._groups)), key=lambda i: self._steps[i])
         for rank, index in enumerate(order):
             last = self._steps[index][1]

@@ -40,7 +40,7 @@ class Tensor:
         return count
 
 
-Order: TypeAlias = Literal["pixels", "elements", "unknown"]
+Order: TypeAlias = Literal["pixels", "elements", "places", "unknown"]
 
 
 class Slab(NamedTuple):
@@ -59,7 +59,11 @@ class RowRule:
     """Positions of the inputs that are read by rows; all others are needed whole."""
     window: Window
     order: Order = "unknown"
-    """In which steps the reference kernel reads and writes, one after the other."""
+    """
+    In which steps the kernel reads and writes, one after the other. Reference kernels alone are
+    known to go pixel by pixel, or element by element in the order of memory; ``"places"`` and
+    ``"elements"`` have the result at the address of an operand with every kernel.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class Program:
         above, left : int
             Rows and columns of padding that the call adds itself.
         """
-        if rule.order == "elements":
+        if rule.order in ("elements", "places"):
             return 0
         key = (rule.window.stride, rule.window.across, operand, result, above, left)
         if key not in self._distances:

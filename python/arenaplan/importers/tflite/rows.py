@@ -14,12 +14,13 @@ from math import prod
 from typing import Final
 
 from arenaplan.errors import UnsupportedModel
+from arenaplan.importers.tflite.micro.aliases import row_of
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.tensors import Shapes, unique_names
 from arenaplan.ops import BITS
 from arenaplan.rewrite.program import Operator as Node
-from arenaplan.rewrite.program import Program, RowRule, Tensor
+from arenaplan.rewrite.program import Order, Program, RowRule, Tensor
 from arenaplan.rewrite.rows import Window
 
 _SAME: Final = 0
@@ -200,7 +201,10 @@ def _elementwise(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> R
     if not images:
         return None
     window = Window(1, 1, 0, y.shape[1], y.shape[1], is_same=False, columns=(0, 0), is_linear=True)
-    return RowRule(tuple(images), window, "elements" if operator.name in _IN_ORDER else "unknown")
+    order: Order = "elements" if operator.name in _IN_ORDER else "unknown"
+    if order == "unknown" and row_of(operator, "reference") is not None:
+        order = "places"
+    return RowRule(tuple(images), window, order)
 
 
 def _work(operator: Operator, tensors: list[Tensor]) -> int:

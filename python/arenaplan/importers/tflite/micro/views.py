@@ -6,14 +6,14 @@ An operator may copy bytes onto themselves if its kernel is in :data:`IDEMPOTENT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from math import prod
 from typing import Final
 
 from arenaplan.errors import UnsupportedModel
 from arenaplan.importers.common import checked_bytes
-from arenaplan.importers.tflite.micro.aliases import ROWS
+from arenaplan.importers.tflite.micro.aliases import ROWS, row_of
 from arenaplan.importers.tflite.model import Model, Operator
 from arenaplan.importers.tflite.operators import OPERATORS, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, dtype_of, unique_names
@@ -147,7 +147,11 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
         if index is not None and boxes[index]
     ]
     leads: list[Lead] = []
-    if overlap and not operator.is_custom and operator.name in SEQUENTIAL:
+    row = row_of(operator, "reference")
+    is_sequential = overlap and not operator.is_custom and operator.name in SEQUENTIAL
+    if row is not None and row.way == "element by element" and not is_sequential:
+        leads += _exact_leads(operator, operands, boxes)
+    if is_sequential:
         known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
         effects = effects_of(known, Operands(inputs, outputs))
         pairs = [(p.input, p.output, 0) for p in effects.in_place]
@@ -158,6 +162,20 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
                 apart = min(distance + -distance % UNIT, boxes[target])
                 leads.append(Lead(source, target, apart))
     return Use(tuple(reads), writes, tuple(copies), is_idempotent, tuple(leads))
+
+
+def _exact_leads(operator: Operator, operands: list[Operand], boxes: list[int]) -> Iterator[Lead]:
+    """Yield the operands at whose address an operator may write its result."""
+    target = operator.outputs[0] if len(operator.outputs) == 1 else None
+    if target is None or not boxes[target]:
+        return
+    new = operands[target]
+    for source in dict.fromkeys(operator.inputs):
+        if source is None or not boxes[source] or prod(operands[source].shape) != prod(new.shape):
+            continue
+        wide, narrow = BITS[operands[source].dtype], BITS[new.dtype]
+        if narrow == wide or (narrow < wide and narrow == 8):
+            yield Lead(source, target, 0, is_exact=True)
 
 
 def _bytes(operand: Operand) -> int:
