@@ -9,7 +9,7 @@ from math import prod
 from typing import Final
 
 from arenaplan.errors import InternalError, PlannerError, UnsupportedModel
-from arenaplan.export.patched import order_of_tensors, patched
+from arenaplan.export.patched import order_of_tensors, patched_model
 from arenaplan.fitting.options import FitOptions
 from arenaplan.importers.common import listed
 from arenaplan.importers.tflite.micro import ArenaTotal, Build, total
@@ -19,7 +19,7 @@ from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.rows import program_of
-from arenaplan.proving import prove
+from arenaplan.proving.prover import proven_plan
 from arenaplan.rewrite.groups import UNIT, Layout, groups_of, live_bytes
 from arenaplan.rewrite.layout import layout_of_patch
 from arenaplan.rewrite.patch import Moved, NewConstant, NewTensor, Patch
@@ -162,7 +162,7 @@ class _Examined:
 
     regions: tuple[Region, ...]
     patch: Patch
-    data: bytes
+    model: Model
     offsets: tuple[int, ...]
     placed: Placed
     arena: ArenaTotal
@@ -288,24 +288,22 @@ class _Search:
         order = order_of_tensors(self._model, patch)
         offsets = tuple(placed.offsets[number] for number in order)
         content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
-        data = patched(self._model, patch, {METADATA_NAME: content})
-        model = parse(data)
+        model = patched_model(self._model, patch, {METADATA_NAME: content})
         arena = total(model, offsets, build=self.options.build)
-        return _Examined(regions, patch, data, offsets, placed, arena)
+        return _Examined(regions, patch, model, offsets, placed, arena)
 
     def finished(self, best: _Examined, found: Frontier | None = None) -> Fit:
         """Return the result: the given file if it needs as few bytes."""
         old = self._model
         is_rewritten = best.arena.total < self._before.total
-        data, after = old.data, self._before
+        new, after = old, self._before
         if is_rewritten:
-            data, after = best.data, best.arena
-            _prove(old.data, data, overlap=self.options.overlap)
-        new = parse(data)
+            new, after = best.model, best.arena
+            _prove(old.data, new.data, overlap=self.options.overlap)
         names = [o.name for o in old.subgraphs[0].operators]
         fresh = [o.name for o in new.subgraphs[0].operators if o.name not in names]
         return Fit(
-            data=data,
+            data=new.data,
             is_rewritten=is_rewritten,
             before=self._before,
             after=after,
@@ -347,7 +345,7 @@ class _Search:
 
 def _prove(old: bytes, new: bytes, *, overlap: bool) -> None:
     """Refuse a file that does not compute the same bits, or whose plan loses bytes."""
-    plan = prove(old, new).plan
+    plan = proven_plan(old, new)
     if plan is None or (plan.kernels != "any" and not overlap):
         raise InternalError("the rewritten file does not have the plan that was made for it")
 
@@ -364,7 +362,7 @@ def _costs(model: Model, program: Program, build: Build) -> Costs:
             continue
         region = Region(position, position, even_cuts(rows, 2), frozenset({position}))
         try:
-            written = parse(patched(model, patch_of(program, [region])))
+            written = patched_model(model, patch_of(program, [region]))
         except PlannerError:
             continue
         for cost in total(written, build=build).operators:

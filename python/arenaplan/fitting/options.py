@@ -34,7 +34,7 @@ class FitOptions:
     Whether results may be written over operands that the kernel reads in the same order. This
     is for reference kernels only: others compute several pixels at a time.
     """
-    effort: int = 2500
+    effort: int = 20_000
     """Orders in which tensors are placed, for each rewrite that is examined."""
 
     def __post_init__(self) -> None:

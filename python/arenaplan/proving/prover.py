@@ -95,6 +95,24 @@ def prove(original: Source, rewritten: Source) -> Proof:
 
 def proven(old: File, new: File) -> Proof:
     """Return the proof of two files that are read already."""
+    derivations, plan = _derived(old, new)
+    return Proof(described(old, new, derivations, plan), plan, derivations)
+
+
+def proven_plan(original: Source, rewritten: Source) -> Replayed | None:
+    """
+    Prove as :func:`prove`, and return the plan alone, which takes less time.
+
+    Returns
+    -------
+    Replayed or None
+        The plan in the rewritten file, if it has one.
+    """
+    return _derived(*read_pair(original, rewritten))[1]
+
+
+def _derived(old: File, new: File) -> tuple[tuple[Derivation, ...], Replayed | None]:
+    """Derive all subgraphs of a file from those of another, and replay its plan."""
     _compare_files(old, new)
     derivations = []
     for theirs, mine in zip(old.graphs, new.graphs, strict=True):
@@ -103,7 +121,7 @@ def proven(old: File, new: File) -> Proof:
         derivations.append(derivation)
     offsets = new.offsets()
     plan = None if offsets is None else _replayed(new, derivations[0], offsets)
-    return Proof(described(old, new, derivations, plan), plan, tuple(derivations))
+    return tuple(derivations), plan
 
 
 def replay_plan(source: Source, offsets: Sequence[int] | None = None) -> Replayed:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arenaplan.rewrite.groups import ALIASES, Group, Layout, groups_of, live_bytes
-from arenaplan.rewrite.packing import Packing
+from arenaplan.rewrite.packing import packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
         bound = max(live, default=0)
         if results and bound >= results[0].head:
             continue
-        found = Packing(groups, live, layout).search(tries // len(ways), seed, max(bound, goal))
+        found = packed(groups, live, layout, tries // len(ways), seed, max(bound, goal))
         offsets = [-1] * len(layout.boxes)
         for group, offset in zip(groups, found, strict=True):
             for tensor, distance in group.members.items():
