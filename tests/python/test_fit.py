@@ -15,11 +15,12 @@ import flat
 from arenaplan import errors
 from arenaplan.cli import main
 from arenaplan.export.flat import Numbers, Old, copied, written_before
+from arenaplan.export.rewrite import with_metadata
 from arenaplan.fitting import Fit, FitOptions, fit, fits, rewritten
 from arenaplan.importers.tflite.flatbuffer import FlatBuffer
 from arenaplan.importers.tflite.micro import total
 from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.offline import read_offsets
+from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.schema import IDENTIFIER, ModelField, SubgraphField
 from arenaplan.proving import replay_plan
 from arenaplan.rewrite.regions import Region
@@ -382,3 +383,42 @@ def test_check_refuses_a_rewritten_model_with_a_shifted_strip(
     capsys.readouterr()
     assert main(["check", str(out)]) == 1
     assert "PlanOverlap" in capsys.readouterr().err
+
+
+def test_exporting_and_planning_a_fitted_file_keeps_its_plan(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small, again = tmp_path / "small.tflite", tmp_path / "again.tflite"
+    assert main(["fit", str(path), "-o", str(small)]) == 0
+    capsys.readouterr()
+    assert main(["export", str(small), "--to", "tflm", "--json", "-o", str(again)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kept"]
+    assert again.read_bytes() == small.read_bytes()
+    total_inside = total(parse(small.read_bytes()), read_offsets(parse(small.read_bytes()))).total
+    assert document["total_after"] == total_inside
+    assert document["lower_bound"] <= document["head_after"]
+    assert main(["export", str(small), "--to", "tflm", "-o", str(again)]) == 0
+    assert "the plan that was in the file" in capsys.readouterr().out
+    assert main(["plan", str(small), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["runtime"]["inside"]["kept"]
+    assert document["runtime"]["inside"]["tensors"] < document["arena_bytes"]
+    assert document["runtime"]["total"] == total_inside
+    assert main(["plan", str(small)]) == 0
+    assert "export keeps" in capsys.readouterr().out
+
+
+def test_a_wrong_plan_in_a_file_is_not_kept(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small, again = tmp_path / "small.tflite", tmp_path / "again.tflite"
+    assert main(["fit", str(path), "-o", str(small)]) == 0
+    model = parse(small.read_bytes())
+    offsets = [0 if offset > 0 else offset for offset in read_offsets(model) or ()]
+    content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+    small.write_bytes(with_metadata(model, METADATA_NAME, content))
+    assert main(["check", str(small)]) == 1
+    assert main(["export", str(small), "--to", "tflm", "-o", str(again)]) == 0
+    assert "the plan that was in the file" not in capsys.readouterr().out
+    assert main(["check", str(again)]) == 0
