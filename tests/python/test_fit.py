@@ -24,7 +24,7 @@ from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.schema import IDENTIFIER, ModelField, SubgraphField
 from arenaplan.proving import replay_plan
 from arenaplan.rewrite.regions import Region
-from strip_models import Network, evaluate, pyramid, random_network
+from strip_models import VALID, Network, evaluate, image, pyramid, random_network
 from tflm_models import running_sum
 from tflm_oracle import tflm_or_skip
 
@@ -163,9 +163,84 @@ def test_a_model_without_images_stays_as_it_is() -> None:
     assert found.tried == 0
 
 
+def stateful() -> bytes:
+    """Return a network of images with a variable that a second subgraph sets to zero, once."""
+    net = Network(3, (1, 32, 32, 4))
+    x = net.conv(0, 16, 3, 1)
+    x = net.conv(x, 16, 3, 2)
+    x = net.conv(x, 16, 1)
+    x = net.pool(x, "AVERAGE_POOL_2D", 16, 16, VALID)
+    shape = net.shapes[x]
+    variable = (111, {0: "", 1: "sum"})
+    handle = net.tensor(flat.tensor("handle", (1,), flat.RESOURCE), (1,))
+    before, y = net.activation(shape), net.activation(shape)
+    first = len(net.codes)
+    net.codes += ["CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ADD", "ASSIGN_VARIABLE"]
+    operators = [
+        flat.operator(first, [], [], (103, {0: flat.Number("i", 1)})),
+        flat.operator(first + 1, [], [handle], variable),
+        *net.operators,
+        flat.operator(first + 2, [handle], [before], (112, {})),
+        flat.operator(first + 3, [before, x], [y], (11, {})),
+        flat.operator(first + 4, [handle, y], [], (113, {})),
+    ]
+    net.buffers.append(bytes(int(np.prod(shape))))
+    zeros = image("zeros", shape)
+    zeros[2] = flat.Number("I", len(net.buffers) - 1)
+    inner = [flat.tensor("inner handle", (1,), flat.RESOURCE), zeros]
+    inside = [
+        flat.operator(first + 1, [], [0], variable),
+        flat.operator(first + 4, [0, 1], [], (113, {})),
+    ]
+    graphs = [
+        flat.subgraph(net.tensors, operators, [0], [y]),
+        flat.subgraph(inner, inside, [], [], "start"),
+    ]
+    codes = [flat.code(name) for name in net.codes]
+    return flat.write(flat.model(codes, graphs, net.buffers))
+
+
+def test_variables_and_called_subgraphs_stay_as_they_are() -> None:
+    data = stateful()
+    found = fit(data)
+    assert found.is_rewritten
+    assert found.total < 0.9 * found.before.total
+    model = parse(found.data)
+    assert model.subgraphs[1] == parse(data).subgraphs[1]
+    offsets = read_offsets(model)
+    assert offsets is not None
+    assert set(offsets[len(model.subgraphs[0].tensors) :]) == {-1}
+    assert total(model, offsets) == found.after
+    assert replay_plan(found.data).kernels == "any"
+    names = [operator.name for operator in model.subgraphs[0].operators]
+    kept = [name for name in names if name not in ("CONV_2D", "SLICE", "PAD", "CONCATENATION")]
+    assert kept == [
+        *("CALL_ONCE", "VAR_HANDLE", "AVERAGE_POOL_2D", "READ_VARIABLE", "ADD", "ASSIGN_VARIABLE")
+    ]
+
+
+def test_fitted_models_with_variables_run_in_the_interpreter() -> None:
+    make = tflm_or_skip()
+    from tflite_micro import runtime
+
+    data = stateful()
+    found = fit(data)
+    assert found.total - 16 < smallest(runtime, found.data, 2 * found.total) <= found.total
+    inputs = [inputs_of(data, seed) for seed in range(20)]
+    runs = []
+    for file in (data, found.data):
+        interpreter = make(file)
+        runs.append([interpreter.run(arrays)[0].tobytes() for arrays in inputs])
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) > 10
+
+
+def test_models_without_images_stay_as_they_are() -> None:
+    found = fit(running_sum())
+    assert not found.is_rewritten
+
+
 def test_models_that_cannot_be_rewritten_are_refused() -> None:
-    with pytest.raises(errors.UnsupportedModel, match="subgraphs"):
-        fit(running_sum())
     net = Network(0, (1, 8, 8, 4))
     net.operators.append(flat.operator(0, [0], [net.activation((1, 8, 8, 4))]))
     net.codes.append("CUSTOM")

@@ -13,6 +13,7 @@ from arenaplan.export.patched import order_of_tensors, patched_model
 from arenaplan.fitting.options import FitOptions
 from arenaplan.importers.common import listed
 from arenaplan.importers.tflite.micro import ArenaTotal, Build, total
+from arenaplan.importers.tflite.micro.greedy import ONLINE
 from arenaplan.importers.tflite.micro.layout import struct as struct_of
 from arenaplan.importers.tflite.micro.structures import EVAL_TENSOR, NODE
 from arenaplan.importers.tflite.micro.views import layout_of
@@ -112,7 +113,8 @@ def fit(source: Source, options: FitOptions | None = None) -> Fit:
     Raises
     ------
     UnsupportedModel
-        If the model has several subgraphs, variables, or data behind the FlatBuffer.
+        If a kernel is not known, a called subgraph has variables, an accelerator places the
+        tensors, or the file has data behind the FlatBuffer.
     PlannerError
         If the file is no model, or malformed.
     """
@@ -183,6 +185,11 @@ class _Search:
     def __init__(self, model: Model, options: FitOptions) -> None:
         self.options = options
         self._model = model
+        if any(tensor.is_variable for graph in model.subgraphs[1:] for tensor in graph.tensors):
+            raise UnsupportedModel(
+                "a called subgraph has variables, for which TensorFlow Lite Micro would take "
+                "offsets of the main one"
+            )
         self._program = program_of(model)
         self._layout = layout_of(model, overlap=options.overlap)
         self._before = total(model, read_offsets(model), build=options.build)
@@ -286,8 +293,13 @@ class _Search:
         patch = patch_of(self._program, regions)
         placed = place(self._laid(patch), tries=effort)
         order = order_of_tensors(self._model, patch)
-        offsets = tuple(placed.offsets[number] for number in order)
-        content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+        others = self._model.subgraphs[1:]
+        offsets = (
+            *(placed.offsets[number] for number in order),
+            *(ONLINE for graph in others for _ in graph.tensors),
+        )
+        header = (1, len(self._model.subgraphs), len(offsets))
+        content = struct.pack(f"<{len(header) + len(offsets)}i", *header, *offsets)
         model = patched_model(self._model, patch, {METADATA_NAME: content})
         arena = total(model, offsets, build=self.options.build)
         return _Examined(regions, patch, model, offsets, placed, arena)

@@ -13,7 +13,6 @@ import struct
 from math import prod
 from typing import Final
 
-from arenaplan.errors import UnsupportedModel
 from arenaplan.importers.tflite.micro.aliases import row_of
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.schema import DTYPES
@@ -48,26 +47,16 @@ def program_of(model: Model) -> Program:
     """
     Return the main subgraph of a model as a program.
 
-    Raises
-    ------
-    UnsupportedModel
-        If operators call other subgraphs or keep variables: rows of such a model are not followed.
+    Operators that call other subgraphs, or that read or write variables, are never split.
     """
     main = model.subgraphs[0]
-    if len(model.subgraphs) > 1:
-        raise UnsupportedModel(
-            f"the model has {len(model.subgraphs)} subgraphs, which share one arena; only models "
-            "with one subgraph can be rewritten"
-        )
-    if any(tensor.is_variable for tensor in main.tensors):
-        raise UnsupportedModel("the model has variables, which a rewritten model would not keep")
     names = unique_names(main)
     shapes = Shapes(main, names, None)
     tensors = []
     for index, tensor in enumerate(main.tensors):
         bits = BITS.get(DTYPES.get(tensor.type, ""), 0)
         item = bits // 8 if bits >= 8 else 0
-        stored = model.is_constant(tensor)
+        stored = model.is_constant(tensor) or tensor.is_variable
         tensors.append(Tensor(names[index], shapes.of(index), item, stored))
     operators = []
     for operator in main.operators:
@@ -82,6 +71,9 @@ def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | 
     """Return how an operator works by rows, if it is known to."""
     main = model.subgraphs[0]
     if operator.is_custom or operator.intermediates or not operator.inputs:
+        return None
+    operands = (*operator.inputs, *operator.outputs)
+    if any(i is not None and main.tensors[i].is_variable for i in operands):
         return None
     x, y = operator.inputs[0], operator.outputs[0]
     if x is None or y is None or not tensors[y].is_image:

@@ -55,7 +55,9 @@ Kernels of other sets compute several pixels at a time, or read ahead, and may n
 
 def layout_of(model: Model, *, overlap: bool = False) -> Layout:
     """
-    Return the memory of the steps of a model with one subgraph.
+    Return the memory of the steps of the main subgraph of a model.
+
+    Tensors of other subgraphs are not in it: the runtime places them around those of the main one.
 
     Parameters
     ----------
@@ -67,17 +69,17 @@ def layout_of(model: Model, *, overlap: bool = False) -> Layout:
     Raises
     ------
     UnsupportedModel
-        If the model has several subgraphs.
+        If a tensor has memory that nothing writes, or an accelerator places some.
     """
-    if len(model.subgraphs) != 1:
-        raise UnsupportedModel("only models with one subgraph have a layout")
     timeline = timeline_of(model)
     if timeline.areas:
         raise UnsupportedModel("memory of an accelerator is placed by its compiler")
     main = model.subgraphs[0]
     boxes = [0] * len(main.tensors)
     for box in timeline.boxes:
-        boxes[box.tensor] = box.size
+        # The tensors of the main subgraph come first.
+        if box.tensor < len(boxes):
+            boxes[box.tensor] = box.size
     operands = _operands(model)
     inputs = tuple(dict.fromkeys(i for i in main.inputs if boxes[i]))
     uses = [Use((), inputs)]
