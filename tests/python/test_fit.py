@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import struct
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from arenaplan.importers.tflite.model import parse
 from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.schema import IDENTIFIER, ModelField, SubgraphField
 from arenaplan.proving import replay_plan
+from arenaplan.rewrite.place import Placed, place
 from arenaplan.rewrite.regions import Region
 from strip_models import VALID, Network, evaluate, image, pyramid, random_network
 from tflm_models import running_sum
@@ -497,3 +501,81 @@ def test_a_wrong_plan_in_a_file_is_not_kept(
     assert main(["export", str(small), "--to", "tflm", "-o", str(again)]) == 0
     assert "the plan that was in the file" not in capsys.readouterr().out
     assert main(["check", str(again)]) == 0
+
+
+def test_a_limit_of_the_expected_time_is_kept() -> None:
+    data = pyramid(48)
+    loose = fit(data, FitOptions(max_macs=1.5, max_slowdown=None))
+    assert loose.latency > 1.02
+    tight = fit(data, FitOptions(max_macs=1.5, max_slowdown=1.02))
+    assert tight.latency <= 1.02
+    assert loose.total < tight.total
+    points = fits(data, FitOptions(max_macs=1.5, max_slowdown=1.02, effort=200))
+    assert all(point.latency <= 1.02 for point in points)
+    half = (loose.total + loose.before.total) // 2
+    assert fit(data, FitOptions(budget=half, max_slowdown=1.02)).latency <= 1.02
+
+
+def test_a_model_that_no_rewrite_helps_has_its_bound_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sum.tflite"
+    file.write_bytes(running_sum())
+    assert main(["fit", str(file)]) == 0
+    assert "bound of the 0 regions examined" in capsys.readouterr().out
+
+
+DEATHS = {
+    "before the proof": "arenaplan.fitting.fit.proven_plan",
+    "after the proof": "arenaplan.cli.fit.write_result",
+}
+
+
+@pytest.mark.parametrize("place", DEATHS.values(), ids=DEATHS)
+def test_a_kill_leaves_the_old_file(path: Path, tmp_path: Path, place: str) -> None:
+    out = tmp_path / "out.tflite"
+    out.write_bytes(b"older")
+    module, name = place.rsplit(".", 1)
+    code = (
+        "import os, signal, sys, importlib\n"
+        f"module = importlib.import_module({module!r})\n"
+        f"setattr(module, {name!r}, lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL))\n"
+        "from arenaplan.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", code, "fit", str(path), "-o", str(out)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
+    assert out.read_bytes() == b"older"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["net.tflite", "out.tflite"]
+
+
+def test_a_full_disk_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.tflite"
+    out.write_bytes(b"older")
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
+        "from arenaplan.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-B", "-c", code, "fit", str(path), "-o", str(out)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "out.tflite" in done.stderr
+    assert out.read_bytes() == b"older"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["net.tflite", "out.tflite"]
+
+
+def test_a_file_that_is_not_proven_is_not_returned(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shifted(*arguments: Any, **options: Any) -> Placed:
+        placed = place(*arguments, **options)
+        offsets = [offset if offset < 0 else offset // 2 // 16 * 16 for offset in placed.offsets]
+        return Placed(tuple(offsets), placed.head, placed.bound)
+
+    monkeypatch.setattr(sys.modules["arenaplan.fitting.fit"], "place", shifted)
+    out = tmp_path / "out.tflite"
+    assert main(["fit", str(path), "-o", str(out)]) != 0
+    assert not out.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import prod
 from typing import Final
 
@@ -210,7 +211,7 @@ class _Search:
                 return self.finished(cheapest, found)
         first = max(1, self.options.effort // _FIRST_EFFORT)
         sketches: list[_Sketch] = []
-        for choice in found.choices[: self._most()]:
+        for choice in islice(filter(self._is_fast, found.choices), self._most()):
             best = min((sketch.total for sketch in sketches), default=None)
             if best is None or self._bytes(choice) < best:
                 sketches.append(self._sketched(choice, first))
@@ -230,7 +231,10 @@ class _Search:
             choice: self._latency(patch_of(self._program, choice.regions))
             for choice in hopeful[::step]
         }
+        slowest = self.options.max_slowdown
         for choice in sorted(quick, key=lambda c: quick[c]):
+            if slowest is not None and quick[choice] > slowest:
+                break
             if self._sketched(choice, self.options.effort // 2).total <= budget + UNIT:
                 trial = self.examined(choice.regions, self.options.effort)
                 if trial.arena.total <= budget:
@@ -242,6 +246,8 @@ class _Search:
         found = self._frontier()
         kept: list[Choice] = []
         for choice in sorted(found.choices, key=lambda c: (c.bytes, c.work, c.operators)):
+            if not self._is_fast(choice):
+                continue
             if all(choice.work < k.work or choice.operators < k.operators for k in kept):
                 kept.append(choice)
         step = max(1, len(kept) // _MOST_POINTS)
@@ -330,6 +336,13 @@ class _Search:
             floor=_floor(new),
             head_bound=best.placed.bound,
         )
+
+    def _is_fast(self, choice: Choice) -> bool:
+        """Return whether the expected time of a choice is within the limit; the model's own is."""
+        most = self.options.max_slowdown
+        if most is None or not choice.regions:
+            return True
+        return self._latency(patch_of(self._program, choice.regions)) <= most
 
     def _latency(self, patch: Patch) -> float:
         """Return the expected time of a run, as a multiple of that of the model."""

@@ -25,6 +25,8 @@ class FitOptions:
     """Most multiply-accumulates, as a multiple of those of the model."""
     max_operators: int | None = None
     """Most operators of the rewritten model."""
+    max_slowdown: float | None = 1.1
+    """Longest expected time of a run, as a multiple of that of the model; ``None`` for any."""
     pointer: int = 64
     """Bits of a pointer of the machine that runs it: 32 or 64."""
     kernels: str = "reference"
@@ -44,6 +46,8 @@ class FitOptions:
             raise InvalidOption(f"option max_macs: {self.max_macs} is not from 1 to 100")
         if self.max_operators is not None and self.max_operators < 0:
             raise InvalidOption(f"option max_operators: {self.max_operators} is negative")
+        if self.max_slowdown is not None and not 1.0 <= self.max_slowdown <= 100.0:
+            raise InvalidOption(f"option max_slowdown: {self.max_slowdown} is not from 1 to 100")
         if self.effort < 0:
             raise InvalidOption(f"option effort: {self.effort} is negative")
         Build(self.kernels, self.pointer)
