@@ -579,3 +579,26 @@ def test_a_file_that_is_not_proven_is_not_returned(
     out = tmp_path / "out.tflite"
     assert main(["fit", str(path), "-o", str(out)]) != 0
     assert not out.exists()
+
+
+def test_named_kernels_put_sums_in_the_place_of_an_operand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = Network(5, (1, 24, 24, 4))
+    x = net.conv(0, 8, 3, 2)
+    y = net.conv(x, 8, 1)
+    data = net.file([net.add(x, y)])
+    plain = fit(data)
+    assert not plain.is_rewritten or replay_plan(plain.data).kernels == "any"
+    found = fit(data, FitOptions(shares=True))
+    assert found.total < plain.total
+    plan = replay_plan(found.data)
+    assert plan.kernels == "known"
+    assert plan.in_place
+    assert_equal_outputs(data, found.data)
+    file, out = tmp_path / "sum.tflite", tmp_path / "small.tflite"
+    file.write_bytes(data)
+    assert main(["fit", str(file), "--kernels", "cmsis-nn", "-o", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["check", str(out)]) == 0
+    assert "cmsis-nn" in capsys.readouterr().out

@@ -333,6 +333,7 @@ def test_the_layout_of_a_patch_is_that_of_its_file(overlap: bool) -> None:
     for seed in range(30):
         model, program, regions = random_rewrite(seed)
         patch = patch_of(program, regions)
+        program = program_of(model, shares=overlap)
         old = layout_of(model, overlap=overlap)
         direct = layout_of_patch(program, old, patch, overlap=overlap)
         order = order_of_tensors(model, patch)

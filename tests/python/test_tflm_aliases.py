@@ -5,8 +5,10 @@ Each row of the table runs in the unmodified interpreter: a model with the opera
 results at the places that the row allows, and garbage in the arena before every run.
 """
 
+import json
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 
 import arenaplan as ap
 import flat
+from arenaplan.cli import main
 from arenaplan.errors import PlanOverlap
 from arenaplan.export.rewrite import with_metadata
 from arenaplan.export.tflm import (
@@ -34,6 +37,7 @@ from tflm_operators import Case, Operand, cases, model_of
 from tflm_oracle import random_inputs
 
 RUNS = 20
+SHARING = Build(shares=True)
 
 _EVERY = (1, 4, 4, 16)
 _MORE = (
@@ -135,7 +139,7 @@ def compare(data: bytes, planned: bytes) -> None:
     model = parse(planned)
     main, offsets = model.subgraphs[0], read_offsets(model)
     assert offsets is not None
-    timeline = aliased_timeline(model)
+    timeline = aliased_timeline(model, SHARING)
     size = max(offsets[box.tensor] + box.size for box in timeline.boxes)
     firsts = [random_inputs(data, seed)[0] for seed in range(4)]
     arena = Garbage(second, first, firsts, offsets[main.inputs[0]], size)
@@ -161,7 +165,7 @@ def compare(data: bytes, planned: bytes) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_each_row_has_a_case_and_a_reason(name: str) -> None:
     found = [case for case in SINGLE.values() if case.name == name]
-    assert any(list(shares_of(aliased_timeline(parse(model_of(case))))) for case in found)
+    assert any(list(shares_of(aliased_timeline(parse(model_of(case)), SHARING))) for case in found)
     assert ROWS[name].reason
 
 
@@ -169,7 +173,7 @@ def test_each_row_has_a_case_and_a_reason(name: str) -> None:
 def test_kernels_share_bytes_in_the_interpreter(title: str) -> None:
     data = model_of(SINGLE[title])
     model = parse(data)
-    timeline = aliased_timeline(model)
+    timeline = aliased_timeline(model, SHARING)
     shares = list(shares_of(timeline))
     if not shares:
         return
@@ -183,7 +187,7 @@ def test_kernels_share_bytes_in_the_interpreter(title: str) -> None:
         # Without the row no such plan is written.
         with pytest.raises(PlanOverlap):
             check_offsets(timeline_of(model), offsets)
-        compare(data, embed(model, offsets))
+        compare(data, embed(model, offsets, SHARING))
 
 
 def test_garbage_finds_kernels_that_may_not_share() -> None:
@@ -194,7 +198,7 @@ def test_garbage_finds_kernels_that_may_not_share() -> None:
     assert [box.tensor for box in boxes] == [0, 2]
     forged = _with_plan(data, [0, ONLINE, 0])
     with pytest.raises(PlanOverlap):
-        check_offsets(aliased_timeline(model), [0, ONLINE, 0])
+        check_offsets(aliased_timeline(model, SHARING), [0, ONLINE, 0])
     with pytest.raises(AssertionError):
         compare(data, forged)
 
@@ -205,15 +209,15 @@ def test_random_models_share_bytes_in_the_interpreter(seed: int) -> None:
     # Tensors inside are compared, too, where they are outputs.
     data = random_bytes_model(seed, scratch=seed % 2 == 1, words=words, shown=seed % 4)
     model = parse(data)
-    plan = plan_tflm(model, always=True)
-    compare(data, embed(model, plan.offsets))
+    plan = plan_tflm(model, always=True, build=SHARING)
+    compare(data, embed(model, plan.offsets, SHARING))
 
 
 def test_random_models_share_bytes_often() -> None:
     fewer = 0
     for seed in range(40):
         model = parse(random_bytes_model(seed, scratch=False))
-        plan = plan_tflm(model)
+        plan = plan_tflm(model, build=SHARING)
         graph = graph_of_timeline(timeline_of(model))
         apart = ap.plan(graph, target="tflm").arena_bytes
         assert plan.lower_bound <= plan.head_after <= min(apart, plan.head_before)
@@ -225,7 +229,7 @@ def test_an_output_is_not_overwritten_by_the_last_operator() -> None:
     # The input of the last operator is an output, too: it must survive the run.
     root = flat.chain("NEG", "ABS", shape=(64,))
     root[2][0][2] = flat.Vector("i", [1, 2])
-    timeline = aliased_timeline(parse(flat.write(root)))
+    timeline = aliased_timeline(parse(flat.write(root)), SHARING)
     assert [pair[1:] for pair in timeline.in_place] == [(0, 1)]
     with pytest.raises(PlanOverlap):
         check_offsets(timeline, [0, 256, 256])
@@ -235,7 +239,7 @@ def test_a_later_reader_keeps_an_operand() -> None:
     root = flat.chain("NEG", "ABS", "NEG", shape=(64,))
     root[2][0][3][2] = flat.operator(2, [2, 0], [3])
     root[1][2] = flat.code("ADD")
-    timeline = aliased_timeline(parse(flat.write(root)))
+    timeline = aliased_timeline(parse(flat.write(root)), SHARING)
     # The input is read by the last operator; the results between die at once.
     assert [pair[1:] for pair in timeline.in_place] == [(1, 2), (2, 3), (0, 3)]
     for offsets, is_right in (
@@ -265,7 +269,7 @@ def test_operands_that_end_inside_of_a_unit_stay_outside() -> None:
             )
         ],
     )  # fmt: skip
-    timeline = aliased_timeline(parse(flat.write(root)))
+    timeline = aliased_timeline(parse(flat.write(root)), SHARING)
     assert timeline.same == []
     with pytest.raises(PlanOverlap):
         check_offsets(timeline, [0, 32, 48, 0, 0])
@@ -274,10 +278,41 @@ def test_operands_that_end_inside_of_a_unit_stay_outside() -> None:
 def test_kernels_of_cmsis_nn_have_rows_of_their_own() -> None:
     for kernels in KERNEL_SETS:
         model = parse(model_of(SINGLE["TRANSPOSE-of ones"]))
-        shares = list(shares_of(aliased_timeline(model, Build(kernels, 32))))
+        shares = list(shares_of(aliased_timeline(model, Build(kernels, 32, shares=True))))
         assert bool(shares) == (kernels == "reference")
     own = {name for name, row in ROWS.items() if row.cmsis_nn != "the reference kernel"}
     assert own == {"ADD", "MAXIMUM", "MINIMUM", "MUL", "SOFTMAX", "TRANSPOSE"}
+
+
+def test_bytes_are_shared_for_kernels_that_the_user_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, plan, out = (tmp_path / name for name in ("m.tflite", "p.json", "out.tflite"))
+    source.write_bytes(flat.write(flat.fragmented()))
+    model = parse(source.read_bytes())
+    assert aliased_timeline(model, Build()) == timeline_of(model)
+    for target, head in (("tflm", 864), ("tflm:reference", 576), ("tflm:cmsis-nn", 576)):
+        assert main(["plan", str(source), "--target", target, "-o", str(plan)]) == 0
+        made = ap.Plan.load(plan)
+        assert (made.target.name, made.target.runtime) == (target, "tflm")
+        assert made.arena_bytes == head
+        # A plan knows the kernels that run it.
+        assert main(["check", str(source), str(plan)]) == 0
+        capsys.readouterr()
+        assert main(["check", str(source), str(plan), "--target", "tflm:cmsis-nn-mve"]) == (
+            1 if target == "tflm" else 0
+        )
+        for with_plan in ([], ["--plan", str(plan)]):
+            command = ["export", str(source), "--to", "tflm", "-o", str(out), *with_plan]
+            capsys.readouterr()
+            assert main([*command, "--target", target, "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["head_after"] == head
+        assert main(["check", str(out), "--json"]) == 0
+        kernels = "any" if target == "tflm" else ", ".join(KERNEL_SETS)
+        assert json.loads(capsys.readouterr().out)["kernels"] == kernels
+    command = ["export", str(source), "--to", "tflm", "-o", str(out), "--plan", str(plan)]
+    assert main([*command, "--target", "tflm"]) == 1
+    assert main(command) == 0
 
 
 def _with_plan(data: bytes, offsets: list[int]) -> bytes:

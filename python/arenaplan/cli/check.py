@@ -28,6 +28,7 @@ from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
+from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.options import PlanOptions
 from arenaplan.proving import check_proof, replay_plan
 
@@ -136,9 +137,8 @@ def _check_inside(options: argparse.Namespace) -> None:
     offsets = read_offsets(model)
     if offsets is None:
         raise InvalidOption("the model brings no plan; pass a plan file")
-    timeline = aliased_timeline(model)
+    timeline = timeline_of(model)
     try:
-        check_offsets(timeline, offsets)
         kernels = _kernels_that_share(model, offsets)
     except PlanOverlap as error:
         # Slices in their source and strips in their result overlap by intention, see 'fit'.
@@ -146,6 +146,8 @@ def _check_inside(options: argparse.Namespace) -> None:
             raise
         try:
             kernels = replay_plan(data).kernels
+            if kernels == "known":
+                kernels = ", ".join(KERNEL_SETS)
         except (UnsupportedModel, UnsupportedDtype):
             raise error from None
     planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
@@ -161,10 +163,21 @@ def _check_inside(options: argparse.Namespace) -> None:
 
 
 def _kernels_that_share(model: Model, offsets: Sequence[int]) -> str:
-    """Return the kernels that share bytes as a plan does, which reference kernels do."""
+    """Return the sets of kernels that allow the bytes that a plan shares."""
     try:
-        for kernels in KERNEL_SETS:
-            check_offsets(aliased_timeline(model, Build(kernels, 32)), offsets)
+        check_offsets(timeline_of(model), offsets)
     except PlanOverlap:
-        return "reference"
+        allowing = [kernels for kernels in KERNEL_SETS if _do_share(model, kernels, offsets)]
+        if "reference" not in allowing:
+            raise
+        return ", ".join(allowing)
     return "any"
+
+
+def _do_share(model: Model, kernels: str, offsets: Sequence[int]) -> bool:
+    """Whether a set of kernels allows the shared bytes of a plan."""
+    try:
+        check_offsets(aliased_timeline(model, Build(kernels, shares=True)), offsets)
+    except PlanOverlap:
+        return False
+    return True

@@ -72,8 +72,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--kernels",
         choices=KERNEL_SETS,
-        default="reference",
-        help="kernels of the runtime, whose scratch memory is counted (default: reference)",
+        help="kernels of the runtime: scratch memory is counted for these, and results of "
+        "elementwise kernels take the place of an operand where these allow it (default: plans "
+        "for all kernels, with the figures of reference kernels)",
     )
     parser.add_argument(
         "--overlap",
@@ -95,13 +96,15 @@ def execute(options: argparse.Namespace) -> None:
         raise NotAModel("the model is no .tflite model, which is all that fit rewrites")
     if options.bind:
         raise InvalidOption("--bind: a .tflite model has the shapes that it stores")
+    kernels = options.kernels or "reference"
     limits = FitOptions(
         budget=options.budget,
         max_macs=options.max_macs,
         max_operators=options.max_ops,
         max_slowdown=options.max_slowdown,
-        pointer=options.pointer or (64 if options.kernels == "reference" else 32),
-        kernels=options.kernels,
+        pointer=options.pointer or (64 if kernels == "reference" else 32),
+        kernels=kernels,
+        shares=options.kernels is not None,
         overlap=options.overlap,
     )
     data, path = read_bytes(options.model)

@@ -48,6 +48,7 @@ from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.tensors import unique_names
 from arenaplan.importers.tflite.timeline import (
     ALIGNMENT,
+    Box,
     Timeline,
     graph_of_timeline,
     timeline_of,
@@ -137,17 +138,16 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     _refuse_accelerators(timeline)
     boxes = with_scratch(timeline, operator_costs(model, build))
     before = total(model, build=build)
-    best = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm")
+    best = _planned(timeline, build, boxes)
     found = [_replayed(model, timeline, build, best)]
     if found[0].head > best.arena_bytes and len(boxes) > len(timeline.boxes):
         # First fit found no room for some scratch memory; tensors packed alone may leave more.
-        alone = plan(graph_of_timeline(timeline), target="tflm")
+        alone = _planned(timeline, build)
         found.append(_replayed(model, timeline, build, alone))
-    if min(each.head for each in found) > best.lower_bound:
+    if build.shares and min(each.head for each in found) > best.lower_bound:
         # The search is not complete: shared bytes hold boxes together, which can be in its way.
-        apart = replace(timeline, same=timeline_of(model).same, in_place=[])
-        graph = graph_of_timeline(apart, boxes=boxes)
-        found.append(_replayed(model, timeline, build, plan(graph, target="tflm")))
+        apart = _planned(timeline_of(model), build, boxes)
+        found.append(_replayed(model, timeline, build, apart))
     own = plan_inside(model, build)
     if own is not None:
         placed = [own[box.tensor] for box in timeline.boxes]
@@ -194,23 +194,41 @@ def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | Non
     Slices in their source and strips in their result, as ``arenaplan fit`` places them, are
     replayed byte by byte.
     """
+    offsets = _own_offsets(model)
+    if offsets is None:
+        return None
     try:
-        offsets = read_offsets(model)
-        if offsets is None:
-            return None
-        timeline = aliased_timeline(model, build)
-        _check_variables(timeline, offsets)
-        check_plan(model, timeline, offsets, build)
+        _check_variables(timeline_of(model), offsets)
+        check_plan(model, offsets, build, is_own=True)
     except PlannerError:
         return None
     return offsets
 
 
-def check_plan(model: Model, timeline: Timeline, offsets: Sequence[int], build: Build) -> None:
+def _own_offsets(model: Model) -> tuple[int, ...] | None:
+    """Return the plan in a file, if it has one that can be read."""
+    try:
+        return read_offsets(model)
+    except PlannerError:
+        return None
+
+
+def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bool = False) -> None:
     """
     Raise unless the runtime can obey ``offsets`` without corrupting a run.
 
-    Offsets with which tensors share bytes are replayed byte by byte.
+    Offsets with which parts of tensors share bytes are replayed byte by byte.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    offsets : sequence of int
+        Offset by tensor; -1 where the runtime decides.
+    build : Build
+        The build of the runtime.
+    is_own : bool, default False
+        Whether whoever made the model has chosen the plan, for kernels that share bytes.
 
     Raises
     ------
@@ -218,14 +236,22 @@ def check_plan(model: Model, timeline: Timeline, offsets: Sequence[int], build: 
         As :func:`check_offsets`.
     """
     try:
-        check_offsets(timeline, offsets)
+        check_offsets(aliased_timeline(model, build), offsets)
     except PlanOverlap as overlap:
         try:
-            plan = replay_plan(model.data, offsets)
+            kernels = replay_plan(model.data, offsets).kernels
         except PlannerError:
             raise overlap from None
-        if plan.kernels == "reference" and build.kernels != "reference":
+        is_known = kernels == "known" or build.kernels == "reference"
+        if kernels != "any" and not ((is_own or build.shares) and is_known):
             raise
+
+
+def _planned(timeline: Timeline, build: Build, boxes: Sequence[Box] | None = None) -> Plan:
+    """Return the plan of boxes for a build."""
+    graph = graph_of_timeline(timeline, boxes=boxes)
+    graph.target = build.target
+    return plan(graph)
 
 
 class _Replayed(NamedTuple):
@@ -253,7 +279,7 @@ def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool
     Where the start of the runtime needs more than the tensors do, no plan helps. The figures of
     the Python package stand for firmware, too, whose structures are smaller.
     """
-    builds = [build, Build(build.kernels, 32)] if build.is_package else [build]
+    builds = [build, replace(build, pointer=32)] if build.is_package else [build]
     return any(
         total(new, offsets, build=each).total < total(old, build=each).total for each in builds
     )
@@ -297,7 +323,7 @@ def plan_in_best_order(
         model had.
     """
     given = plan_tflm(model, always=always, build=build)
-    order = None if given.unknown and not always else better_order(model)
+    order = None if given.unknown and not always else better_order(model, shares=build.shares)
     if order is None:
         return model, given
     other = reordered(model, order)
@@ -318,7 +344,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     ------
     PlanOverlap
         If it shares bytes in a way that the runtime's kernels do not allow for; plan with
-        ``target="tflm"``.
+        the target of ``build``.
     PlanMisaligned
         If an offset is no multiple of 16.
     PlanMismatch
@@ -341,7 +367,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
         every[box.tensor] = places[names[box.tensor]]
     check_offsets(timeline, every)
     boxes = with_scratch(timeline, operator_costs(model, build))
-    bound = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm").lower_bound
+    bound = _planned(timeline, build, boxes).lower_bound
     before, after = total(model, build=build), total(model, every, build=build)
     return TflmPlan(
         offsets=tuple(every),
@@ -356,9 +382,9 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     )
 
 
-def embed(model: Model, offsets: Sequence[int]) -> bytes:
+def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> bytes:
     """
-    Return the file of ``model`` with offsets in it, read again and compared.
+    Return the file of ``model`` with offsets for a build in it, read again and compared.
 
     Raises
     ------
@@ -367,8 +393,9 @@ def embed(model: Model, offsets: Sequence[int]) -> bytes:
     UnsupportedModel
         If the file cannot be changed safely.
     """
-    timeline = aliased_timeline(model)
-    check_plan(model, timeline, offsets, REFERENCE)
+    is_own = tuple(offsets) == _own_offsets(model)
+    check_plan(model, offsets, build, is_own=is_own)
+    timeline = timeline_of(model)
     _check_variables(timeline, offsets)
     content = struct.pack(
         f"<3i{len(offsets)}i", _VERSION, len(model.subgraphs), len(offsets), *offsets
@@ -377,7 +404,7 @@ def embed(model: Model, offsets: Sequence[int]) -> bytes:
     written = parse(data)
     if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):
         raise InternalError("the file with the plan does not say what the model said")
-    check_plan(written, aliased_timeline(written), offsets, REFERENCE)
+    check_plan(written, offsets, build, is_own=is_own)
     return data
 
 
@@ -410,7 +437,7 @@ def export_tflm(
     data, _ = read_bytes(source)
     model = parse(data)
     model, result = plan_in_best_order(model, always=always, build=build)
-    _core.write_files([(target, embed(model, result.offsets))])
+    _core.write_files([(target, embed(model, result.offsets, build))])
     return result
 
 

@@ -191,8 +191,8 @@ class _Search:
                 "a called subgraph has variables, for which TensorFlow Lite Micro would take "
                 "offsets of the main one"
             )
-        self._program = program_of(model)
-        self._layout = layout_of(model, overlap=options.overlap)
+        self._program = program_of(model, shares=options.build.shares)
+        self._layout = layout_of(model, shares=options.build.shares, overlap=options.overlap)
         self._before = total(model, read_offsets(model), build=options.build)
         if self._before.unknown:
             raise UnsupportedModel(
@@ -317,7 +317,7 @@ class _Search:
         new, after = old, self._before
         if is_rewritten:
             new, after = best.model, best.arena
-            _prove(old.data, new.data, overlap=self.options.overlap)
+            _prove(old.data, new.data, self.options)
         names = [o.name for o in old.subgraphs[0].operators]
         fresh = [o.name for o in new.subgraphs[0].operators if o.name not in names]
         return Fit(
@@ -368,10 +368,11 @@ class _Search:
         return work / self._program.work if self._program.work else 1.0
 
 
-def _prove(old: bytes, new: bytes, *, overlap: bool) -> None:
+def _prove(old: bytes, new: bytes, options: FitOptions) -> None:
     """Refuse a file that does not compute the same bits, or whose plan loses bytes."""
     plan = proven_plan(old, new)
-    if plan is None or (plan.kernels != "any" and not overlap):
+    allowed = {"any": True, "known": options.build.shares, "reference": options.overlap}
+    if plan is None or not allowed[plan.kernels]:
         raise InternalError("the rewritten file does not have the plan that was made for it")
 
 

@@ -31,6 +31,9 @@ class FitOptions:
     """Bits of a pointer of the machine that runs it: 32 or 64."""
     kernels: str = "reference"
     """Set of kernels: a key of :data:`~arenaplan.importers.tflite.micro.build.KERNEL_SETS`."""
+    shares: bool = False
+    """Whether results of elementwise operators may be at the address of an operand, as
+    :attr:`kernels` allow; other sets of kernels may not."""
     overlap: bool = False
     """
     Whether results may be written over operands that the kernel reads in the same order. This
@@ -57,4 +60,4 @@ class FitOptions:
     @property
     def build(self) -> Build:
         """The build of the runtime."""
-        return Build(self.kernels, self.pointer)
+        return Build(self.kernels, self.pointer, shares=self.shares or self.overlap)

@@ -58,13 +58,18 @@ class Replayed(NamedTuple):
     overlaps: tuple[tuple[int, int, int], ...]
     """Operators that write over operands that they have used up, as reference kernels may."""
     in_place: tuple[tuple[int, int, int], ...] = ()
-    """Operators whose result is at the address of an operand, element by element, as all kernel
-    sets that are known allow."""
+    """Operators whose result is at the address of an operand, element by element, as all sets of
+    kernels that are known allow."""
 
     @property
     def kernels(self) -> str:
-        """Kernels that the plan is right for: ``"any"`` or ``"reference"``."""
-        return "reference" if self.overlaps else "any"
+        """
+        Kernels that the plan is right for.
+
+        ``"any"``; ``"known"``, those that work element by element in the order of memory, of which
+        the sets that are known were read; or ``"reference"``.
+        """
+        return "reference" if self.overlaps else "known" if self.in_place else "any"
 
 
 def replay(known: Known, offsets: Sequence[int], justified: Sequence[Justified]) -> Replayed:

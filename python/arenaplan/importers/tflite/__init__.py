@@ -76,7 +76,7 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
         graph.target = "tflm"
         graph.add_variant("tflm", lambda: graph_for_tflm(model, name))
         for kernels in KERNEL_SETS:
-            build = Build(kernels)
+            build = Build(kernels, shares=True)
             graph.add_variant(f"tflm:{kernels}", partial(graph_for_tflm, model, name, build))
         return graph
 
@@ -98,6 +98,5 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     boxes = with_scratch(timeline, operator_costs(model, build))
     offsets = read_offsets(model) if timeline.areas else None
     graph = graph_of_timeline(timeline, name, boxes, offsets)
-    # Who asks for these kernels again gets the same graph.
-    graph.add_variant(build.target, lambda: graph)
+    graph.target = build.target
     return graph

@@ -10,6 +10,7 @@ do, for 8-bit and 16-bit integers and ``float32``.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -43,11 +44,18 @@ _PADS: Final = frozenset({"PAD", "PADV2"})
 _DTYPES: Final = frozenset({"int8", "uint8", "int16", "float32"})
 
 
-def program_of(model: Model) -> Program:
+def program_of(model: Model, *, shares: bool = False) -> Program:
     """
     Return the main subgraph of a model as a program.
 
     Operators that call other subgraphs, or that read or write variables, are never split.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    shares : bool, default False
+        Whether results of elementwise operators may be at the address of an operand.
     """
     main = model.subgraphs[0]
     names = unique_names(main)
@@ -62,6 +70,8 @@ def program_of(model: Model) -> Program:
     for operator in main.operators:
         outputs = tuple(i for i in operator.outputs if i is not None)
         rule = None if len(outputs) != 1 else _rule(model, operator, tensors)
+        if rule is not None and not shares and rule.order in ("elements", "places"):
+            rule = replace(rule, order="unknown")
         work = _work(operator, tensors)
         operators.append(Node(operator.name, operator.inputs, outputs, rule, work))
     return Program(tuple(tensors), tuple(operators), main.inputs, main.outputs)

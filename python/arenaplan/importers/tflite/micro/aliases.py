@@ -21,7 +21,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from arenaplan.importers.tflite.micro.build import REFERENCE, Build
+from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.operators import OPERATORS, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, dtype_of, unique_names
@@ -126,7 +126,7 @@ def row_of(operator: Operator, kernels: str) -> Row | None:
     return row
 
 
-def aliased_timeline(model: Model, build: Build = REFERENCE) -> Timeline:
+def aliased_timeline(model: Model, build: Build) -> Timeline:
     """
     Return when the runtime needs each tensor, with all bytes that may be shared.
 
@@ -137,8 +137,8 @@ def aliased_timeline(model: Model, build: Build = REFERENCE) -> Timeline:
     ----------
     model : Model
         Result of :func:`~arenaplan.importers.tflite.model.parse`.
-    build : Build, optional
-        The build of the runtime, of which the kernel set counts.
+    build : Build
+        The build of the runtime; only reshapes share bytes unless :attr:`Build.shares` is set.
 
     Raises
     ------
@@ -146,8 +146,8 @@ def aliased_timeline(model: Model, build: Build = REFERENCE) -> Timeline:
         As :func:`~arenaplan.importers.tflite.timeline.timeline_of`.
     """
     timeline = timeline_of(model)
-    if timeline.areas:
-        return timeline  # The accelerator's compiler has placed everything.
+    if timeline.areas or not build.shares:
+        return timeline  # With areas, the accelerator's compiler has placed everything.
     return _Aliases(model, timeline, build.kernels).timeline()
 
 

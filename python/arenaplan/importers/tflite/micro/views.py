@@ -7,6 +7,7 @@ An operator may copy bytes onto themselves if its kernel is in :data:`IDEMPOTENT
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import Final
@@ -53,7 +54,7 @@ Kernels of other sets compute several pixels at a time, or read ahead, and may n
 """
 
 
-def layout_of(model: Model, *, overlap: bool = False) -> Layout:
+def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> Layout:
     """
     Return the memory of the steps of the main subgraph of a model.
 
@@ -63,8 +64,10 @@ def layout_of(model: Model, *, overlap: bool = False) -> Layout:
     ----------
     model : Model
         The model.
+    shares : bool, default False
+        Whether results of elementwise operators may be at the address of an operand.
     overlap : bool, default False
-        Whether kernels may write over their operands, see :data:`SEQUENTIAL`.
+        Whether kernels may write over their operands, see :data:`SEQUENTIAL`, too.
 
     Raises
     ------
@@ -84,7 +87,8 @@ def layout_of(model: Model, *, overlap: bool = False) -> Layout:
     inputs = tuple(dict.fromkeys(i for i in main.inputs if boxes[i]))
     uses = [Use((), inputs)]
     for operator in main.operators:
-        uses.append(_use(operator, operands, boxes, overlap=overlap))
+        use = _use(operator, operands, boxes, overlap=overlap)
+        uses.append(use if shares or overlap else replace(use, leads=()))
     unread = [t for t in range(len(boxes)) if boxes[t] and not _is_made(t, uses)]
     if unread:
         raise UnsupportedModel(f"nothing writes tensor {unread[0]}, which has memory")
