@@ -584,9 +584,9 @@ def test_a_file_that_is_not_proven_is_not_returned(
 def test_named_kernels_put_sums_in_the_place_of_an_operand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    net = Network(5, (1, 24, 24, 4))
-    x = net.conv(0, 8, 3, 2)
-    y = net.conv(x, 8, 1)
+    net = Network(5, (1, 12, 12, 2))
+    x = net.conv(0, 16, 3)
+    y = net.conv(x, 16, 3)
     data = net.file([net.add(x, y)])
     plain = fit(data)
     assert not plain.is_rewritten or replay_plan(plain.data).kernels == "any"
