@@ -46,8 +46,8 @@ test: test-rust test-python ## everything
 
 .PHONY: test-rust
 test-rust: ## the core: tests with all assertions on, and the examples of the docs
-	cargo test --profile checked --package arenaplan --lib --tests --examples
-	cargo test --profile checked --package arenaplan --doc
+	cargo test --profile checked --package arenaplan --all-features --lib --tests --examples
+	cargo test --profile checked --package arenaplan --all-features --doc
 
 .PHONY: test-python
 test-python: develop ## the package: tests, and the examples of the docs
@@ -79,8 +79,8 @@ check: check-rust check-python check-generated ## format, lint, types, docs, stu
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
+	cargo clippy --workspace --all-targets --all-features -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --all-features --no-deps --document-private-items
 
 .PHONY: check-python
 check-python: develop

@@ -45,6 +45,7 @@ mod placement;
 mod plan_file;
 mod planner;
 mod planners;
+mod pool;
 mod problem;
 mod program;
 mod resize;
