@@ -24,6 +24,7 @@ from arenaplan.importers.tflite.flatbuffer import FlatBuffer
 from arenaplan.importers.tflite.micro import total
 from arenaplan.importers.tflite.model import parse
 from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
+from arenaplan.importers.tflite.rows import program_of
 from arenaplan.importers.tflite.schema import IDENTIFIER, ModelField, SubgraphField
 from arenaplan.proving import replay_plan
 from arenaplan.rewrite.place import Placed, place
@@ -602,3 +603,13 @@ def test_named_kernels_put_sums_in_the_place_of_an_operand(
     capsys.readouterr()
     assert main(["check", str(out)]) == 0
     assert "cmsis-nn" in capsys.readouterr().out
+
+
+def test_the_expected_time_counts_results_and_slower_kernels() -> None:
+    net = Network(1, (1, 16, 16, 8))
+    net.depthwise(net.conv(net.conv(0, 8, 3), 8, 1), 3)
+    wide, point, deep = program_of(parse(net.file([len(net.tensors) - 1]))).operators
+    assert wide.work == 8 * deep.work
+    assert deep.time > 0.2 * wide.time
+    assert wide.work == 9 * point.work
+    assert wide.time < 9 * point.time

@@ -77,6 +77,8 @@ class Operator:
     """``None`` if the operator cannot be split by rows."""
     work: int
     """Multiplications, or comparisons and sums of pooling; 0 if unknown."""
+    time: float = 0.0
+    """Expected time of the whole operator; the unit is the same for all operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,11 @@ class Program:
             columns = Side(operand.columns, result.columns, rule.window.across, left)
             self._distances[key] = lead(1, rows, columns, (operand.pixel, result.pixel), 1)
         return self._distances[key]
+
+    @property
+    def time(self) -> float:
+        """Expected time of all operators."""
+        return sum(operator.time for operator in self.operators)
 
     @property
     def work(self) -> int:
