@@ -37,6 +37,8 @@ mod graphs;
 mod incremental;
 mod litert;
 mod liveness;
+#[cfg(all(feature = "shared", target_os = "linux"))]
+mod memfd;
 mod memories;
 mod nnvm;
 mod oracle;
