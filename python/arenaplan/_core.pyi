@@ -50,6 +50,7 @@ __all__ = [
     "model_schema",
     "order_mutations",
     "pack",
+    "pack_apart",
     "pack_csv",
     "plan",
     "plan_schema",
@@ -1952,6 +1953,22 @@ def pack(
 ) -> Packing:
     """
     Pack buffers of ``sizes`` bytes that are live during ``live``.
+    """
+
+def pack_apart(
+    sizes: Sequence[int],
+    rules: Sequence[tuple[int, int, int, int]],
+    orders: Sequence[Sequence[int]],
+    last: Sequence[int],
+    tries: int,
+    seed: int,
+    goal: int,
+) -> list[int]:
+    """
+    Return offsets of items of ``sizes`` bytes that obey rules ``(item, other, low, high)``.
+
+    No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
+    of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
 def pack_csv(

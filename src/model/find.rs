@@ -70,7 +70,29 @@ impl Model {
     }
 
     /// Returns the shape in which the inputs have the given shapes; inputs that are left out may
-    /// have any.
+    /// have any. Of several such shapes, the first one.
+    ///
+    /// ```
+    /// use arenaplan::model::Bucket;
+    /// use arenaplan::{DType, Graph, Model, Planner, Value, ValueKind};
+    ///
+    /// let mut builder = Model::builder("identity", ["batch"]);
+    /// for batch in [1, 8] {
+    ///     let mut graph = Graph::builder("identity");
+    ///     let x = Value::new("x", ValueKind::Input, DType::FLOAT32, [batch, 16])?;
+    ///     let x = graph.add_value(x);
+    ///     graph.add_output(x);
+    ///     let graph = graph.build()?;
+    ///     builder.add(&[batch], &graph, &Planner::new().plan(&graph)?)?;
+    /// }
+    /// let model = builder.build()?;
+    ///
+    /// let shape = model.find_inputs(&[("x", &[3, 16])], Bucket::Padded)?;
+    /// assert_eq!(shape.sizes().next(), Some(("batch", 8)));
+    /// let error = model.find_inputs(&[("x", &[3, 17])], Bucket::Padded).unwrap_err();
+    /// assert!(error.to_string().contains("the nearest is [1, 16]"));
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

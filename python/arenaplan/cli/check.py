@@ -21,22 +21,26 @@ from arenaplan.cli.inputs import read_model, read_plan
 from arenaplan.cli.options import add_build, seen_by
 from arenaplan.cli.prove import report, summary
 from arenaplan.cli.share import describe_shared, is_shared
-from arenaplan.errors import InvalidOption, PlanError, PlanOverlap
+from arenaplan.errors import (
+    InvalidOption,
+    PlanError,
+    PlanOverlap,
+    UnsupportedDtype,
+    UnsupportedModel,
+)
 from arenaplan.export.tflm import check_offsets
 from arenaplan.importers import open_model, suffix_of
 from arenaplan.importers.document import format_of, format_or_none, is_model, read_document
 from arenaplan.importers.tflite.micro.aliases import aliased_timeline
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
-from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model as LiteModel
 from arenaplan.importers.tflite.model import parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.model import Model, nested_sizes
 from arenaplan.options import PlanOptions
-from arenaplan.proving import check_proof
-from arenaplan.rewrite.place import replay
+from arenaplan.proving import check_proof, replay_plan
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -206,12 +210,16 @@ def _check_inside(options: argparse.Namespace) -> None:
     timeline = timeline_of(model)
     try:
         kernels = _kernels_that_share(model, offsets)
-    except PlanOverlap:
+    except PlanOverlap as error:
         # Slices in their source and strips in their result overlap by intention, see 'fit'.
-        is_online = any(offsets[box.tensor] == ONLINE for box in timeline.boxes)
-        if len(model.subgraphs) > 1 or timeline.areas or is_online:
+        if timeline.areas:
             raise
-        kernels = _kernels_of(model, offsets)
+        try:
+            kernels = replay_plan(data).kernels
+            if kernels == "known":
+                kernels = ", ".join(KERNEL_SETS)
+        except (UnsupportedModel, UnsupportedDtype):
+            raise error from None
     planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
     pinned = [(box, offset) for box, offset in planned if offset != ONLINE]
     head = head_bytes([box for box, _ in pinned], [offset for _, offset in pinned])
@@ -243,13 +251,3 @@ def _do_share(model: LiteModel, kernels: str, offsets: Sequence[int]) -> bool:
     except PlanOverlap:
         return False
     return True
-
-
-def _kernels_of(model: LiteModel, offsets: Sequence[int]) -> str:
-    """Return the kernels that honor a plan in which tensors overlap by intention."""
-    try:
-        replay(layout_of(model), offsets)
-    except PlanOverlap:
-        replay(layout_of(model, overlap=True), offsets)
-        return "reference"
-    return "any"

@@ -283,6 +283,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         "scratch": list(result.scratch),
         "unknown": list(result.unknown),
         "reordered": ordered is not model,
+        "kept": result.is_kept,
         "tensors": len(result.offsets),
     }
     verdict = _verdict(name, result)
@@ -347,6 +348,8 @@ def _verdict(name: str, result: TflmPlan) -> str:
                 f"plan was found, {result.lower_bound:,} is the lower bound"
             )
         return f"{shown(name)}: {why}{whole.format(size(result.after.total))}"
+    if result.is_kept:
+        proof += ", with the plan that was in the file: no better one was found"
     change = result.head_after / result.head_before - 1 if result.head_before else 0.0
     totals = f"{result.before.total:,} -> {size(result.after.total)}"
     return (
