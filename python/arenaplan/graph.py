@@ -99,6 +99,54 @@ class Overlap(NamedTuple):
     """Bytes by which writing is ahead of reading, at most."""
 
 
+class Window(NamedTuple):
+    """
+    An output of which some rows can be made from some rows of an input: a window that slides.
+
+    Rows are the indices of one dimension of both. Rows *a* up to *b* of the output are made from
+    the rows of the input from ``(a * stride - before) // scale`` up to and with
+    ``((b - 1) * stride - before + extent - 1) // scale``, as far as the input has them. An input
+    without a window is needed whole.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    axis: int
+    """The dimension that rows are counted along."""
+    extent: int = 1
+    """Rows under the window, from the first to the last."""
+    stride: int = 1
+    """Rows by which the window moves from one row of the output to the next."""
+    before: int = 0
+    """Rows by which the first window begins before the input."""
+    scale: int = 1
+    """Steps of the window in one row of the input."""
+
+    def needs(self, made: tuple[int, int], rows: int) -> tuple[int, int]:
+        """
+        Return the rows of an input that some rows of the output are made from.
+
+        Parameters
+        ----------
+        made : tuple of int
+            First row of the output, and row after the last.
+        rows : int
+            Rows of the input.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> ap.Window(0, 0, axis=1, extent=3, stride=2, before=1).needs((2, 4), rows=8)
+        (3, 8)
+        """
+        start = (made[0] * self.stride - self.before) // self.scale
+        stop = ((made[1] - 1) * self.stride - self.before + self.extent - 1) // self.scale + 1
+        start, stop = min(max(start, 0), rows), min(max(stop, 0), rows)
+        return start, max(start, stop)
+
+
 class Choice(NamedTuple):
     """One size of a workspace that a node can work with."""
 
@@ -129,6 +177,9 @@ class Effects(NamedTuple):
     overlaps: tuple[Overlap, ...] = ()
     """Outputs that are made in order, so that they may overlap a dying input. Overlaps that follow
     from ``flows`` need not be declared."""
+    windows: tuple[Window, ...] = ()
+    """Outputs whose rows can be made from some rows of inputs, so that the node can run strip by
+    strip together with others."""
 
 
 NO_EFFECTS = Effects()
@@ -302,6 +353,7 @@ class Graph:
         flows: Iterable[Flow | tuple[int, int, tuple[int, ...]]] = (),
         loads: Iterable[int] = (),
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
+        windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -315,7 +367,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -330,6 +382,7 @@ class Graph:
             tuple(Flow(*flow) for flow in flows),
             tuple(loads),
             tuple(Overlap(*overlap) for overlap in overlaps),
+            tuple(Window(*window) for window in windows),
         )
         self.append(
             op,
@@ -476,6 +529,7 @@ class Graph:
         steps: Sequence[Sequence[int]] | None = None,
         overlapped: Iterable[int] = (),
         target: str = "numpy",
+        strips: Sequence[_core.Strips] = (),
     ) -> _core.Graph:
         """
         Return the Rust graph that a plan with such steps is of.
@@ -491,6 +545,8 @@ class Graph:
             The last node of each step whose output overlaps an input.
         target : str, default "numpy"
             Name of the target.
+        strips : sequence of Strips
+            How steps run strip by strip, for those that do.
         """
         graph, backend = self.for_target(target), backend_of(target)
         if workspace == "none" or backend is None:
@@ -498,7 +554,7 @@ class Graph:
         named = set(overlapped)
         staged = [nodes for nodes in steps or () if nodes[-1] in named]
         return graph.core.with_workspaces(
-            _rows(backend.workspaces(graph, steps)), _rows(backend.staging(graph, staged))
+            _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
         )
 
     @property

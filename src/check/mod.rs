@@ -85,6 +85,7 @@ mod replay;
 mod rigid;
 mod shared;
 mod spaces;
+mod strips;
 mod target;
 mod unit;
 mod verdict;

@@ -46,6 +46,9 @@ impl Plan {
             if !step.fused.is_empty() && target.granularity() == Granularity::Node {
                 return refuse(format!("step {name} runs several nodes as one"));
             }
+            if step.strips.is_some() && target.granularity() != Granularity::Tile {
+                return refuse(format!("step {name} runs strip by strip"));
+            }
             for share in &step.shares {
                 let (technique, what) = match share.rule {
                     ShareRule::InPlace => (Technique::InPlace, "in place of"),

@@ -29,8 +29,8 @@ use crate::graph::Graph;
 use crate::liveness::Liveness;
 use crate::pack::Budget;
 use crate::plan::{
-    Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Target, Technique, Techniques,
-    WorkspacePolicy,
+    Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Strips, Target, Technique,
+    Techniques, WorkspacePolicy,
 };
 use assemble::assemble;
 pub use explain::Explanation;
@@ -73,6 +73,7 @@ pub struct Planner<'a> {
     budget: Budget<'a>,
     room: u64,
     overlapping: Option<&'a [NodeId]>,
+    strips: &'a [(NodeId, Strips)],
 }
 
 /// Options whose defaults are the target's.
@@ -96,6 +97,7 @@ impl Default for Planner<'_> {
             budget: Budget::default(),
             room: 0,
             overlapping: None,
+            strips: &[],
         }
     }
 }
@@ -259,6 +261,17 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn overlapping(mut self, nodes: &'a [NodeId]) -> Self {
         self.overlapping = Some(nodes);
+        self
+    }
+
+    /// Lets steps that the caller gives run strip by strip: the steps that end with one of these
+    /// nodes, in the way that is given with the node.
+    ///
+    /// The planner knows no kernels. A caller that does chooses the rows of a strip, and the
+    /// places of line buffers in the first workspace of the node; the checker proves both.
+    #[must_use]
+    pub fn strips(mut self, strips: &'a [(NodeId, Strips)]) -> Self {
+        self.strips = strips;
         self
     }
 

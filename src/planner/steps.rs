@@ -101,7 +101,8 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
         let reason = format!("target {name} runs one node at a time");
         return Err(Error::InvalidOption { option: "steps", reason });
     }
-    let attempts = with_copies(context, Schedule::of(graph, steps)?)?;
+    let strips: Vec<NodeId> = context.strips.iter().map(|&(node, _)| node).collect();
+    let attempts = with_copies(context, Schedule::in_strips(graph, steps, &strips)?)?;
     let best = best_of(context, &attempts)?;
     let plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
     plan.check(graph)?;

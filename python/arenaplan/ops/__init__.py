@@ -31,7 +31,8 @@ kind                      operators
 :class:`Reduce`           reductions
 :class:`Product`          products of matrices
 :class:`Convolution`      convolutions
-:class:`Planes`           operators that leave channels apart: pools, resizing
+:class:`Planes`           operators that leave channels apart: resizing, pools of whole channels
+:class:`Pool`             windows that slide over each channel by itself
 :class:`Whole`            any element, from all inputs: transposed convolutions
 :class:`Neighbors`        local response normalization
 :class:`Pixelwise`        windows over images ``(N, H, W, C)``, made pixel by pixel
@@ -66,7 +67,7 @@ from arenaplan.ops.layout import (
     one_index,
 )
 from arenaplan.ops.operands import BITS, Array, Operand, Operands, Shape, array_bytes, from_front
-from arenaplan.ops.operator import Operator, Table, effects_of, lookup
+from arenaplan.ops.operator import ROWS, Operator, Table, effects_of, lookup, windows_of
 from arenaplan.ops.rows import PRODUCT, Normalize, Product, Reduce
 from arenaplan.ops.windows import (
     CONVOLUTION,
@@ -77,8 +78,10 @@ from arenaplan.ops.windows import (
     Pixelwise,
     PixelwiseConvolution,
     Planes,
+    Pool,
+    Rows,
+    Slide,
     Whole,
-    Window,
 )
 
 # fmt: off
@@ -88,7 +91,7 @@ __all__ = [
     "Bitcast", "Concat", "Convert", "Convolution", "Elementwise", "FirstOperand", "Identity",
     "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
     "PixelwiseConvolution", "Planes", "Product", "Reduce", "Reshape", "Shape",
-    "ShapeOnly", "Slice", "Split", "Table", "Transpose", "Update", "Whole", "Window",
+    "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole",
     "array_bytes", "effects_of", "from_front", "lookup", "one_index",
 ]
 # fmt: on
