@@ -124,6 +124,11 @@ class Window(NamedTuple):
     scale: int = 1
     """Steps of the window in one row of the input."""
 
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each row of the output needs the same row of the input alone."""
+        return (self.extent, self.stride, self.before, self.scale) == (1, 1, 0, 1)
+
     def needs(self, made: tuple[int, int], rows: int) -> tuple[int, int]:
         """
         Return the rows of an input that some rows of the output are made from.

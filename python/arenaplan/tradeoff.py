@@ -17,9 +17,10 @@ from math import inf
 from typing import Any, NamedTuple
 
 from arenaplan import _core
-from arenaplan._core import Plan
-from arenaplan.backend import Backend
+from arenaplan._core import Plan, Strips
+from arenaplan.backend import Backend, Regions
 from arenaplan.graph import Graph, Node
+from arenaplan.stripping import Path, Way, least_path, regions_of
 from arenaplan.watch import Watch
 
 _ROUNDS = 4
@@ -122,6 +123,7 @@ class Maker:
         overlapping: list[int] | None = None,
         room: int = 0,
         optimize: str | None = None,
+        strips: Sequence[Strips] = (),
     ) -> Timed:
         """
         Return the plan of a draft with workspaces.
@@ -136,9 +138,12 @@ class Maker:
             Bytes up to which workspaces may raise the peak.
         optimize : str, optional
             Other techniques than those of the options.
+        strips : sequence of Strips
+            How steps run strip by strip, for those that do.
         """
         overlapped = draft.overlapped if overlapping is None else overlapping
-        core = self.graph.core_for("auto", steps or draft.steps, overlapped, self.backend.name)
+        wanted = steps or draft.steps
+        core = self.graph.core_for("auto", wanted, overlapped, self.backend.name, strips)
         plan = _core.plan(
             core,
             self.options if optimize is None else {**self.options, "optimize": optimize},
@@ -149,6 +154,7 @@ class Maker:
             room,
             overlapping,
             self.watch.seconds_left,
+            strips,
         )
         return Timed(plan, self.backend.seconds(self.graph, plan), draft)
 
@@ -179,6 +185,7 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
     limit = max_slowdown * fastest
     for timed in [] if maker.watch.is_over else list(tried):
         tried += _faster(maker, timed, limit, _bytes_within(tried, limit))
+    tried += _in_strips(maker, plain, limit, _bytes_within([plain, *tried], limit))
     if _bytes_within(tried, limit) > plain.plan.arena_bytes:
         # As that plan, and values share bytes besides.
         tried.append(maker.finish(plain.draft, None, [], plain.plan.arena_bytes))
@@ -228,6 +235,52 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
     return found
 
 
+def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[Timed]:
+    """Return plans of which some steps run strip by strip, if those need fewer bytes."""
+    found: list[Timed] = []
+    is_wanted = "streaming" in maker.names and not maker.options["parallel_safe"]
+    regions = maker.backend.regions(maker.graph) if is_wanted else None
+    if regions is None or maker.watch.is_over:
+        return found
+    draft = maker.draft([name for name in maker.names if name not in _SLOW])
+    timed = maker.finish(draft)
+    known = regions_of(maker.graph, timed.plan, regions, maker.sizes)
+    if not known:
+        return found
+    ways = [[Way(way.bytes, way.seconds) for way in step.ways] for step in _steps(maker, timed)]
+    least = 0
+    for _ in range(_ROUNDS):
+        path = least_path(ways, known, limit, least)
+        if path is None or path.bytes >= below or not path.regions:
+            break
+        steps, strips = _steps_of(timed.plan, regions, path)
+        other = maker.finish(timed.draft, steps, [], path.bytes, strips=strips)
+        found.append(other)
+        if other.seconds <= limit and other.plan.arena_bytes <= path.bytes * _WIDER:
+            break
+        # Offsets may not be found for all that fits by its size, and estimates are not sums.
+        least = max(int(path.bytes * _WIDER), path.bytes + 1)
+    return found
+
+
+def _steps_of(
+    plan: Plan, regions: Regions, path: Path
+) -> tuple[list[list[int]], list[Strips]]:
+    """Return the steps of a path, and how some of them run strip by strip."""
+    steps: list[list[int]] = []
+    strips: list[Strips] = []
+    at = 0
+    for region in path.regions:
+        steps += [list(nodes) for nodes in plan.steps[at : region.first]]
+        nodes = [node for step in plan.steps[region.first : region.last + 1] for node in step]
+        ordered, how = regions.strips(nodes, region.rows)
+        steps.append(list(ordered))
+        strips.append(how)
+        at = region.last + 1
+    steps += [list(nodes) for nodes in plan.steps[at:]]
+    return steps, strips
+
+
 def _shows(node: Node) -> bool:
     """Whether a node may have nothing to do, since its results show other values."""
     return bool(node.effects.views)
@@ -267,8 +320,12 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
     for work in plan.workspaces:
         scratch[work.node] = scratch.get(work.node, 0) + _padded(work.bytes, plan.alignment)
     overlapped = _overlaps(plan)
+    in_strips = {each.node for each in plan.strips}
     found = []
     for nodes, seconds, held in zip(plan.steps, timed.steps, live, strict=True):
+        if nodes[-1] in in_strips:
+            found.append(_Step(nodes, [_Way(held, seconds)]))
+            continue
         own = sum(scratch.get(node, 0) for node in nodes)
         shared = overlapped.get(nodes[-1])
         ways = [_Way(held, seconds, staged=shared is not None)]
@@ -435,7 +492,7 @@ def _with_ways(maker: Maker, timed: Timed, steps: Sequence[_Step], room: int) ->
     before = [list(nodes) for nodes in timed.plan.steps]
     if wanted == before and staged == timed.plan.overlapped and room <= timed.plan.arena_bytes:
         return None
-    return maker.finish(timed.draft, wanted, staged, room)
+    return maker.finish(timed.draft, wanted, staged, room, strips=timed.plan.strips)
 
 
 def _polished(maker: Maker, timed: Timed) -> Timed:

@@ -87,11 +87,11 @@ from arenaplan.ops.windows import (
 # fmt: off
 __all__ = [
     "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND", "IDENTITY",
-    "PLANES", "PRODUCT", "RESHAPE", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
+    "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
     "Bitcast", "Concat", "Convert", "Convolution", "Elementwise", "FirstOperand", "Identity",
     "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
-    "PixelwiseConvolution", "Planes", "Product", "Reduce", "Reshape", "Shape",
+    "PixelwiseConvolution", "Planes", "Pool", "Product", "Reduce", "Reshape", "Rows", "Shape",
     "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole",
-    "array_bytes", "effects_of", "from_front", "lookup", "one_index",
+    "array_bytes", "effects_of", "from_front", "lookup", "one_index", "windows_of",
 ]
 # fmt: on

@@ -1,0 +1,751 @@
+"""
+Regions: nodes that run strip by strip, through several windows.
+
+A strip is some rows of the last result. For each strip, every member makes the rows that its
+readers need and that are not there yet. Rows that a later strip needs stay in line buffers, so that
+no row is made twice (StreamNet, Zheng et al., NeurIPS 2023). A plan states the rows of a strip and
+the places of all line buffers, and the core replays them.
+
+A convolution and the elementwise members behind it are a *stage*: its kernel performs them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from arenaplan._core import LineBuffer, RowsInPlace, Strips
+from arenaplan.executor.cuts import cut_operands
+from arenaplan.executor.groups import Group, Member, NotAGroup, form, member_of
+from arenaplan.executor.hosting import guests_of, host_of
+from arenaplan.executor.registry import Signature, Tensor, attributed
+from arenaplan.executor.signatures import byte_size, signature_of
+from arenaplan.executor.tiles import best_within, kernel_slots, made_by
+from arenaplan.executor.timing import nanoseconds
+from arenaplan.graph import Choice, Graph, Window
+from arenaplan.ops import ROWS
+from arenaplan.ops.boxes import Box, Uncuttable, box_shape, whole
+
+LIMITS = (1 << 18, 1 << 16, 1 << 14)
+"""Bytes that the kernels' own workspaces may have, from the fastest to the smallest."""
+_HEIGHTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Rows of a strip that are tried."""
+_NEVER = 1 << 40
+"""A row that is needed by no strip."""
+_MOVES, _MOVED = 900.0, 0.25
+"""Nanoseconds of moving rows to the front of a line buffer: for the call, and per element."""
+_ALIGNMENT = 64
+
+
+# -- members --------------------------------------------------------------------------------
+
+
+class Read(NamedTuple):
+    """A value that a stage reads row by row."""
+
+    value: int
+    window: Window
+    rows: int
+    """Rows of the value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A member, or one that hosts others."""
+
+    members: tuple[Member, ...]
+    """In order; the last one makes the result."""
+    group: Group | None
+    """If there are several."""
+    value: int
+    rows: int
+    """Rows of the result."""
+    row_bytes: int
+    """Bytes of one row in all planes."""
+    reads: tuple[Read, ...]
+
+    @property
+    def made(self) -> Tensor:
+        """Shape and element type of the result."""
+        return made_by(self.members[-1])
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int, int], Run]:
+        return {}
+
+    def run(self, start: int, stop: int, limit: int) -> Run:
+        """
+        Return the scratch memory and the time of making some rows.
+
+        Parameters
+        ----------
+        limit : int
+            Bytes that each of the kernels' own workspaces may have, if they can.
+
+        Raises
+        ------
+        Uncuttable
+            If the kernels cannot make them alone.
+        """
+        edge = (start == 0) + 2 * (stop == self.rows)
+        key = (stop - start, edge, limit)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._run(start, stop, limit)
+        return found
+
+    def _run(self, start: int, stop: int, limit: int) -> Run:
+        if self.group is None:
+            member = self.members[0]
+            signature, _ = part(member, start, stop)
+            slots = kernel_slots(member, signature) if member.has_scratch else ()
+            chosen = [(slot, best_within(slot, limit)) for slot in slots]
+            scratch = sum(_padded(choice.bytes) for _, choice in chosen)
+            return Run(scratch, nanoseconds(signature, member.kernel, chosen))
+        group = part_group(self.group, start, stop)
+        ways = hosted_ways(group)
+        chosen_way = best_within(ways, limit)
+        return Run(_padded(chosen_way.bytes), chosen_way.cost)
+
+
+class Run(NamedTuple):
+    """The work of a stage for one strip."""
+
+    scratch: int
+    nanoseconds: float
+
+
+def hosted_ways(group: Group) -> Sequence[Choice]:
+    """Return the ways to run a group whose first member hosts the others."""
+    host = group.members[0]
+    signature = replace(host.signature, guests=guests_of(group, host))
+    assert host.kernel.workspace is not None
+    slots = attributed(host.kernel.workspace, signature, signature)
+    besides = sum(nanoseconds(member.signature, member.kernel) for member in group.members[1:])
+    if not slots:
+        return (Choice(0, besides + nanoseconds(host.signature, host.kernel)),)
+    return tuple(Choice(choice.bytes, choice.cost + besides) for choice in slots[0])
+
+
+def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | None]]:
+    """
+    Return the facts about a member that makes some rows, and the parts of its operands.
+
+    Raises
+    ------
+    Uncuttable
+        If it cannot.
+    """
+    made = made_by(member)
+    signature = member.signature
+    box = (*whole(made.shape[:ROWS]), slice(start, stop), *whole(made.shape[ROWS + 1 :]))
+    if (start, stop) == (0, made.shape[ROWS]):
+        return signature, [None] * len(signature.inputs)
+    if member.kernel.cut is None or member.slot:
+        raise Uncuttable
+    operands = cut_operands(member.kernel.cut, signature, box)
+    inputs: list[Tensor | None] = []
+    constant = list(signature.constant)
+    for position, (tensor, operand) in enumerate(zip(signature.inputs, operands, strict=True)):
+        if tensor is None or operand is None or operand == whole(tensor.shape):
+            operands[position] = None
+            inputs.append(tensor)
+            continue
+        inputs.append(Tensor(box_shape(operand), tensor.dtype))
+        load = constant[position]
+        if load is not None:
+            constant[position] = _Part(load, operand)
+    outputs = tuple(
+        None if tensor is None else Tensor(box_shape(box), tensor.dtype)
+        for tensor in signature.outputs
+    )
+    attributes = signature.attributes
+    if member.kernel.cut.attributes is not None:
+        attributes = member.kernel.cut.attributes(signature, box)
+    return replace(
+        signature,
+        attributes=attributes,
+        inputs=tuple(inputs),
+        outputs=outputs,
+        constant=tuple(constant),
+    ), operands
+
+
+class _Part:
+    """Loads a part of a constant."""
+
+    def __init__(self, load: object, box: Box) -> None:
+        self.load, self.box = load, box
+
+    def __call__(self) -> np.ndarray:
+        assert callable(self.load)
+        data: np.ndarray = self.load()
+        return data[self.box]
+
+
+def part_group(group: Group, start: int, stop: int) -> Group:
+    """Return the group that makes some rows of a group's result."""
+    members = []
+    for member in group.members:
+        signature, _ = part(member, start, stop)
+        members.append(replace(member, signature=signature))
+    return Group(tuple(members), frozenset(), frozenset())
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+# -- stages ---------------------------------------------------------------------------------
+
+
+class Former:
+    """Makes stages of the nodes of a graph, and remembers what it made."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._members: dict[int, Member | None] = {}
+        self._stages: dict[tuple[int, ...], Stage | None] = {}
+        self.readers: dict[int, list[int]] = {}
+        """Per value the nodes that name it; one that names it twice comes twice."""
+        for node in graph.nodes:
+            for value in node.inputs:
+                if value is not None:
+                    self.readers.setdefault(value, []).append(node.index)
+
+    def member(self, node: int) -> Member | None:
+        """Return a node as a member, if it can make some rows by itself."""
+        if node not in self._members:
+            self._members[node] = self._found_member(node)
+        return self._members[node]
+
+    def _found_member(self, index: int) -> Member | None:
+        graph, node = self.graph, self.graph.nodes[index]
+        if not node.effects.windows or node.effects.mutates or node.effects.ignores or node.after:
+            return None
+        try:
+            member = member_of(graph, node, signature_of)
+        except NotAGroup:
+            return None
+        cut = member.kernel.cut
+        if cut is None or member.slot or made_by(member).bytes == 0:
+            return None
+        if cut.by_rows is not None:
+            member = replace(member, kernel=replace(member.kernel, cut=cut.by_rows))
+        return member
+
+    def in_place(self, node: int) -> int | None:
+        """Return the operand in whose rows a node may make its own, if it alone reads it."""
+        member = self.member(node)
+        if member is None:
+            return None
+        made = made_by(member)
+        for window in member.windows:
+            value = member.inputs[window.input]
+            if (
+                window.is_pointwise
+                and window.input in member.overwrites
+                and value is not None
+                and len(self.readers[value]) == 1
+                and value not in self.graph.outputs
+                and member.signature.inputs[window.input] == made
+                and self.graph.values[value].kind == "activation"
+            ):
+                return value
+        return None
+
+    def order(self, nodes: Iterable[int]) -> list[int]:
+        """Return nodes in an order in which each stage is in one piece."""
+        stages: list[list[int]] = []
+        ends: dict[int, list[int]] = {}
+        for node in nodes:
+            taken = self.in_place(node)
+            stage = ends.pop(taken, None) if taken is not None else None
+            member = self.member(node)
+            if stage is not None and member is not None and member.kernel.is_pointwise:
+                stages = [other for other in stages if other is not stage]
+                stage = [*stage, node]
+            else:
+                stage = [node]
+            stages.append(stage)
+            made = self.graph.nodes[node].outputs[0]
+            is_start = member is not None and (member.kernel.hosts or len(stage) > 1)
+            if made is not None and is_start:
+                ends[made] = stage
+        return [node for stage in stages for node in stage]
+
+    def stages(self, nodes: Sequence[int]) -> list[Stage] | None:
+        """Return the stages of nodes in such an order, if all of them can make some rows."""
+        found: list[Stage] = []
+        at = 0
+        while at < len(nodes):
+            stop = at + 1
+            first = self.member(nodes[at])
+            if first is None:
+                return None
+            while first.kernel.hosts and stop < len(nodes) and self._follows(nodes, stop):
+                stop += 1
+            stage = None
+            while stage is None and stop > at:
+                stage = self.stage(tuple(nodes[at:stop]))
+                stop -= stage is None
+            if stage is None:
+                return None
+            found.append(stage)
+            at = stop
+        return found
+
+    def _follows(self, nodes: Sequence[int], at: int) -> bool:
+        member = self.member(nodes[at])
+        taken = self.in_place(nodes[at])
+        before = self.graph.nodes[nodes[at - 1]].outputs[0]
+        return member is not None and member.kernel.is_pointwise and taken == before is not None
+
+    def stage(self, nodes: tuple[int, ...]) -> Stage | None:
+        """Return the stage of some nodes, of which the first hosts the others."""
+        if nodes not in self._stages:
+            self._stages[nodes] = self._found_stage(nodes)
+        return self._stages[nodes]
+
+    def _found_stage(self, nodes: tuple[int, ...]) -> Stage | None:
+        members = [self.member(node) for node in nodes]
+        known = [member for member in members if member is not None]
+        if len(known) < len(members):
+            return None
+        group = None
+        if len(known) > 1:
+            group = form(self.graph, known, lambda value: byte_size(self.graph.values[value]))
+            group = replace(group, taken=frozenset())
+            host = host_of(group)
+            if host is None or host is not group.members[0] or group.loaded:
+                return None
+            if group.members[-1].value != known[-1].value:
+                return None
+        made = made_by(known[-1])
+        inside = {member.value for member in known}
+        reads = tuple(
+            Read(value, window, member.signature.inputs[window.input].shape[ROWS])  # type: ignore[union-attr]
+            for member in known
+            for window in member.windows
+            if (value := member.inputs[window.input]) is not None and value not in inside
+        )
+        seen: dict[int, Window] = {}
+        for read in reads:
+            if not seen.setdefault(read.value, read.window)[3:] == read.window[3:]:
+                return None  # A stage has one array of each operand.
+        rows = made.shape[ROWS]
+        stage = Stage(
+            tuple(known), group, known[-1].value, rows, made.bytes // rows, reads
+        )
+        try:
+            stage.run(0, min(1, rows), LIMITS[0])
+        except Uncuttable:
+            return None
+        return stage
+
+
+# -- rows over time -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The rows that one stage makes for each strip."""
+
+    start: np.ndarray
+    stop: np.ndarray
+    active: np.ndarray
+    """Whether it makes any."""
+
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """Yield strip, first row, and row after the last."""
+        for strip in np.flatnonzero(self.active).tolist():
+            yield strip, int(self.start[strip]), int(self.stop[strip])
+
+
+class Needs(NamedTuple):
+    """The rows of a value that its readers need for each strip."""
+
+    low: np.ndarray
+    high: np.ndarray
+    """0 where none is needed."""
+
+
+def times_of(needs: Needs) -> Times:
+    """Return the rows that are needed and not there yet."""
+    done = np.maximum.accumulate(needs.high)
+    before = np.concatenate([[0], done[:-1]])
+    start = np.maximum(needs.low, before)
+    return Times(start, needs.high, start < needs.high)
+
+
+def add_needs(stage: Stage, times: Times, needs: dict[int, Needs]) -> None:
+    """
+    Add the rows that a stage reads.
+
+    Raises
+    ------
+    Uncuttable
+        If a window sees no row.
+    """
+    active = times.active
+    for value, window, rows in stage.reads:
+        first = (times.start * window.stride - window.before) // window.scale
+        last = (times.stop - 1) * window.stride - window.before + window.extent - 1
+        low = np.clip(first, 0, rows)
+        high = np.clip(last // window.scale + 1, 0, rows)
+        if bool((active & (low >= high)).any()):
+            raise Uncuttable
+        low, high = np.where(active, low, _NEVER), np.where(active, high, 0)
+        known = needs.get(value)
+        if known is not None:
+            low, high = np.minimum(known.low, low), np.maximum(known.high, high)
+        needs[value] = Needs(low, high)
+
+
+class Held(NamedTuple):
+    """The line buffer of a value."""
+
+    base: np.ndarray
+    """The row in the first place, for each strip."""
+    rows: int
+    is_kept: bool
+    """Whether rows stay from strip to strip."""
+
+
+def held_by(needs: Needs, times: Times) -> Held:
+    """Return the line buffer that a value needs."""
+    done = np.maximum.accumulate(needs.high)
+    before = np.concatenate([[0], done[:-1]])
+    low = np.where(times.active, needs.low, -1)
+    base = np.maximum.accumulate(np.maximum(low, 0))
+    rows = int((times.stop - base)[times.active].max())
+    is_needed = needs.high > 0
+    return Held(base, rows, bool((is_needed & (needs.low < before)).any()))
+
+
+def strips_needs(rows: int, height: int) -> Needs:
+    """Return the rows of the last result for each strip of some height."""
+    low = np.arange(0, rows, height)
+    return Needs(low, np.minimum(low + height, rows))
+
+
+# -- costs ----------------------------------------------------------------------------------
+
+
+class Cost(NamedTuple):
+    """What a region needs with strips of some height."""
+
+    rows: int
+    """Rows of a strip."""
+    limit: int
+    """Bytes that the kernels' own workspaces may have."""
+    bytes: int
+    """Line buffers, which live at once, and scratch memory."""
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums over the stages of a region, which grows backwards."""
+
+    rows: int
+    limit: int
+    needs: dict[int, Needs]
+    kept: int = 0
+    brief: np.ndarray | None = None
+    scratch: int = 0
+    nanoseconds: float = 0.0
+
+
+class Endings:
+    """
+    The costs of all regions that end with one value.
+
+    Stages are added from the last one back; rows depend on later stages only.
+    """
+
+    def __init__(self, former: Former, last: Stage, most: int) -> None:
+        self._former = former
+        self._heights = [rows for rows in _HEIGHTS if 2 * rows <= last.rows]
+        self._sums = [
+            _Sums(rows, limit, {last.value: strips_needs(last.rows, rows)}, brief=np.zeros(most))
+            for rows in self._heights
+            for limit in LIMITS[:2]
+        ]
+        self._last = last
+        self._at = 0
+        self._stages: dict[int, int] = {}
+        """Per value, the position of the last stage that reads it."""
+
+    def add(self, stage: Stage, in_place: bool) -> None:
+        """Add the stage before those that there are."""
+        kept = []
+        for sums in self._sums:
+            try:
+                self._add(sums, stage, in_place)
+                kept.append(sums)
+            except Uncuttable:
+                continue
+        self._sums = kept
+        for read in stage.reads:
+            self._stages.setdefault(read.value, self._at)
+        self._at += 1
+
+    def _add(self, sums: _Sums, stage: Stage, in_place: bool) -> None:
+        needs = sums.needs.pop(stage.value)
+        times = times_of(needs)
+        add_needs(stage, times, sums.needs)
+        counts: dict[tuple[int, int, int], int] = {}
+        for _, start, stop in times.spans():
+            key = (stop - start, (start == 0) + 2 * (stop == stage.rows), start)
+            key = next((k for k in counts if k[:2] == key[:2]), key)
+            counts[key] = counts.get(key, 0) + 1
+        for (rows, _, start), count in counts.items():
+            run = stage.run(start, start + rows, sums.limit)
+            sums.scratch = max(sums.scratch, run.scratch)
+            sums.nanoseconds += count * run.nanoseconds
+        if stage is self._last or in_place:
+            return
+        held = held_by(needs, times)
+        size = _padded(held.rows * stage.row_bytes)
+        if held.is_kept:
+            sums.kept += size
+            moved = (held.rows * stage.row_bytes) // stage.made.dtype.itemsize
+            sums.nanoseconds += int(times.active.sum()) * (_MOVES + _MOVED * moved / 2)
+        else:
+            assert sums.brief is not None
+            sums.brief[self._stages[stage.value] : self._at + 1] += size
+
+    def costs(self) -> list[Cost]:
+        """Return the costs of the region of the stages that were added."""
+        found = []
+        for sums in self._sums:
+            assert sums.brief is not None
+            size = sums.kept + int(sums.brief.max(initial=0)) + sums.scratch
+            found.append(Cost(sums.rows, sums.limit, size, sums.nanoseconds * 1e-9))
+        return found
+
+
+# -- a region -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Stages that run strip by strip, and where their rows are."""
+
+    stages: tuple[Stage, ...]
+    times: tuple[Times, ...]
+    """Per stage."""
+    held: Mapping[int, Held]
+    """Per value that has a line buffer."""
+    home: Mapping[int, int]
+    """Per value inside, the value in whose rows it is: with a line buffer, or the result."""
+    strips: Strips
+    seconds: float
+    scratch: int
+    """Bytes that the kernels need for themselves."""
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of all line buffers."""
+        sizes = {stage.value: stage.row_bytes for stage in self.stages}
+        ends = (line.offset + line.rows * sizes[line.value] for line in self.strips.buffers)
+        return max(ends, default=0)
+
+
+def region_of(
+    former: Former, nodes: Sequence[int], rows: int, limit: int, given: Strips | None = None
+) -> Region:
+    """
+    Return the region of some nodes, in an order of :meth:`Former.order`.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the result in one strip.
+    limit : int
+        Bytes that the kernels' own workspaces may have, if they can.
+    given : Strips, optional
+        The places of line buffers, if a plan has them.
+
+    Raises
+    ------
+    NotAGroup
+        If the nodes cannot run so.
+    """
+    stages = former.stages(nodes)
+    if stages is None or not stages:
+        raise NotAGroup("a node does not make rows from rows")
+    try:
+        return _region(former, nodes, stages, rows, limit, given)
+    except (Uncuttable, KeyError):
+        raise NotAGroup("nodes do not pass rows on to each other") from None
+
+
+def _region(
+    former: Former,
+    nodes: Sequence[int],
+    stages: Sequence[Stage],
+    rows: int,
+    limit: int,
+    given: Strips | None,
+) -> Region:
+    last = stages[-1]
+    needs = {last.value: strips_needs(last.rows, rows)}
+    home, pairs = _homes(former, nodes, last.value)
+    times: list[Times] = []
+    held: dict[int, Held] = {}
+    scratch, seconds = 0, 0.0
+    for stage in reversed(stages):
+        needed = needs[stage.value]
+        time = times_of(needed)
+        add_needs(stage, time, needs)
+        for _, start, stop in time.spans():
+            run = stage.run(start, stop, limit)
+            scratch = max(scratch, run.scratch)
+            seconds += run.nanoseconds * 1e-9
+        if stage is not last and stage.value not in home:
+            held[stage.value] = hold = held_by(needed, time)
+            if hold.is_kept:
+                moved = hold.rows * stage.row_bytes // stage.made.dtype.itemsize
+                seconds += int(time.active.sum()) * (_MOVES + _MOVED * moved / 2) * 1e-9
+        times.append(time)
+    times.reverse()
+    if given is None:
+        buffers = _placed(stages, held, home)
+        given = Strips(nodes[-1], rows, buffers, pairs)
+    return Region(tuple(stages), tuple(times), held, home, given, seconds, scratch)
+
+
+def _homes(
+    former: Former, nodes: Sequence[int], last: int
+) -> tuple[dict[int, int], list[RowsInPlace]]:
+    """Return the values that are made in the rows of others: where in the end, and where next."""
+    of: dict[int, int] = {}
+    for node in nodes:
+        taken = former.in_place(node)
+        made = former.graph.nodes[node].outputs[0]
+        is_inside = taken is not None and any(taken in former.graph.nodes[n].outputs for n in nodes)
+        if taken is not None and made is not None and is_inside:
+            of[taken] = made
+    home: dict[int, int] = {}
+    pairs = []
+    for node in nodes:
+        value = former.graph.nodes[node].outputs[0]
+        if value is None or value not in of:
+            continue
+        pairs.append(RowsInPlace(value, of[value]))
+        end = of[value]
+        while end in of:
+            end = of[end]
+        home[value] = end
+    return home, pairs
+
+
+def _placed(
+    stages: Sequence[Stage], held: Mapping[int, Held], home: Mapping[int, int]
+) -> list[LineBuffer]:
+    """Return places for all line buffers: those of rows that do not stay share bytes."""
+    position = {stage.value: at for at, stage in enumerate(stages)}
+    first, end = dict(position), {}
+    for at, stage in enumerate(stages):
+        root = home.get(stage.value, stage.value)
+        first[root] = min(first.get(root, at), at)
+        for read in stage.reads:
+            value = home.get(read.value, read.value)
+            if value in held:
+                end[value] = max(end.get(value, at), at)
+    spans = {
+        value: (0, len(stages)) if hold.is_kept else (first[value], end[value] + 1)
+        for value, hold in held.items()
+    }
+    sizes = {
+        value: _padded(hold.rows * stages[position[value]].row_bytes)
+        for value, hold in held.items()
+    }
+    offsets: dict[int, int] = {}
+    for value in sorted(held, key=lambda v: (not held[v].is_kept, -sizes[v], v)):
+        low, high = spans[value]
+        blocked = sorted(
+            (offsets[other], offsets[other] + sizes[other])
+            for other in offsets
+            if spans[other][0] < high and low < spans[other][1]
+        )
+        at = 0
+        for start, stop in blocked:
+            if start - at >= sizes[value]:
+                break
+            at = max(at, stop)
+        offsets[value] = at
+    return [LineBuffer(v, offsets[v], held[v].rows) for v in sorted(held, key=position.__getitem__)]
+
+
+# -- all regions of a plan's steps ----------------------------------------------------------
+
+
+class Regions:
+    """The regions of the steps of one graph; see :class:`arenaplan.backend.Regions`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._former = Former(graph)
+
+    def ending(
+        self, steps: Sequence[Sequence[int]], last: int, longest: int
+    ) -> Iterator[tuple[int, list[Cost]]]:
+        """Yield the first step of each region that ends with a step, and its costs."""
+        former, graph = self._former, self._former.graph
+        first = last + 1
+        while first > max(last - longest, 0) and all(map(former.member, steps[first - 1])):
+            first -= 1
+        nodes = former.order([node for step in steps[first : last + 1] for node in step])
+        stages = former.stages(nodes)
+        if not stages or stages[-1].members[-1].value != self._made(steps[last][-1]):
+            return
+        home, _ = _homes(former, nodes, stages[-1].value)
+        step_of = {node: at for at in range(first, last + 1) for node in steps[at]}
+        endings = Endings(former, stages[-1], len(stages))
+        inside: set[int] = set()
+        left = [len(step) for step in steps[: last + 1]]
+        lowest = last + 1
+        at = len(nodes)
+        for stage in reversed(stages):
+            count = self._count(stage, nodes, at)
+            own = nodes[at - count : at]
+            at -= count
+            inside.update(own)
+            for node in own:
+                value = self._made(node)
+                readers = former.readers.get(value, ()) if value is not None else ()
+                is_exit = value == stages[-1].value
+                if not is_exit and (value in graph.outputs or not readers):
+                    return
+                if not is_exit and not inside.issuperset(readers):
+                    return
+            try:
+                endings.add(stage, stage.value in home)
+            except KeyError:
+                return
+            for node in own:
+                left[step_of[node]] -= 1
+                lowest = min(lowest, step_of[node])
+            if not any(left[lowest : last + 1]):
+                yield lowest, endings.costs()
+
+    def strips(self, nodes: Sequence[int], rows: int) -> tuple[list[int], Strips]:
+        """Return nodes in the order in which they run, and the places of their line buffers."""
+        ordered = self._former.order(nodes)
+        return ordered, region_of(self._former, ordered, rows, LIMITS[0]).strips
+
+    def _made(self, node: int) -> int | None:
+        return next((v for v in self._former.graph.nodes[node].outputs if v is not None), None)
+
+    def _count(self, stage: Stage, nodes: Sequence[int], stop: int) -> int:
+        """Return how many nodes before a position are of a stage that ends there."""
+        count = 1
+        while self._former.stages(nodes[stop - count : stop]) != [stage]:
+            count += 1
+        return count
