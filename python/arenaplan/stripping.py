@@ -67,6 +67,8 @@ def regions_of(graph: Graph, plan: Plan, regions: Regions, sizes: Sequence[int])
     ends = [at for at in range(hot[0], len(live)) if _is_near(at, hot)]
     for last in ends[:_MOST_ENDINGS]:
         for first, costs in regions.ending(plan.steps, last, _LONGEST):
+            if first == last:
+                continue  # Steps by themselves run tile by tile anyway.
             warmest = max(live[first : last + 1])
             held = around.held(first, last)
             best = inf

@@ -38,6 +38,8 @@ _NEVER = 1 << 40
 """A row that is needed by no strip."""
 _MOVES, _MOVED = 900.0, 0.25
 """Nanoseconds of moving rows to the front of a line buffer: for the call, and per element."""
+_CALL = 2e3
+"""Nanoseconds that the rows of a stage cost beside the kernel, which finds little in cache."""
 _ALIGNMENT = 64
 
 
@@ -105,11 +107,11 @@ class Stage:
             slots = kernel_slots(member, signature) if member.has_scratch else ()
             chosen = [(slot, best_within(slot, limit)) for slot in slots]
             scratch = sum(_padded(choice.bytes) for _, choice in chosen)
-            return Run(scratch, nanoseconds(signature, member.kernel, chosen))
+            return Run(scratch, _CALL + nanoseconds(signature, member.kernel, chosen))
         group = part_group(self.group, start, stop)
         ways = hosted_ways(group)
         chosen_way = best_within(ways, limit)
-        return Run(_padded(chosen_way.bytes), chosen_way.cost)
+        return Run(_padded(chosen_way.bytes), _CALL + chosen_way.cost)
 
 
 class Run(NamedTuple):
