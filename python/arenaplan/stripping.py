@@ -91,7 +91,7 @@ class _Around:
 
     def __init__(self, graph: Graph, plan: Plan, sizes: Sequence[int]) -> None:
         self._sizes = sizes
-        self._live = [None if place is None else place.live for place in plan.placements]
+        self._places = plan.placements
         self._graph = graph
         self._alignment = plan.alignment
         root = list(range(len(sizes)))
@@ -121,16 +121,25 @@ class _Around:
     def held(self, first: int, last: int) -> int:
         """Return the bytes of the values that a region of steps reads, makes, or leaves alone."""
         exits = {v for v in self._graph.nodes[self._exits[last]].outputs if v is not None}
-        largest: dict[int, int] = {}
-        for value, live in enumerate(self._live):
-            if live is None or live.start > last or live.end <= first:
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for value, place in enumerate(self._places):
+            if place is None or place.live.start > last or place.live.end <= first:
                 continue
             if value not in exits and first <= self._made.get(value, -1) <= last:
                 continue
             size = -(-self._sizes[value] // self._alignment) * self._alignment
-            root = self._root[value]
-            largest[root] = max(largest.get(root, 0), size)
-        return sum(largest.values())
+            span = (place.offset, place.offset + size)
+            spans.setdefault(self._root[value], []).append(span)
+        return sum(_covered(found) for found in spans.values())
+
+
+def _covered(spans: list[tuple[int, int]]) -> int:
+    """Return how many bytes some spans cover together."""
+    total = end = 0
+    for start, stop in sorted(spans):
+        total += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return total
 
 
 class Path(NamedTuple):
