@@ -96,7 +96,7 @@ class Regions(Protocol):
     """Runs of steps of one graph as a backend could run them strip by strip."""
 
     def ending(
-        self, steps: Sequence[Sequence[int]], last: int, longest: int
+        self, steps: Sequence[Sequence[int]], last: int, longest: int, most: int
     ) -> Iterable[tuple[int, Sequence[StripCost]]]:
         """
         Yield the runs of steps that can run strip by strip and end with one step.
@@ -109,6 +109,8 @@ class Regions(Protocol):
             Position of the last step.
         longest : int
             Most steps of a run.
+        most : int
+            Most bytes of line buffers.
 
         Yields
         ------

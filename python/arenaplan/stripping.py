@@ -58,7 +58,9 @@ def regions_of(graph: Graph, plan: Plan, regions: Regions, sizes: Sequence[int])
         Bytes of each value.
     """
     around = _Around(graph, plan, sizes)
-    live = plan.live_bytes[: len(plan.steps)]
+    steps = plan.steps
+    live = plan.live_bytes[: len(steps)]
+    most = max(live, default=0)
     least = int(_COLD * around.boundary())
     hot = [at for at, held in enumerate(live) if held > least]
     found: list[Region] = []
@@ -66,7 +68,7 @@ def regions_of(graph: Graph, plan: Plan, regions: Regions, sizes: Sequence[int])
         return found
     ends = [at for at in range(hot[0], len(live)) if _is_near(at, hot)]
     for last in ends[:_MOST_ENDINGS]:
-        for first, costs in regions.ending(plan.steps, last, _LONGEST):
+        for first, costs in regions.ending(steps, last, _LONGEST, most):
             if first == last:
                 continue  # Steps by themselves run tile by tile anyway.
             warmest = max(live[first : last + 1])

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +31,8 @@ from arenaplan.ops.boxes import Box, Uncuttable, box_shape, whole
 
 LIMITS = (1 << 18, 1 << 16, 1 << 14)
 """Bytes that the kernels' own workspaces may have, from the fastest to the smallest."""
-_HEIGHTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_TRIED = LIMITS[:2]
+_HEIGHTS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 """Rows of a strip that are tried."""
 _NEVER = 1 << 40
 """A row that is needed by no strip."""
@@ -75,9 +75,16 @@ class Stage:
         """Shape and element type of the result."""
         return made_by(self.members[-1])
 
-    @cached_property
-    def _known(self) -> dict[tuple[int, int, int], Run]:
-        return {}
+    known: dict[tuple[int, int, int], Run]
+    """Runs that were asked for, of this stage or one like it."""
+
+    def usual(self, rows: int, limit: int) -> Run:
+        """Return the scratch memory and the time of making some rows that are not at an edge."""
+        key = (rows, -1, limit)
+        if key not in self.known:
+            start = (self.rows - rows) // 2
+            self.known[key] = self._run(start, start + rows, limit)
+        return self.known[key]
 
     def run(self, start: int, stop: int, limit: int) -> Run:
         """
@@ -95,9 +102,9 @@ class Stage:
         """
         edge = (start == 0) + 2 * (stop == self.rows)
         key = (stop - start, edge, limit)
-        found = self._known.get(key)
+        found = self.known.get(key)
         if found is None:
-            found = self._known[key] = self._run(start, stop, limit)
+            found = self.known[key] = self._run(start, stop, limit)
         return found
 
     def _run(self, start: int, stop: int, limit: int) -> Run:
@@ -212,6 +219,7 @@ class Former:
         self.graph = graph
         self._members: dict[int, Member | None] = {}
         self._stages: dict[tuple[int, ...], Stage | None] = {}
+        self._alike: dict[object, dict[tuple[int, int, int], Run]] = {}
         self.readers: dict[int, list[int]] = {}
         """Per value the nodes that name it; one that names it twice comes twice."""
         for node in graph.nodes:
@@ -340,14 +348,39 @@ class Former:
             if not seen.setdefault(read.value, read.window)[3:] == read.window[3:]:
                 return None  # A stage has one array of each operand.
         rows = made.shape[ROWS]
+        alike = self._alike.setdefault(_kind(known), {})
         stage = Stage(
-            tuple(known), group, known[-1].value, rows, made.bytes // rows, reads
+            tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, alike
         )
         try:
             stage.run(0, min(1, rows), LIMITS[0])
         except Uncuttable:
             return None
         return stage
+
+
+def _kind(members: Sequence[Member]) -> object:
+    """Return a key of members whose kernels take the same time."""
+    position: dict[int, int] = {}
+    rows = []
+    for member in members:
+        signature = member.signature
+        for value in (*member.inputs, member.value):
+            if value is not None:
+                position.setdefault(value, len(position))
+        rows.append(
+            (
+                signature.op,
+                signature.domain,
+                signature.version,
+                repr(sorted(signature.attributes.items())),
+                signature.inputs,
+                signature.outputs,
+                tuple(load is None for load in signature.constant),
+                tuple(None if v is None else position[v] for v in member.inputs),
+            )
+        )
+    return tuple(rows)
 
 
 # -- rows over time -------------------------------------------------------------------------
@@ -443,8 +476,6 @@ class Cost(NamedTuple):
 
     rows: int
     """Rows of a strip."""
-    limit: int
-    """Bytes that the kernels' own workspaces may have."""
     bytes: int
     """Line buffers, which live at once, and scratch memory."""
     seconds: float
@@ -455,12 +486,18 @@ class _Sums:
     """Sums over the stages of a region, which grows backwards."""
 
     rows: int
-    limit: int
     needs: dict[int, Needs]
+    brief: np.ndarray
+    """By stage, the bytes of line buffers whose rows do not stay."""
+    runs: list[Run]
+    """Per limit, the most scratch memory and all time."""
     kept: int = 0
-    brief: np.ndarray | None = None
-    scratch: int = 0
-    nanoseconds: float = 0.0
+    """Bytes of all other line buffers."""
+
+    @property
+    def lines(self) -> int:
+        """Bytes of line buffers."""
+        return self.kept + int(self.brief.max(initial=0))
 
 
 class Endings:
@@ -470,15 +507,19 @@ class Endings:
     Stages are added from the last one back; rows depend on later stages only.
     """
 
-    def __init__(self, former: Former, last: Stage, most: int) -> None:
-        self._former = former
-        self._heights = [rows for rows in _HEIGHTS if 2 * rows <= last.rows]
+    def __init__(self, last: Stage, stages: int, most: int) -> None:
         self._sums = [
-            _Sums(rows, limit, {last.value: strips_needs(last.rows, rows)}, brief=np.zeros(most))
-            for rows in self._heights
-            for limit in LIMITS[:2]
+            _Sums(
+                rows,
+                {last.value: strips_needs(last.rows, rows)},
+                np.zeros(stages, np.int64),
+                [Run(0, 0.0) for _ in _TRIED],
+            )
+            for rows in _HEIGHTS
+            if 2 * rows <= last.rows
         ]
         self._last = last
+        self._most = most
         self._at = 0
         self._stages: dict[int, int] = {}
         """Per value, the position of the last stage that reads it."""
@@ -489,7 +530,8 @@ class Endings:
         for sums in self._sums:
             try:
                 self._add(sums, stage, in_place)
-                kept.append(sums)
+                if sums.lines <= self._most:
+                    kept.append(sums)
             except Uncuttable:
                 continue
         self._sums = kept
@@ -501,35 +543,36 @@ class Endings:
         needs = sums.needs.pop(stage.value)
         times = times_of(needs)
         add_needs(stage, times, sums.needs)
-        counts: dict[tuple[int, int, int], int] = {}
-        for _, start, stop in times.spans():
-            key = (stop - start, (start == 0) + 2 * (stop == stage.rows), start)
-            key = next((k for k in counts if k[:2] == key[:2]), key)
-            counts[key] = counts.get(key, 0) + 1
-        for (rows, _, start), count in counts.items():
-            run = stage.run(start, start + rows, sums.limit)
-            sums.scratch = max(sums.scratch, run.scratch)
-            sums.nanoseconds += count * run.nanoseconds
+        counts, made = np.unique((times.stop - times.start)[times.active], return_counts=True)
+        for rows, count in zip(counts.tolist(), made.tolist(), strict=True):
+            for at, limit in enumerate(_TRIED):
+                run, before = stage.usual(rows, limit), sums.runs[at]
+                time = before.nanoseconds + count * run.nanoseconds
+                sums.runs[at] = Run(max(before.scratch, run.scratch), time)
         if stage is self._last or in_place:
             return
         held = held_by(needs, times)
         size = _padded(held.rows * stage.row_bytes)
         if held.is_kept:
             sums.kept += size
-            moved = (held.rows * stage.row_bytes) // stage.made.dtype.itemsize
-            sums.nanoseconds += int(times.active.sum()) * (_MOVES + _MOVED * moved / 2)
+            moved = _moving(stage, held, times)
+            sums.runs = [run._replace(nanoseconds=run.nanoseconds + moved) for run in sums.runs]
         else:
-            assert sums.brief is not None
             sums.brief[self._stages[stage.value] : self._at + 1] += size
 
     def costs(self) -> list[Cost]:
         """Return the costs of the region of the stages that were added."""
-        found = []
-        for sums in self._sums:
-            assert sums.brief is not None
-            size = sums.kept + int(sums.brief.max(initial=0)) + sums.scratch
-            found.append(Cost(sums.rows, sums.limit, size, sums.nanoseconds * 1e-9))
-        return found
+        return [
+            Cost(sums.rows, sums.lines + run.scratch, run.nanoseconds * 1e-9)
+            for sums in self._sums
+            for run in sums.runs
+        ]
+
+
+def _moving(stage: Stage, held: Held, times: Times) -> float:
+    """Return the nanoseconds in which rows that stay are moved, about half of them at a time."""
+    moved = held.rows * stage.row_bytes / stage.made.dtype.itemsize / 2
+    return int(times.active.sum()) * (_MOVES + _MOVED * moved)
 
 
 # -- a region -------------------------------------------------------------------------------
@@ -613,8 +656,7 @@ def _region(
         if stage is not last and stage.value not in home:
             held[stage.value] = hold = held_by(needed, time)
             if hold.is_kept:
-                moved = hold.rows * stage.row_bytes // stage.made.dtype.itemsize
-                seconds += int(time.active.sum()) * (_MOVES + _MOVED * moved / 2) * 1e-9
+                seconds += _moving(stage, hold, time) * 1e-9
         times.append(time)
     times.reverse()
     if given is None:
@@ -696,7 +738,7 @@ class Regions:
         self._former = Former(graph)
 
     def ending(
-        self, steps: Sequence[Sequence[int]], last: int, longest: int
+        self, steps: Sequence[Sequence[int]], last: int, longest: int, most: int
     ) -> Iterator[tuple[int, list[Cost]]]:
         """Yield the first step of each region that ends with a step, and its costs."""
         former, graph = self._former, self._former.graph
@@ -709,7 +751,7 @@ class Regions:
             return
         home, _ = _homes(former, nodes, stages[-1].value)
         step_of = {node: at for at in range(first, last + 1) for node in steps[at]}
-        endings = Endings(former, stages[-1], len(stages))
+        endings = Endings(stages[-1], len(stages), most)
         inside: set[int] = set()
         left = [len(step) for step in steps[: last + 1]]
         lowest = last + 1
@@ -735,7 +777,10 @@ class Regions:
                 left[step_of[node]] -= 1
                 lowest = min(lowest, step_of[node])
             if not any(left[lowest : last + 1]):
-                yield lowest, endings.costs()
+                costs = endings.costs()
+                if not costs:
+                    return
+                yield lowest, costs
 
     def strips(self, nodes: Sequence[int], rows: int) -> tuple[list[int], Strips]:
         """Return nodes in the order in which they run, and the places of their line buffers."""
