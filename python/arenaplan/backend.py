@@ -118,14 +118,15 @@ class Regions(Protocol):
             The position of the first step, and the costs for several heights of strips.
         """
 
-    def strips(self, nodes: Sequence[int], rows: int) -> tuple[Sequence[int], Strips]:
+    def strips(self, nodes: Sequence[int], rows: int) -> tuple[Sequence[int], Strips] | None:
         """
         Return how nodes run in strips of so many rows.
 
         Returns
         -------
-        tuple
-            The nodes in the order in which they run, and the places of their line buffers.
+        tuple or None
+            The nodes in the order in which they run, and the places of their line buffers; nothing
+            if they cannot run so after all.
         """
 
 

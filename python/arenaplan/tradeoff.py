@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from arenaplan import _core
 from arenaplan._core import Plan, Strips
-from arenaplan.backend import Backend, Regions
+from arenaplan.backend import Backend
 from arenaplan.graph import Graph, Node
-from arenaplan.stripping import Path, Way, least_path, regions_of
+from arenaplan.stripping import Path, Region, Way, least_path, regions_of
 from arenaplan.watch import Watch
 
 _ROUNDS = 4
@@ -99,7 +99,12 @@ class Maker:
         self.names = self.honored if wanted is None else str(wanted).split(",")
         self.names = [name for name in self.names if name in self.honored]
 
-    def draft(self, names: Iterable[str], steps: list[list[int]] | None = None) -> Plan:
+    def draft(
+        self,
+        names: Iterable[str],
+        steps: list[list[int]] | None = None,
+        strips: Sequence[Strips] = (),
+    ) -> Plan:
         """Return a plan without workspaces that uses some techniques."""
         bare = {
             **self.options,
@@ -114,6 +119,7 @@ class Maker:
             *self.memories,
             on_progress=self.watch.tell,
             time_limit=self.watch.seconds_left,
+            strips=strips,
         )
 
     def finish(
@@ -159,7 +165,12 @@ class Maker:
         return Timed(plan, self.backend.seconds(self.graph, plan), draft)
 
 
-def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> Chosen:
+def chosen(
+    maker: Maker,
+    max_slowdown: float,
+    steps: list[list[int]] | None,
+    strips: Sequence[Strips] = (),
+) -> Chosen:
     """
     Return the plan with the fewest bytes that is fast enough, and of equal bytes the fastest.
 
@@ -170,9 +181,11 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
         if bytes alone count.
     steps : list of list of int, optional
         The steps to run, if the caller gives them; then there is no choice.
+    strips : sequence of Strips
+        How those run strip by strip.
     """
-    draft = maker.draft(maker.names, steps)
-    first = maker.finish(draft)
+    draft = maker.draft(maker.names, steps, strips)
+    first = maker.finish(draft, steps, strips=strips)
     if steps is not None or maker.memories[0] is not None:
         return Chosen(first.plan, (first.point,))
     plain = maker.finish(maker.draft([]), optimize="none")
@@ -249,11 +262,16 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
         return found
     ways = [[Way(way.bytes, way.seconds) for way in step.ways] for step in _steps(maker, timed)]
     least = 0
-    for _ in range(_ROUNDS):
-        path = least_path(ways, known, limit, least)
+    for _ in range(2 * _ROUNDS):
+        path = least_path(ways, known, limit, least) if len(found) < _ROUNDS else None
         if path is None or path.bytes >= below or not path.regions:
             break
-        steps, strips = _steps_of(timed.plan, regions, path)
+        made = [regions.strips(_nodes_of(timed.plan, region), region.rows) for region in path.regions]
+        refused = {each for each, how in zip(path.regions, made, strict=True) if how is None}
+        if refused:
+            known = [each for each in known if each not in refused]
+            continue
+        steps, strips = _steps_of(timed.plan, path, [how for how in made if how is not None])
         other = maker.finish(timed.draft, steps, [], path.bytes, strips=strips)
         found.append(other)
         if other.seconds <= limit and other.plan.arena_bytes <= path.bytes * _WIDER:
@@ -263,21 +281,24 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
     return found
 
 
+def _nodes_of(plan: Plan, region: Region) -> list[int]:
+    """Return the nodes of the steps of a region."""
+    return [node for step in plan.steps[region.first : region.last + 1] for node in step]
+
+
 def _steps_of(
-    plan: Plan, regions: Regions, path: Path
+    plan: Plan, path: Path, made: Iterable[tuple[Sequence[int], Strips]]
 ) -> tuple[list[list[int]], list[Strips]]:
     """Return the steps of a path, and how some of them run strip by strip."""
     steps: list[list[int]] = []
     strips: list[Strips] = []
-    at = 0
-    for region in path.regions:
-        steps += [list(nodes) for nodes in plan.steps[at : region.first]]
-        nodes = [node for step in plan.steps[region.first : region.last + 1] for node in step]
-        ordered, how = regions.strips(nodes, region.rows)
-        steps.append(list(ordered))
+    before, at = plan.steps, 0
+    for region, (nodes, how) in zip(path.regions, made, strict=True):
+        steps += [list(step) for step in before[at : region.first]]
+        steps.append(list(nodes))
         strips.append(how)
         at = region.last + 1
-    steps += [list(nodes) for nodes in plan.steps[at:]]
+    steps += [list(step) for step in before[at:]]
     return steps, strips
 
 

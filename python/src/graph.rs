@@ -149,12 +149,7 @@ impl Graph {
     /// InvalidGroup
     ///     If nodes cannot run as one.
     #[pyo3(signature = (groups, strips=Vec::new()))]
-    fn grouped(
-        &self,
-        py: Python<'_>,
-        groups: Vec<Vec<u32>>,
-        strips: Vec<u32>,
-    ) -> PyResult<Self> {
+    fn grouped(&self, py: Python<'_>, groups: Vec<Vec<u32>>, strips: Vec<u32>) -> PyResult<Self> {
         let read = |group: Vec<u32>| group.into_iter().map(NodeId::from).collect();
         let groups: Vec<Vec<NodeId>> = groups.into_iter().map(read).collect();
         let strips: Vec<NodeId> = strips.into_iter().map(NodeId::from).collect();

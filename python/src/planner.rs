@@ -115,8 +115,11 @@ pub(crate) fn plan(
     let like = like.map(|like| Arc::clone(&like.inner));
     let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner =
-            options.planner()?.budget(call::budget(cancel, tell, time_limit)).room(room).strips(&strips);
+        let mut planner = options
+            .planner()?
+            .budget(call::budget(cancel, tell, time_limit))
+            .room(room)
+            .strips(&strips);
         if let Some(nodes) = &overlapping {
             planner = planner.overlapping(nodes);
         }

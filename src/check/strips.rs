@@ -355,11 +355,8 @@ impl<'a> StripReplay<'a> {
                 window.is_pointwise()
                     && pairs.any(|pair| (pair.input, pair.output) == (at, position))
             };
-            let is_apart = if made.home == target {
-                rewrites()
-            } else {
-                !home.overlaps(&self.homes[target])
-            };
+            let is_apart =
+                if made.home == target { rewrites() } else { !home.overlaps(&self.homes[target]) };
             if !is_apart {
                 let name = quoted(self.graph.value(read).name());
                 return refuse(

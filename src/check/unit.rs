@@ -39,12 +39,7 @@ impl<'a> Unit<'a> {
         plan.steps().iter().map(|step| Self::of(plan, step, graph, &readers)).collect()
     }
 
-    fn of(
-        plan: &Plan,
-        step: &PlanStep,
-        graph: &'a Graph,
-        readers: &[Vec<NodeId>],
-    ) -> Result<Self> {
+    fn of(plan: &Plan, step: &PlanStep, graph: &'a Graph, readers: &[Vec<NodeId>]) -> Result<Self> {
         let id = NodeId::from(step.node);
         let node = graph.node(id);
         let overlaps = step.shares.iter().any(|share| share.rule == ShareRule::Overlap);

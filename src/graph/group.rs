@@ -82,11 +82,7 @@ impl Graph {
     /// assert_eq!(graph.grouped_in_strips(&[group], &[second])?.graph.nodes().len(), 1);
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
-    pub fn grouped_in_strips(
-        &self,
-        groups: &[Vec<NodeId>],
-        strips: &[NodeId],
-    ) -> Result<Grouped> {
+    pub fn grouped_in_strips(&self, groups: &[Vec<NodeId>], strips: &[NodeId]) -> Result<Grouped> {
         let mut group_of: Vec<Option<usize>> = vec![None; self.nodes.len()];
         for (index, group) in groups.iter().enumerate() {
             for &node in group {
@@ -318,7 +314,8 @@ impl Grouping<'_> {
                 windows.find(|window| (window.input, window.output) == (position, output))?;
             }
         }
-        let stays = is_read.into_iter().all(|read| read) && !inner.iter().any(|&id| self.leaves(id));
+        let stays =
+            is_read.into_iter().all(|read| read) && !inner.iter().any(|&id| self.leaves(id));
         stays.then_some((outside, 1))
     }
 }

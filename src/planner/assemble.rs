@@ -7,9 +7,7 @@ use crate::base::{Alignment, BufferId, Fingerprint, NodeId, SpaceId, ValueId};
 use crate::graph::{Graph, Value};
 use crate::liveness::{ChosenWorkspace, Liveness};
 use crate::pack::Status;
-use crate::plan::{
-    Placement, Plan, PlanStep, SpacePlan, Strips, WorkspacePlacement, index_steps,
-};
+use crate::plan::{Placement, Plan, PlanStep, SpacePlan, Strips, WorkspacePlacement, index_steps};
 
 /// Writes down where everything went.
 pub(super) fn assemble(

@@ -69,7 +69,8 @@ impl Planner<'_> {
         other: &Plan,
     ) -> Result<Plan> {
         let context = self.context(graph)?;
-        let Stepped { mut plan, skips_overlaps, floor: lowest } = with_steps(&context, graph, steps)?;
+        let Stepped { mut plan, skips_overlaps, floor: lowest } =
+            with_steps(&context, graph, steps)?;
         let same = plan.steps.len() == other.steps.len()
             && plan
                 .steps
@@ -104,6 +105,12 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
         let name = quoted(context.target.name());
         let reason = format!("target {name} runs one node at a time");
         return Err(Error::InvalidOption { option: "steps", reason });
+    }
+    for (node, _) in context.strips {
+        if !steps.iter().any(|step| step.len() > 1 && step.last() == Some(node)) {
+            let reason = format!("node {node} is not the last of nodes that run as one");
+            return Err(Error::InvalidOption { option: "strips", reason });
+        }
     }
     let strips: Vec<NodeId> = context.strips.iter().map(|&(node, _)| node).collect();
     let attempts = with_copies(context, Schedule::in_strips(graph, steps, &strips)?)?;

@@ -153,6 +153,13 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
     signature = member.signature
     box = (*whole(made.shape[:ROWS]), slice(start, stop), *whole(made.shape[ROWS + 1 :]))
     if (start, stop) == (0, made.shape[ROWS]):
+        for window in member.windows:
+            image = signature.inputs[window.input]
+            if image is not None and window.needs((start, stop), image.shape[ROWS]) != (
+                0,
+                image.shape[ROWS],
+            ):
+                raise Uncuttable  # Kernels take all rows, and the last ones are never made.
         return signature, [None] * len(signature.inputs)
     if member.kernel.cut is None or member.slot:
         raise Uncuttable
@@ -782,10 +789,13 @@ class Regions:
                     return
                 yield lowest, costs
 
-    def strips(self, nodes: Sequence[int], rows: int) -> tuple[list[int], Strips]:
+    def strips(self, nodes: Sequence[int], rows: int) -> tuple[list[int], Strips] | None:
         """Return nodes in the order in which they run, and the places of their line buffers."""
         ordered = self._former.order(nodes)
-        return ordered, region_of(self._former, ordered, rows, LIMITS[0]).strips
+        try:
+            return ordered, region_of(self._former, ordered, rows, LIMITS[0]).strips
+        except NotAGroup:
+            return None  # Rows at an edge are made in another way than those between.
 
     def _made(self, node: int) -> int | None:
         return next((v for v in self._former.graph.nodes[node].outputs if v is not None), None)

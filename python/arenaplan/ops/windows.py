@@ -17,7 +17,7 @@ from typing import NamedTuple
 from arenaplan.graph import NO_EFFECTS, Effects, Flow, Overlap, Window
 from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, is_whole, whole
 from arenaplan.ops.operands import BITS, Operands, Shape
-from arenaplan.ops.operator import ROWS, Operator
+from arenaplan.ops.operator import ROWS, Operator, same_rows
 
 
 def planes(node: Operands, *, is_multiple: bool = False) -> Flow | None:
@@ -151,6 +151,10 @@ class Neighbors(Operator):
     def pieces(self, node: Operands) -> Flow | None:
         """One per channel of each image, for which others are needed, too."""
         return None if node.y is None else Flow(0, prod(node.y.shape[:2]))
+
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The same rows of input 0."""
+        return same_rows((0,))
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
         """The channels beside those of the box, at the same place of the image."""
