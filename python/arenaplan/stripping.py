@@ -4,9 +4,9 @@ Which steps of a plan run strip by strip.
 A *region* is a run of steps of which the last one's result is made some rows at a time, through all
 of them. The bytes between its steps shrink to line buffers; its operands and its result stay
 whole. A choice of regions is a path through the steps in their order, each edge of which is a step
-as it is or a region (the graph of fusion choices of msf-CNN, Huang and Baccelli 2025). For arenas of a
-given size the path of the least time is found, and the smallest size with a path within the limit
-by bisection.
+as it is or a region (the graph of fusion choices of msf-CNN, Huang and Baccelli 2025). For arenas
+of a given size the path of the least time is found, and the smallest size with a path within the
+limit by bisection.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ def _fastest(
     chosen: list[Region] = []
     at = count
     while at > 0:
-        region = before[at]
-        if region is not None:
-            chosen.append(region)
-        at = at - 1 if region is None else region.first
+        taken = before[at]
+        if taken is not None:
+            chosen.append(taken)
+        at = at - 1 if taken is None else taken.first
     return Path(seconds[count], room, tuple(reversed(chosen)))

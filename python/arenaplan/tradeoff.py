@@ -266,7 +266,9 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
         path = least_path(ways, known, limit, least) if len(found) < _ROUNDS else None
         if path is None or path.bytes >= below or not path.regions:
             break
-        made = [regions.strips(_nodes_of(timed.plan, region), region.rows) for region in path.regions]
+        made = [
+            regions.strips(_nodes_of(timed.plan, region), region.rows) for region in path.regions
+        ]
         refused = {each for each, how in zip(path.regions, made, strict=True) if how is None}
         if refused:
             known = [each for each in known if each not in refused]

@@ -1,4 +1,4 @@
-"""Random convolutional networks: strides, dilations, groups, padding, pools, residuals, branches."""
+"""Random convolutional networks: strides, dilations, groups, padding, pools, sums, branches."""
 
 from __future__ import annotations
 

@@ -116,7 +116,9 @@ def test_plans_of_random_networks_need_no_more_bytes(seed: int, tmp_path: Path) 
     graph = loaded(model, tmp_path)
     feed = feed_of(graph)
     plans = [ap.plan(graph, max_slowdown=slowdown) for slowdown in (None, 1.1)]
-    before = ap.plan(graph, max_slowdown=None, optimize="views,in-place,elision,order,fusion,overlap")
+    before = ap.plan(
+        graph, max_slowdown=None, optimize="views,in-place,elision,order,fusion,overlap"
+    )
     assert plans[0].arena_bytes <= before.arena_bytes
     again = ap.plan(loaded(model, tmp_path), max_slowdown=None)
     assert again.to_json() == plans[0].to_json()
@@ -273,7 +275,9 @@ def corrupted(strips: ap.Strips, chosen: random.Random) -> ap.Strips:
     buffers, pairs = list(strips.buffers), list(strips.in_place)
     kind = chosen.choice(["rows", "line", "line", "offset", "offset", "pair", "drop", "swap"])
     if kind == "rows":
-        return ap.Strips(strips.node, max(strips.rows + chosen.choice([-1, 1, 2]), 0), buffers, pairs)
+        return ap.Strips(
+            strips.node, max(strips.rows + chosen.choice([-1, 1, 2]), 0), buffers, pairs
+        )
     if kind == "pair" and pairs:
         at = chosen.randrange(len(pairs))
         others = [line.value for line in buffers] + [pair.value for pair in pairs]
@@ -284,7 +288,9 @@ def corrupted(strips: ap.Strips, chosen: random.Random) -> ap.Strips:
         at = chosen.randrange(len(buffers))
         line = buffers[at]
         if kind == "line":
-            buffers[at] = ap.LineBuffer(line.value, line.offset, max(line.rows - chosen.choice([1, 2]), 0))
+            buffers[at] = ap.LineBuffer(
+                line.value, line.offset, max(line.rows - chosen.choice([1, 2]), 0)
+            )
         elif kind == "swap":
             other = chosen.choice(buffers)
             buffers[at] = ap.LineBuffer(line.value, other.offset, line.rows)

@@ -109,7 +109,7 @@ def _reshape(signature: Signature) -> ops.Operator:
 
 
 def conv_transpose_channels(signature: Signature, box: Box) -> Footprint:
-    """Channels of the result of a transposed convolution need their weights, and all of the image."""
+    """Channels of a transposed convolution need their weights, and all of the image."""
     shape, image = _output(signature), signature.input(0)
     if image is None or not is_whole(box[2:], shape[2:]):
         raise Uncuttable

@@ -352,13 +352,11 @@ class Former:
         )
         seen: dict[int, Window] = {}
         for read in reads:
-            if not seen.setdefault(read.value, read.window)[3:] == read.window[3:]:
+            if seen.setdefault(read.value, read.window)[3:] != read.window[3:]:
                 return None  # A stage has one array of each operand.
         rows = made.shape[ROWS]
         alike = self._alike.setdefault(_kind(known), {})
-        stage = Stage(
-            tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, alike
-        )
+        stage = Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, alike)
         try:
             stage.run(0, min(1, rows), LIMITS[0])
         except Uncuttable:
@@ -702,7 +700,8 @@ def _placed(
 ) -> list[LineBuffer]:
     """Return places for all line buffers: those of rows that do not stay share bytes."""
     position = {stage.value: at for at, stage in enumerate(stages)}
-    first, end = dict(position), {}
+    first = dict(position)
+    end: dict[int, int] = {}
     for at, stage in enumerate(stages):
         root = home.get(stage.value, stage.value)
         first[root] = min(first.get(root, at), at)

@@ -11,7 +11,7 @@ import numpy as np
 from arenaplan.errors import WorkspaceOverrun
 from arenaplan.executor.groups import Group, Member, NotAGroup
 from arenaplan.executor.regions import Held, Region, Stage, hosted_ways, part
-from arenaplan.executor.registry import Run, Scratch, Step, attributed
+from arenaplan.executor.registry import Run, Scratch, Signature, Step, attributed
 from arenaplan.executor.streaming import hosted_run, run_in_turn
 from arenaplan.executor.tiles import Kept, best_within, kernel_slots
 from arenaplan.ops import ROWS
@@ -32,6 +32,8 @@ class _Binder:
         self.scratch = scratch
         self.kept: Kept = {}
         self.buffers: dict[int, np.ndarray] = {}
+        self._inside = {stage.value: stage.rows for stage in region.stages}
+        """Rows of each value that a stage makes."""
         stages = {stage.value: stage for stage in region.stages}
         for line in region.strips.buffers:
             stage = stages[line.value]
@@ -91,21 +93,18 @@ class _Binder:
             raise NotAGroup("a line buffer does not hold the rows that a kernel reads")
         return array[:, :, first:last]
 
-    def _is_inside(self, value: int) -> bool:
-        return any(stage.value == value for stage in self.region.stages)
-
     def _stage(self, stage: Stage, strip: int, start: int, stop: int) -> list[Run]:
         output = self._rows(stage.value, strip, start, stop)
         memory: dict[int, np.ndarray] = {stage.value: output}
         if stage.group is None:
             (member,) = stage.members
-            signature, inputs = self._operands(member, strip, start, stop, memory)
+            signature, inputs = self._operands(member, strip, start, stop)
             run = self._single(replace(member, signature=signature), inputs, output)
             return [] if run is None else [run]
         members = []
         made = stage.group.made
         for member in stage.group.members:
-            signature, inputs = self._operands(member, strip, start, stop, memory, made)
+            signature, inputs = self._operands(member, strip, start, stop, made)
             members.append(replace(member, signature=signature))
             for (_, value), array in zip(member.reads(), inputs, strict=True):
                 if array is not None:
@@ -116,31 +115,26 @@ class _Binder:
         return [hosted_run(group, members[0], memory, self.scratch[:size], kept)]
 
     def _operands(
-        self,
-        member: Member,
-        strip: int,
-        start: int,
-        stop: int,
-        memory: Mapping[int, np.ndarray],
-        made: frozenset[int] = frozenset(),
-    ):  # type: ignore[no-untyped-def]
+        self, member: Member, strip: int, start: int, stop: int, made: frozenset[int] = frozenset()
+    ) -> tuple[Signature, list[np.ndarray | None]]:
+        """
+        Return the facts about a member that makes some rows, and its operands.
+
+        Those that another member of the stage makes, which are in ``made``, have no array.
+        """
         signature, boxes = part(member, start, stop)
         inputs: list[np.ndarray | None] = []
         for position, value in member.reads():
             box = boxes[position]
             if value in made:
                 inputs.append(None)
-            elif self._is_inside(value) or value in self.region.home:
-                rows = slice(0, self.rows_of(value)) if box is None else box[ROWS]
+            elif value in self._inside:
+                rows = slice(0, self._inside[value]) if box is None else box[ROWS]
                 inputs.append(self._rows(value, strip, rows.start, rows.stop))
             else:
                 array = self.arrays[value]
                 inputs.append(array if box is None else array[box])
         return signature, inputs
-
-    def rows_of(self, value: int) -> int:
-        """Return how many rows a value inside of the region has."""
-        return next(stage.rows for stage in self.region.stages if stage.value == value)
 
     def _single(
         self, member: Member, inputs: list[np.ndarray | None], output: np.ndarray

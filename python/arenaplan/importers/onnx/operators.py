@@ -136,9 +136,7 @@ _UNARY: Final = (
     *(op for op in SAME if op not in ("CumProd", "CumSum", "Identity", "Trilu")),
     *("IsInf", "IsNaN", "QuantizeLinear", "DequantizeLinear"),
 )
-_POOLS: Final = (
-    *("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"),
-)
+_POOLS: Final = (*("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"),)
 
 OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys((*ARITHMETIC, *COMPARISONS, *VARIADIC, "Pow", "Where"), ops.ELEMENTWISE),
