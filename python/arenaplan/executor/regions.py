@@ -38,8 +38,11 @@ _NEVER = 1 << 40
 """A row that is needed by no strip."""
 _MOVES, _MOVED = 900.0, 0.25
 """Nanoseconds of moving rows to the front of a line buffer: for the call, and per element."""
-_CALL = 2e3
-"""Nanoseconds that the rows of a stage cost beside the kernel, which finds little in cache."""
+_CALL, _SLOWER = 2e3, 1.1
+"""
+Nanoseconds of the rows of a stage beside those of the kernel, and how many times as long the
+kernel takes, which finds other bytes in the cache each time; measured on eleven networks.
+"""
 _ALIGNMENT = 64
 
 
@@ -114,11 +117,12 @@ class Stage:
             slots = kernel_slots(member, signature) if member.has_scratch else ()
             chosen = [(slot, best_within(slot, limit)) for slot in slots]
             scratch = sum(_padded(choice.bytes) for _, choice in chosen)
-            return Run(scratch, _CALL + nanoseconds(signature, member.kernel, chosen))
+            time = nanoseconds(signature, member.kernel, chosen)
+            return Run(scratch, _CALL + _SLOWER * time)
         group = part_group(self.group, start, stop)
         ways = hosted_ways(group)
         chosen_way = best_within(ways, limit)
-        return Run(_padded(chosen_way.bytes), _CALL + chosen_way.cost)
+        return Run(_padded(chosen_way.bytes), _CALL + _SLOWER * chosen_way.cost)
 
 
 class Run(NamedTuple):
@@ -575,9 +579,12 @@ class Endings:
 
 
 def _moving(stage: Stage, held: Held, times: Times) -> float:
-    """Return the nanoseconds in which rows that stay are moved, about half of them at a time."""
-    moved = held.rows * stage.row_bytes / stage.made.dtype.itemsize / 2
-    return int(times.active.sum()) * (_MOVES + _MOVED * moved)
+    """Return the nanoseconds in which rows that stay are moved, as many at once as are new."""
+    strips = int(times.active.sum())
+    new = max(float((times.stop - times.start)[times.active].mean()), 1.0)
+    kept = max(held.rows - new, 0.0)
+    moved = kept * stage.row_bytes / stage.made.dtype.itemsize
+    return strips * (-(-kept // new) * _MOVES + _MOVED * moved)
 
 
 # -- a region -------------------------------------------------------------------------------
