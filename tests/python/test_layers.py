@@ -19,7 +19,7 @@ FLOORS = (
     ("backend",),
     ("graph",),
     ("ops",),
-    ("spaces", "spill", "storage", "sharing", "watch"),
+    ("spaces", "spill", "storage", "sharing", "stripping", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),

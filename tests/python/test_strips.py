@@ -13,7 +13,7 @@ import pytest
 import arenaplan as ap
 from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError
 from arenaplan.executor import BACKEND
-from arenaplan.executor.regions import Former
+from arenaplan.executor.stages import Former
 from arenaplan.ops import ROWS
 from arenaplan.ops.boxes import Uncuttable, whole
 from arenaplan.stripping import Region, Way, least_path
@@ -77,7 +77,7 @@ def results(graph: ap.Graph, plan: ap.Plan, feed: dict[str, np.ndarray]) -> list
 # -- what is computed ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(14))
 def test_random_networks_compute_the_same_in_strips(seed: int, tmp_path: Path) -> None:
     model = random_cnn(seed)
     graph = loaded(model, tmp_path)
@@ -110,7 +110,7 @@ def test_random_networks_have_regions(tmp_path: Path) -> None:
     assert max(lengths) > 8
 
 
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", range(100, 105))
 def test_plans_of_random_networks_need_no_more_bytes(seed: int, tmp_path: Path) -> None:
     model = random_cnn(seed, layers=10)
     graph = loaded(model, tmp_path)
@@ -303,7 +303,7 @@ def corrupted(strips: ap.Strips, chosen: random.Random) -> ap.Strips:
 def test_corrupted_strips_are_refused_or_right(tmp_path: Path) -> None:
     """A plan that passes the check computes the right results, whatever chose its line buffers."""
     refused = accepted = 0
-    for seed in range(30, 42):
+    for seed in range(30, 38):
         graph = loaded(random_cnn(seed), tmp_path)
         feed = feed_of(graph)
         alone = results(graph, ap.plan(graph, optimize="none"), feed)
@@ -332,7 +332,7 @@ def test_corrupted_strips_are_refused_or_right(tmp_path: Path) -> None:
                 accepted += 1
                 for ours, other in zip(results(graph, made, feed), alone, strict=True):
                     np.testing.assert_allclose(ours, other, rtol=2e-5, atol=2e-5)
-    assert refused > 100
+    assert refused > 80
     assert accepted > 10
 
 

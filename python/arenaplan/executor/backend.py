@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
 from arenaplan.executor.groups import Group, NotAGroup
-from arenaplan.executor.regions import LIMITS, Former, Regions, region_of
+from arenaplan.executor.regions import Regions, region_of
 from arenaplan.executor.registry import Signature, Tensor, attributed, find_kernel
 from arenaplan.executor.signatures import NOT_RUN, group_of, signature_of
+from arenaplan.executor.stages import LIMITS, Former
 from arenaplan.executor.staging import staged_ways
 from arenaplan.executor.steps import Workspaces
 from arenaplan.executor.streaming import group_ways, needed

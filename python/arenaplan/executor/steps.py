@@ -14,9 +14,10 @@ import numpy as np
 
 from arenaplan.errors import KernelError
 from arenaplan.executor.groups import Unit
-from arenaplan.executor.regions import Former, region_of
+from arenaplan.executor.regions import region_of
 from arenaplan.executor.registry import Run, Step, attributed, find_kernel
 from arenaplan.executor.signatures import byte_size, check_array, dtype_of, signature_of
+from arenaplan.executor.stages import Former
 from arenaplan.executor.staging import staged_run
 from arenaplan.executor.streaming import group_run
 from arenaplan.executor.strips import region_run

@@ -10,8 +10,9 @@ import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
 from arenaplan.executor.groups import Group, Member, NotAGroup
-from arenaplan.executor.regions import Held, Region, Stage, hosted_ways, part
+from arenaplan.executor.regions import Held, Region
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, attributed
+from arenaplan.executor.stages import Stage, hosted_ways, part
 from arenaplan.executor.streaming import hosted_run, run_in_turn
 from arenaplan.executor.tiles import Kept, best_within, kernel_slots
 from arenaplan.ops import ROWS
