@@ -500,7 +500,7 @@ class Graph:
             If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
         """
         make = self._variants.get(target)
-        if make is None and target.startswith("tflm:"):
+        if make is None and ":" in target and target != self.target:
             sets = ", ".join(name for name in self._variants if ":" in name) or "none"
             raise InvalidOption(
                 f"option target: {target!r} names kernels that are not known for this model; known "
@@ -553,7 +553,8 @@ class Graph:
         strips : sequence of Strips
             How steps run strip by strip, for those that do.
         """
-        graph, backend = self.for_target(target), backend_of(target)
+        graph = self.for_target(target) if target in self._variants else self
+        backend = backend_of(target)
         if workspace == "none" or backend is None:
             return graph.core
         named = set(overlapped)

@@ -37,6 +37,8 @@ mod graphs;
 mod incremental;
 mod litert;
 mod liveness;
+#[cfg(all(feature = "shared", target_os = "linux"))]
+mod memfd;
 mod memories;
 mod nnvm;
 mod oracle;
@@ -45,6 +47,7 @@ mod placement;
 mod plan_file;
 mod planner;
 mod planners;
+mod pool;
 mod problem;
 mod program;
 mod resize;
