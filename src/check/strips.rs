@@ -67,6 +67,22 @@ struct Call {
     rows: Range<u64>,
 }
 
+/// The work of one strip.
+struct Visit {
+    /// The rows that each node makes, in order.
+    calls: Vec<Call>,
+    /// By value, the rows that are needed.
+    needs: BTreeMap<ValueId, Range<u64>>,
+}
+
+/// The values that cross the border of a step.
+pub(super) struct Border {
+    /// Values that are read, each once.
+    pub(super) reads: Vec<ValueId>,
+    /// The value that is made.
+    pub(super) output: ValueId,
+}
+
 impl<'a> StripReplay<'a> {
     /// Returns the replay of some nodes, the last of which may have `scratch` bytes of line buffers.
     ///
@@ -237,7 +253,7 @@ impl<'a> StripReplay<'a> {
     ///
     /// [`Error::PlanMismatch`](crate::Error::PlanMismatch) if a node would read a row that is not
     /// there, or write where there is no place.
-    pub(super) fn run(mut self) -> Result<(Vec<ValueId>, ValueId)> {
+    pub(super) fn run(mut self) -> Result<Border> {
         let height = self.height(self.output);
         let mut start = 0;
         while start < height {
@@ -250,11 +266,11 @@ impl<'a> StripReplay<'a> {
         if !made.iter().copied().eq(rows) {
             return self.refuse_strips("rows of the output are not made, or made over");
         }
-        Ok((self.outside, self.output))
+        Ok(Border { reads: self.outside, output: self.output })
     }
 
     fn run_strip(&mut self, rows: Range<u64>) -> Result<()> {
-        let (calls, needs) = self.calls(rows)?;
+        let Visit { calls, needs } = self.visit(rows)?;
         for call in &calls {
             let home = self.made[&call.value].home;
             if self.homes[home].value == call.value && self.homes[home].bytes.is_some() {
@@ -273,7 +289,7 @@ impl<'a> StripReplay<'a> {
 
     /// Returns the rows that each node makes for a strip, in order, and by value those that are
     /// needed.
-    fn calls(&self, rows: Range<u64>) -> Result<(Vec<Call>, BTreeMap<ValueId, Range<u64>>)> {
+    fn visit(&self, rows: Range<u64>) -> Result<Visit> {
         let mut needs = BTreeMap::from([(self.output, rows)]);
         let mut calls = Vec::new();
         for &id in self.nodes.iter().rev() {
@@ -298,7 +314,7 @@ impl<'a> StripReplay<'a> {
             calls.push(Call { node: id, value, rows });
         }
         calls.reverse();
-        Ok((calls, needs))
+        Ok(Visit { calls, needs })
     }
 
     /// Moves the rows from `first` up to `done` to the front of a line buffer.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
-use crate::check::strips::StripReplay;
+use crate::check::strips::{Border, StripReplay};
 use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
 use crate::plan::{Plan, PlanStep, ShareRule, Strips};
 
@@ -242,12 +242,13 @@ fn strip_unit<'a>(
     scratch: Option<u64>,
     readers: &[Vec<NodeId>],
 ) -> Result<Unit<'a>> {
-    let (outside, output) = StripReplay::new(graph, &nodes, strips, scratch, readers)?.run()?;
+    let Border { reads, output } =
+        StripReplay::new(graph, &nodes, strips, scratch, readers)?.run()?;
     let name = graph.node(*nodes.last().expect("a step runs a node")).name();
     Ok(Unit {
         nodes,
         name,
-        reads: outside.into_iter().map(Some).collect(),
+        reads: reads.into_iter().map(Some).collect(),
         writes: vec![Some(output)],
         effects: Cow::Owned(Effects::default()),
         mutates: Vec::new(),

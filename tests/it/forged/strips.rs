@@ -22,18 +22,19 @@ fn window(input: usize, extent: u64, stride: u64, before: i64) -> Window {
 }
 
 /// What is different in a graph.
-#[derive(Clone, Copy, Default)]
-struct Difference {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Difference {
+    Nothing,
     /// The second convolution needs its operand whole.
-    whole: bool,
+    Whole,
     /// What the first convolution makes is an output of the graph.
-    leaves: bool,
+    Leaves,
     /// The windows of the sum are over another dimension.
-    across: bool,
+    Across,
     /// The activation has a window of three rows, and may still be in place.
-    sees_more: bool,
+    SeesMore,
     /// The activation may not be in place.
-    apart: bool,
+    Apart,
 }
 
 /// A convolution *a*, its activation *r*, another convolution *t* of the input, a convolution *b* of
@@ -52,19 +53,19 @@ fn residual(difference: Difference) -> Graph {
     let conv = window(0, 3, 1, 1);
     let same = |input| window(input, 1, 1, 0);
     builder.add_node(Node::new("a", "Conv").reads([x]).writes([a]).window(conv));
-    let seen = if difference.sees_more { conv } else { same(0) };
+    let seen = if difference == Difference::SeesMore { conv } else { same(0) };
     let relu = Node::new("r", "Relu").reads([a]).writes([r]).window(seen);
-    builder.add_node(if difference.apart { relu } else { relu.in_place(0, 0) });
+    builder.add_node(if difference == Difference::Apart { relu } else { relu.in_place(0, 0) });
     builder.add_node(Node::new("t", "Conv").reads([x]).writes([t]).window(same(0)));
     let second = Node::new("b", "Conv").reads([r]).writes([b]);
-    builder.add_node(if difference.whole { second } else { second.window(conv) });
-    let axis = if difference.across { 2 } else { 1 };
+    builder.add_node(if difference == Difference::Whole { second } else { second.window(conv) });
+    let axis = if difference == Difference::Across { 2 } else { 1 };
     let sum = Node::new("s", "Add").reads([b, r, t]).writes([s]).in_place(0, 0);
     let over = |sum: Node, input| sum.window(Window { axis, ..same(input) });
     builder.add_node((0..3).fold(sum, over));
     let pool = Node::new("p", "Pool").reads([s]).writes([p]).window(window(0, 2, 2, 0));
     builder.add_node(pool.workspace([Choice { bytes: 736, cost: 1.0 }]));
-    if difference.leaves {
+    if difference == Difference::Leaves {
         builder.add_output(a);
     }
     builder.add_output(p);
@@ -90,7 +91,7 @@ fn planned(graph: &Graph, policy: WorkspacePolicy) -> arenaplan::Result<Plan> {
 }
 
 fn case() -> Case {
-    let graph = residual(Difference::default());
+    let graph = residual(Difference::Nothing);
     let plan = planned(&graph, WorkspacePolicy::None).unwrap();
     (graph, plan)
 }
@@ -197,7 +198,7 @@ fn every_value_has_one_line_buffer() {
 
 #[test]
 fn line_buffers_are_in_the_workspace() {
-    let graph = residual(Difference::default());
+    let graph = residual(Difference::Nothing);
     let plan = planned(&graph, WorkspacePolicy::Auto).unwrap();
     // The workspace ends where the second line buffer may end.
     for (offset, fits) in [(672, true), (676, false)] {
@@ -214,11 +215,11 @@ fn line_buffers_are_in_the_workspace() {
 #[test]
 fn nodes_that_do_not_make_rows_from_rows_are_refused() {
     for (difference, says) in [
-        (Difference { whole: true, ..Difference::default() }, "does not make rows from rows"),
-        (Difference { leaves: true, ..Difference::default() }, "is needed elsewhere"),
-        (Difference { across: true, ..Difference::default() }, "along another dimension"),
-        (Difference { sees_more: true, ..Difference::default() }, "while it reads it"),
-        (Difference { apart: true, ..Difference::default() }, "while it reads it"),
+        (Difference::Whole, "does not make rows from rows"),
+        (Difference::Leaves, "is needed elsewhere"),
+        (Difference::Across, "along another dimension"),
+        (Difference::SeesMore, "while it reads it"),
+        (Difference::Apart, "while it reads it"),
     ] {
         let graph = residual(difference);
         let (_, plan) = case();
@@ -231,11 +232,11 @@ fn nodes_that_do_not_make_rows_from_rows_are_refused() {
 
 #[test]
 fn the_planner_refuses_strips_of_nodes_that_pass_no_rows() {
-    let graph = residual(Difference { whole: true, ..Difference::default() });
+    let graph = residual(Difference::Whole);
     let error = planned(&graph, WorkspacePolicy::None).unwrap_err();
     assert_eq!(error.kind(), "InvalidGroup");
     // A node by itself has no line buffers.
-    let graph = residual(Difference::default());
+    let graph = residual(Difference::Nothing);
     let steps: Vec<Vec<NodeId>> = (0..6).map(|node| vec![NodeId::new(node)]).collect();
     let strips = [(NodeId::new(5), strips())];
     let error = ideal_planner().strips(&strips).plan_steps(&graph, &steps).unwrap_err();
@@ -244,7 +245,7 @@ fn the_planner_refuses_strips_of_nodes_that_pass_no_rows() {
 
 #[test]
 fn a_node_by_itself_is_in_no_strips() {
-    let graph = residual(Difference::default());
+    let graph = residual(Difference::Nothing);
     let plan = ideal_planner().plan(&graph).unwrap();
     let last = plan.steps().last().unwrap().name.clone();
     let plain: Vec<Vec<NodeId>> = (0..6).map(|node| vec![NodeId::new(node)]).collect();
