@@ -43,6 +43,8 @@ from arenaplan._core import (
     Strips,
     Target,
     __version__,
+    graph_schema,
+    model_schema,
     plan_schema,
     techniques,
 )
@@ -62,7 +64,9 @@ from arenaplan.graph import (
     Window,
 )
 from arenaplan.importers import load
+from arenaplan.importers.document import from_runtime_json
 from arenaplan.importers.live import from_exported_program, from_jaxpr
+from arenaplan.model import Model
 from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
@@ -83,6 +87,7 @@ from arenaplan.storage import (
     StorageOperand,
     StoragePool,
     load_params,
+    runtime_json,
     save_params,
 )
 
@@ -112,6 +117,7 @@ __all__ = [
     "Level",
     "LineBuffer",
     "Live",
+    "Model",
     "MoveCost",
     "Node",
     "Overlap",
@@ -150,9 +156,12 @@ __all__ = [
     "find_assigns",
     "from_exported_program",
     "from_jaxpr",
+    "from_runtime_json",
     "fuse",
+    "graph_schema",
     "load",
     "load_params",
+    "model_schema",
     "order_mutations",
     "pack",
     "plan",
@@ -161,6 +170,7 @@ __all__ = [
     "plan_together",
     "proof_schema",
     "prove",
+    "runtime_json",
     "save_params",
     "share_storage",
     "spilled",
