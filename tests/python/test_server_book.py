@@ -148,16 +148,24 @@ def test_a_session_that_waits_for_sessions_does_not_keep_runs_waiting() -> None:
     assert f.served == [first, run, second]
 
 
-def test_a_session_that_waits_for_runs_is_next() -> None:
+def test_a_session_that_waits_for_runs_reserves_its_place() -> None:
     f = fixture(size=2 * LANE)
-    runs = [f.request(LANE), f.request(LANE)]
+    below, above = f.request(LANE), f.request(LANE)
     session = f.request(LANE, session=True)
-    later = f.request(LANE)
-    f.book.leave(runs[0])
-    assert (session.lease, later.lease) == (None, None), "the place of the session is still used"
-    f.book.leave(runs[1])
-    assert session.lease
-    assert later.lease
+    later, last = f.request(LANE), f.request(8)
+    f.book.leave(below)
+    assert (later.lease, last.lease) == ((0, LANE), None)
+    f.book.leave(above)
+    assert (session.lease, last.lease) == ((LANE, 2 * LANE), None)
+    f.book.leave(later)
+    assert last.lease == (0, 8)
+
+
+def test_a_session_does_not_wait_for_runs_that_wait() -> None:
+    f = fixture(workers=1)
+    f.request(LANE)
+    f.request(LANE)
+    assert f.request(LANE, session=True).lease
 
 
 # -- the lock ------------------------------------------------------------------------------

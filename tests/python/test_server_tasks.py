@@ -213,7 +213,7 @@ def test_sessions_work_for_tasks() -> None:
         async with ap.Server({"sum": summing()}, cap="1MiB", workers=2) as server:
 
             async def client(k: int) -> None:
-                with server.session("sum") as session:
+                with await server.session_async("sum") as session:
                     for step in range(1, 10):
                         result = await session.run_async(full(8, k))
                         assert result["y"][0] == 2 * k * step
@@ -224,12 +224,36 @@ def test_sessions_work_for_tasks() -> None:
     asyncio.run(main())
 
 
+def test_sessions_that_wait_do_so_as_tasks_and_can_be_cancelled() -> None:
+    graph = summing(1024)
+
+    async def main() -> None:
+        cap = ap.plan(graph, target="numpy").arena_bytes + 4096
+        async with ap.Server({"sum": graph}, cap=cap, workers=2) as server:
+            first = await server.session_async("sum")
+            tasks = [asyncio.create_task(server.session_async("sum")) for _ in range(3)]
+            await until(lambda: server.statistics().waiting == 3)
+            with pytest.raises(errors.PoolBusy):
+                await server.session_async("sum", timeout=0)
+            tasks[0].cancel()
+            await until(lambda: server.statistics().waiting == 2)
+            assert (await first.run_async(full(1024)))["y"][0] == 2
+            first.close()
+            second = await tasks[1]
+            assert not tasks[2].done()
+            second.close()
+            (await tasks[2]).close()
+            assert server.statistics().sessions == 0
+
+    asyncio.run(main())
+
+
 def test_random_cancellation_leaves_the_server_as_it_was() -> None:
     async def main(seed: int) -> None:
         draw = random.Random(seed)
         graphs = {"a": calling(size=256), "b": calling(size=4096, name="b"), "sum": summing()}
         async with ap.Server(graphs, cap=40_000, workers=2) as server:
-            session = server.session("sum")
+            session = await server.session_async("sum")
 
             async def one(k: int) -> None:
                 kind = draw.choice(["a", "b", "sum"])

@@ -2,7 +2,9 @@
 The leases of a server: who has which bytes, and who waits for some.
 
 One memory holds all runs and sessions, so their sum cannot exceed it. A run has a range near the
-bottom, the states of a session have one at the top. Requests are served in the order of arrival.
+bottom, the states of a session have one at the top. Runs are served in the order of arrival, and so
+are sessions. A session that waits for other sessions keeps no run waiting; one that waits for runs
+reserves its place, so that no later run takes bytes of it.
 
 Places of runs are few, since an executor is prepared for one place. The memory is divided into
 *lanes*, each large enough for every model; a smaller model has places at multiples of its size in
@@ -91,8 +93,11 @@ class Book:
         self._signals: deque[Request] = deque()
         # Dictionaries are ordered sets, and changing them twice does no harm.
         self._queue: dict[Request, None] = {}
+        self._waiting_sessions: dict[Request, None] = {}
         self._runs: dict[Request, Range] = {}
         self._sessions: dict[Request, Range] = {}
+        self._top = pages.size
+        """End of the memory that runs may use."""
         self._counts = Counts()
         self._is_closed = False
         self._idle = threading.Event()
@@ -123,7 +128,7 @@ class Book:
         """Refuse all that wait or come, and wait for the end of all runs."""
         with self._held():
             self._is_closed = True
-            for request in list(self._queue):
+            for request in [*self._queue, *self._waiting_sessions]:
                 self._turn_down(request)
         self._idle.wait()
 
@@ -136,7 +141,7 @@ class Book:
                 max(self._pages.used_bytes - leased, 0),
                 len(self._runs),
                 len(self._sessions),
-                len(self._queue),
+                len(self._queue) + len(self._waiting_sessions),
                 Counts(
                     self._counts.leases,
                     self._counts.reused,
@@ -188,7 +193,8 @@ class Book:
                 entered.append(request)
                 self._posted.popleft()
             self._grant()
-            self._counts.waits += sum(request in self._queue for request in entered)
+            waiting = self._queue.keys() | self._waiting_sessions.keys()
+            self._counts.waits += sum(request in waiting for request in entered)
             if self._is_closed and not self._runs:
                 self._idle.set()
         except BaseException:
@@ -211,16 +217,18 @@ class Book:
         if self._is_closed:
             self._turn_down(request)
         elif not request.has_left and request.lease is None:
-            self._queue[request] = None
+            (self._waiting_sessions if request.is_session else self._queue)[request] = None
 
     def _turn_down(self, request: Request) -> None:
         self._queue.pop(request, None)
+        self._waiting_sessions.pop(request, None)
         request.is_refused = True
         self._signals.append(request)
 
     def _remove(self, request: Request) -> None:
         request.has_left = True
         self._queue.pop(request, None)
+        self._waiting_sessions.pop(request, None)
         self._sessions.pop(request, None)
         self._runs.pop(request, None)
         request.lease = None
@@ -229,15 +237,24 @@ class Book:
 
     def _grant(self) -> None:
         """Give leases to those that are next."""
+        self._top = min((e.start for e in self._sessions.values()), default=self._pages.size)
+        for request in list(self._waiting_sessions):
+            place = self._session_place(request)
+            if place is None:
+                break  # Until a session ends.
+            if any(map(place.overlaps, self._runs.values())):
+                self._top = place.start  # These runs are the last ones there.
+                break
+            self._lend(request, place)
+            self._waiting_sessions.pop(request, None)
+            self._top = min(self._top, place.start)
         granted = []
         for request in self._queue:
-            place = self._session_place(request) if request.is_session else self._place(request)
-            if place is not None:
-                self._lend(request, place)
-                granted.append(request)
-            elif not request.is_session or self._session_place(request, among_runs=False):
+            place = self._place(request)
+            if place is None:
                 break
-            # Other sessions have the memory, perhaps for long: runs do not wait for those.
+            self._lend(request, place)
+            granted.append(request)
         for request in granted:
             self._queue.pop(request, None)
 
@@ -264,8 +281,7 @@ class Book:
         if len(self._runs) >= self._workers:
             return None
         size = request.size
-        top = min((each.start for each in self._sessions.values()), default=self._pages.size)
-        taken = sorted(self._runs.values())
+        top, taken = self._top, sorted(self._runs.values())
         for start in sorted(request.prepared):
             place = Range(start, start + size)
             if place.stop <= top and not any(map(place.overlaps, taken)):
@@ -277,13 +293,12 @@ class Book:
                 return found
         return _first_fit(size, self._unit, Range(0, top), taken)
 
-    def _session_place(self, request: Request, *, among_runs: bool = True) -> Range | None:
+    def _session_place(self, request: Request) -> Range | None:
         """Return where the states of a session may be: as high as possible, above one lane."""
-        taken = self._taken() if among_runs else sorted(self._sessions.values())
         top = self._pages.size
-        for each in reversed([Range(0, self._lane), *taken]):
+        for each in reversed([Range(0, self._lane), *sorted(self._sessions.values())]):
             start = (top - request.size) // self._unit * self._unit
-            if start >= max(each.stop, self._lane):
+            if start >= each.stop:
                 return Range(start, start + request.size)
             top = min(top, each.start)
         return None

@@ -286,23 +286,26 @@ class Server:
         InvalidOption
             If there is no such model.
         """
-        model = self._model(name)
-        size, room = state_bytes(model.largest), self._book.room_for_sessions
-        if size > room:
-            raise LeaseTooLarge(
-                f"the states of model {quoted(name)} need {size:,} bytes; beside the largest "
-                f"model, the cap of {self.cap:,} bytes leaves {room:,}"
-            )
         event = threading.Event()
-        request = Request(size, event.set, is_session=True)
+        model, request = self._wanted_session(name, event.set)
         try:
-            self._book.enter(request)
             self._wait(model, request, event, timeout)
-            assert request.lease is not None
-            memory = self._pages.bytes[request.lease.start : request.lease.stop]
-            session = Session(self, model, self._book, request, memory)
-            self._sessions.add(session)
-            return session
+            return self._opened(model, request)
+        except BaseException:
+            self._book.leave(request)
+            raise
+
+    async def session_async(self, name: str, *, timeout: float | None = None) -> Session:
+        """
+        Return a session, for asyncio.
+
+        As :meth:`session`, but no thread waits: a task that would block its loop could wait for
+        runs of other tasks for ever.
+        """
+        model, request = self._wanted_session(name, lambda: None)
+        try:
+            await self._wait_async(model, request, timeout)
+            return self._opened(model, request)
         except BaseException:
             self._book.leave(request)
             raise
@@ -393,6 +396,27 @@ class Server:
                 f"the server has no model {quoted(str(name))}, only {known}"
             ) from None
 
+    def _wanted_session(
+        self, name: str, signal: Callable[[], object]
+    ) -> tuple[ServedModel, Request]:
+        """Return a model, and a request for its states."""
+        model = self._model(name)
+        size, room = state_bytes(model.largest), self._book.room_for_sessions
+        if size > room:
+            raise LeaseTooLarge(
+                f"the states of model {quoted(name)} need {size:,} bytes; beside the largest "
+                f"model, the cap of {self.cap:,} bytes leaves {room:,}"
+            )
+        return model, Request(size, signal, is_session=True)
+
+    def _opened(self, model: ServedModel, request: Request) -> Session:
+        """Return the session of a request that has its lease."""
+        assert request.lease is not None
+        memory = self._pages.bytes[request.lease.start : request.lease.stop]
+        session = Session(self, model, self._book, request, memory)
+        self._sessions.add(session)
+        return session
+
     def _run(
         self,
         model: ServedModel,
@@ -406,7 +430,6 @@ class Server:
         event = threading.Event()
         request = Request(work.entry.size, event.set, work.entry.residents)
         try:
-            self._book.enter(request)
             self._wait(model, request, event, timeout)
             return self._perform(model, work, request, session)
         finally:
@@ -425,16 +448,10 @@ class Server:
         work = model.work(entry, inputs)
         if session is not None:
             session._begin()
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
         request = Request(entry.size, lambda: None, entry.residents)
-        request.signal = partial(_wake, loop, woken, partial(self._book.leave, request))
         finish = partial(self._finish, model, entry, request, session)
         try:
-            self._book.enter(request)
-            if request.lease is None and not request.is_refused:
-                await asyncio.wait([woken], timeout=None if timeout is None else max(timeout, 0))
-            self._check(model, request)
+            await self._wait_async(model, request, timeout)
             running = self._pool().submit(self._perform, model, work, request, session)
         except BaseException:
             finish()
@@ -445,9 +462,22 @@ class Server:
     def _wait(
         self, model: ServedModel, request: Request, event: threading.Event, timeout: float | None
     ) -> None:
-        """Wait for the lease of a request, and raise if there is none in time."""
+        """Enter a request, wait for its lease, and raise if there is none in time."""
+        self._book.enter(request)
         if request.lease is None and not request.is_refused:
             event.wait(timeout)
+        self._check(model, request)
+
+    async def _wait_async(
+        self, model: ServedModel, request: Request, timeout: float | None
+    ) -> None:
+        """Enter a request, wait for its lease, and raise if there is none in time."""
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        request.signal = partial(_wake, loop, woken, partial(self._book.leave, request))
+        self._book.enter(request)
+        if request.lease is None and not request.is_refused:
+            await asyncio.wait([woken], timeout=None if timeout is None else max(timeout, 0))
         self._check(model, request)
 
     def _check(self, model: ServedModel, request: Request) -> None:
