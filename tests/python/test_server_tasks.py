@@ -122,13 +122,36 @@ def test_tasks_time_out() -> None:
             await asyncio.to_thread(gate.arrived)
             with pytest.raises(errors.PoolBusy):
                 await server.run_async("gate", full(1024), timeout=0.01)
+            numbers = server.statistics()
+            assert (numbers.waiting, numbers.running, numbers.refused) == (0, 1, 1)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await server.run_async("gate", full(1024))
             numbers = server.statistics()
             assert (numbers.waiting, numbers.running, numbers.refused) == (0, 1, 1)
-            gate.open()
+            gate.open(2)
             await running
+            assert (await server.run_async("gate", full(1024), timeout=60))["y"][0] == 2
+            assert server.statistics().refused == 1, "who was served in time was not refused"
+
+    asyncio.run(main())
+
+
+def test_a_run_begins_when_it_has_its_lease_however_busy_the_loop_is() -> None:
+    gate, begun = Gate(), threading.Event()
+    graphs = {"gate": calling(gate), "task": calling(begun.set, name="task")}
+
+    async def main() -> None:
+        async with ap.Server(graphs, cap="1MiB", workers=1) as server:
+            busy = started(server.run, "gate", full(1024))
+            await asyncio.to_thread(gate.arrived)
+            task = asyncio.create_task(server.run_async("task", full(1024)))
+            await until(lambda: server.statistics().waiting == 1)
+            gate.open()
+            assert begun.wait(60), "the loop did not get a turn"
+            busy.join()
+            assert server.run("task", full(1024), timeout=60), "nor does another run wait for it"
+            await task
 
     asyncio.run(main())
 

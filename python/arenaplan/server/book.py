@@ -31,7 +31,8 @@ class Request:
     size: int
     """Bytes."""
     signal: Callable[[], object]
-    """Called once the request has a lease or a refusal, from any thread."""
+    """Called from any thread, once the request has a lease, or will have none: it was refused
+    or withdrawn."""
     prepared: Collection[int] = ()
     """First bytes of the places where the executor of the run is prepared."""
     is_session: bool = False
@@ -112,12 +113,16 @@ class Book:
         """Take a request out of the queue, or its lease back; more than once does no harm."""
         self._post(self._remove, request)
 
+    def withdraw(self, request: Request) -> None:
+        """Take a request out of the queue, unless it has its lease by now."""
+        self._post(self._forget, request)
+
     def refuse(self, request: Request) -> None:
         """Take a request that waited too long out of the queue, unless it has its lease by now."""
         with self._held():
-            if request.lease is None and not request.is_refused:
+            if request.lease is None and not request.is_refused and not request.has_left:
                 self._counts.refused += 1
-                self._remove(request)
+                self._forget(request)
 
     def trim(self, keep: int) -> int:
         """Give memory that is free to the system, and return how many bytes."""
@@ -224,6 +229,13 @@ class Book:
         self._waiting_sessions.pop(request, None)
         request.is_refused = True
         self._signals.append(request)
+
+    def _forget(self, request: Request) -> None:
+        if request.lease is None and not request.is_refused and not request.has_left:
+            request.has_left = True
+            self._queue.pop(request, None)
+            self._waiting_sessions.pop(request, None)
+            self._signals.append(request)
 
     def _remove(self, request: Request) -> None:
         request.has_left = True

@@ -156,6 +156,11 @@ class ServedModel:
             entry.residents.clear()
 
     @property
+    def shapes(self) -> int:
+        """Number of shapes."""
+        return 1 if self._family is None else len(self._family)
+
+    @property
     def alignment(self) -> int:
         """Alignment of the memory of a run."""
         return self.largest.plan.alignment

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan.dynamic.shapes import RangeBind
-from arenaplan.errors import InvalidOption, LeaseTooLarge, PoolBusy
+from arenaplan.errors import InvalidOption, LeaseTooLarge, PlannerError, PoolBusy
 from arenaplan.importers.common import listed, quoted
 from arenaplan.options import whole_number
 from arenaplan.server.book import Book, Request, closed
@@ -35,8 +35,8 @@ from arenaplan.spaces import parse_size
 
 _ALIGNMENT = 64
 """Alignment of every lease, at least: a cache line."""
-_PREPARED = 2
-"""Executors per model and worker that stay prepared, unless the caller says otherwise."""
+_SHAPES = 16
+"""Shapes of a model that can stay prepared for each worker, unless the caller says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,8 @@ class Server:
         each run. All stay if left out.
     prepared : int, optional
         Most executors that stay prepared; beyond, the one whose last run is longest ago is
-        forgotten. By default, two per model and worker, and at least 16.
+        forgotten. By default, two for each worker and each shape of a model, of up to 16 shapes.
+        Each has kernels with some hundred bytes per node and tile; weights are shared.
 
     Raises
     ------
@@ -161,9 +162,7 @@ class Server:
             raise InvalidOption(
                 f"option bind: there is no model {quoted(unknown[0])}, only {listed(models)}"
             )
-        known = _PREPARED * self.workers * len(models) if prepared is None else prepared
-        self._most = max(whole_number(known, "prepared"), 16 if prepared is None else 0)
-        if self._most < 1:
+        if prepared is not None and whole_number(prepared, "prepared") < 1:
             raise InvalidOption(f"option prepared: at least one executor, not {prepared}")
         self._models = {
             name: ServedModel(name, model, (bind or {}).get(name)) for name, model in models.items()
@@ -174,6 +173,8 @@ class Server:
                     f"model {quoted(name)} needs {model.size:,} bytes, "
                     f"more than the cap of {self.cap:,} bytes"
                 )
+        shapes = sum(min(model.shapes, _SHAPES) for model in self._models.values())
+        self._most = 2 * self.workers * max(shapes, 1) if prepared is None else prepared
         self._keep = self.cap if keep is None else _bytes(keep, "keep", least=0)
         self._unit = max([_ALIGNMENT, *(model.alignment for model in self._models.values())])
         self._lane = max([1, *(model.size for model in self._models.values())])
@@ -448,16 +449,20 @@ class Server:
         work = model.work(entry, inputs)
         if session is not None:
             session._begin()
-        request = Request(entry.size, lambda: None, entry.residents)
-        finish = partial(self._finish, model, entry, request, session)
+        run = _TaskRun(self, model, work, session, asyncio.get_running_loop())
+        request = run.request
+        future = asyncio.wrap_future(run.outcome)
         try:
-            await self._wait_async(model, request, timeout)
-            running = self._pool().submit(self._perform, model, work, request, session)
+            self._book.enter(request)
+            if timeout is not None:
+                await asyncio.wait([future], timeout=max(timeout, 0))
+                self._book.refuse(request)  # It has its lease by now, or gets none.
+            return await future
         except BaseException:
-            finish()
+            self._book.withdraw(request)
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # Nobody else will ask for it.
             raise
-        running.add_done_callback(partial(_after, finish))
-        return await asyncio.wrap_future(running)
 
     def _wait(
         self, model: ServedModel, request: Request, event: threading.Event, timeout: float | None
@@ -486,11 +491,15 @@ class Server:
             self._book.refuse(request)
         if request.lease is not None:
             return
+        raise self._refusal(model, request)
+
+    def _refusal(self, model: ServedModel, request: Request) -> PlannerError:
+        """Return the error of a request that got no lease."""
         if request.is_refused:
-            raise closed()
+            return closed()
         leased = self._book.moment().leased_bytes
         kind = "a session" if request.is_session else "a run"
-        raise PoolBusy(
+        return PoolBusy(
             f"{kind} of model {quoted(model.name)} needs {request.size:,} bytes and is refused: "
             f"{leased:,} of {self.cap:,} bytes are leased, and nobody gave enough back in time"
         )
@@ -541,6 +550,59 @@ class Server:
             return self._threads
 
 
+class _TaskRun:
+    """
+    A run for a task. It begins as soon as it has its lease, however busy the task's loop is.
+
+    The request is signaled once: with a lease, or without one if it was refused or withdrawn.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        model: ServedModel,
+        work: Work,
+        session: Session | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._server, self._model, self._work = server, model, work
+        self._session, self._loop = session, loop
+        self.outcome: Future[dict[str, np.ndarray]] = Future()
+        self.request = Request(work.entry.size, self._begin, work.entry.residents)
+
+    def _begin(self) -> None:
+        """Start the work in a thread of the server; called from any thread."""
+        if self.request.lease is None or self._loop.is_closed():
+            self._end(error=self._server._refusal(self._model, self.request))
+            return
+        try:
+            self._server._pool().submit(self._perform)
+        except RuntimeError:  # The interpreter ends.
+            self._end(error=closed())
+
+    def _perform(self) -> None:
+        if not self.outcome.set_running_or_notify_cancel():
+            self._finish()
+            return
+        try:
+            result = self._server._perform(self._model, self._work, self.request, self._session)
+        except BaseException as error:
+            self._finish()
+            self.outcome.set_exception(error)
+        else:
+            self._finish()
+            self.outcome.set_result(result)
+
+    def _end(self, error: PlannerError) -> None:
+        """End without a run."""
+        self._finish()
+        if self.outcome.set_running_or_notify_cancel():
+            self.outcome.set_exception(error)
+
+    def _finish(self) -> None:
+        self._server._finish(self._model, self._work.entry, self.request, self._session)
+
+
 def _wake(
     loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], leave: Callable[[], None]
 ) -> None:
@@ -549,11 +611,6 @@ def _wake(
         loop.call_soon_threadsafe(lambda: None if woken.done() else woken.set_result(None))
     except RuntimeError:
         leave()  # The loop is closed: nobody is there to use the lease.
-
-
-def _after(finish: Callable[[], None], running: Future[dict[str, np.ndarray]]) -> None:
-    """Finish a request after its run, or after the run was cancelled before it began."""
-    finish()
 
 
 def _bytes(number: int | str, what: str, *, least: int) -> int:
