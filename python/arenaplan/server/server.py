@@ -458,6 +458,9 @@ class Server:
                 await asyncio.wait([future], timeout=max(timeout, 0))
                 self._book.refuse(request)  # It has its lease by now, or gets none.
             return await future
+        except GeneratorExit:  # The loop is gone.
+            self._book.withdraw(request)
+            raise
         except BaseException:
             self._book.withdraw(request)
             if not future.cancel() and not future.cancelled():
