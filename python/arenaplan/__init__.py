@@ -40,6 +40,8 @@ from arenaplan._core import (
     StoragePlan,
     Target,
     __version__,
+    graph_schema,
+    model_schema,
     plan_schema,
     techniques,
 )
@@ -48,7 +50,9 @@ from arenaplan.errors import PlannerError
 from arenaplan.executor import BACKEND, Executor
 from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
 from arenaplan.importers import load
+from arenaplan.importers.document import from_runtime_json
 from arenaplan.importers.live import from_exported_program, from_jaxpr
+from arenaplan.model import Model
 from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
@@ -70,6 +74,7 @@ from arenaplan.storage import (
     StorageOperand,
     StoragePool,
     load_params,
+    runtime_json,
     save_params,
 )
 
@@ -98,6 +103,7 @@ __all__ = [
     "Lease",
     "Level",
     "Live",
+    "Model",
     "MoveCost",
     "Node",
     "Overlap",
@@ -136,9 +142,12 @@ __all__ = [
     "find_assigns",
     "from_exported_program",
     "from_jaxpr",
+    "from_runtime_json",
     "fuse",
+    "graph_schema",
     "load",
     "load_params",
+    "model_schema",
     "order_mutations",
     "pack",
     "plan",
@@ -147,6 +156,7 @@ __all__ = [
     "plan_together",
     "proof_schema",
     "prove",
+    "runtime_json",
     "save_params",
     "share_storage",
     "spilled",

@@ -24,6 +24,7 @@ __all__ = [
     "Lease",
     "Level",
     "Live",
+    "Model",
     "MoveCost",
     "Packing",
     "PlacedWorkspace",
@@ -44,9 +45,12 @@ __all__ = [
     "explain",
     "find_assigns",
     "fuse",
+    "graph_schema",
     "load_params",
+    "model_schema",
     "order_mutations",
     "pack",
+    "pack_apart",
     "pack_csv",
     "plan",
     "plan_schema",
@@ -348,6 +352,11 @@ class Graph:
         """
         SHA-256, in hexadecimal, of all that a plan depends on.
         """
+    @staticmethod
+    def from_json(text: bytes) -> Graph:
+        """
+        Return the graph that JSON text holds.
+        """
     def grouped(self, /, groups: Sequence[Sequence[int]]) -> Graph:
         """
         Return the graph in which each group of nodes, by index in execution order, is one node.
@@ -367,6 +376,10 @@ class Graph:
     def sizes(self, /) -> list[int]:
         """
         Bytes of every value.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the graph as JSON text.
         """
     @property
     def was_sorted(self, /) -> bool:
@@ -739,6 +752,71 @@ class Live:
     def start(self, /) -> int:
         """
         First step.
+        """
+
+@final
+class Model:
+    """
+    The graphs and plans of one model for one or several shapes.
+    """
+
+    def __len__(self, /) -> int: ...
+    def __new__(
+        cls, /, name: str, dims: Sequence[str], shapes: Iterator[tuple[Sequence[int], object, Plan]]
+    ) -> Model:
+        """
+        Collect shapes: per shape a size for each of ``dims``, the graph, and a plan of it.
+        """
+    @property
+    def arena_bytes(self, /) -> int:
+        """
+        Bytes of arenas that every shape can run in.
+        """
+    @property
+    def dims(self, /) -> list[tuple[str, list[int]]]:
+        """
+        Names of the dimensions that vary, with the sizes of each.
+        """
+    def find(self, /, sizes: Sequence[tuple[str, int]], padded: bool) -> int:
+        """
+        Return the position of the shape for sizes by name.
+        """
+    @staticmethod
+    def from_json(text: bytes) -> Model:
+        """
+        Return the model that JSON text holds, after a check of every plan.
+        """
+    def graph(self, /, sizes: Sequence[tuple[str, int]]) -> Graph:
+        """
+        Return the graph of a shape.
+        """
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Model:
+        """
+        Read a model from a file, and check every plan.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        Name of the model.
+        """
+    def plan(self, /, sizes: Sequence[tuple[str, int]]) -> Plan:
+        """
+        Return the plan of a shape.
+        """
+    def save(self, /, path: str | PathLike[str]) -> None:
+        """
+        Write the model to a file, which is replaced at once or unchanged; a device or a pipe is
+        written into.
+        """
+    @property
+    def shapes(self, /) -> list[tuple[list[int], int]]:
+        """
+        Per shape the size of each dimension, and the bytes that it needs.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the model as JSON text.
         """
 
 @final
@@ -1571,9 +1649,18 @@ class StorageLayout:
         """
         Names of the values that the caller receives.
         """
+    def to_graph(self, /, name: str, parameters: Sequence[str]) -> Graph:
+        """
+        Return the graph that the layout was made for; values called like one of ``parameters``
+        are constants.
+        """
     def to_json(self, /) -> str:
         """
         Return the JSON form of a graph runtime.
+        """
+    def with_attributes(self, /, attributes: Sequence[tuple[str, dict[str, str]]]) -> StorageLayout:
+        """
+        Return the layout with more attributes, for nodes by the name of their first result.
         """
 
 @final
@@ -1830,9 +1917,19 @@ def fuse(graph: Graph, kinds: Sequence[str]) -> list[list[int]]:
     Return groups of nodes that can run as one, by kinds of fusion.
     """
 
+def graph_schema() -> str:
+    """
+    Return the JSON Schema of graph files.
+    """
+
 def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:
     """
     Return ``(name, dtype, shape, bytes)`` of every array of a parameter blob.
+    """
+
+def model_schema() -> str:
+    """
+    Return the JSON Schema of model files.
     """
 
 def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> list[list[int]]:
@@ -1856,6 +1953,22 @@ def pack(
 ) -> Packing:
     """
     Pack buffers of ``sizes`` bytes that are live during ``live``.
+    """
+
+def pack_apart(
+    sizes: Sequence[int],
+    rules: Sequence[tuple[int, int, int, int]],
+    orders: Sequence[Sequence[int]],
+    last: Sequence[int],
+    tries: int,
+    seed: int,
+    goal: int,
+) -> list[int]:
+    """
+    Return offsets of items of ``sizes`` bytes that obey rules ``(item, other, low, high)``.
+
+    No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
+    of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
 def pack_csv(

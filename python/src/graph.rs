@@ -54,6 +54,15 @@ type WorkspaceRows = Vec<Vec<(u64, f64)>>;
 /// Memory for reading one value or node, in bytes.
 const ROW_BYTES: usize = 1 << 10;
 
+/// Bytes of JSON text per value or node, for the memory that reading it may need.
+const BYTES_PER_ITEM: usize = 64;
+
+/// Return the JSON Schema of graph files.
+#[pyfunction]
+pub(crate) fn graph_schema() -> &'static str {
+    arenaplan::format::graph_schema()
+}
+
 /// A validated, immutable graph.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
@@ -150,6 +159,24 @@ impl Graph {
         let groups: Vec<Vec<NodeId>> = groups.into_iter().map(read).collect();
         let grouped = py.detach(|| self.inner.grouped(&groups)).or_raise(py)?;
         Ok(Self { inner: Arc::new(grouped.graph) })
+    }
+
+    /// Return the graph as JSON text.
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        let graph = Arc::clone(&self.inner);
+        let text = call::run(py, self.items(), move |_, _| graph.to_json())?;
+        admit(py, text.len())?;
+        Ok(text)
+    }
+
+    /// Return the graph that JSON text holds.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+        admit(py, text.len())?;
+        let text = text.to_vec();
+        let items = text.len() / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::Graph::from_json(&text))?;
+        Ok(Self { inner: Arc::new(read.or_raise(py)?) })
     }
 
     /// SHA-256, in hexadecimal, of all that a plan depends on.

@@ -16,6 +16,7 @@ mod files;
 mod graph;
 mod headroom;
 mod incremental;
+mod model;
 mod pack;
 mod plan;
 mod planner;
@@ -36,11 +37,13 @@ mod _core {
     #[pymodule_export]
     use crate::files::write_files;
     #[pymodule_export]
-    use crate::graph::Graph;
+    use crate::graph::{Graph, graph_schema};
     #[pymodule_export]
     use crate::incremental::IncrementalPlanner;
     #[pymodule_export]
-    use crate::pack::{Packing, pack, pack_csv};
+    use crate::model::{Model, model_schema};
+    #[pymodule_export]
+    use crate::pack::{Packing, pack, pack_apart, pack_csv};
     #[pymodule_export]
     use crate::plan::{Plan, plan_schema, techniques};
     #[pymodule_export]

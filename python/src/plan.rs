@@ -537,7 +537,7 @@ fn ratio(thousandths: u64) -> f64 {
 impl Plan {
     /// Returns the core's graph: `graph` itself, or the variant of it for a plan with such steps
     /// and workspaces.
-    fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
+    pub(crate) fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());
         }

@@ -3,6 +3,8 @@
 pub(crate) mod backing;
 mod cast;
 mod lend;
+#[cfg(all(feature = "shared", target_os = "linux"))]
+mod memfd;
 mod raw;
 mod spans;
 
@@ -16,6 +18,8 @@ pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
 pub(crate) use cast::{cast, cast_mut, count};
 pub use lend::{Input, NodeMemory, Output};
 pub(crate) use lend::{Memory, Slots};
+#[cfg(all(feature = "shared", target_os = "linux"))]
+pub use memfd::{SharedGuard, SharedMemory};
 pub(crate) use spans::{Reading, StepSpans, Stretch, Writing, settle};
 
 use crate::base::{Alignment, Error, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};

@@ -128,10 +128,10 @@ fn find_producers(values: &[Value], nodes: &[Node]) -> Result<Vec<Option<NodeId>
     let mut producers: Vec<Option<NodeId>> = vec![None; values.len()];
     for (index, node) in nodes.iter().enumerate() {
         for (_, value) in node.produces() {
-            let second = format!("node {}", quoted(&node.name));
+            let second = || format!("node {}", quoted(&node.name));
             let Some(known) = values.get(value.index()) else {
                 return Err(Error::UndefinedValue {
-                    user: second,
+                    user: second(),
                     value: format!("value {value}"),
                 });
             };
@@ -148,7 +148,11 @@ fn find_producers(values: &[Value], nodes: &[Node]) -> Result<Vec<Option<NodeId>
                 (ValueKind::State, _) => "the caller, as a state".into(),
                 (ValueKind::Inner, _) => "a group of nodes".into(),
             };
-            return Err(Error::DuplicateProducer { value: quoted(&known.name), first, second });
+            return Err(Error::DuplicateProducer {
+                value: quoted(&known.name),
+                first,
+                second: second(),
+            });
         }
     }
     Ok(producers)
@@ -191,7 +195,7 @@ fn check_operands(
 }
 
 /// Refuses effects that do not fit the node's operands.
-fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
+pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     let refuse = |reason: String| Err(Error::InvalidEffect { node: quoted(&node.name), reason });
     let effects = &node.effects;
     for (what, positions) in [("ignores", &effects.ignores), ("mutates", &effects.mutates)] {

@@ -33,11 +33,15 @@ mod floors;
 mod forged;
 mod fusion;
 mod graph;
+mod graph_file;
 mod graphs;
 mod incremental;
 mod litert;
 mod liveness;
+#[cfg(all(feature = "shared", target_os = "linux"))]
+mod memfd;
 mod memories;
+mod model_file;
 mod nnvm;
 mod oracle;
 mod overlap;
