@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan.dynamic import PlanFamily, plan_family
-from arenaplan.dynamic.family import InputShapes, Model
+from arenaplan.dynamic.family import InputShapes, Source
 from arenaplan.dynamic.shapes import RangeBind
 from arenaplan.errors import InputMismatch, InvalidOption, PlannerError
 from arenaplan.executor import PLAN_OPTIONS
@@ -26,7 +26,7 @@ from arenaplan.server.pages import ALIGNMENT
 if TYPE_CHECKING:
     from arenaplan import Plan
 
-Served: TypeAlias = "Graph | PlanFamily | Model"
+Served: TypeAlias = "Graph | PlanFamily | Source"
 """A model of a server."""
 States: TypeAlias = dict[str, np.ndarray]
 """Arrays of states, by name."""
@@ -36,8 +36,11 @@ class Resident:
     """A graph that is bound to some memory. One run at a time may use the memory."""
 
     def __init__(self, graph: Graph, plan: Plan, memory: np.ndarray) -> None:
-        self._setup, _ = set_up(graph, plan, [memory])
-        arrays = self._setup.arrays
+        setup, _ = set_up(graph, plan, [memory])
+        # No more than a run needs: there are many residents.
+        self._program, arrays = setup.program, setup.arrays
+        self._inputs = {index: arrays[index] for index in graph.inputs}
+        self._outputs = {graph.values[index].name: arrays[index] for index in graph.outputs}
         self._states = {v.name: arrays[v.index] for v in states_of(graph) if v.index in arrays}
 
     def run(self, inputs: Mapping[int, np.ndarray], states: States | None) -> dict[str, np.ndarray]:
@@ -52,17 +55,15 @@ class Resident:
             Content of the states before the run; after it, if it succeeds, their new content.
             Zeros if left out.
         """
-        setup = self._setup
         for name, array in self._states.items():
             np.copyto(array, 0 if states is None else states[name])
         with quiet_arithmetic():
-            load(setup.arrays, inputs)
-            run_all(setup.program)
+            load(self._inputs, inputs)
+            run_all(self._program)
         if states is not None:
             for name, array in self._states.items():
                 np.copyto(states[name], array)
-        values = map(setup.graph.values.__getitem__, setup.graph.outputs)
-        return {value.name: setup.arrays[value.index].copy() for value in values}
+        return {name: array.copy() for name, array in self._outputs.items()}
 
 
 class Entry:

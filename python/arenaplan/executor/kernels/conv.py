@@ -13,7 +13,6 @@ from functools import partial
 from math import prod
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from arenaplan.executor.constants import Transformed, shared
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
@@ -27,6 +26,7 @@ from arenaplan.executor.registry import (
     Signature,
     Step,
 )
+from arenaplan.executor.strided import as_strided
 from arenaplan.graph import Choice
 from arenaplan.ops.boxes import Box
 
