@@ -71,6 +71,7 @@ from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
 from arenaplan.proving import Proof, check_proof, proof_schema, prove
+from arenaplan.server import Server, ServerStatistics, Session
 from arenaplan.sharing import (
     Coloring,
     color_nodes,
@@ -131,6 +132,9 @@ __all__ = [
     "PlannerError",
     "Proof",
     "RowsInPlace",
+    "Server",
+    "ServerStatistics",
+    "Session",
     "Share",
     "SharedPlan",
     "SimpleArena",

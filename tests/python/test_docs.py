@@ -38,6 +38,14 @@ def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         exec(compile(block, "README.md", "exec"), names)
 
 
+def test_the_examples_of_the_page_on_serving_run() -> None:
+    page = (ROOT / "docs" / "serving.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "serving.md", "exec"), {})
+
+
 RECIPES = re.findall(
     r"^```python\n(.*?)^```",
     (ROOT / "docs" / "integrations.md").read_text(),

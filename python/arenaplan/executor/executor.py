@@ -4,7 +4,7 @@ The executor: one loop over steps that were bound to the arena beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -111,15 +111,10 @@ class Executor(Tenant):
         memory = _bytes_of(self.arena, plan)
         self._brought = bring(graph, plan, buffers or {}, memory)
         memories = [memory, *(buffer.memory for buffer in self._brought)]
-        workspaces = arena_workspaces(plan, memory)
-        missing = missing_workspaces(graph, plan, workspaces)
-        more, self.scratch_bytes = own_workspaces(missing)
+        setup, self.scratch_bytes = set_up(graph, plan, memories)
         """Bytes of scratch memory outside the arena, because the plan has none."""
-        workspaces.update(more)
-        arrays = arena_arrays(graph, plan, memories)
-        units = find_units(graph, plan)
-        program = prepare(graph, units, arrays, workspaces)
-        self._setup: Setup | None = Setup(graph, plan, memories, arrays, workspaces, units, program)
+        self._setup: Setup | None = setup
+        arrays = setup.arrays
         self._given = {buffer.value: buffer.array for buffer in self._brought if buffer.is_given}
         own = {buffer.value: buffer.array for buffer in self._brought if not buffer.is_given}
         self._loads = {
@@ -174,7 +169,12 @@ class Executor(Tenant):
         if setup is None:
             raise ArenaState("this executor is closed")
         with self.arena.lease(), quiet_arithmetic():
-            given = _checked_inputs(setup, inputs, self._given)
+            given = {
+                index: array.copy()
+                if any(np.may_share_memory(array, memory) for memory in setup.memories)
+                else array
+                for index, array in checked_inputs(setup.graph, inputs, self._given).items()
+            }
             if verify:
                 verified_run(setup, {**given, **self._inputs_given()}, self._loads)
             else:
@@ -212,11 +212,47 @@ def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
     return view
 
 
-def _checked_inputs(
-    setup: Setup, inputs: Mapping[str, ArrayLike], brought: Mapping[int, np.ndarray]
+def set_up(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> tuple[Setup, int]:
+    """
+    Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
+
+    Parameters
+    ----------
+    memories : sequence of array
+        The bytes of the arena, then those of each buffer that the caller brings.
+
+    Raises
+    ------
+    UnsupportedOp, UnsupportedDtype, RankTooLarge
+        If a node cannot be run.
+    """
+    workspaces = arena_workspaces(plan, memories[0])
+    more, outside = own_workspaces(missing_workspaces(graph, plan, workspaces))
+    workspaces.update(more)
+    arrays = arena_arrays(graph, plan, memories)
+    units = find_units(graph, plan)
+    program = prepare(graph, units, arrays, workspaces)
+    return Setup(graph, plan, memories, arrays, workspaces, units, program), outside
+
+
+def arena_bytes(plan: Plan) -> int:
+    """Return the bytes of an arena with all spaces of a plan side by side."""
+    return max(base + s.arena_bytes for base, s in zip(plan.bases, plan.spaces, strict=True))
+
+
+def checked_inputs(
+    graph: Graph, inputs: Mapping[str, ArrayLike], brought: Mapping[int, np.ndarray] | None = None
 ) -> dict[int, np.ndarray]:
-    """Return the inputs that the caller did not bring, as arrays that share no byte of a run."""
-    declared = [setup.graph.values[index] for index in setup.graph.inputs]
+    """
+    Return the inputs of a run that the caller did not bring as buffers.
+
+    Raises
+    ------
+    InputMismatch
+        If an input is missing, unknown, or of another shape or type.
+    """
+    brought = brought or {}
+    declared = [graph.values[index] for index in graph.inputs]
     for value in declared:
         buffer = brought.get(value.index)
         if buffer is not None and inputs.get(value.name, buffer) is not buffer:
@@ -228,13 +264,7 @@ def _checked_inputs(
         known = ", ".join(repr(value.name) for value in declared) or "none"
         raise InputMismatch(f"no input is called {unknown[0]!r}; the graph has {known}")
     wanted = [value for value in declared if value.index not in brought]
-    given = {value.index: _checked_input(value, inputs) for value in wanted}
-    return {
-        index: array.copy()
-        if any(np.may_share_memory(array, memory) for memory in setup.memories)
-        else array
-        for index, array in given.items()
-    }
+    return {value.index: _checked_input(value, inputs) for value in wanted}
 
 
 def _checked_input(value: Value, inputs: Mapping[str, ArrayLike]) -> np.ndarray:
@@ -261,7 +291,7 @@ def _bytes_of(arena: Arena, plan: Plan) -> np.ndarray:
     view = memoryview(arena)
     if view.readonly or not view.c_contiguous:
         raise InvalidBuffer("the arena's memory is read-only or not contiguous")
-    needed = max(base + s.arena_bytes for base, s in zip(plan.bases, plan.spaces, strict=True))
+    needed = arena_bytes(plan)
     if view.nbytes < needed:
         raise CapacityExceeded(f"the arena has {view.nbytes} bytes, and the plan needs {needed}")
     memory: np.ndarray = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)

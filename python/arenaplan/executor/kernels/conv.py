@@ -13,8 +13,8 @@ from functools import partial
 from math import prod
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
+from arenaplan.executor.constants import Transformed, shared
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
 from arenaplan.executor.kernels.pieces import in_sequence, negligible, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
@@ -26,6 +26,7 @@ from arenaplan.executor.registry import (
     Signature,
     Step,
 )
+from arenaplan.executor.strided import as_strided
 from arenaplan.graph import Choice
 from arenaplan.ops.boxes import Box
 
@@ -75,7 +76,7 @@ def conv(step: Step) -> Run | None:
     if output.size == 0:
         return None
     sizes = geometry(step.signature)
-    matrix, bias = _weights(step, sizes)
+    matrix, bias = _shared_weights(step, sizes)
     if sizes.is_tiled:
         work = [*_tiles(step, sizes, matrix, bias, output)]
     else:
@@ -100,6 +101,18 @@ def _finished(step: Step, bias: np.ndarray | None, output: np.ndarray) -> Iterat
 def _biased(part: np.ndarray, bias: np.ndarray) -> Run:
     """Return a function that adds one number per channel."""
     return partial(np.add, part, bias.reshape(-1, *(1 for _ in part.shape[2:])), part)
+
+
+def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
+    """Return the result of :func:`_weights`, which executors of the same constants share."""
+    load, weights, bias = step.signature.constant, operand(step, 1), step.input(2)
+    if load[1] is None or (bias is not None and load[2] is None):
+        return _weights(step, sizes)
+    affine = (None, None) if step.guests is None else step.guests.channel_affine()
+    small = [None if vector is None else (vector.dtype, vector.tobytes()) for vector in affine]
+    details = ("Conv", sizes.groups, sizes.is_direct, *small)
+    sources = [weights] if bias is None else [weights, bias]
+    return shared(sources, details, lambda: _weights(step, sizes))
 
 
 def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:

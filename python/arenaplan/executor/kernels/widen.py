@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from arenaplan.executor.constants import shared
 from arenaplan.executor.registry import (
     Cut,
     Declare,
@@ -99,7 +100,7 @@ def _prepare(inner: Prepare, step: Step) -> Run | None:
         if array is None or array.dtype != _HALF:
             return array
         if _is_constant(signature, position):
-            return array.astype(_SINGLE)
+            return shared([array], "widened", lambda: (array.astype(_SINGLE), None))[0]
         copy = scratch.array(array.shape, _SINGLE)
         loads.append(partial(np.copyto, copy, array))
         return copy

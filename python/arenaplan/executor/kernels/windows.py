@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from arenaplan.errors import InvalidAttribute
 from arenaplan.executor.registry import Signature
+from arenaplan.executor.strided import as_strided
 
 
 class Axis(NamedTuple):

@@ -1,0 +1,94 @@
+"""
+Constants in the form that a kernel multiplies by, once for all executors.
+
+A kernel may transform its weights: scales are folded into them, half precision is widened. The
+result depends on constants alone, so every executor of a graph, for every shape and every arena,
+shares one array. It lives as long as a kernel uses it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+Transformed: TypeAlias = tuple[np.ndarray, np.ndarray | None]
+"""A large array, and a small one beside it."""
+
+
+class _Entry(NamedTuple):
+    large: weakref.ref[np.ndarray]
+    small: np.ndarray | None
+    sources: tuple[np.ndarray, ...]
+    """The constants, held so that no other array can have their addresses."""
+
+
+_LOCK = threading.RLock()
+"""Reentrant, since the collector may run a preparation inside of another one."""
+_FOUND: dict[Hashable, _Entry] = {}
+
+
+def shared(
+    sources: Sequence[np.ndarray], details: Hashable, make: Callable[[], Transformed]
+) -> Transformed:
+    """
+    Return what ``make`` returns, or an earlier result for the same constants that is still used.
+
+    Parameters
+    ----------
+    sources : sequence of array
+        Constants that the result depends on. They are compared by address, and by content where a
+        caller could write them.
+    details : hashable
+        All else that the result depends on, and the kind of transformation.
+    make : callable
+        Makes the result.
+    """
+    key = (details, *map(_identity, sources))
+    with _LOCK:
+        entry = _FOUND.get(key)
+        known = None if entry is None else entry.large()
+        if entry is not None and known is not None:
+            return known, entry.small
+        large, small = make()
+        # A view of a constant takes no memory; and if this array were one, it could die before
+        # other views of the same memory.
+        if large.base is None and not any(np.may_share_memory(large, each) for each in sources):
+            large.flags.writeable = False
+            held = weakref.ref(large, lambda ref: _forget(key, ref))
+            _FOUND[key] = _Entry(held, small, tuple(sources))
+        return large, small
+
+
+def shared_bytes() -> int:
+    """Return the bytes of all transformed constants that are in use."""
+    arrays = [entry.large() for entry in list(_FOUND.values())]
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
+def _identity(array: np.ndarray) -> Hashable:
+    """Return a key that two arrays have in common only if they have the same elements."""
+    address = array.__array_interface__["data"][0]
+    content = None if _is_fixed(array) else blake2b(array.tobytes()).digest()
+    return address, array.shape, array.strides, array.dtype, content
+
+
+def _is_fixed(array: np.ndarray) -> bool:
+    """Whether nobody can write the memory of an array: a caller may keep a writable one."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    return base is None or isinstance(base, bytes)
+
+
+def _forget(key: Hashable, held: weakref.ref[np.ndarray]) -> None:
+    """Drop an entry whose array is gone. Without the lock: the collector calls this anywhere."""
+    entry = _FOUND.get(key)
+    if entry is not None and entry.large is held:
+        _FOUND.pop(key, None)
