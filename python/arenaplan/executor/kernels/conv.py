@@ -109,10 +109,9 @@ def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
     if load[1] is None or (bias is not None and load[2] is None):
         return _weights(step, sizes)
     affine = (None, None) if step.guests is None else step.guests.channel_affine()
-    small = [None if vector is None else (vector.dtype, vector.tobytes()) for vector in affine]
+    small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, *affine)]
     details = ("Conv", sizes.groups, sizes.is_direct, *small)
-    sources = [weights] if bias is None else [weights, bias]
-    return shared(sources, details, lambda: _weights(step, sizes))
+    return shared([weights], details, lambda: _weights(step, sizes))
 
 
 def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:
