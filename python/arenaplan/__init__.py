@@ -26,6 +26,7 @@ from arenaplan._core import (
     IncrementalPlanner,
     Lease,
     Level,
+    LineBuffer,
     Live,
     MoveCost,
     Packing,
@@ -33,11 +34,13 @@ from arenaplan._core import (
     Placement,
     Plan,
     PlannedSpace,
+    RowsInPlace,
     Share,
     SharedPlan,
     SimpleArena,
     StepOperands,
     StoragePlan,
+    Strips,
     Target,
     __version__,
     graph_schema,
@@ -48,7 +51,18 @@ from arenaplan._core import (
 from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import BACKEND, Executor
-from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
+from arenaplan.graph import (
+    Choice,
+    Effects,
+    Flow,
+    Graph,
+    InPlace,
+    Node,
+    Overlap,
+    Value,
+    View,
+    Window,
+)
 from arenaplan.importers import load
 from arenaplan.importers.document import from_runtime_json
 from arenaplan.importers.live import from_exported_program, from_jaxpr
@@ -102,6 +116,7 @@ __all__ = [
     "IncrementalPlanner",
     "Lease",
     "Level",
+    "LineBuffer",
     "Live",
     "Model",
     "MoveCost",
@@ -116,6 +131,7 @@ __all__ = [
     "PlannedSpace",
     "PlannerError",
     "Proof",
+    "RowsInPlace",
     "Server",
     "ServerStatistics",
     "Session",
@@ -130,9 +146,11 @@ __all__ = [
     "StorageOperand",
     "StoragePlan",
     "StoragePool",
+    "Strips",
     "Target",
     "Value",
     "View",
+    "Window",
     "__version__",
     "backend",
     "check_proof",

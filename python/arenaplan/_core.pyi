@@ -23,6 +23,7 @@ __all__ = [
     "IncrementalPlanner",
     "Lease",
     "Level",
+    "LineBuffer",
     "Live",
     "Model",
     "MoveCost",
@@ -31,6 +32,7 @@ __all__ = [
     "Placement",
     "Plan",
     "PlannedSpace",
+    "RowsInPlace",
     "Share",
     "SharedPlan",
     "SharedVerdict",
@@ -38,6 +40,7 @@ __all__ = [
     "StepOperands",
     "StorageLayout",
     "StoragePlan",
+    "Strips",
     "Target",
     "Verdict",
     "__version__",
@@ -357,10 +360,10 @@ class Graph:
         """
         Return the graph that JSON text holds.
         """
-    def grouped(self, /, groups: Sequence[Sequence[int]]) -> Graph:
+    def grouped(self, /, groups: Sequence[Sequence[int]], strips: Sequence[int] = ...) -> Graph:
         """
         Return the graph in which each group of nodes, by index in execution order, is one node.
-        Values keep their indices.
+        Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
 
         Raises
         ------
@@ -722,6 +725,34 @@ class Level:
     def technique(self, /) -> str:
         """
         Name of the technique that tells this choice from the one it is compared with.
+        """
+
+@final
+class LineBuffer:
+    """
+    Memory for some rows of a value inside of a step that runs strip by strip.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, value: int, offset: int, rows: int) -> LineBuffer: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def offset(self, /) -> int:
+        """
+        First byte in the first workspace of the step's last node.
+        """
+    @property
+    def rows(self, /) -> int:
+        """
+        Rows that it holds.
+        """
+    @property
+    def value(self, /) -> int:
+        """
+        Index of the value.
         """
 
 @final
@@ -1254,6 +1285,11 @@ class Plan:
         Per step the indices of the nodes that it runs as one, in order; nearly always one.
         """
     @property
+    def strips(self, /) -> list[Strips]:
+        """
+        How steps run strip by strip, for those that do, in their order.
+        """
+    @property
     def target(self, /) -> Target:
         """
         The runner that the plan is for.
@@ -1329,6 +1365,29 @@ class PlannedSpace:
     def status(self, /) -> str:
         """
         What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+
+@final
+class RowsInPlace:
+    """
+    A value inside of such a step whose rows are made in the rows of a later one.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, value: int, of: int) -> RowsInPlace: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def of(self, /) -> int:
+        """
+        Index of the value that takes its rows over.
+        """
+    @property
+    def value(self, /) -> int:
+        """
+        Index of the value.
         """
 
 @final
@@ -1733,6 +1792,56 @@ class StoragePlan:
         """
 
 @final
+class Strips:
+    """
+    How the nodes of a step run strip by strip: see ``arenaplan::plan::Strips`` in Rust.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> rows = ap.Window(0, 0, axis=2, extent=3, before=1)
+    >>> last = graph.input("x", (1, 8, 64, 64))
+    >>> for name in "ab":
+    ...     (last,) = graph.node("Conv", [last], [(name, (1, 8, 64, 64), "float32")], windows=[rows])
+    >>> graph.output(last)
+    >>> strips = ap.Strips(1, 4, [ap.LineBuffer(1, 0, rows=6)], [])
+    >>> plan = ap.plan(graph, target="ideal", steps=[[0, 1]], strips=[strips])
+    >>> plan.check(graph)
+    >>> plan.strips[0].buffers
+    [LineBuffer(value=1, offset=0, rows=6)]
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, list[LineBuffer], list[RowsInPlace]]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls, /, node: int, rows: int, buffers: Sequence[LineBuffer], in_place: Sequence[RowsInPlace]
+    ) -> Strips: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def buffers(self, /) -> list[LineBuffer]:
+        """
+        The line buffers, in the order in which the values are made.
+        """
+    @property
+    def in_place(self, /) -> list[RowsInPlace]:
+        """
+        Values that are made in the rows of another one.
+        """
+    @property
+    def node(self, /) -> int:
+        """
+        Index of the last node of the step.
+        """
+    @property
+    def rows(self, /) -> int:
+        """
+        Rows of the output that are made at once.
+        """
+
+@final
 class Target:
     """
     A description of the program that runs a plan.
@@ -1996,6 +2105,7 @@ def plan(
     room: int = 0,
     overlapping: Sequence[int] | None = None,
     time_limit: float | None = None,
+    strips: Sequence[Strips] = ...,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
@@ -2004,7 +2114,7 @@ def plan(
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
     to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
     raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-    may overlap inputs. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+    may overlap inputs. ``strips`` says how steps run strip by strip. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
     best plan so far is returned.
     """
 

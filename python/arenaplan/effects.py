@@ -76,6 +76,59 @@ class Overlap(NamedTuple):
     """Bytes by which writing is ahead of reading, at most."""
 
 
+class Window(NamedTuple):
+    """
+    An output of which some rows can be made from some rows of an input: a window that slides.
+
+    Rows are the indices of one dimension of both. Rows *a* up to *b* of the output are made from
+    the rows of the input from ``(a * stride - before) // scale`` up to and with
+    ``((b - 1) * stride - before + extent - 1) // scale``, as far as the input has them. An input
+    without a window is needed whole.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    axis: int
+    """The dimension that rows are counted along."""
+    extent: int = 1
+    """Rows under the window, from the first to the last."""
+    stride: int = 1
+    """Rows by which the window moves from one row of the output to the next."""
+    before: int = 0
+    """Rows by which the first window begins before the input."""
+    scale: int = 1
+    """Steps of the window in one row of the input."""
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each row of the output needs the same row of the input alone."""
+        return (self.extent, self.stride, self.before, self.scale) == (1, 1, 0, 1)
+
+    def needs(self, made: tuple[int, int], rows: int) -> tuple[int, int]:
+        """
+        Return the rows of an input that some rows of the output are made from.
+
+        Parameters
+        ----------
+        made : tuple of int
+            First row of the output, and row after the last.
+        rows : int
+            Rows of the input.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> ap.Window(0, 0, axis=1, extent=3, stride=2, before=1).needs((2, 4), rows=8)
+        (3, 8)
+        """
+        start = (made[0] * self.stride - self.before) // self.scale
+        stop = ((made[1] - 1) * self.stride - self.before + self.extent - 1) // self.scale + 1
+        start, stop = min(max(start, 0), rows), min(max(stop, 0), rows)
+        return start, max(start, stop)
+
+
 class Choice(NamedTuple):
     """One size of a workspace that a node can work with."""
 
@@ -106,6 +159,9 @@ class Effects(NamedTuple):
     overlaps: tuple[Overlap, ...] = ()
     """Outputs that are made in order, so that they may overlap a dying input. Overlaps that follow
     from ``flows`` need not be declared."""
+    windows: tuple[Window, ...] = ()
+    """Outputs whose rows can be made from some rows of inputs, so that the node can run strip by
+    strip together with others."""
 
 
 NO_EFFECTS = Effects()
@@ -128,4 +184,5 @@ def effects_of(row: Mapping[str, Any]) -> Effects:
         ),
         tuple(row.get("loads", ())),
         tuple(Overlap(**overlap) for overlap in row.get("overlaps", ())),
+        tuple(Window(**window) for window in row.get("windows", ())),
     )

@@ -29,6 +29,7 @@ from arenaplan.effects import (
     InPlace,
     Overlap,
     View,
+    Window,
     effects_of,
 )
 from arenaplan.errors import (
@@ -55,6 +56,7 @@ __all__ = [
     "ValueKind",
     "ValueSpec",
     "View",
+    "Window",
 ]
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
@@ -239,6 +241,7 @@ class Graph:
         flows: Iterable[Flow | tuple[int, int, tuple[int, ...]]] = (),
         loads: Iterable[int] = (),
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
+        windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -252,7 +255,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -267,6 +270,7 @@ class Graph:
             tuple(Flow(*flow) for flow in flows),
             tuple(loads),
             tuple(Overlap(*overlap) for overlap in overlaps),
+            tuple(Window(*window) for window in windows),
         )
         self.append(
             op,
@@ -504,6 +508,7 @@ class Graph:
         steps: Sequence[Sequence[int]] | None = None,
         overlapped: Iterable[int] = (),
         target: str = "numpy",
+        strips: Sequence[_core.Strips] = (),
     ) -> _core.Graph:
         """
         Return the Rust graph that a plan with such steps is of.
@@ -519,6 +524,8 @@ class Graph:
             The last node of each step whose output overlaps an input.
         target : str, default "numpy"
             Name of the target.
+        strips : sequence of Strips
+            How steps run strip by strip, for those that do.
         """
         graph = self.for_target(target) if target in self._variants else self
         backend = backend_of(target)
@@ -528,7 +535,7 @@ class Graph:
         named = set(overlapped)
         staged = [nodes for nodes in steps or () if nodes[-1] in named]
         return graph.core.with_workspaces(
-            _rows(backend.workspaces(graph, steps)), _rows(backend.staging(graph, staged))
+            _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
         )
 
     def require_attributes(self, target: str) -> None:

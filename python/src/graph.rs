@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arenaplan::base::{Alignment, quoted};
-use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Workspace};
+use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Window, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::{Effects, GraphBuilder, Node, NodeId, SpaceId, Value, ValueId};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyValueError};
@@ -50,6 +50,9 @@ struct NodeRow<'py> {
 
 /// `(bytes, cost)` of every choice, per workspace.
 type WorkspaceRows = Vec<Vec<(u64, f64)>>;
+
+/// An `arenaplan.graph.Window`.
+type WindowRow = (usize, usize, usize, u64, u64, i64, u64);
 
 /// Memory for reading one value or node, in bytes.
 const ROW_BYTES: usize = 1 << 10;
@@ -148,16 +151,18 @@ impl Graph {
     }
 
     /// Return the graph in which each group of nodes, by index in execution order, is one node.
-    /// Values keep their indices.
+    /// Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
     ///
     /// Raises
     /// ------
     /// InvalidGroup
     ///     If nodes cannot run as one.
-    fn grouped(&self, py: Python<'_>, groups: Vec<Vec<u32>>) -> PyResult<Self> {
+    #[pyo3(signature = (groups, strips=Vec::new()))]
+    fn grouped(&self, py: Python<'_>, groups: Vec<Vec<u32>>, strips: Vec<u32>) -> PyResult<Self> {
         let read = |group: Vec<u32>| group.into_iter().map(NodeId::from).collect();
         let groups: Vec<Vec<NodeId>> = groups.into_iter().map(read).collect();
-        let grouped = py.detach(|| self.inner.grouped(&groups)).or_raise(py)?;
+        let strips: Vec<NodeId> = strips.into_iter().map(NodeId::from).collect();
+        let grouped = py.detach(|| self.inner.grouped_in_strips(&groups, &strips)).or_raise(py)?;
         Ok(Self { inner: Arc::new(grouped.graph) })
     }
 
@@ -316,6 +321,7 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
     let views: Vec<(usize, usize, u64, String)> = read_effect(effects, "views", who)?;
     let flows: Vec<(usize, u64, Vec<usize>)> = read_effect(effects, "flows", who)?;
     let overlaps: Vec<(usize, usize, u64)> = read_effect(effects, "overlaps", who)?;
+    let windows: Vec<WindowRow> = read_effect(effects, "windows", who)?;
     let workspaces: WorkspaceRows = read_effect(effects, "workspaces", who)?;
     let views = views.into_iter().map(|(input, output, offset, of)| {
         let whole = match of.as_str() {
@@ -339,6 +345,18 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
         overlaps: overlaps
             .into_iter()
             .map(|(input, output, distance)| Overlap { input, output, distance })
+            .collect(),
+        windows: windows
+            .into_iter()
+            .map(|(input, output, axis, extent, stride, before, scale)| Window {
+                input,
+                output,
+                axis,
+                extent,
+                stride,
+                before,
+                scale,
+            })
             .collect(),
         ignores: read_effect(effects, "ignores", who)?,
         mutates: read_effect(effects, "mutates", who)?,

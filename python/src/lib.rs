@@ -50,8 +50,9 @@ mod _core {
     use crate::planner::{Explained, explain, plan};
     #[pymodule_export]
     use crate::results::{
-        ArenaBytes, Assign, Block, CallerBuffer, Estimate, IncrementalPlacement, Level, Live,
-        MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share, StepOperands,
+        ArenaBytes, Assign, Block, CallerBuffer, Estimate, IncrementalPlacement, Level, LineBuffer,
+        Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, RowsInPlace, Share, StepOperands,
+        Strips,
     };
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};

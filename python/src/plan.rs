@@ -18,7 +18,7 @@ use crate::files::write_all;
 use crate::graph::Graph;
 use crate::results::{
     CallerBuffer, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
-    StepOperands,
+    StepOperands, Strips,
 };
 use crate::target::Target;
 use crate::verdict::Verdict;
@@ -293,6 +293,13 @@ impl Plan {
         steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
     }
 
+    /// How steps run strip by strip, for those that do, in their order.
+    #[getter]
+    fn strips(&self) -> Vec<Strips> {
+        let steps = self.inner.steps().iter();
+        steps.filter_map(|step| Some(Strips::of(step.node, step.strips.as_ref()?))).collect()
+    }
+
     /// The values of each step that share bytes, in the order of the steps.
     ///
     /// A share that names no operand is left out; :meth:`check` refuses such a plan.
@@ -543,7 +550,7 @@ impl Plan {
         }
         let policy = self.inner.options().workspace.name();
         let target = self.inner.target().name();
-        let arguments = (policy, self.steps(), self.overlapped(), target);
+        let arguments = (policy, self.steps(), self.overlapped(), target, self.strips());
         let core = graph.call_method1("core_for", arguments)?;
         Ok(core.cast_into::<Graph>()?)
     }

@@ -46,6 +46,9 @@ impl Plan {
             if !step.fused.is_empty() && target.granularity() == Granularity::Node {
                 return refuse(format!("step {} runs several nodes as one", name()));
             }
+            if step.strips.is_some() && target.granularity() != Granularity::Tile {
+                return refuse(format!("step {} runs strip by strip", name()));
+            }
             for share in &step.shares {
                 let (technique, what) = match share.rule {
                     ShareRule::InPlace => (Technique::InPlace, "in place of"),

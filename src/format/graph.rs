@@ -15,7 +15,8 @@ use super::file::{self, MAX_FILE_BYTES};
 use super::{Head, admit, checksum, is_default};
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
-    Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Workspace,
+    Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Window,
+    Workspace,
 };
 use crate::pack::Space;
 
@@ -105,6 +106,8 @@ struct NodeRow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     overlaps: Vec<OverlapRow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    windows: Vec<WindowRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ignores: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     mutates: Vec<u32>,
@@ -130,6 +133,18 @@ struct InPlaceRow {
 enum WholeRow {
     Input,
     Output,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowRow {
+    input: u32,
+    output: u32,
+    axis: u32,
+    extent: u64,
+    stride: u64,
+    before: i64,
+    scale: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -421,6 +436,15 @@ impl NodeRow {
             output: small(overlap.output),
             distance: overlap.distance,
         });
+        let windows = effects.windows.iter().map(|window| WindowRow {
+            input: small(window.input),
+            output: small(window.output),
+            axis: small(window.axis),
+            extent: window.extent,
+            stride: window.stride,
+            before: window.before,
+            scale: window.scale,
+        });
         Self {
             name: node.name().into(),
             op: node.op().into(),
@@ -431,6 +455,7 @@ impl NodeRow {
             flows: flows.collect(),
             loads: all_small(&effects.loads),
             overlaps: overlaps.collect(),
+            windows: windows.collect(),
             ignores: all_small(&effects.ignores),
             mutates: all_small(&effects.mutates),
             workspaces: effects.workspaces.iter().map(WorkspaceRow::of).collect(),
@@ -444,7 +469,8 @@ impl NodeRow {
         let operands = self.inputs.len() + self.outputs.len();
         let positions = self.ignores.len() + self.mutates.len() + self.loads.len();
         let follows = self.flows.iter().fold(0, |sum, flow| flow.follows.len().saturating_add(sum));
-        let compared = positions.saturating_add(self.flows.len()).saturating_add(follows);
+        let flows = self.flows.len().saturating_add(self.windows.len());
+        let compared = positions.saturating_add(flows).saturating_add(follows);
         let listed = operands.saturating_add(self.views.len()).saturating_add(compared);
         listed.saturating_mul(compared)
     }
@@ -481,12 +507,22 @@ impl NodeRow {
             output: large(overlap.output),
             distance: overlap.distance,
         });
+        let windows = self.windows.into_iter().map(|window| Window {
+            input: large(window.input),
+            output: large(window.output),
+            axis: large(window.axis),
+            extent: window.extent,
+            stride: window.stride,
+            before: window.before,
+            scale: window.scale,
+        });
         let effects = Effects {
             in_place: in_place.collect(),
             views: views.collect(),
             flows: flows.collect(),
             loads: all_large(self.loads),
             overlaps: overlaps.collect(),
+            windows: windows.collect(),
             ignores: all_large(self.ignores),
             mutates: all_large(self.mutates),
             workspaces: workspaces(self.workspaces)?,

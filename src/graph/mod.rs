@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use builder::GraphBuilder;
 pub use group::Grouped;
-pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Workspace};
+pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub use value::{DType, Value, ValueKind};
@@ -349,6 +349,19 @@ impl Graph {
         hash.count(self.outputs.len());
         for output in &self.outputs {
             hash.count(output.index());
+        }
+        // Digests of graphs without windows are those of before there were any.
+        for (index, node) in self.nodes.iter().enumerate() {
+            for window in &node.effects.windows {
+                hash.count(index);
+                hash.count(window.input);
+                hash.count(window.output);
+                hash.count(window.axis);
+                hash.number(window.extent);
+                hash.number(window.stride);
+                hash.number(window.before.cast_unsigned());
+                hash.number(window.scale);
+            }
         }
         hash.finish()
     }

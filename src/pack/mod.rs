@@ -6,12 +6,14 @@
 
 mod bound;
 pub(crate) mod check;
+mod gaps;
 mod packing;
 pub(crate) mod problem;
 pub(crate) mod rectangles;
 pub(crate) mod solve;
 
 pub use bound::max_load;
+pub use gaps::Gap;
 pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem, Space};
 pub use solve::{

@@ -3,6 +3,7 @@
 mod boundary;
 mod profile;
 mod shared;
+mod strips;
 mod target;
 mod technique;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use boundary::{InputMemory, OutputMemory};
 pub use profile::Peak;
 pub use shared::{SharedMember, SharedPlan, Together};
+pub use strips::{LineBuffer, RowsInPlace, Strips};
 pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};
 
@@ -261,6 +263,9 @@ pub struct PlanStep {
     pub outputs: Vec<Option<u32>>,
     /// Operands that share bytes.
     pub shares: Vec<Share>,
+    /// How a fused group runs strip by strip; `None` if it runs piece by piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strips: Option<Strips>,
 }
 
 /// The plan of one space: of an arena, or of a buffer that the caller brings for one input or

@@ -10,7 +10,7 @@ use crate::choose::Memories;
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
-use crate::plan::{PlanOptions, Target, Technique, Techniques, WorkspacePolicy};
+use crate::plan::{PlanOptions, Strips, Target, Technique, Techniques, WorkspacePolicy};
 
 /// Graphs with more nodes have no outputs that overlap inputs.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
@@ -27,6 +27,8 @@ pub(super) struct Context<'a> {
     pub(super) room: u64,
     /// The nodes whose outputs may overlap inputs; `None` if all may.
     pub(super) overlapping: Option<&'a [NodeId]>,
+    /// The steps that run strip by strip, by last node.
+    pub(super) strips: &'a [(NodeId, Strips)],
 }
 
 impl Context<'_> {

@@ -53,8 +53,8 @@ impl<'a> Planner<'a> {
         if spaces > 1 && !target.several_spaces() {
             return refuse("spaces", "has one arena".into());
         }
-        let Self { memories, budget, room, overlapping, .. } = *self;
-        Ok(Context { target, options, memories, budget, room, overlapping })
+        let Self { memories, budget, room, overlapping, strips, .. } = *self;
+        Ok(Context { target, options, memories, budget, room, overlapping, strips })
     }
 }
 

@@ -19,7 +19,7 @@ FLOORS = (
     ("backend", "effects"),
     ("graph",),
     ("ops",),
-    ("model", "spaces", "spill", "storage", "sharing", "watch"),
+    ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),

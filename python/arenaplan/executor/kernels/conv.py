@@ -108,10 +108,23 @@ def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
     load, weights, bias = step.signature.constant, operand(step, 1), step.input(2)
     if load[1] is None or (bias is not None and load[2] is None):
         return _weights(step, sizes)
+    matrix_key, bias_key = _kept_keys(sizes)
+    if matrix_key in step.kept:
+        return step.kept[matrix_key], step.kept.get(bias_key)
     affine = (None, None) if step.guests is None else step.guests.channel_affine()
     small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, *affine)]
     details = ("Conv", sizes.groups, sizes.is_direct, *small)
-    return shared([weights], details, lambda: _weights(step, sizes))
+    matrix, rest = shared([weights], details, lambda: _weights(step, sizes))
+    step.kept[matrix_key] = matrix
+    if rest is not None:
+        step.kept[bias_key] = rest
+    return matrix, rest
+
+
+def _kept_keys(sizes: Geometry) -> tuple[str, str]:
+    """Return the names of matrix and bias among the data for other parts of the same node."""
+    form = "direct " if sizes.is_direct else ""
+    return f"{form}matrix", f"{form}bias"
 
 
 def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:
@@ -131,12 +144,10 @@ def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None
         bias = None if bias is None else bias * scale
     if shift is not None:
         bias = shift if bias is None else bias + shift
-    if bias is None or sizes.is_direct:
-        return matrix, bias
-    if "matrix" not in step.kept:
+    if bias is not None and not sizes.is_direct:
         column = bias.reshape(sizes.groups, sizes.fan_out, 1)
-        step.kept["matrix"] = np.concatenate([matrix, column], axis=2)
-    return step.kept["matrix"], None
+        return np.concatenate([matrix, column], axis=2), None
+    return matrix, bias
 
 
 def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray) -> Run:
