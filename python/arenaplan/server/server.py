@@ -576,12 +576,12 @@ class _TaskRun:
     def _begin(self) -> None:
         """Start the work in a thread of the server; called from any thread."""
         if self.request.lease is None or self._loop.is_closed():
-            self._end(error=self._server._refusal(self._model, self.request))
+            self._end(self._server._refusal(self._model, self.request))
             return
         try:
             self._server._pool().submit(self._perform)
-        except RuntimeError:  # The interpreter ends.
-            self._end(error=closed())
+        except RuntimeError as error:  # No thread can be started, or the interpreter ends.
+            self._end(error)
 
     def _perform(self) -> None:
         if not self.outcome.set_running_or_notify_cancel():
@@ -596,7 +596,7 @@ class _TaskRun:
             self._finish()
             self.outcome.set_result(result)
 
-    def _end(self, error: PlannerError) -> None:
+    def _end(self, error: Exception) -> None:
         """End without a run."""
         self._finish()
         if self.outcome.set_running_or_notify_cancel():
