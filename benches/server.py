@@ -150,10 +150,12 @@ def storm(options: argparse.Namespace) -> dict[str, object]:
     probe = ctypes.CDLL(shim).probe_large if shim else lambda: -1
     cases = make_cases(paths, np)
     if options.side == "server":
-        run, alone, before, close = server_side(options, paths)
+        run, make_alone, before, close = server_side(options, paths)
     else:
-        run, alone, before, close = runtime_side(paths)
+        run, make_alone, before, close = runtime_side(paths)
+    alone = make_alone()
     expected = [alone(name, given) for name, given in cases]
+    del alone  # And the arenas of its executors.
     for name, given in cases:
         run(name, given)
     loaded = resident() - before
@@ -176,15 +178,23 @@ def storm(options: argparse.Namespace) -> dict[str, object]:
         thread.start()
     for thread in threads:
         thread.join()
-    return {
+    found = {
         "results with other bits": len(wrong),
         "CPU ms per request": (time.process_time() - cpu) / options.requests * 1e3,
         "requests per second": options.requests / (time.perf_counter() - wall),
         "resident before the storm (MiB)": loaded,
         "resident at the peak (MiB)": peak() - before,
         "large allocations": probe(),
-        **close(),
     }
+    draw, count = random.Random(0), max(options.requests // 20, 100)
+    alone = make_alone()
+    for name, given in cases:
+        alone(name, given)
+    cpu = time.process_time()
+    for _ in range(count):
+        alone(*draw.choice(cases))
+    found["CPU ms per request, one thread alone"] = (time.process_time() - cpu) / count * 1e3
+    return found | close()
 
 
 def make_cases(paths: dict[str, str], np):
@@ -215,13 +225,14 @@ def server_side(options: argparse.Namespace, paths: dict[str, str]):
     def run(name, given):
         return list(server.run(name, given).values())
 
-    def alone(name, given):
-        model = models[name]
-        if name in BIND:
-            with ap.DynamicExecutor(model) as executor:
-                return list(executor.run(given).values())
-        with ap.Executor(model.graph, model.plan) as executor:
-            return list(executor.run(given).values())
+    def make_alone():
+        executors = {
+            name: ap.DynamicExecutor(model)
+            if name in BIND
+            else ap.Executor(model.graph, model.plan)
+            for name, model in models.items()
+        }
+        return lambda name, given: list(executors[name].run(given).values())
 
     def close():
         from arenaplan.executor.constants import shared_bytes
@@ -238,7 +249,7 @@ def server_side(options: argparse.Namespace, paths: dict[str, str]):
             "executors forgotten": numbers.evicted,
         }
 
-    return run, alone, before, close
+    return run, make_alone, before, close
 
 
 def runtime_side(paths: dict[str, str]):
@@ -252,7 +263,7 @@ def runtime_side(paths: dict[str, str]):
     def run(name, given):
         return sessions[name].run(None, given)
 
-    return run, run, before, dict
+    return run, lambda: run, before, dict
 
 
 def resident() -> float:

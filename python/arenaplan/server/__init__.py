@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from arenaplan.server.server import Server, ServerStatistics
+from arenaplan.server.server import Server
 from arenaplan.server.session import Session
+from arenaplan.server.statistics import ServerStatistics
 
 __all__ = ["Server", "ServerStatistics", "Session"]

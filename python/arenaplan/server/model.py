@@ -193,12 +193,11 @@ class ServedModel:
             return entry
 
     def forget(self, entry: Entry) -> None:
-        """Drop an entry that has no executor any more."""
+        """Drop an entry that has no executor any more; without the lock, which imports hold."""
         if entry is not self.largest:
-            with self._lock:
-                for shapes, known in list(self._entries.items()):
-                    if known is entry and not entry.residents:
-                        del self._entries[shapes]
+            for shapes, known in list(self._entries.items()):
+                if known is entry and not entry.residents:
+                    self._entries.pop(shapes, None)
 
     def work(self, entry: Entry, inputs: Mapping[str, ArrayLike]) -> Work:
         """

@@ -14,8 +14,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -31,62 +30,14 @@ from arenaplan.server.book import Book, Request, closed
 from arenaplan.server.model import Entry, Served, ServedModel, Work
 from arenaplan.server.pages import Pages
 from arenaplan.server.session import Session, state_bytes
+from arenaplan.server.statistics import ServerStatistics
+from arenaplan.server.tasks import TaskRun, wake
 from arenaplan.spaces import parse_size
 
 _ALIGNMENT = 64
 """Alignment of every lease, at least: a cache line."""
 _SHAPES = 16
 """Shapes of a model that can stay prepared for each worker, unless the caller says otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerStatistics:
-    """
-    Numbers of a :class:`Server`.
-
-    Attributes
-    ----------
-    leased_bytes : int
-        Bytes that are leased now.
-    free_bytes : int
-        Bytes that were leased, are free now, and were not given back to the system.
-    peak_bytes : int
-        Most bytes, leased and free, at any time; at most the cap.
-    leases : int
-        Leases that were given to runs and sessions.
-    reused : int
-        Leases for which an executor was prepared at the place.
-    prepared : int
-        Executors that are prepared now.
-    preparations : int
-        Executors that were prepared.
-    evicted : int
-        Prepared executors that were forgotten, since others were used later.
-    waits : int
-        Requests that had to wait.
-    refused : int
-        Requests that did not want to wait any longer.
-    waiting : int
-        Requests that wait now.
-    running : int
-        Runs that have a lease now.
-    sessions : int
-        Sessions that are open now.
-    """
-
-    leased_bytes: int
-    free_bytes: int
-    peak_bytes: int
-    leases: int
-    reused: int
-    prepared: int
-    preparations: int
-    evicted: int
-    waits: int
-    refused: int
-    waiting: int
-    running: int
-    sessions: int
 
 
 class Server:
@@ -449,7 +400,7 @@ class Server:
         work = model.work(entry, inputs)
         if session is not None:
             session._begin()
-        run = _TaskRun(self, model, work, session, asyncio.get_running_loop())
+        run = TaskRun(self, model, work, session, asyncio.get_running_loop())
         request = run.request
         future = asyncio.wrap_future(run.outcome)
         try:
@@ -482,7 +433,7 @@ class Server:
         """Enter a request, wait for its lease, and raise if there is none in time."""
         loop = asyncio.get_running_loop()
         woken = loop.create_future()
-        request.signal = partial(_wake, loop, woken, partial(self._book.leave, request))
+        request.signal = partial(wake, loop, woken, partial(self._book.leave, request))
         self._book.enter(request)
         if request.lease is None and not request.is_refused:
             await asyncio.wait([woken], timeout=None if timeout is None else max(timeout, 0))
@@ -551,69 +502,6 @@ class Server:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.workers, "arenaplan")
             return self._threads
-
-
-class _TaskRun:
-    """
-    A run for a task. It begins as soon as it has its lease, however busy the task's loop is.
-
-    The request is signaled once: with a lease, or without one if it was refused or withdrawn.
-    """
-
-    def __init__(
-        self,
-        server: Server,
-        model: ServedModel,
-        work: Work,
-        session: Session | None,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._server, self._model, self._work = server, model, work
-        self._session, self._loop = session, loop
-        self.outcome: Future[dict[str, np.ndarray]] = Future()
-        self.request = Request(work.entry.size, self._begin, work.entry.residents)
-
-    def _begin(self) -> None:
-        """Start the work in a thread of the server; called from any thread."""
-        if self.request.lease is None or self._loop.is_closed():
-            self._end(error=self._server._refusal(self._model, self.request))
-            return
-        try:
-            self._server._pool().submit(self._perform)
-        except RuntimeError:  # The interpreter ends.
-            self._end(error=closed())
-
-    def _perform(self) -> None:
-        if not self.outcome.set_running_or_notify_cancel():
-            self._finish()
-            return
-        try:
-            result = self._server._perform(self._model, self._work, self.request, self._session)
-        except BaseException as error:
-            self._finish()
-            self.outcome.set_exception(error)
-        else:
-            self._finish()
-            self.outcome.set_result(result)
-
-    def _end(self, error: PlannerError) -> None:
-        """End without a run."""
-        self._finish()
-        if self.outcome.set_running_or_notify_cancel():
-            self.outcome.set_exception(error)
-
-    def _finish(self) -> None:
-        self._server._finish(self._model, self._work.entry, self.request, self._session)
-
-
-def _wake(
-    loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], leave: Callable[[], None]
-) -> None:
-    """Wake the task of a request, from any thread."""
-    try:
-        loop.call_soon_threadsafe(lambda: None if woken.done() else woken.set_result(None))
-    except RuntimeError:
-        leave()  # The loop is closed: nobody is there to use the lease.
 
 
 def _bytes(number: int | str, what: str, *, least: int) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan.errors import ArenaBusy, ArenaState, InputMismatch
-from arenaplan.executor.steps import array_at, byte_size
+from arenaplan.executor.signatures import byte_size
+from arenaplan.executor.steps import array_at
 from arenaplan.importers.common import listed, quoted
 from arenaplan.server.book import Book, Request
 

@@ -108,11 +108,23 @@ def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
     load, weights, bias = step.signature.constant, operand(step, 1), step.input(2)
     if load[1] is None or (bias is not None and load[2] is None):
         return _weights(step, sizes)
+    matrix_key, bias_key = _kept_keys(sizes)
+    if matrix_key in step.kept:
+        return step.kept[matrix_key], step.kept.get(bias_key)
     affine = (None, None) if step.guests is None else step.guests.channel_affine()
-    small = [None if vector is None else (vector.dtype, vector.tobytes()) for vector in affine]
+    small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, *affine)]
     details = ("Conv", sizes.groups, sizes.is_direct, *small)
-    sources = [weights] if bias is None else [weights, bias]
-    return shared(sources, details, lambda: _weights(step, sizes))
+    matrix, rest = shared([weights], details, lambda: _weights(step, sizes))
+    step.kept[matrix_key] = matrix
+    if rest is not None:
+        step.kept[bias_key] = rest
+    return matrix, rest
+
+
+def _kept_keys(sizes: Geometry) -> tuple[str, str]:
+    """Return the names of matrix and bias among the data for other parts of the same node."""
+    form = "direct " if sizes.is_direct else ""
+    return f"{form}matrix", f"{form}bias"
 
 
 def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:
@@ -126,9 +138,6 @@ def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None
     matrix = operand(step, 1).reshape(sizes.groups, sizes.fan_out, sizes.depth)
     if load[1] is None or (bias is not None and load[2] is None):
         return matrix, bias
-    kept, direct = step.kept, "direct " if sizes.is_direct else ""
-    if direct + "matrix" in kept:
-        return kept[direct + "matrix"], kept.get(direct + "bias")
     scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()
     if scale is not None:
         matrix = matrix * scale.reshape(sizes.groups, sizes.fan_out, 1)
@@ -137,10 +146,7 @@ def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None
         bias = shift if bias is None else bias + shift
     if bias is not None and not sizes.is_direct:
         column = bias.reshape(sizes.groups, sizes.fan_out, 1)
-        matrix, bias = np.concatenate([matrix, column], axis=2), None
-    kept[direct + "matrix"] = matrix
-    if bias is not None:
-        kept[direct + "bias"] = bias
+        return np.concatenate([matrix, column], axis=2), None
     return matrix, bias
 
 
