@@ -8,6 +8,7 @@ shares one array. It lives as long as a kernel uses it.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -27,9 +28,18 @@ class _Entry(NamedTuple):
     """The constants, held so that no other array can have their addresses."""
 
 
-_LOCK = threading.RLock()
-"""Reentrant, since the collector may run a preparation inside of another one."""
+class _Lock:
+    """The lock of the table; a fork has its own, since a thread of its parent may have that one."""
+
+    def __init__(self) -> None:
+        # Reentrant, since the collector may run a preparation inside of another one.
+        self.held = threading.RLock()
+
+
+_LOCK = _Lock()
 _FOUND: dict[Hashable, _Entry] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LOCK.__init__)  # type: ignore[misc]
 
 
 def shared(
@@ -49,7 +59,7 @@ def shared(
         Makes the result.
     """
     key = (details, *map(_identity, sources))
-    with _LOCK:
+    with _LOCK.held:
         entry = _FOUND.get(key)
         known = None if entry is None else entry.large()
         if entry is not None and known is not None:

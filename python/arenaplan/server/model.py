@@ -115,7 +115,7 @@ class ServedModel:
 
     def __init__(self, name: str, model: Served, bind: RangeBind | None) -> None:
         self.name = name
-        self._lock = threading.RLock()
+        self.renew()
         self._entries: dict[InputShapes, Entry] = {}
         self._family: PlanFamily | None = None
         with self.naming():
@@ -141,6 +141,10 @@ class ServedModel:
         self.size = self._family.arena_bytes
         shapes = [self.largest.graph.values[index].shape for index in self.largest.graph.inputs]
         self._entries[tuple(shapes)] = self.largest
+
+    def renew(self) -> None:
+        """Make a new lock: a thread of the parent of this process may have the old one."""
+        self._lock = threading.RLock()
 
     @contextmanager
     def naming(self) -> Iterator[None]:

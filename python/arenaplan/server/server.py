@@ -151,6 +151,8 @@ class Server:
         self._preparing = threading.RLock()
         self._ordering = threading.RLock()
         self._threads: ThreadPoolExecutor | None = None
+        for model in self._models.values():
+            model.renew()
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
