@@ -5,6 +5,12 @@ mod cast;
 mod lend;
 mod raw;
 mod spans;
+mod turns;
+
+/// The atomics of [`turns`]; a model checker has others.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU8, Ordering};
+}
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ptr::NonNull;
@@ -14,12 +20,14 @@ use bytemuck::Pod;
 pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
 pub(crate) use cast::{cast, cast_mut, count};
 pub use lend::{Input, NodeMemory, Output};
-pub(crate) use lend::{Memory, Slots};
-pub(crate) use spans::{Reading, StepSpans, Stretch, Writing, settle};
+pub(crate) use lend::{Memory, Rest, Slots};
+pub(crate) use turns::Refusal;
+pub(crate) use spans::{Holder, Reading, StepSpans, Stretch, Writing, settle};
 
 use crate::base::{Alignment, Error, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::plan::{Placement, Plan};
 use raw::AlignedBytes;
+pub(crate) use raw::{LentStep, SharedRegions};
 
 /// The bytes of one space.
 #[derive(Debug)]

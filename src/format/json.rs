@@ -18,7 +18,7 @@ use crate::base::{Error, Fingerprint, Result, hexadecimal, quoted};
 use crate::pack::Status;
 use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target,
-    WorkspacePlacement, index_steps,
+    Timetable, WorkspacePlacement, index_steps,
 };
 
 /// The version of plan files that this crate writes, and the only one it reads.
@@ -56,6 +56,8 @@ struct Document {
     spaces: Vec<SpacePlan>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     move_cost: Option<MoveCost>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timetable: Option<Timetable>,
     steps: Vec<PlanStep>,
     values: Vec<Placement>,
     workspaces: Vec<WorkspacePlacement>,
@@ -90,6 +92,7 @@ impl Plan {
             value_count: self.value_count,
             spaces: self.spaces.clone(),
             move_cost: self.move_cost,
+            timetable: self.timetable.clone(),
             steps: self.steps.clone(),
             values: self.placements.clone(),
             workspaces: self.workspaces.clone(),
@@ -148,6 +151,7 @@ impl Plan {
             steps: document.steps,
             spaces: document.spaces,
             move_cost: document.move_cost,
+            timetable: document.timetable,
             naive_bytes: document.naive_bytes,
             value_count: document.value_count,
             placements: document.values,

@@ -98,6 +98,7 @@ pub(super) fn assemble(
         spaces,
         naive_bytes: alignment.ok().and_then(|alignment| graph.naive_bytes(alignment)),
         move_cost: *move_cost,
+        timetable: None,
         value_count: narrow(graph.values().len()),
         placements,
         workspaces,

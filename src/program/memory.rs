@@ -50,8 +50,8 @@ impl Arena<'_> {
 /// [`split_as`](Self::split_as).
 #[derive(Debug)]
 pub struct StepMemory<'a> {
-    memory: &'a mut (dyn Memory + 'a),
-    step: ProgramStep<'a>,
+    pub(super) memory: &'a mut (dyn Memory + 'a),
+    pub(super) step: ProgramStep<'a>,
 }
 
 /// The kind of operand that an error is about.
@@ -280,11 +280,7 @@ impl<'a> StepMemory<'a> {
                 inputs: Inputs {
                     step,
                     output: position,
-                    written,
-                    left: around.left,
-                    before: around.before,
-                    after: around.after,
-                    right: around.right,
+                    rest: around.rest,
                 },
             }),
             None => Err(mismatch(&step.program.plan)),

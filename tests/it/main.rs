@@ -34,6 +34,7 @@ mod forged;
 mod fusion;
 mod graph;
 mod graphs;
+mod hazards;
 mod incremental;
 mod litert;
 mod liveness;
