@@ -21,8 +21,8 @@ pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
 pub(crate) use cast::{cast, cast_mut, count};
 pub use lend::{Input, NodeMemory, Output};
 pub(crate) use lend::{Memory, Rest, Slots};
-pub(crate) use turns::Refusal;
 pub(crate) use spans::{Holder, Reading, StepSpans, Stretch, Writing, settle};
+pub(crate) use turns::Refusal;
 
 use crate::base::{Alignment, Error, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::plan::{Placement, Plan};

@@ -51,7 +51,11 @@ impl Plan {
         if let Some(at) = ordered.iter().position(|&is_ordered| !is_ordered) {
             let (after, before) = pairs[at];
             let why = reason(required[&pairs[at]]);
-            return wrong(format!("{} may run before {}, {why}", self.shown(after), self.shown(before)));
+            return wrong(format!(
+                "{} may run before {}, {why}",
+                self.shown(after),
+                self.shown(before)
+            ));
         }
         let edges: Vec<(usize, usize)> =
             hazards.edges().iter().map(|edge| (index(edge.after), index(edge.before))).collect();
@@ -61,7 +65,9 @@ impl Plan {
                 None => return wrong(format!("{after} need not wait for {before}")),
                 Some(reason) if reason.kind != edge.kind => {
                     let (found, kind) = (edge.kind, reason.kind);
-                    return wrong(format!("{after} waits for {before}: that is {kind}, not {found}"));
+                    return wrong(format!(
+                        "{after} waits for {before}: that is {kind}, not {found}"
+                    ));
                 }
                 Some(_) => {}
             }

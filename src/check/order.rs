@@ -63,7 +63,8 @@ pub(super) fn required(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Requir
     }
     for (after, unit) in units.iter().enumerate() {
         for &id in &unit.nodes {
-            let producers = graph.node(id).reads_bytes_of().filter_map(|(_, it)| graph.producer(it));
+            let producers =
+                graph.node(id).reads_bytes_of().filter_map(|(_, it)| graph.producer(it));
             let data = producers.map(|before| (before, HazardKind::Data));
             let control = graph.dependencies(id).map(|before| (before, HazardKind::Control));
             for (before, kind) in data.chain(control) {

@@ -65,7 +65,9 @@ impl Plan {
         };
         if workers < 2 || table.workers != workers {
             let found = table.workers;
-            return mismatch(format!("its timetable is of {found} workers, and it is for {workers}"));
+            return mismatch(format!(
+                "its timetable is of {found} workers, and it is for {workers}"
+            ));
         }
         if [table.costs.len(), table.starts.len()] != [units.len(); 2] {
             return mismatch("its timetable is of other steps".into());

@@ -17,8 +17,8 @@ use super::file::{self, MAX_FILE_BYTES};
 use crate::base::{Error, Fingerprint, Result, hexadecimal, quoted};
 use crate::pack::Status;
 use crate::plan::{
-    MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target,
-    Timetable, WorkspacePlacement, index_steps,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target, Timetable,
+    WorkspacePlacement, index_steps,
 };
 
 /// The version of plan files that this crate writes, and the only one it reads.

@@ -1,8 +1,12 @@
 //! The dependencies between the steps of a plan, without those that follow from others.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::plan::Timetable;
 
 /// Why one step must wait for another.
 ///
@@ -157,6 +161,46 @@ impl Hazards {
         dependents
     }
 
+    /// Returns when the steps start if `workers` run them: each worker that is free takes the first
+    /// step in order of which all that it waits for have ended.
+    ///
+    /// `costs` has the time of each step; a step without one takes no time.
+    pub fn timetable(&self, costs: &[u64], workers: u32) -> Timetable {
+        let steps = self.steps();
+        let costs: Vec<u64> =
+            (0..steps).map(|step| costs.get(step).copied().unwrap_or(0)).collect();
+        let dependents = self.dependents();
+        let mut waits: Vec<usize> = (0..steps).map(|step| self.of(step).len()).collect();
+        let free = (0..steps).filter(|&step| waits[step] == 0).map(Reverse);
+        let mut ready: BinaryHeap<Reverse<usize>> = free.collect();
+        let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        let mut starts = vec![0; steps];
+        let mut now = 0_u64;
+        loop {
+            while running.len() < position(workers.max(1))
+                && let Some(Reverse(step)) = ready.pop()
+            {
+                starts[step] = now;
+                running.push(Reverse((now.saturating_add(costs[step]), step)));
+            }
+            let Some(&Reverse((end, _))) = running.peek() else { break };
+            now = end;
+            // All steps that end now end before another one starts.
+            while let Some(&Reverse((end, step))) = running.peek()
+                && end == now
+            {
+                running.pop();
+                for next in dependents[step].iter().map(|&next| position(next)) {
+                    waits[next] -= 1;
+                    if waits[next] == 0 {
+                        ready.push(Reverse(next));
+                    }
+                }
+            }
+        }
+        Timetable { workers, costs, starts }
+    }
+
     /// Returns how long the steps take one after the other, and how long if each starts as soon
     /// as those that it waits for have ended, on as many workers as there is work for.
     ///
@@ -187,7 +231,8 @@ impl Hazards {
             let start = before.max().unwrap_or(0);
             ends.push(start.saturating_add(costs.get(step).copied().unwrap_or(0)));
         }
-        let work = costs.iter().take(self.steps()).fold(0_u64, |sum, &cost| sum.saturating_add(cost));
+        let work =
+            costs.iter().take(self.steps()).fold(0_u64, |sum, &cost| sum.saturating_add(cost));
         CriticalPath { work, span: ends.into_iter().max().unwrap_or(0) }
     }
 }

@@ -7,6 +7,7 @@ use super::context::Context;
 use super::memories::best_of;
 use super::schedule::Schedule;
 use super::scope::skips_overlaps;
+use super::workers::{add_timetable, for_workers};
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;
 use crate::plan::{Granularity, OrderSearch, Plan, PlanStep, Search, Technique};
@@ -101,9 +102,13 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
         let reason = format!("target {name} runs one node at a time");
         return Err(Error::InvalidOption { option: "steps", reason });
     }
-    let attempts = with_copies(context, Schedule::of(graph, steps)?)?;
+    let mut attempts = with_copies(context, Schedule::of(graph, steps)?)?;
+    if context.options.workers > 1 {
+        attempts = for_workers(context, attempts)?;
+    }
     let best = best_of(context, &attempts)?;
-    let plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
+    let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
+    add_timetable(context, graph, &best.attempt.schedule, &mut plan)?;
     plan.check(graph)?;
     Ok(Stepped { plan, skips_overlaps: skips_overlaps(context, &attempts) })
 }

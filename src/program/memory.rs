@@ -277,11 +277,7 @@ impl<'a> StepMemory<'a> {
                     Writing::Exclusive => Output::Exclusive(around.bytes),
                     Writing::Within { input, offset } => Output::Within { input, offset },
                 },
-                inputs: Inputs {
-                    step,
-                    output: position,
-                    rest: around.rest,
-                },
+                inputs: Inputs { step, output: position, rest: around.rest },
             }),
             None => Err(mismatch(&step.program.plan)),
         }

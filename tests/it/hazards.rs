@@ -58,9 +58,11 @@ fn lent(graph: &Graph, plan: &Plan) -> Vec<Lent> {
 fn defined(graph: &Graph, plan: &Plan) -> BTreeSet<(usize, usize)> {
     let lent = lent(graph, plan);
     let steps = lent.len();
-    let step_of = |id: NodeId| plan.steps().iter().position(|it| {
-        u32::from(id) == it.node || it.fused.contains(&u32::from(id))
-    });
+    let step_of = |id: NodeId| {
+        plan.steps()
+            .iter()
+            .position(|it| u32::from(id) == it.node || it.fused.contains(&u32::from(id)))
+    };
     let mut direct = vec![vec![false; steps]; steps];
     for after in 0..steps {
         for before in 0..after {
@@ -135,7 +137,8 @@ fn check_mutants(graph: &Graph, plan: &Plan) {
         let mut fewer = hazards.edges().to_vec();
         fewer.remove(index);
         assert_eq!(refused(&fewer), "HazardMismatch");
-        for kind in HazardKind::ALL.into_iter().filter(|&kind| kind != hazards.edges()[index].kind) {
+        for kind in HazardKind::ALL.into_iter().filter(|&kind| kind != hazards.edges()[index].kind)
+        {
             let mut other = hazards.edges().to_vec();
             other[index].kind = kind;
             assert_eq!(refused(&other), "HazardMismatch");
@@ -327,13 +330,7 @@ fn shared_bytes_are_write_after_read() {
     assert_eq!(plan.arena_bytes(), 128, "x, then sum, beside dead, then other");
     let edges: Vec<_> = plan.hazards(&graph).unwrap().edges().to_vec();
     let edge = |before, after, kind| Hazard { after, before, kind };
-    assert_eq!(
-        edges,
-        [
-            edge(0, 1, HazardKind::WriteAfterWrite),
-            edge(1, 2, HazardKind::Data),
-        ]
-    );
+    assert_eq!(edges, [edge(0, 1, HazardKind::WriteAfterWrite), edge(1, 2, HazardKind::Data),]);
 }
 
 /// The bytes of a shared arena are lent in turn, and a step at the wrong time is refused.
@@ -350,7 +347,10 @@ fn steps_of_a_shared_arena_wait_for_their_hazards() {
     let mut shared = arena.share(&program).unwrap();
     for _ in 0..2 {
         let early = shared.step(1).unwrap_err();
-        assert_eq!((early.kind(), early.to_string()), ("ArenaState", "step 'b' waits for step 'a'".into()));
+        assert_eq!(
+            (early.kind(), early.to_string()),
+            ("ArenaState", "step 'b' waits for step 'a'".into())
+        );
         let first = shared.step(0).unwrap();
         assert_eq!(first.step().name(), "a");
         assert_eq!(shared.step(0).unwrap_err().to_string(), "step 'a' was lent before in this run");
