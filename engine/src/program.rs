@@ -156,7 +156,7 @@ impl<'p> Runner<'p> {
         arena: &mut Arena<'_>,
         kernel: impl Fn(ProgramStep<'_>, StepMemory<'_>) -> Result<(), E> + Sync,
     ) -> Result<(), RunError<E>> {
-        if self.policy != Policy::workers(1) && self.waits.len() != self.program.len() {
+        if self.waits.len() != self.program.len() {
             let runner = Runner::new(self.program, Policy::workers(1));
             return runner.run_in(pool, arena, kernel);
         }
@@ -327,9 +327,7 @@ where
         // The step was given back: those whose last wait this was may be lent.
         let mut fresh = 0;
         let mut own = usize::from(queue.is_some());
-        let is_freed = |next: &&u32| {
-            self.waits[index(**next)].fetch_sub(1, Ordering::AcqRel) == 1
-        };
+        let is_freed = |next: &&u32| self.waits[index(**next)].fetch_sub(1, Ordering::AcqRel) == 1;
         let freed: Freed = match result {
             Ok(()) => self.runner.dependents(step).iter().filter(is_freed).copied().collect(),
             Err(_) => Freed::default(),
@@ -379,9 +377,7 @@ where
 
     /// Runs one step that may run, and then one of those that this allows; the others become tasks.
     fn task<'s>(&'s self, scope: &rayon::Scope<'s>) {
-        let take = |state: &mut State<E>| {
-            (0..self.wake.len()).find_map(|queue| state.take(queue))
-        };
+        let take = |state: &mut State<E>| (0..self.wake.len()).find_map(|queue| state.take(queue));
         let mut next = take(&mut self.lock());
         while let Some(step) = next {
             let result = self.step(step);

@@ -436,8 +436,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // The last handle may go in an operation, which cannot wait for itself.
         let is_inside = INSIDE.get() == self.shared.id;
-        let mut state =
-            if is_inside { self.shared.lock() } else { self.shared.until_idle() };
+        let mut state = if is_inside { self.shared.lock() } else { self.shared.until_idle() };
         state.is_closed = true;
         drop(state);
         self.shared.work.iter().for_each(Condvar::notify_all);

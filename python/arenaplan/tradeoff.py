@@ -167,7 +167,9 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
     """
     draft = maker.draft(maker.names, steps)
     first = maker.finish(draft)
-    if steps is not None or maker.memories[0] is not None:
+    # Several workers are weighed by the planner's own times.
+    several = maker.options["workers"] != 1
+    if steps is not None or maker.memories[0] is not None or several:
         return Chosen(first.plan, (first.point,))
     plain = maker.finish(maker.draft([]), optimize="none")
     tried = [first]

@@ -14,6 +14,7 @@ mod call;
 mod error;
 mod files;
 mod graph;
+mod hazards;
 mod headroom;
 mod incremental;
 mod pack;
@@ -38,6 +39,8 @@ mod _core {
     #[pymodule_export]
     use crate::graph::Graph;
     #[pymodule_export]
+    use crate::hazards::{Hazards, hazards_schema};
+    #[pymodule_export]
     use crate::incremental::IncrementalPlanner;
     #[pymodule_export]
     use crate::pack::{Packing, pack, pack_csv};
@@ -47,8 +50,8 @@ mod _core {
     use crate::planner::{Explained, explain, plan};
     #[pymodule_export]
     use crate::results::{
-        ArenaBytes, Assign, Block, CallerBuffer, Estimate, IncrementalPlacement, Level, Live,
-        MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share, StepOperands,
+        ArenaBytes, Assign, Block, CallerBuffer, Estimate, Hazard, IncrementalPlacement, Level,
+        Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share, StepOperands, Timetable,
     };
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};

@@ -145,7 +145,8 @@ pub(super) fn fill<'m>(
     slots: Slots<'_, 'm>,
     cut: &mut impl Cut<'m>,
 ) -> Option<()> {
-    for (slot, input) in slots.inputs.iter_mut().zip(&spans.inputs) {
+    let Slots { inputs, outputs, workspaces } = slots;
+    for (slot, input) in inputs.iter_mut().zip(&spans.inputs) {
         *slot = match input.access {
             Reading::Absent => Input::Absent,
             Reading::External => Input::External,
@@ -155,7 +156,7 @@ pub(super) fn fill<'m>(
             Reading::WithinState { input, offset } => Input::WithinState { input, offset },
         };
     }
-    for (slot, output) in slots.outputs.iter_mut().zip(&spans.outputs) {
+    for (slot, output) in outputs.iter_mut().zip(&spans.outputs) {
         *slot = match output.access {
             Writing::Absent => Output::Absent,
             Writing::Exclusive => Output::Exclusive(&mut []),
@@ -166,26 +167,26 @@ pub(super) fn fill<'m>(
         match &piece.holder {
             &Holder::Output(position) => {
                 let bytes = cut.to_write(piece.place)?;
-                if let Some(slot) = slots.outputs.get_mut(position) {
+                if let Some(slot) = outputs.get_mut(position) {
                     *slot = Output::Exclusive(bytes);
                 }
             }
             &Holder::Workspace(position) => {
                 let bytes = cut.to_write(piece.place)?;
-                if let Some(slot) = slots.workspaces.get_mut(position) {
+                if let Some(slot) = workspaces.get_mut(position) {
                     *slot = bytes;
                 }
             }
             &Holder::State(position) => {
                 let bytes = cut.to_write(piece.place)?;
-                if let Some(slot) = slots.inputs.get_mut(position) {
+                if let Some(slot) = inputs.get_mut(position) {
                     *slot = Input::State(bytes);
                 }
             }
             Holder::Readers(readers) => {
                 let bytes = cut.to_read(piece.place)?;
                 for reader in spans.readers.get(readers.clone())? {
-                    if let Some(slot) = slots.inputs.get_mut(reader.input) {
+                    if let Some(slot) = inputs.get_mut(reader.input) {
                         *slot = Input::Shared(bytes.get(reader.start..reader.end)?);
                     }
                 }

@@ -45,15 +45,15 @@ pub(super) fn conflicts(plan: &Plan, steps: &[StepSpans]) -> Vec<Hazard> {
 }
 
 /// Notes that a step reads bytes: it waits for those who wrote them.
-fn read(uses: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
+fn read(memory: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
     if place.is_empty() {
         return;
     }
-    cut(uses, place.start);
-    cut(uses, place.end);
+    cut(memory, place.start);
+    cut(memory, place.end);
     let mut unused = Vec::new();
     let mut at = place.start;
-    for (&start, users) in uses.range_mut(place.range()) {
+    for (&start, users) in memory.range_mut(place.range()) {
         if at < start {
             unused.push((at, start));
         }
@@ -70,18 +70,18 @@ fn read(uses: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
         unused.push((at, place.end));
     }
     for (start, end) in unused {
-        uses.insert(start, Users { end, writer: None, readers: vec![after] });
+        memory.insert(start, Users { end, writer: None, readers: vec![after] });
     }
 }
 
 /// Notes that a step writes bytes: it waits for those who read them since the last write, or for
 /// that write.
-fn write(uses: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
-    cut(uses, place.start);
-    cut(uses, place.end);
-    let covered: Vec<usize> = uses.range(place.range()).map(|(&start, _)| start).collect();
+fn write(memory: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
+    cut(memory, place.start);
+    cut(memory, place.end);
+    let covered: Vec<usize> = memory.range(place.range()).map(|(&start, _)| start).collect();
     for start in covered {
-        let Some(users) = uses.remove(&start) else { continue };
+        let Some(users) = memory.remove(&start) else { continue };
         if let (Some(before), true) = (users.writer, users.readers.is_empty()) {
             edges.push(Hazard { after, before, kind: HazardKind::WriteAfterWrite });
         }
@@ -90,14 +90,15 @@ fn write(uses: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
         }
     }
     let users = Users { end: place.end, writer: Some(after), readers: Vec::new() };
-    uses.insert(place.start, users);
+    memory.insert(place.start, users);
 }
 
 /// Cuts the stretch that contains the byte at `at` in two there.
-fn cut(uses: &mut Uses, at: usize) {
-    if let Some((_, users)) = uses.range_mut(..at).next_back().filter(|(_, users)| users.end > at) {
+fn cut(memory: &mut Uses, at: usize) {
+    if let Some((_, users)) = memory.range_mut(..at).next_back().filter(|(_, users)| users.end > at)
+    {
         let rest = users.clone();
         users.end = at;
-        uses.insert(at, rest);
+        memory.insert(at, rest);
     }
 }

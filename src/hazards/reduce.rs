@@ -174,9 +174,8 @@ mod tests {
                     }
                 }
                 for edge in into {
-                    for first in 0..after {
-                        paths[first][after] |=
-                            first == index(edge.before) || paths[first][index(edge.before)];
+                    for (first, row) in paths.iter_mut().enumerate().take(after) {
+                        row[after] |= first == index(edge.before) || row[index(edge.before)];
                     }
                 }
             }

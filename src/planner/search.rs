@@ -76,7 +76,7 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
         attempts.sort_by_key(Attempt::rank);
     }
     if context.options.workers > 1 {
-        attempts = for_workers(context, attempts)?;
+        attempts = for_workers(context, &attempts)?;
     }
     Ok(attempts)
 }

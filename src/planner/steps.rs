@@ -104,7 +104,7 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
     }
     let mut attempts = with_copies(context, Schedule::of(graph, steps)?)?;
     if context.options.workers > 1 {
-        attempts = for_workers(context, attempts)?;
+        attempts = for_workers(context, &attempts)?;
     }
     let best = best_of(context, &attempts)?;
     let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);

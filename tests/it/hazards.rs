@@ -117,7 +117,7 @@ fn with_edges(hazards: &Hazards, edges: &[Hazard]) -> Hazards {
 }
 
 /// Checks all laws of the hazards of one plan.
-fn check(graph: &Graph, plan: &Plan) {
+pub fn check(graph: &Graph, plan: &Plan) {
     let hazards = plan.hazards(graph).unwrap();
     assert_eq!(pairs(&hazards), defined(graph, plan), "{}", plan.to_json());
     assert_eq!(&hazards, plan.program(graph).unwrap().hazards());
@@ -127,7 +127,7 @@ fn check(graph: &Graph, plan: &Plan) {
 }
 
 /// Leaving out any edge is found, and so is adding one, and each other kind of an edge.
-fn check_mutants(graph: &Graph, plan: &Plan) {
+pub fn check_mutants(graph: &Graph, plan: &Plan) {
     let hazards = plan.hazards(graph).unwrap();
     let refused = |edges: &[Hazard]| {
         let mutant = with_edges(&hazards, edges);
@@ -214,7 +214,7 @@ fn run_shared(graph: &Graph, shared: &SharedArena<'_>, threads: usize, seed: u64
 }
 
 /// Checks that runs in other orders and on several threads make the bytes of a serial run.
-fn check_runs(graph: &Graph, plan: &Plan, seed: u64) {
+pub fn check_runs(graph: &Graph, plan: &Plan, seed: u64) {
     let program: Program = plan.program(graph).unwrap();
     let expected = reference(graph);
     let mut arena = plan.commit().unwrap();
@@ -287,15 +287,16 @@ fn stateful() -> Graph {
     let x = sketch.input("x", 64);
     let state = sketch.value("state", ValueKind::State, 64);
     let old = sketch.node("old", &[state], 64);
-    for name in ["first", "second"] {
+    let made = ["first", "second"].map(|name| {
         let made = sketch.value(name, ValueKind::Activation, 64);
         let effects = Effects { mutates: vec![0], ..Effects::default() };
         let node = Node::new(name, "Op").reads([state, x]).writes([made]);
         sketch.builder.add_node(node.with_effects(effects));
-    }
+        made
+    });
     let new = sketch.node("new", &[state], 64);
     let apart = sketch.effectful("apart", &[x], 64, in_place(0));
-    sketch.build(&[old, new, apart])
+    sketch.build(&[old, made[0], made[1], new, apart])
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Randomly wired networks (Xie et al., ICCV 2019): stages of nodes that are wired by the small-world
-//! model of Watts and Strogatz. A node is the sum of its inputs, a ReLU, a depthwise and a
+//! model of Watts and Strogatz. A node is the sum of its inputs, a rectifier, a depthwise and a
 //! pointwise convolution.
 
 use arenaplan::graph::{Effects, InPlace};

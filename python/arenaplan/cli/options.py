@@ -136,6 +136,7 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
         max_slowdown=options.max_slowdown,
         capacity=getattr(options, "capacity", None),
         parallel_safe=getattr(options, "parallel_safe", False),
+        workers=getattr(options, "workers", 1),
         spaces=None if spaces is None else aligned(spaces, align.spaces),
         pins={pattern: space for space, pattern in options.pin} or None,
     )

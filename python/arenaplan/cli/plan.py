@@ -111,6 +111,13 @@ def add_to(commands: Commands) -> None:
     techniques.add_argument(
         "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
     )
+    techniques.add_argument(
+        "--workers",
+        type=whole(1),
+        default=1,
+        metavar="K",
+        help=f"{option_help('workers')} (default: 1)",
+    )
     group(parser, "model").add_argument(
         "--max-shapes",
         type=whole(1),

@@ -59,12 +59,12 @@ impl Bytes {
         let mut found = Self::none(order.len());
         // By value: the bodies that its bytes are in.
         let mut bodies: Vec<Vec<usize>> = vec![Vec::new(); graph.values().len()];
-        for index in 0..graph.values().len() {
+        for (index, bodies) in bodies.iter_mut().enumerate() {
             let value = ValueId::new(index);
             let kind = graph.value(value).kind();
             if matches!(kind, ValueKind::Input | ValueKind::State) {
                 let is_kept = kind == ValueKind::State || keeps_inputs;
-                bodies[index] = vec![found.add(size(value), u32::from(is_kept))];
+                *bodies = vec![found.add(size(value), u32::from(is_kept))];
                 found.first = found.first.saturating_add(size(value));
             }
         }

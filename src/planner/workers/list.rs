@@ -31,7 +31,7 @@ pub(super) struct Listed {
     pub(super) limit: Option<u64>,
     /// Bytes that are live at once, about.
     pub(super) bytes: u64,
-    /// Sum over time of the squares of live bytes above those of one worker.
+    /// Sum over time of the squares of live bytes above the target.
     excess: f64,
 }
 
@@ -81,7 +81,7 @@ impl Steps {
         let bytes = Bytes::new(context, base, elides);
         let mut steps = Self { costs, waits, after, bytes, alone: u64::MAX };
         let serial: Vec<u64> = (0_u64..).take(order.len()).collect();
-        steps.alone = steps.list(&serial, None, 1).bytes;
+        steps.alone = steps.list(&serial, None, 1, u64::MAX).bytes;
         steps
     }
 
@@ -124,9 +124,15 @@ impl Steps {
         rank
     }
 
-    /// Returns the list schedule of so many workers. With a limit, a step that would exceed it
-    /// waits as long as another one runs.
-    pub(super) fn list(&self, rank: &[u64], limit: Option<u64>, workers: u32) -> Listed {
+    /// Returns the list schedule of so many workers, with the measure of its bytes above a target.
+    /// With a limit, a step that would exceed it waits as long as another one runs.
+    pub(super) fn list(
+        &self,
+        rank: &[u64],
+        limit: Option<u64>,
+        workers: u32,
+        target: u64,
+    ) -> Listed {
         let steps = self.costs.len();
         let workers = usize::try_from(workers).unwrap_or(usize::MAX);
         let mut waits = self.waits.clone();
@@ -158,7 +164,7 @@ impl Steps {
                 running.push(Reverse((now + self.costs[step], step)));
             }
             let Some(&Reverse((end, _))) = running.peek() else { break };
-            listed.excess += squared(live.now().saturating_sub(self.alone)) * (end - now) as f64;
+            listed.excess += excess(live.now().saturating_sub(target), end - now);
             now = end;
             while let Some(Reverse((_, step))) = running.pop_if_ends(now) {
                 live.end(&self.bytes, step);
@@ -175,9 +181,10 @@ impl Steps {
     }
 }
 
+/// Returns the measure of bytes above the target for a time.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "an estimate")]
-fn squared(bytes: u64) -> f64 {
-    bytes as f64 * bytes as f64
+const fn excess(bytes: u64, time: u64) -> f64 {
+    bytes as f64 * bytes as f64 * time as f64
 }
 
 /// Removal of the first entry of a heap under a condition.

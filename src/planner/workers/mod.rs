@@ -25,8 +25,9 @@ use crate::hazards::{hazards_of, ordered, settled};
 use crate::plan::{Effort, Hazards, Plan, Timetable};
 use list::{Listed, Steps};
 
-/// A schedule may take longer than the shortest one by this part of its span.
-const SLACK: u64 = 16;
+/// A schedule may take longer than the shortest one by one part in so many of its span: it keeps
+/// ten elevenths of the parallelism.
+const SLACK: u64 = 10;
 /// Schedules of one worker that several workers are tried with.
 const MOST_BASES: usize = 4;
 /// Weights of the longest path in a rank, in quarters; the rest is the serial order.
@@ -35,6 +36,8 @@ const QUARTERS: [u64; 5] = [0, 1, 2, 3, 4];
 const LIMITS: [u64; 4] = [16, 17, 19, 24];
 /// Schedules that are changed at random.
 const MOST_IMPROVED: usize = 4;
+/// Random changes of a schedule, per step.
+const MOST_ROUNDS: usize = 40;
 /// Schedules that are packed.
 const MOST_TIMED: usize = 6;
 
@@ -56,7 +59,7 @@ impl Candidate<'_, '_> {
 /// lowest load first; the given order among them, whatever it needs.
 pub(super) fn for_workers<'g>(
     context: &Context<'_>,
-    serial: Vec<Attempt<'g>>,
+    serial: &[Attempt<'g>],
 ) -> Result<Vec<Attempt<'g>>> {
     let mut found = Vec::new();
     let bases = serial
@@ -70,7 +73,7 @@ pub(super) fn for_workers<'g>(
             if !found.is_empty() && context.budget.exhausted() {
                 break;
             }
-            let listed = steps.list(&rank, limit, context.options.workers);
+            let listed = steps.list(&rank, limit, context.options.workers, u64::MAX);
             if !known.contains(&listed.order) {
                 known.push(listed.order.clone());
                 found.push(candidate(context, base, &steps, listed)?);
@@ -78,7 +81,7 @@ pub(super) fn for_workers<'g>(
         }
     }
     let span = |found: &[Candidate<'_, '_>]| found.iter().map(|it| it.listed.span).min();
-    let slack = env("S", 10) as u64; let limit = |span: u64| span.saturating_add(span / slack);
+    let limit = |span: u64| span.saturating_add(span / SLACK);
     let longest = limit(span(&found).unwrap_or(0));
     found.retain(|it| it.listed.span <= longest);
     found.sort_by_key(Candidate::key);
@@ -108,19 +111,15 @@ fn candidate<'t, 'g>(
 /// Changes the ranks and limits of the best schedules at random, and keeps what needs fewer bytes,
 /// or as many in less time.
 ///
-/// The changes are judged by the estimate of live bytes: the sum over time of the squares of bytes
-/// above those of one worker. It falls before the peak does. Schedules with the least estimates are
-/// measured.
-fn improve(
-    context: &Context<'_>,
-    found: &mut [Candidate<'_, '_>],
-    longest: u64,
-) -> Result<()> {
+/// The changes are judged by the estimate of live bytes: the sum over time of the squares of the
+/// bytes above a target just below the least peak so far. The sum falls before the peak does.
+/// Schedules with the least peaks are measured.
+fn improve(context: &Context<'_>, found: &mut [Candidate<'_, '_>], longest: u64) -> Result<()> {
     let Some(nodes) = found.first().map(|best| best.listed.order.len()) else { return Ok(()) };
     let work: usize = match context.options.effort {
-        Effort::Fast => 100_000,
-        Effort::Default => env("W", 2_000_000),
-        Effort::Max => 50_000_000,
+        Effort::Fast => 200_000,
+        Effort::Default => 4_000_000,
+        Effort::Max => 100_000_000,
     };
     let workers = context.options.workers;
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -132,12 +131,14 @@ fn improve(
             starts.push(index);
         }
     }
-    let rounds = work / nodes.max(1) / starts.len().max(1);
+    // Small graphs have few orders.
+    let rounds = (work / nodes.max(1) / starts.len().max(1)).min(MOST_ROUNDS * nodes);
     for start in starts {
         let steps = Rc::clone(&found[start].steps);
-        let mut now = found[start].listed.clone();
-        let mut rank = steps.rank_of(&now.order);
-        let mut least = now.bytes;
+        let mut least = found[start].listed.bytes;
+        let mut rank = steps.rank_of(&found[start].listed.order);
+        let mut target = least.saturating_sub(1);
+        let mut now = steps.list(&rank, found[start].listed.limit, workers, target);
         for _ in 0..rounds {
             if found[start].attempt.load <= found[start].attempt.floor.unwrap_or(0)
                 || context.budget.exhausted()
@@ -159,7 +160,7 @@ fn improve(
                 (_, 2) => None,
                 (limit, _) => limit,
             };
-            let listed = steps.list(&other, limit, workers);
+            let listed = steps.list(&other, limit, workers, target);
             if listed.span > longest || listed.estimate() > now.estimate() {
                 continue;
             }
@@ -168,10 +169,12 @@ fn improve(
             now = listed;
             if is_less {
                 least = now.bytes;
+                target = least.saturating_sub(1);
                 let it = candidate(context, found[start].base, &steps, now.clone())?;
                 if it.key() < found[start].key() {
                     found[start] = it;
                 }
+                now = steps.list(&rank, now.limit, workers, target);
             }
         }
         let it = candidate(context, found[start].base, &steps, now)?;
@@ -180,10 +183,6 @@ fn improve(
         }
     }
     Ok(())
-}
-
-fn env(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
 }
 
 /// Numbers that look random, the same in every run.
