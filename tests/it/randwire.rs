@@ -32,9 +32,6 @@ pub struct Wiring {
     pub channels: u64,
 }
 
-/// The small regime of the paper: WS(4, 0.75), 32 nodes per stage, 78 channels.
-pub const SMALL: Wiring = Wiring { nodes: 32, neighbors: 4, rewired: 75, channels: 78 };
-
 struct Net {
     builder: GraphBuilder,
     nodes: usize,

@@ -111,13 +111,6 @@ def add_to(commands: Commands) -> None:
     techniques.add_argument(
         "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
     )
-    techniques.add_argument(
-        "--workers",
-        type=whole(1),
-        default=1,
-        metavar="K",
-        help=f"{option_help('workers')} (default: 1)",
-    )
     group(parser, "model").add_argument(
         "--max-shapes",
         type=whole(1),
@@ -273,6 +266,12 @@ def report(
         print(
             f"  steps        {len(plan.steps)}; {fused} of {len(graph.nodes)} nodes run with others"
         )
+    if plan.timetable is not None:
+        table = plan.timetable
+        print(
+            f"  workers      {table.workers}; {table.parallelism:.2f} are busy on average if a "
+            "node takes as long as it touches bytes"
+        )
     if plan.floor is not None:
         print(f"  floor        {size(plan.floor)} for some step by itself, in any order")
     if graph.nodes:
@@ -342,6 +341,8 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
         "steps": len(plan.steps),
         "order": plan.order_search,
         "floor": plan.floor,
+        "workers": plan.options["workers"],
+        "parallelism": None if plan.timetable is None else plan.timetable.parallelism,
         "peak_step": plan.peak_step,
         "peak_values": peak_values,
         "alignment": plan.alignment,

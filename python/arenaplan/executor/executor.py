@@ -16,10 +16,12 @@ from arenaplan.errors import (
     CapacityExceeded,
     InputMismatch,
     InvalidBuffer,
+    InvalidOption,
     MisalignedBuffer,
 )
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
+from arenaplan.executor.parallel import Workers
 from arenaplan.executor.steps import (
     Setup,
     arena_arrays,
@@ -34,7 +36,7 @@ from arenaplan.executor.tenant import Tenant
 from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
-from arenaplan.options import PlanOptions
+from arenaplan.options import PlanOptions, whole_number
 from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
@@ -69,6 +71,9 @@ class Executor(Tenant):
         Arrays for inputs and outputs that the plan leaves to the caller, by name: inputs are
         read where they are and never written, outputs are written where they are wanted.
         Those left out are allocated here.
+    workers : int, default 1
+        Number of threads that run steps at the same time, as far as the hazards of the plan allow;
+        results are the same, bit for bit. A plan that is made here is for so many workers.
 
     Raises
     ------
@@ -99,9 +104,13 @@ class Executor(Tenant):
         *,
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
+        workers: int = 1,
     ) -> None:
+        workers = whole_number(workers, "workers")
+        if workers < 1:
+            raise InvalidOption(f"option workers: {workers} is no number of workers")
         if plan is None:
-            plan = make_plan(graph, PLAN_OPTIONS)
+            plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:
             plan.check(graph)
         self.graph = graph
@@ -113,13 +122,16 @@ class Executor(Tenant):
         memories = [memory, *(buffer.memory for buffer in self._brought)]
         workspaces = arena_workspaces(plan, memory)
         missing = missing_workspaces(graph, plan, workspaces)
-        more, self.scratch_bytes = own_workspaces(missing)
+        more, self.scratch_bytes = own_workspaces(missing, shared=workers == 1)
         """Bytes of scratch memory outside the arena, because the plan has none."""
         workspaces.update(more)
         arrays = arena_arrays(graph, plan, memories)
         units = find_units(graph, plan)
         program = prepare(graph, units, arrays, workspaces)
         self._setup: Setup | None = Setup(graph, plan, memories, arrays, workspaces, units, program)
+        self._workers: Workers | None = None
+        if workers > 1:
+            self._workers = Workers(graph, plan, program, workers, quiet_arithmetic)
         self._given = {buffer.value: buffer.array for buffer in self._brought if buffer.is_given}
         own = {buffer.value: buffer.array for buffer in self._brought if not buffer.is_given}
         self._loads = {
@@ -133,6 +145,9 @@ class Executor(Tenant):
 
     def _let_go(self) -> None:
         self._setup = None
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
         self._brought, self._given, self._loads = [], {}, {}
 
     def run(
@@ -179,7 +194,10 @@ class Executor(Tenant):
                 verified_run(setup, {**given, **self._inputs_given()}, self._loads)
             else:
                 load(self._loads, given)
-                run_all(setup.program)
+                if self._workers is None:
+                    run_all(setup.program)
+                else:
+                    self._workers.run()
             return {
                 self.graph.values[index].name: self._given[index]
                 if index in self._given

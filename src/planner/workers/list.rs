@@ -4,13 +4,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::bytes::Bytes;
-use super::{LIMITS, QUARTERS};
 use crate::base::NodeId;
 use crate::graph::{Graph, Whole};
 use crate::plan::Technique;
 use crate::planner::attempt::Attempt;
 use crate::planner::context::Context;
 
+/// Weights of the longest path in a rank, in quarters; the rest is the serial order.
+const QUARTERS: [u64; 5] = [0, 1, 2, 3, 4];
+/// Limits of live bytes, in sixteenths of the bytes of one worker.
+const LIMITS: [u64; 4] = [16, 17, 19, 24];
 /// Schedules of larger graphs are tried with fewer ranks, and without a limit of live bytes.
 const MOST_STEPS_TO_LIMIT: usize = 5_000;
 /// Ready steps that are looked at for one that fits below the limit.

@@ -30,10 +30,6 @@ use list::{Listed, Steps};
 const SLACK: u64 = 10;
 /// Schedules of one worker that several workers are tried with.
 const MOST_BASES: usize = 4;
-/// Weights of the longest path in a rank, in quarters; the rest is the serial order.
-const QUARTERS: [u64; 5] = [0, 1, 2, 3, 4];
-/// Limits of live bytes, in sixteenths of the bytes of one worker.
-const LIMITS: [u64; 4] = [16, 17, 19, 24];
 /// Schedules that are changed at random.
 const MOST_IMPROVED: usize = 4;
 /// Random changes of a schedule, per step.
@@ -56,7 +52,7 @@ impl Candidate<'_, '_> {
 }
 
 /// Returns schedules in which several workers run the steps of `serial` attempts, those with the
-/// lowest load first; the given order among them, whatever it needs.
+/// lowest load first. There is at least one.
 pub(super) fn for_workers<'g>(
     context: &Context<'_>,
     serial: &[Attempt<'g>],
@@ -115,7 +111,6 @@ fn candidate<'t, 'g>(
 /// bytes above a target just below the least peak so far. The sum falls before the peak does.
 /// Schedules with the least peaks are measured.
 fn improve(context: &Context<'_>, found: &mut [Candidate<'_, '_>], longest: u64) -> Result<()> {
-    let Some(nodes) = found.first().map(|best| best.listed.order.len()) else { return Ok(()) };
     let work: usize = match context.options.effort {
         Effort::Fast => 200_000,
         Effort::Default => 4_000_000,
@@ -131,9 +126,11 @@ fn improve(context: &Context<'_>, found: &mut [Candidate<'_, '_>], longest: u64)
             starts.push(index);
         }
     }
-    // Small graphs have few orders.
-    let rounds = (work / nodes.max(1) / starts.len().max(1)).min(MOST_ROUNDS * nodes);
+    let work = work / starts.len().max(1);
     for start in starts {
+        let nodes = found[start].listed.order.len().max(1);
+        // Small graphs have few orders.
+        let rounds = (work / nodes).min(MOST_ROUNDS * nodes);
         let steps = Rc::clone(&found[start].steps);
         let mut least = found[start].listed.bytes;
         let mut rank = steps.rank_of(&found[start].listed.order);
