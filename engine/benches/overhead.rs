@@ -55,7 +55,7 @@ fn main() {
         let start = cpu_seconds();
         let planner = Planner::new().optimize(Techniques::NONE);
         let plan = planner.plan(&graph).expect("a plan");
-        let planned = cpu_seconds();
+        let made = cpu_seconds();
         let hazards = plan.hazards(&graph).expect("a valid plan");
         let found = cpu_seconds();
         let program = plan.program(&graph).expect("a valid plan");
@@ -66,8 +66,8 @@ fn main() {
         let checked = cpu_seconds();
         println!(
             "| {nodes} × {width} | {:.3} | {:.3} | {:.3} | {:.3} | {} |",
-            planned - start,
-            found - planned,
+            made - start,
+            found - made,
             alone - prepared,
             checked - alone,
             hazards.edges().len(),

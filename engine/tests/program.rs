@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::as_conversions,
     clippy::cast_possible_truncation,
+    unreachable_pub,
     reason = "tests"
 )]
 

@@ -240,7 +240,7 @@ fn errors_travel_with_variables_and_reach_everybody_who_waits() {
         queue.restore(&b, 0).unwrap();
         queue
             .push(Operation::new("again").reads(&a).writes(&b), move |task| {
-                *task.write(&to)? = task.read(&from)? + 1;
+                *task.write(&to)? = *task.read(&from)? + 1;
                 Ok(())
             })
             .unwrap();
