@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export CARGO_TERM_COLOR ?= always
 LIGHT = $$($(BIN)/python -c "import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / 'backend/test/data/light')")
 STUB := python/arenaplan/_core.pyi
-ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit importer_jaxpr importer_torch integrations_executorch prove prove_command tflm_kernels tflm_measure tflm_scratch))
+ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit importer_jaxpr importer_torch integrations_executorch prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch))
 
 .PHONY: help
 help: ## list the commands
@@ -46,8 +46,8 @@ test: test-rust test-python ## everything
 
 .PHONY: test-rust
 test-rust: ## the core and the engine: tests with all assertions on, and the examples of the docs
-	cargo test --profile checked --package arenaplan --lib --tests --examples
-	cargo test --profile checked --package arenaplan --doc
+	cargo test --profile checked --package arenaplan --all-features --lib --tests --examples
+	cargo test --profile checked --package arenaplan --all-features --doc
 	cargo test --profile checked --package arenaplan-engine --features rayon
 
 .PHONY: test-python
@@ -85,8 +85,8 @@ check: check-rust check-python check-generated ## format, lint, types, docs, stu
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --document-private-items
+	cargo clippy --workspace --all-targets --all-features -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --all-features --no-deps --document-private-items
 
 .PHONY: check-python
 check-python: develop

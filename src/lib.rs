@@ -59,6 +59,7 @@ pub mod liveness;
 pub mod pack;
 pub mod plan;
 pub mod planner;
+pub mod pool;
 pub mod program;
 
 pub use arena::Arena;
@@ -70,7 +71,13 @@ pub use liveness::Liveness;
 pub use pack::{Budget, Packing, Problem, Status, solve};
 pub use plan::{Plan, PlanOptions, Target, Technique, Techniques};
 pub use planner::Planner;
+pub use pool::{ArenaPool, Lease};
 pub use program::Program;
+
+/// The examples of the page on serving, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/serving.md")]
+struct Serving;
 
 /// The examples of the README, as tests.
 #[cfg(doctest)]

@@ -1718,12 +1718,17 @@ class Target:
     @property
     def name(self, /) -> str:
         """
-        Name of the target.
+        Name of the target, with the kernels if they are named: ``"tflm:reference"``.
         """
     @property
     def offset_unit(self, /) -> int:
         """
         Number of bytes that every alignment must be a multiple of.
+        """
+    @property
+    def runtime(self, /) -> str:
+        """
+        Name without the kernels: ``"tflm"``.
         """
     @property
     def scratch(self, /) -> str:

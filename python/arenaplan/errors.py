@@ -368,6 +368,14 @@ class ArenaMismatch(ArenaError):
     """The arena was made for another plan."""
 
 
+class LeaseTooLarge(ArenaError):
+    """A plan needs more bytes than a pool may ever hold."""
+
+
+class PoolBusy(ArenaError):
+    """The bytes of a pool are leased, and nobody gave enough of them back in time."""
+
+
 class FusedNode(ArenaError):
     """A node runs as one with others, so that it has no memory of its own."""
 

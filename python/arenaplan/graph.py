@@ -442,7 +442,7 @@ class Graph:
             If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
         """
         make = self._variants.get(target)
-        if make is None and target.startswith("tflm:"):
+        if make is None and ":" in target and target != self.target:
             sets = ", ".join(name for name in self._variants if ":" in name) or "none"
             raise InvalidOption(
                 f"option target: {target!r} names kernels that are not known for this model; known "
@@ -492,7 +492,8 @@ class Graph:
         target : str, default "numpy"
             Name of the target.
         """
-        graph, backend = self.for_target(target), backend_of(target)
+        graph = self.for_target(target) if target in self._variants else self
+        backend = backend_of(target)
         if workspace == "none" or backend is None:
             return graph.core
         named = set(overlapped)

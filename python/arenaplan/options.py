@@ -171,19 +171,13 @@ def target_of(options: PlanOptions, default: str) -> Target:
     """
     if options.target is not None:
         named = options.target
-        return named if isinstance(named, Target) else Target.known(named.partition(":")[0])
+        return named if isinstance(named, Target) else Target.known(named)
     target = Target.known(default)
     if options.spaces is not None and not target.several_spaces:
         spaces = options.spaces
         count = len(parse_spaces(spaces) if isinstance(spaces, str) else spaces)
         return Target.known("c") if count > 1 else target
     return target
-
-
-def runner_of(options: PlanOptions, default: str) -> str:
-    """Return the name of the runner whose graph is planned: a target, or ``"tflm:cmsis-nn"``."""
-    named = options.target
-    return named if isinstance(named, str) and ":" in named else target_of(options, default).name
 
 
 def core_options(options: PlanOptions, target: Target) -> dict[str, object]:

@@ -18,7 +18,6 @@ from arenaplan.options import (
     core_options,
     memory_rows,
     resolve,
-    runner_of,
     slowdown_of,
     target_of,
 )
@@ -91,7 +90,7 @@ def plan(
     """
     options = resolve(options, overrides)
     target = target_of(options, graph.target)
-    graph = graph.for_target(runner_of(options, graph.target))
+    graph = graph.for_target(target.name)
     arguments = core_options(options, target)
     memories = _memories(graph, options, target)
     if memories.rows is not None:
@@ -199,7 +198,7 @@ def plan_together(
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
         names = [name for name in names if name not in ("fusion", "streaming")]
         arguments["optimize"] = ",".join(names) or "none"
-    seen = [graph.for_target(runner_of(options, graph.target)) for graph in graphs]
+    seen = [graph.for_target(target.name) for graph in graphs]
     policy = "auto" if counted else "none"
     cores = [graph.core_for(policy, target=target.name) for graph in seen]
     result = _core.plan_together(cores, together, arguments)
@@ -280,7 +279,7 @@ def explain(
     """
     options = resolve(options, overrides)
     target = target_of(options, graph.target)
-    graph = graph.for_target(runner_of(options, graph.target))
+    graph = graph.for_target(target.name)
     arguments = {**core_options(options, target), "workspace": "none", "capacity": None}
     found = _core.explain(graph.core, arguments)
     backend = None if options.workspace == "none" else backend_of(target.name)

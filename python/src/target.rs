@@ -74,10 +74,16 @@ impl Target {
         Ok(Self { inner: name.parse().or_raise(py)? })
     }
 
-    /// Name of the target.
+    /// Name of the target, with the kernels if they are named: ``"tflm:reference"``.
     #[getter]
     fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    /// Name without the kernels: ``"tflm"``.
+    #[getter]
+    fn runtime(&self) -> &str {
+        self.inner.runtime()
     }
 
     /// One line about the runner; empty for a custom target.

@@ -1,4 +1,4 @@
-//! The bytes behind an incremental arena: they grow, and may come from the caller.
+//! Blocks of bytes from allocators, which may be the caller's.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,8 @@ pub trait ArenaBlock: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync> ArenaBlock for B {}
 
-/// The source of the bytes of an incremental arena.
+/// The source of the bytes of arenas: of an incremental one, of a pool, or of
+/// [`Plan::commit_in`](crate::Plan::commit_in).
 ///
 /// An arena refuses a faulty implementation: every block is measured before its first use.
 pub trait ArenaAllocator: Debug + Send + Sync {
@@ -66,12 +67,66 @@ impl ArenaAllocator for SystemAllocator {
     }
 }
 
+/// A block that was measured when it was made.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    block: Box<dyn ArenaBlock>,
+    bytes: u64,
+    address: u64,
+}
+
+impl Measured {
+    /// Returns the block, or the block and an error if it has too few bytes or a less aligned
+    /// address.
+    pub(crate) fn new(
+        block: Box<dyn ArenaBlock>,
+        needed: u64,
+        alignment: Alignment,
+    ) -> Result<Self, (Box<dyn ArenaBlock>, Error)> {
+        let slice = (*block).as_ref();
+        let bytes = u64::try_from(slice.len()).unwrap_or(u64::MAX);
+        let address = u64::try_from(slice.as_ptr().addr()).unwrap_or(u64::MAX);
+        if bytes < needed {
+            Err((block, Error::BufferTooSmall { bytes, needed }))
+        } else if needed > 0 && !alignment.divides(address) {
+            Err((block, Error::MisalignedBuffer { alignment: alignment.bytes() }))
+        } else {
+            Ok(Self { block, bytes, address })
+        }
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the address of the first byte, as a number.
+    pub(crate) const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Returns the content.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        (*self.block).as_ref()
+    }
+
+    /// Returns the content to write.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        (*self.block).as_mut()
+    }
+
+    /// Returns the block for its allocator.
+    pub(crate) fn into_inner(self) -> Box<dyn ArenaBlock> {
+        self.block
+    }
+}
+
 /// A block that grows, or none.
 #[derive(Debug)]
 pub(crate) struct Backing {
     allocator: Box<dyn ArenaAllocator>,
     alignment: Alignment,
-    block: Option<Box<dyn ArenaBlock>>,
+    block: Option<Measured>,
 }
 
 impl Backing {
@@ -81,12 +136,12 @@ impl Backing {
 
     /// Returns the bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.block.as_deref().map_or(&[], AsRef::as_ref)
+        self.block.as_ref().map_or(&[], Measured::as_slice)
     }
 
     /// Returns the bytes to write.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.block.as_deref_mut().map_or(&mut [], AsMut::as_mut)
+        self.block.as_mut().map_or(&mut [], Measured::as_mut_slice)
     }
 
     /// Returns the address of the first byte, or `None` if there are none.
@@ -99,39 +154,37 @@ impl Backing {
     ///
     /// On failure the bytes are unchanged.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<bool> {
-        let size = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        if bytes <= size(self.bytes()) {
+        if bytes <= self.block.as_ref().map_or(0, Measured::bytes) {
             return Ok(false);
         }
         let before = self.address();
         let grown = match self.block.take() {
             None => self.allocator.allocate(bytes, self.alignment)?,
-            Some(block) => match self.allocator.reallocate(block, bytes, self.alignment) {
-                Ok(grown) => grown,
-                Err((block, error)) => {
-                    self.block = Some(block);
-                    return Err(error);
+            Some(old) => {
+                let (size, address) = (old.bytes(), old.address());
+                match self.allocator.reallocate(old.into_inner(), bytes, self.alignment) {
+                    Ok(grown) => grown,
+                    Err((block, error)) => {
+                        self.block = Some(Measured { block, bytes: size, address });
+                        return Err(error);
+                    }
                 }
-            },
+            }
         };
-        let given = size((*grown).as_ref());
-        let address = u64::try_from((*grown).as_ref().as_ptr().addr()).unwrap_or(u64::MAX);
-        if given < bytes {
-            self.allocator.deallocate(grown);
-            return Err(Error::BufferTooSmall { bytes: given, needed: bytes });
+        match Measured::new(grown, bytes, self.alignment) {
+            Ok(grown) => self.block = Some(grown),
+            Err((refused, error)) => {
+                self.allocator.deallocate(refused);
+                return Err(error);
+            }
         }
-        if !self.alignment.divides(address) {
-            self.allocator.deallocate(grown);
-            return Err(Error::MisalignedBuffer { alignment: self.alignment.bytes() });
-        }
-        self.block = Some(grown);
         Ok(self.address() != before)
     }
 
     /// Frees the bytes.
     pub(crate) fn release(&mut self) {
         if let Some(block) = self.block.take() {
-            self.allocator.deallocate(block);
+            self.allocator.deallocate(block.into_inner());
         }
     }
 }

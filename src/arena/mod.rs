@@ -3,6 +3,8 @@
 pub(crate) mod backing;
 mod cast;
 mod lend;
+#[cfg(all(feature = "shared", target_os = "linux"))]
+mod memfd;
 mod raw;
 mod spans;
 mod turns;
@@ -17,10 +19,13 @@ use std::ptr::NonNull;
 
 use bytemuck::Pod;
 
+pub(crate) use backing::Measured;
 pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
 pub(crate) use cast::{cast, cast_mut, count};
 pub use lend::{Input, NodeMemory, Output};
 pub(crate) use lend::{Memory, Rest, Slots};
+#[cfg(all(feature = "shared", target_os = "linux"))]
+pub use memfd::{SharedGuard, SharedMemory};
 pub(crate) use spans::{Holder, Reading, StepSpans, Stretch, Writing, settle};
 pub(crate) use turns::Refusal;
 
@@ -33,20 +38,28 @@ pub(crate) use raw::{LentStep, SharedRegions};
 #[derive(Debug)]
 pub(crate) enum Region<'a> {
     Owned(AlignedBytes),
+    Block(Measured),
     Bound(&'a mut [u8]),
 }
 
 impl Region<'_> {
+    /// Returns a region without bytes.
+    pub(crate) fn none() -> Self {
+        Self::Bound(<&mut [u8]>::default())
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes.as_slice(),
+            Self::Block(block) => block.as_slice(),
             Self::Bound(bytes) => bytes,
         }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Owned(bytes) => bytes.as_mut_slice(),
+            Self::Block(block) => block.as_mut_slice(),
             Self::Bound(bytes) => bytes,
         }
     }
@@ -104,6 +117,42 @@ impl Plan {
             })
             .collect::<Result<_>>()?;
         Ok(Arena { regions, plan: Some(self.layout()) })
+    }
+
+    /// Takes the arena of every space from an allocator, such as one of huge pages or of memory
+    /// that processes share.
+    ///
+    /// ```
+    /// use arenaplan::arena::SystemAllocator;
+    /// use arenaplan::{Arena, DType, Graph, Planner, Value, ValueKind};
+    ///
+    /// // Memory beside its arena in one struct: the arena owns its blocks.
+    /// struct Session {
+    ///     arena: Arena<'static>,
+    /// }
+    ///
+    /// let mut builder = Graph::builder("nothing to do");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [100])?);
+    /// builder.add_output(x);
+    /// let plan = Planner::new().plan(&builder.build()?)?;
+    /// let mut session = Session { arena: plan.commit_in(&mut SystemAllocator)? };
+    /// session.arena.value_mut(&plan, x)?.fill(1);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ArenaCommit`] if there is not enough memory.
+    /// - [`Error::BufferTooSmall`], [`Error::MisalignedBuffer`] if the allocator is faulty.
+    pub fn commit_in(&self, allocator: &mut dyn ArenaAllocator) -> Result<Arena<'static>> {
+        let mut arena = Arena { regions: Vec::new(), plan: Some(self.layout()) };
+        for space in self.spaces() {
+            let alignment = Alignment::new(space.alignment)?;
+            let block = allocator.allocate(space.arena_bytes, alignment)?;
+            let block = Measured::new(block, space.arena_bytes, alignment);
+            arena.regions.push(Region::Block(block.map_err(|(_, error)| error)?));
+        }
+        Ok(arena)
     }
 
     /// Returns a number that differs, as far as 64 bits can, where two plans are of other
@@ -183,6 +232,11 @@ impl Arena<'static> {
         let regions = vec![Region::Owned(AlignedBytes::zeroed(bytes, alignment)?)];
         Ok(Arena { regions, plan: None })
     }
+
+    /// Returns the arena of a plan in regions that were made for it.
+    pub(crate) fn of(plan: &Plan, regions: Vec<Region<'static>>) -> Self {
+        Arena { regions, plan: Some(plan.layout()) }
+    }
 }
 
 impl Arena<'_> {
@@ -197,12 +251,19 @@ impl Arena<'_> {
     }
 
     /// Returns the address of a space's first byte, for foreign code that is handed the
-    /// whole arena; `None` if there is no such space, or its bytes are the caller's own.
+    /// whole arena; `None` if there is no such space, or its bytes are the caller's own: those have
+    /// [`as_mut_ptr`](Self::as_mut_ptr).
     pub fn address(&self, space: SpaceId) -> Option<NonNull<u8>> {
         match self.regions.get(space.index())? {
             Region::Owned(bytes) => Some(bytes.as_ptr()),
-            Region::Bound(_) => None,
+            Region::Block(_) | Region::Bound(_) => None,
         }
+    }
+
+    /// Returns the address of a space's first byte, for foreign code that may read and write the
+    /// whole space until the arena is used again; `None` if there is no such space.
+    pub fn as_mut_ptr(&mut self, space: SpaceId) -> Option<NonNull<u8>> {
+        NonNull::new(self.bytes_mut(space)?.as_mut_ptr())
     }
 
     /// Makes this the arena of `plan`, which may be another one than before: of the same graph

@@ -395,6 +395,94 @@ impl<'m> Cut<'m> for Pieces<'m> {
     }
 }
 
+/// A file of memory that several processes map.
+///
+/// Invariants:
+///
+/// 1. `map` maps `len` initialized bytes for reading and writing: of a file that cannot shrink, or
+///    zeros.
+/// 2. Who made the map promised that nobody writes the bytes through another map or descriptor,
+///    or reads them while they are written here, without the lock that
+///    [`SharedMemory`](crate::arena::SharedMemory) holds for every slice.
+#[cfg(all(feature = "shared", target_os = "linux"))]
+#[derive(Debug)]
+pub(super) struct SharedMap {
+    map: memmap2::MmapRaw,
+}
+
+#[cfg(all(feature = "shared", target_os = "linux"))]
+impl SharedMap {
+    /// Maps a file; the second invariant is the caller's promise.
+    fn new(file: &std::fs::File) -> Result<Self> {
+        let mapped = memmap2::MmapOptions::new().map_raw(file);
+        let map = mapped.map_err(|error| Error::ArenaState {
+            reason: format!("the shared memory cannot be mapped: {error}"),
+        })?;
+        Ok(Self { map })
+    }
+
+    /// Returns the number of bytes.
+    pub(super) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Returns the bytes, for the holder of the lock.
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: `slice::from_raw_parts` asks for four things.
+        // - Valid for reads: one map of `len()` bytes, at most `isize::MAX` (invariant 1).
+        // - Aligned and non-null: `u8` has alignment 1, and maps are at no null address.
+        // - Initialized: invariant 1.
+        // - Not mutated meanwhile: in this process the result borrows `self`; elsewhere
+        //   invariant 2.
+        unsafe { slice::from_raw_parts(self.map.as_ptr(), self.map.len()) }
+    }
+
+    /// Returns the bytes to write, for the holder of the lock.
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: `slice::from_raw_parts_mut` asks for four things.
+        // - Valid for reads and writes, aligned and initialized: as in `as_slice`.
+        // - Not accessed otherwise meanwhile: in this process the result borrows `self` mutably;
+        //   elsewhere invariant 2.
+        unsafe { slice::from_raw_parts_mut(self.map.as_mut_ptr(), self.map.len()) }
+    }
+}
+
+#[cfg(all(feature = "shared", target_os = "linux"))]
+impl crate::arena::SharedMemory {
+    /// Returns new memory of zeros.
+    ///
+    /// # Safety
+    ///
+    /// Every use of the [descriptor](std::os::fd::AsFd::as_fd), in this process and others, must
+    /// be by [`open`](Self::open), or must touch the bytes only while it holds an exclusive
+    /// `flock(2)` of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaCommit`] if there is not enough memory, or no bytes are asked for.
+    pub unsafe fn create(bytes: u64) -> Result<Self> {
+        let file = Self::create_file(bytes)?;
+        let map = SharedMap::new(&file)?;
+        Self::attach(file, map)
+    }
+
+    /// Attaches to the memory behind a descriptor.
+    ///
+    /// # Safety
+    ///
+    /// As for [`create`](Self::create).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaState`] if the descriptor is not that of such a memory, or there are 1,024
+    /// attachments.
+    pub unsafe fn open(descriptor: impl std::os::fd::AsFd) -> Result<Self> {
+        let file = Self::open_file(descriptor.as_fd())?;
+        let map = SharedMap::new(&file)?;
+        Self::attach(file, map)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -139,6 +139,12 @@ pub enum Error {
     /// An arena was made for another plan, or for none.
     #[error("the arena is not that of the plan of {model}; `Arena::rebind` makes it so")]
     ArenaMismatch { model: String },
+    /// A plan needs more bytes than a pool may ever hold.
+    #[error("a lease of {bytes} bytes is larger than the pool, whose cap is {cap}")]
+    LeaseTooLarge { bytes: u64, cap: u64 },
+    /// The bytes of a pool are leased, and nobody gave enough of them back in time.
+    #[error("a lease of {bytes} bytes is refused: {leased} of {cap} bytes are leased")]
+    PoolBusy { bytes: u64, leased: u64, cap: u64 },
     /// A node has no memory of its own, since it runs as one with others.
     #[error(
         "node {node} runs as one with others in step {step}, which is lent as a whole: use `Arena::step`"
@@ -208,6 +214,8 @@ impl Error {
             Self::Storage { .. } => "StorageError",
             Self::ArenaState { .. } => "ArenaState",
             Self::ArenaMismatch { .. } => "ArenaMismatch",
+            Self::LeaseTooLarge { .. } => "LeaseTooLarge",
+            Self::PoolBusy { .. } => "PoolBusy",
             Self::FusedNode { .. } => "FusedNode",
             Self::InvalidOperand { .. } => "InvalidOperand",
             Self::InvalidCast { .. } => "InvalidCast",

@@ -163,7 +163,8 @@ impl Target {
     };
 
     /// `TensorFlow` Lite Micro: reshapes at equal addresses. Operators run in the order of the
-    /// file, and no kernel works in place. Kernels ask for scratch memory when they are prepared,
+    /// file, and kernels that nobody has named do not work in place, see
+    /// [`with_kernels`](Self::with_kernels). Kernels ask for scratch memory when they are prepared,
     /// and the runtime keeps structures of its own in the tail of its arena.
     pub const TFLM: Self = Self {
         name: Cow::Borrowed("tflm"),
@@ -212,11 +213,37 @@ impl Target {
     /// [`Error::InvalidOption`] if the name is empty or that of a known target.
     pub fn custom(name: impl Into<String>, techniques: Techniques) -> Result<Self> {
         let name = name.into();
-        if name.is_empty() || Self::KNOWN.iter().any(|known| known.name == name) {
+        if name.is_empty() || Self::known(&name).is_some() {
             let reason = format!("{} is no name for a target of one's own", quoted(&name));
             return Err(Error::InvalidOption { option: "target", reason });
         }
         Ok(Self { name: Cow::Owned(name), techniques, ..Self::NODES })
+    }
+
+    /// Returns this target with a named set of kernels, as `"tflm:reference"`: outputs in place and
+    /// elision are honored, since the graph declares what these kernels allow.
+    ///
+    /// ```
+    /// use arenaplan::{Target, Technique};
+    ///
+    /// let target = Target::TFLM.with_kernels("reference")?;
+    /// assert_eq!((target.name(), target.runtime()), ("tflm:reference", "tflm"));
+    /// assert!(target.techniques().contains(Technique::InPlace));
+    /// assert_eq!("tflm:reference".parse::<Target>()?, target);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if the name is empty, or the target has kernels already.
+    pub fn with_kernels(mut self, kernels: &str) -> Result<Self> {
+        if kernels.is_empty() || kernels.contains(':') || self.name.contains(':') {
+            let reason = format!("{} names no kernels of {}", quoted(kernels), quoted(&self.name));
+            return Err(Error::InvalidOption { option: "target", reason });
+        }
+        self.name = Cow::Owned(format!("{}:{kernels}", self.name));
+        self.techniques = self.techniques.with(Technique::InPlace).with(Technique::Elision);
+        Ok(self)
     }
 
     /// Sets the alignment, in bytes, of offsets that the planner chooses by default.
@@ -251,14 +278,19 @@ impl Target {
         self
     }
 
-    /// Returns the name.
+    /// Returns the name, with the kernels if they are named.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Returns the name without the kernels.
+    pub fn runtime(&self) -> &str {
+        self.name.split(':').next().unwrap_or_default()
+    }
+
     /// Returns one line about the runner, for lists; empty for a custom target.
     pub fn summary(&self) -> &'static str {
-        match &*self.name {
+        match self.runtime() {
             "ideal" => "no runtime: the bytes that every technique together would leave",
             "numpy" => "the executor of this package, which `run` uses",
             "nodes" => "any code that runs each declared node by itself",
@@ -318,9 +350,15 @@ impl Target {
         self.fixed
     }
 
-    /// Returns the known target of this name, if there is one.
+    /// Returns the known target of this name, if there is one; of its runtime with these kernels, if
+    /// the name has some.
     pub fn known(name: &str) -> Option<Self> {
-        Self::KNOWN.into_iter().find(|target| target.name == name)
+        let (runtime, kernels) = match name.split_once(':') {
+            Some((runtime, kernels)) => (runtime, Some(kernels)),
+            None => (name, None),
+        };
+        let target = Self::KNOWN.into_iter().find(|target| target.name == runtime)?;
+        kernels.map_or(Some(target.clone()), |kernels| target.with_kernels(kernels).ok())
     }
 
     pub(crate) fn is_ideal(&self) -> bool {

@@ -31,6 +31,22 @@ impl Arena<'_> {
         }
         Ok(StepMemory { memory: &mut self.regions, step })
     }
+
+    /// Runs a program: calls `kernel` with every step and its memory, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step), and the first error of `kernel`.
+    pub fn run<E: From<Error>>(
+        &mut self,
+        program: &Program,
+        mut kernel: impl FnMut(ProgramStep<'_>, &mut StepMemory<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for step in program.steps() {
+            kernel(step, &mut self.step(program, step)?)?;
+        }
+        Ok(())
+    }
 }
 
 /// The memory of one step, for as long as the arena is borrowed.

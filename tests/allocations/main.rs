@@ -7,11 +7,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
+use std::sync::Arc;
 
 use arenaplan::arena::{Input, Output};
 use arenaplan::program::{Operands, OutputAndInputs};
 use arenaplan::{
-    Arena, DType, Graph, Node, NodeId, Planner, Program, Result, Value, ValueId, ValueKind,
+    Arena, ArenaPool, DType, Graph, Node, NodeId, Planner, Program, Result, Value, ValueId,
+    ValueKind,
 };
 
 thread_local! {
@@ -116,4 +118,24 @@ fn the_counter_counts() {
     let mut arena = plan.commit().unwrap();
     let counted = allocations(|| drop(black_box(arena.node(&plan, NodeId::new(0)).unwrap())));
     assert!(counted > 0, "`Arena::node` works out everything anew");
+}
+
+#[test]
+fn a_warm_pool_allocates_nothing() {
+    let (graph, [x, y]) = network();
+    let program = Arc::new(Planner::new().plan(&graph).unwrap().program(&graph).unwrap());
+    let pool = ArenaPool::builder().cap(1 << 20).build().unwrap();
+    let request = || {
+        let mut lease = pool.wait(&program, None).unwrap();
+        lease.value_as_mut::<f32>(x).unwrap().fill(0.0);
+        lease
+            .run(|step, memory| match step.inputs().len() {
+                1 => memory.elementwise(|[x]: [f32; 1]| x + 1.0),
+                _ => memory.elementwise(|[a, x]: [f32; 2]| a + x),
+            })
+            .unwrap();
+        black_box(lease.value_as::<f32>(y).unwrap());
+    };
+    assert!(allocations(request) > 0, "the first has no memory yet");
+    assert_eq!(allocations(|| (0..100).for_each(|_| request())), 0);
 }

@@ -38,6 +38,8 @@ mod hazards;
 mod incremental;
 mod litert;
 mod liveness;
+#[cfg(all(feature = "shared", target_os = "linux"))]
+mod memfd;
 mod memories;
 mod nnvm;
 mod oracle;
@@ -46,6 +48,7 @@ mod placement;
 mod plan_file;
 mod planner;
 mod planners;
+mod pool;
 mod problem;
 mod program;
 mod randwire;

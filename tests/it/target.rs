@@ -265,3 +265,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_target_has_one_set_of_kernels_and_they_are_part_of_its_name() {
+    let named = Target::TFLM.with_kernels("reference").unwrap();
+    assert_eq!(Target::known("tflm:reference"), Some(named.clone()));
+    assert_ne!(named, Target::TFLM);
+    for (target, kernels) in [(&named, "cmsis-nn"), (&Target::TFLM, ""), (&Target::TFLM, "a:b")] {
+        let error = target.clone().with_kernels(kernels).unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { option: "target", .. }), "{error}");
+    }
+    assert_eq!(Target::known("tflm:"), None);
+    assert_eq!(Target::known("other:reference"), None);
+    assert!(Target::custom("tflm:reference", Techniques::NONE).is_err());
+}

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections import Counter
 
 import numpy as np
 import pytest
 
+import arenaplan as ap
+import flat
 from arenaplan.errors import PlanError, PlanOverlap
+from arenaplan.export.rewrite import with_metadata
+from arenaplan.importers.tflite.model import parse
+from arenaplan.importers.tflite.offline import METADATA_NAME
 from sketches import SAME, VALID, Network, Sketch, network, planned
 from test_prove import proof_of, two_strips
+from tflm_operators import Case, Operand, model_of
 
 
 def test_a_copy_onto_itself_must_be_exact() -> None:
@@ -141,3 +148,32 @@ def test_offsets_far_apart_need_no_memory() -> None:
     new.plan = [0, 2**31 - 16]
     with pytest.raises(PlanError):
         proof_of(old, new)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "move", "is_right"),
+    [
+        ("SOFTMAX", (4, 16), (4, 16), 0, True),
+        ("SOFTMAX", (4, 16), (4, 16), 16, False),
+        ("NEG", (4, 16), (4, 16), 0, True),
+        ("TRANSPOSE", (4, 16), (16, 4), 0, False),
+    ],
+)
+def test_results_at_the_address_of_an_operand(
+    name: str, old: tuple[int, ...], new: tuple[int, ...], move: int, is_right: bool
+) -> None:
+    operands = [Operand(old)]
+    if name == "TRANSPOSE":
+        operands.append(Operand((2,), "int32", (1, 0)))
+    options = (9, {0: flat.Number("f", 1)}) if name == "SOFTMAX" else None
+    data = model_of(Case(name, operands, [Operand(new)], options))
+    offsets = [move, *[-1] * (len(operands) - 1), 0]
+    content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+    file = with_metadata(parse(data), METADATA_NAME, content)
+    if is_right:
+        plan = ap.prove(data, file).plan
+        assert plan is not None
+        assert [tuple(pair) for pair in plan.overlaps] == [(0, 0, 1)]
+    else:
+        with pytest.raises(PlanOverlap, match="with computed bytes, over"):
+            ap.prove(data, file)

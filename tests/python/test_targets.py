@@ -111,7 +111,7 @@ def test_a_target_of_ones_own() -> None:
     assert (engine.granularity, plan.alignment) == ("group", 32)
     plan.check(graph)
     with pytest.raises(errors.TargetMismatch):
-        plan.check_target(ap.Target.known("tflm"))
+        plan.check_target(ap.Target.known("litert"))
     for arguments in (("tflm", []), ("x", ["magic"]), ("", [])):
         with pytest.raises(errors.PlannerError):
             ap.Target(*arguments)

@@ -219,11 +219,15 @@ def test_a_plan_for_other_kernels_is_checked_and_exported_for_them(
     assert "scratch memory 144" in said
     assert "not compared with a device" in said
     assert main(["check", str(path), str(file), *kernels]) == 0
-    assert main(["check", str(path), str(file)]) == 1
+    assert main(["check", str(path), str(file)]) == 0
+    assert main(["check", str(path), str(file), "--target", "tflm"]) == 1
     export = ["export", str(path), "--plan", str(file), "-o", str(out), "--to"]
     assert main([*export, "tflm", *kernels]) == 0
     assert main(["check", str(out)]) == 0
-    assert main([*export, "tflm"]) == 1
+    capsys.readouterr()
+    assert main([*export, "tflm"]) == 0
+    assert "with cmsis-nn kernels" in capsys.readouterr().out
+    assert main([*export, "tflm", "--target", "tflm:reference"]) == 1
     assert main([*export, "c", *kernels]) == 0
     assert "SCRATCH_0_OF_CONV_2D_0" in out.read_text()
     assert main([*export, "tflm", "--target", "c"]) == 2

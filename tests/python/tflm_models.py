@@ -176,11 +176,12 @@ class _Writer:
         self.operator("ADD", [first, second], self.image(self.heights[first]), (11, {}))
 
 
-def random_bytes_model(seed: int, *, scratch: bool, words: bool = False) -> bytes:
+def random_bytes_model(seed: int, *, scratch: bool, words: bool = False, shown: int = 0) -> bytes:
     """
     Return a model of images, whose kernels ask for scratch memory or do not.
 
-    The images are of ``int8``, or of ``int16`` if ``words`` is set.
+    The images are of ``int8``, or of ``int16`` if ``words`` is set. As many of those that an
+    operator reads are outputs, too, as ``shown`` says.
 
     The scales are 1, so that kernels round nothing; what is too large, saturates.
     """
@@ -201,6 +202,8 @@ def random_bytes_model(seed: int, *, scratch: bool, words: bool = False) -> byte
     read = {i for operator in writer.operators for i in operator[1].values}
     # The runtime's oracle looks at the first output; all images that nobody reads are outputs.
     outputs = [i for i in reversed(images) if i not in read]
+    inside = [i for i in images if i in read and i != 0]
+    outputs += writer.draw.sample(inside, min(shown, len(inside))) if shown else []
     main = flat.subgraph(writer.tensors, writer.operators, [0], outputs)
     return flat.write(flat.model([flat.code(n) for n in writer.names], [main], writer.buffers))
 

@@ -23,6 +23,8 @@ from arenaplan.cli.prove import report, summary
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import InvalidOption, PlanOverlap
 from arenaplan.export.tflm import check_offsets
+from arenaplan.importers.tflite.micro.aliases import aliased_timeline
+from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
 from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
@@ -154,9 +156,8 @@ def _check_inside(options: argparse.Namespace) -> None:
     if offsets is None:
         raise InvalidOption("the model brings no plan; pass a plan file")
     timeline = timeline_of(model)
-    kernels = "any"
     try:
-        check_offsets(timeline, offsets)
+        kernels = _kernels_that_share(model, offsets)
     except PlanOverlap:
         # Slices in their source and strips in their result overlap by intention, see 'fit'.
         is_online = any(offsets[box.tensor] == ONLINE for box in timeline.boxes)
@@ -173,6 +174,27 @@ def _check_inside(options: argparse.Namespace) -> None:
     else:
         whose = "" if kernels == "any" else f" for {kernels} kernels only"
         print(f"valid{whose}: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")
+
+
+def _kernels_that_share(model: Model, offsets: Sequence[int]) -> str:
+    """Return the sets of kernels that allow the bytes that a plan shares."""
+    try:
+        check_offsets(timeline_of(model), offsets)
+    except PlanOverlap:
+        allowing = [kernels for kernels in KERNEL_SETS if _do_share(model, kernels, offsets)]
+        if "reference" not in allowing:
+            raise
+        return ", ".join(allowing)
+    return "any"
+
+
+def _do_share(model: Model, kernels: str, offsets: Sequence[int]) -> bool:
+    """Whether a set of kernels allows the shared bytes of a plan."""
+    try:
+        check_offsets(aliased_timeline(model, Build(kernels, shares=True)), offsets)
+    except PlanOverlap:
+        return False
+    return True
 
 
 def _kernels_of(model: Model, offsets: Sequence[int]) -> str:

@@ -233,11 +233,15 @@ def _export_tflm(options: argparse.Namespace) -> None:
     if options.target is not None and options.target.partition(":")[0] != "tflm":
         raise InvalidOption(f"option --target: --to {options.to} is for tflm")
     data, path = read_bytes(options.model)
-    model, build = parse(data), build_of(options)
-    if options.to == "tflm" and options.plan is None and options.order == "search":
+    given = None if options.plan is None else arenaplan.Plan.load(options.plan)
+    target = options.target
+    if given is not None and target is None and given.target.runtime == "tflm":
+        target = given.target.name
+    model, build = parse(data), build_of(options, target)
+    if options.to == "tflm" and given is None and options.order == "search":
         ordered, result = plan_in_best_order(model, always=options.always, build=build)
     else:
-        ordered, result = model, _tflm_plan(model, options, build)
+        ordered, result = model, _tflm_plan(model, options, build, given)
     _check_capacity(options, result.head_after)
     name = path.stem if path is not None else "model"
     _write(options, EXPORTERS[options.to].write(ordered, result, name))
@@ -263,7 +267,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
     }
     verdict = _verdict(name, result)
     if build.is_package:
-        narrow = Build(build.kernels, 32)
+        narrow = replace(build, pointer=32)
         totals = [
             total(model, build=narrow).total,
             total(ordered, result.offsets, build=narrow).total,
@@ -276,18 +280,19 @@ def _export_tflm(options: argparse.Namespace) -> None:
         say("the operators run in another order, which needs fewer bytes (--order given keeps it)")
 
 
-def _tflm_plan(model: Model, options: argparse.Namespace, build: Build) -> TflmPlan:
+def _tflm_plan(
+    model: Model, options: argparse.Namespace, build: Build, plan: arenaplan.Plan | None
+) -> TflmPlan:
     """Return the plan that was given, checked by the runtime's rules, or a new one."""
-    if options.plan is None:
+    if plan is None:
         # The shim has no planner of its own: the table decides.
         return plan_tflm(model, always=options.always or options.to == "tflm-shim", build=build)
-    plan = arenaplan.Plan.load(options.plan)
     seen = PlanOptions(target=options.target or plan.target)
     plan.check(seen_by(load_model(options), seen, options))
     try:
-        plan.check_target(Target.known("tflm"))
+        plan.check_target(Target.known(build.target))
     except TargetMismatch as error:
-        raise _with_command(error, options, "tflm") from None
+        raise _with_command(error, options, build.target) from None
     return obey(model, plan, build)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from arenaplan.cli.common import command, is_tflite, model_word, shown, size
@@ -32,7 +33,7 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
 
     ``None`` if the plan is for another runner.
     """
-    if plan.target.name != "tflm" or not is_tflite(options.model):
+    if plan.target.runtime != "tflm" or not is_tflite(options.model):
         return None
     model, build = parse(read_bytes(options.model)[0]), build_of(options)
     own = own_arena(model, build)
@@ -82,7 +83,7 @@ def _arena(arena: ArenaTotal) -> dict[str, Any]:
 
 def _narrow(model: Model, build: Build) -> dict[str, Any]:
     """Return the arena of the same kernels where pointers have 32 bits, as in firmware."""
-    narrow = Build(build.kernels, 32)
+    narrow = replace(build, pointer=32)
     return {**_build(narrow), **_arena(own_arena(model, narrow))}
 
 
@@ -126,7 +127,7 @@ def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
     if sum(len(subgraph.operators) for subgraph in model.subgraphs) > _MOST_OPERATORS:
         return None
     try:
-        order = better_order(model)
+        order = better_order(model, shares=build.shares)
         if order is None:
             return None
         return plan_tflm(reordered(model, order), always=True, build=build).after

@@ -19,7 +19,6 @@ from arenaplan.options import (
     PlanOptions,
     option_choices,
     option_help,
-    runner_of,
     target_of,
     targets,
 )
@@ -152,16 +151,16 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
 def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> Graph:
     """Return the graph that the target sees, whose values and nodes a report names."""
     target = target_of(chosen, graph.target)
-    _check_build(target.name, options)
-    if target.name == "tflm" and options.profile is not None:
+    _check_build(target.runtime, options)
+    if target.runtime == "tflm" and options.profile is not None:
         model = parse(read_bytes(options.model)[0])
-        return graph_for_tflm(model, graph.name, build_of(options))
-    return graph.for_target(runner_of(chosen, graph.target))
+        return graph_for_tflm(model, graph.name, build_of(options, target.name))
+    return graph.for_target(target.name)
 
 
-def build_of(options: argparse.Namespace) -> Build:
-    """Return the build of TensorFlow Lite Micro that the command line describes."""
-    kernels = (options.target or "").partition(":")[2]
+def build_of(options: argparse.Namespace, target: str | None = None) -> Build:
+    """Return the build of TensorFlow Lite Micro that a target and the command line describe."""
+    kernels = (target or options.target or "").partition(":")[2]
     if options.profile is not None:
         profile = Profile.from_json(read_plan(options.profile))
         for name, said, measured in (
@@ -172,10 +171,9 @@ def build_of(options: argparse.Namespace) -> Build:
                 raise InvalidOption(
                     f"option --{name}: the profile was measured with {measured}, not with {said}"
                 )
-        return Build(kernels or "reference", profile.pointer, profile=profile)
-    kernels = kernels or "reference"
-    pointer = options.pointer or (64 if kernels == "reference" else 32)
-    return Build(kernels, pointer)
+        return Build(kernels or "reference", profile.pointer, profile=profile, shares=bool(kernels))
+    pointer = options.pointer or (64 if kernels in ("", "reference") else 32)
+    return Build(kernels or "reference", pointer, shares=bool(kernels))
 
 
 def _check_build(target: str, options: argparse.Namespace) -> None:

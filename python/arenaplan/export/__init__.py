@@ -105,7 +105,7 @@ def _hazards_header(graph: Graph, plan: Plan) -> bytes:
 
 
 def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
-    return embed(model, plan.offsets)
+    return embed(model, plan.offsets, plan.build)
 
 
 def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:

@@ -19,23 +19,26 @@ from arenaplan.options import Effort, PlanOptions
 from arenaplan.planning import plan
 
 
-def better_order(model: Model, effort: Effort = "default") -> list[int] | None:
+def better_order(
+    model: Model, effort: Effort = "default", *, shares: bool = False
+) -> list[int] | None:
     """
     Return positions of the main subgraph's operators in an order with a lower peak.
 
     ``None`` if the model's own is as good as any that was found, or the model has several
-    subgraphs, which share one arena.
+    subgraphs, which share one arena. ``shares`` says whether kernels share more bytes than those
+    of reshapes.
     """
     if len(model.subgraphs) != 1:
         return None
-    # The runtime shares bytes for reshapes and nothing else.
+    techniques = "views,in-place,elision" if shares else "views"
     options = PlanOptions(target="nodes", alignment=ALIGNMENT, workspace="none", effort=effort)
     try:
         graph = load_tflite(model.data)
         if len(graph.nodes) != len(model.subgraphs[0].operators):
             return None
-        given = plan(graph, options, optimize="views")
-        found = plan(graph, options, optimize="views,order")
+        given = plan(graph, options, optimize=techniques)
+        found = plan(graph, options, optimize=f"{techniques},order")
     except PlannerError:
         return None  # A model that only the runtime understands keeps its order.
     return found.order if found.arena_bytes < given.arena_bytes else None

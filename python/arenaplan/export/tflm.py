@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from arenaplan import _core
 from arenaplan._core import Plan
@@ -33,6 +33,7 @@ from arenaplan.errors import (
 from arenaplan.export.order import better_order, reordered
 from arenaplan.export.rewrite import with_metadata
 from arenaplan.importers.common import quoted
+from arenaplan.importers.tflite.micro.aliases import aliased_timeline
 from arenaplan.importers.tflite.micro.arena import (
     ArenaTotal,
     operator_costs,
@@ -46,6 +47,7 @@ from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
 from arenaplan.importers.tflite.tensors import unique_names
 from arenaplan.importers.tflite.timeline import (
     ALIGNMENT,
+    Box,
     Timeline,
     graph_of_timeline,
     timeline_of,
@@ -128,17 +130,21 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
         Neither the head nor the whole arena is larger than the runtime's own planner makes it,
         unless ``always`` is set.
     """
-    timeline = timeline_of(model)
+    timeline = aliased_timeline(model, build)
     _refuse_accelerators(timeline)
     boxes = with_scratch(timeline, operator_costs(model, build))
     before = total(model, build=build)
-    best = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm")
-    after, offsets = _replayed(model, timeline, build, best)
-    if after.head > best.arena_bytes and len(boxes) > len(timeline.boxes):
+    best = _planned(timeline, build, boxes)
+    found = [_replayed(model, timeline, build, best)]
+    if found[0].head > best.arena_bytes and len(boxes) > len(timeline.boxes):
         # First fit found no room for some scratch memory; tensors packed alone may leave more.
-        alone = plan(graph_of_timeline(timeline), target="tflm")
-        other = _replayed(model, timeline, build, alone)
-        after, offsets = min((after, offsets), other, key=lambda found: found[0].head)
+        alone = _planned(timeline, build)
+        found.append(_replayed(model, timeline, build, alone))
+    if build.shares and min(each.head for each in found) > best.lower_bound:
+        # The search is not complete: shared bytes hold boxes together, which can be in its way.
+        apart = _planned(timeline_of(model), build, boxes)
+        found.append(_replayed(model, timeline, build, apart))
+    after, offsets = min(found, key=lambda each: each.head)
     is_better = after.head < before.head and _saves(
         model, model, _per_tensor(timeline, offsets), build
     )
@@ -165,12 +171,29 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     )
 
 
-def _replayed(
-    model: Model, timeline: Timeline, build: Build, best: Plan
-) -> tuple[ArenaTotal, list[int]]:
-    """Return the arena that the runtime makes of a plan, and the plan's offsets of tensors."""
+def _planned(timeline: Timeline, build: Build, boxes: Sequence[Box] | None = None) -> Plan:
+    """Return the plan of boxes for a build."""
+    graph = graph_of_timeline(timeline, boxes=boxes)
+    graph.target = build.target
+    return plan(graph)
+
+
+class _Replayed(NamedTuple):
+    """The arena that the runtime makes of a plan."""
+
+    arena: ArenaTotal
+    offsets: list[int]
+    """The plan's offsets of boxes."""
+
+    @property
+    def head(self) -> int:
+        return self.arena.head
+
+
+def _replayed(model: Model, timeline: Timeline, build: Build, best: Plan) -> _Replayed:
+    """Return the arena that the runtime makes of a plan."""
     offsets = _box_offsets(best, timeline)
-    return total(model, _per_tensor(timeline, offsets), build=build), offsets
+    return _Replayed(total(model, _per_tensor(timeline, offsets), build=build), offsets)
 
 
 def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool:
@@ -180,7 +203,7 @@ def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool
     Where the start of the runtime needs more than the tensors do, no plan helps. The figures of
     the Python package stand for firmware, too, whose structures are smaller.
     """
-    builds = [build, Build(build.kernels, 32)] if build.is_package else [build]
+    builds = [build, replace(build, pointer=32)] if build.is_package else [build]
     return any(
         total(new, offsets, build=each).total < total(old, build=each).total for each in builds
     )
@@ -224,7 +247,7 @@ def plan_in_best_order(
         model had.
     """
     given = plan_tflm(model, always=always, build=build)
-    order = None if given.unknown and not always else better_order(model)
+    order = None if given.unknown and not always else better_order(model, shares=build.shares)
     if order is None:
         return model, given
     other = reordered(model, order)
@@ -245,13 +268,13 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     ------
     PlanOverlap
         If it shares bytes in a way that the runtime's kernels do not allow for; plan with
-        ``optimize="views"``.
+        the target of ``build``.
     PlanMisaligned
         If an offset is no multiple of 16.
     PlanMismatch
         If a tensor has no place in it.
     """
-    timeline = timeline_of(model)
+    timeline = aliased_timeline(model, build)
     _refuse_accelerators(timeline)
     if len(given.spaces) > 1:
         raise UnsupportedModel("the runtime has one arena for tensors, and the plan has several")
@@ -268,7 +291,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
         every[box.tensor] = places[names[box.tensor]]
     check_offsets(timeline, every)
     boxes = with_scratch(timeline, operator_costs(model, build))
-    bound = plan(graph_of_timeline(timeline, boxes=boxes), target="tflm").lower_bound
+    bound = _planned(timeline, build, boxes).lower_bound
     before, after = total(model, build=build), total(model, every, build=build)
     return TflmPlan(
         offsets=tuple(every),
@@ -283,9 +306,9 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     )
 
 
-def embed(model: Model, offsets: Sequence[int]) -> bytes:
+def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> bytes:
     """
-    Return the file of ``model`` with offsets in it, read again and compared.
+    Return the file of ``model`` with offsets for a build in it, read again and compared.
 
     Raises
     ------
@@ -294,7 +317,7 @@ def embed(model: Model, offsets: Sequence[int]) -> bytes:
     UnsupportedModel
         If the file cannot be changed safely.
     """
-    timeline = timeline_of(model)
+    timeline = aliased_timeline(model, build)
     check_offsets(timeline, offsets)
     _check_variables(timeline, offsets)
     content = struct.pack(
@@ -304,7 +327,7 @@ def embed(model: Model, offsets: Sequence[int]) -> bytes:
     written = parse(data)
     if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):
         raise InternalError("the file with the plan does not say what the model said")
-    check_offsets(timeline_of(written), offsets)
+    check_offsets(aliased_timeline(written, build), offsets)
     return data
 
 
@@ -337,7 +360,7 @@ def export_tflm(
     data, _ = read_bytes(source)
     model = parse(data)
     model, result = plan_in_best_order(model, always=always, build=build)
-    _core.write_files([(target, embed(model, result.offsets))])
+    _core.write_files([(target, embed(model, result.offsets, build))])
     return result
 
 
@@ -372,20 +395,26 @@ def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
 
 def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
     """Sweep over the steps and refuse two boxes that are live together and overlap."""
-    same, areas = _families(timeline), bool(timeline.areas)
+    contents, areas = _contents(timeline), bool(timeline.areas)
+    over = {(pair.source, pair.result) for pair in timeline.in_place}
     pinned = [p for p, box in enumerate(timeline.boxes) if offsets[box.tensor] != ONLINE]
     # By offset: every box that overlaps this one begins below its end.
     pinned.sort(key=lambda position: offsets[timeline.boxes[position].tensor])
     for rank, first in enumerate(pinned):
         a = timeline.boxes[first]
-        end = offsets[a.tensor] + a.size
+        low = offsets[a.tensor]
         for second in pinned[rank + 1 :]:
             b = timeline.boxes[second]
-            if offsets[b.tensor] >= end:
+            distance = offsets[b.tensor] - low
+            if distance >= a.size:
                 break
             if a.start >= b.end or b.start >= a.end:
                 continue
-            if same[first] == same[second] and offsets[a.tensor] == offsets[b.tensor]:
+            count = min(a.size - distance, b.size)
+            parts = contents[first].part(distance, count), contents[second].part(0, count)
+            if parts[0] == parts[1]:
+                continue
+            if distance == 0 and ((first, second) in over or (second, first) in over):
                 continue
             if areas and _is_inside(timeline, first, second):
                 continue
@@ -407,13 +436,72 @@ def _is_inside(timeline: Timeline, first: int, second: int) -> bool:
     )
 
 
-def _families(timeline: Timeline) -> list[int]:
-    """Return, for every box, a number that it shares with those that show the same bytes."""
-    family = list(range(len(timeline.boxes)))
-    # In order of steps: the source has its family when a result joins it.
+class _Piece(NamedTuple):
+    """Bytes of a box, and the bytes that they were made as."""
+
+    start: int
+    stop: int
+    origin: int
+    """The box that they were made in."""
+    first: int
+    """Position of the first of them there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The origin of every byte of a box."""
+
+    pieces: tuple[_Piece, ...]
+    """Without gaps, in order; neighbors do not continue each other."""
+
+    def part(self, start: int, size: int) -> tuple[_Piece, ...]:
+        """Return a range of the bytes, counted from its begin."""
+        found = []
+        for piece in self.pieces:
+            low, high = max(piece.start, start), min(piece.stop, start + size)
+            if low < high:
+                first = piece.first + low - piece.start
+                found.append(_Piece(low - start, high - start, piece.origin, first))
+        return tuple(found)
+
+    def replaced(self, start: int, pieces: Sequence[_Piece]) -> _Content:
+        """Return the content with other pieces from ``start`` on."""
+        size, end = pieces[-1].stop, self.pieces[-1].stop
+        moved = [
+            piece._replace(start=start + piece.start, stop=start + piece.stop) for piece in pieces
+        ]
+        behind = [
+            piece._replace(start=start + size + piece.start, stop=start + size + piece.stop)
+            for piece in self.part(start + size, end - start - size)
+        ]
+        joined: list[_Piece] = []
+        for piece in (*self.part(0, start), *moved, *behind):
+            last = joined[-1] if joined else None
+            if (
+                last is not None
+                and last.origin == piece.origin
+                and last.first + last.stop - last.start == piece.first
+            ):
+                joined[-1] = last._replace(stop=piece.stop)
+            else:
+                joined.append(piece)
+        return _Content(tuple(joined))
+
+
+def _contents(timeline: Timeline) -> list[_Content]:
+    """Return the content of every box: bytes of equal origin are equal."""
+    boxes = timeline.boxes
+    found = [_Content((_Piece(0, box.size, index, 0),)) for index, box in enumerate(boxes)]
+    # In order of steps: the source has its content when a result shows it.
     for pair in sorted(timeline.same):
-        family[pair.result] = family[pair.source]
-    return family
+        source, result = found[pair.source], found[pair.result]
+        if pair.is_joined:
+            size = boxes[pair.source].size
+            found[pair.result] = result.replaced(pair.distance, source.part(0, size))
+        else:
+            size = boxes[pair.result].size
+            found[pair.result] = _Content(source.part(pair.distance, size))
+    return found
 
 
 def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:

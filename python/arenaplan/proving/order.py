@@ -33,6 +33,45 @@ IN_ORDER: Final[Mapping[str, str]] = {
 }
 """Operators whose reference kernel is known to work in order, and how."""
 
+_ONE_PLACE: Final = """
+    ABS ADD ADD_N CAST CEIL COS DIV ELU EQUAL EXP FLOOR FLOOR_DIV FLOOR_MOD GREATER GREATER_EQUAL
+    HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR LOGISTIC MAXIMUM
+    MINIMUM MUL NEG NOT_EQUAL PRELU QUANTIZE RELU RELU6 ROUND RSQRT SELECT_V2 SIN SQRT SQUARE
+    SQUARED_DIFFERENCE SUB TANH
+"""
+
+IN_PLACE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        _ONE_PLACE.split(),
+        "element i of an operand with all elements is read for the last time before element i of "
+        "the result is written, also where other operands are broadcast",
+    ),
+    **dict.fromkeys(
+        ("L2_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX"),
+        "statistics of a row are complete before its first element is written; then element i is "
+        "read before it is written",
+    ),
+}
+"""Operators whose reference kernel may have its result at the address of an operand, and why."""
+
+
+def fits_in_place(operation: Operation, x: Fact, y: Fact) -> bool:
+    """
+    Return whether a result may be at the address of an operand.
+
+    Narrower elements must be single bytes: in C, others may be stored before the wider elements at
+    the same place are loaded.
+    """
+    is_narrower = y.item < x.item
+    return (
+        operation.name in IN_PLACE
+        and not operation.is_custom
+        and len(operation.outputs) == 1
+        and x.count == y.count
+        and y.item <= x.item
+        and (not is_narrower or y.item == 1)
+    )
+
 
 def last_reads(operation: Operation, place: int, tensors: Sequence[Fact]) -> Indices | None:
     """

@@ -17,7 +17,7 @@ from arenaplan.errors import PlanMisaligned, PlanMismatch, PlanOutOfBounds, Plan
 from arenaplan.proving.derive import Justified, Known
 from arenaplan.proving.elements import DOUBT, Elements, place
 from arenaplan.proving.facts import ONLINE, Fact, Operation
-from arenaplan.proving.order import IN_ORDER, last_reads
+from arenaplan.proving.order import IN_ORDER, fits_in_place, last_reads
 
 UNIT: Final = 16
 """Offsets are multiples of this many bytes."""
@@ -29,12 +29,14 @@ _LANES: Final = 16
 COPIERS: Final[Mapping[str, str]] = {
     "CONCATENATION": "one memcpy for each piece of an operand",
     "EXPAND_DIMS": "one memcpy; none at equal addresses in later versions",
+    "PACK": "a loop over elements for each piece of an operand",
     "RESHAPE": "one memcpy, or none at equal addresses",
     "SLICE": "element i of the source is read, then element i of the result is written",
     "SPLIT": "one memcpy, or a loop over elements, for each piece of a result",
     "SPLIT_V": "one memcpy, or a loop over elements, for each piece of a result",
     "SQUEEZE": "one memcpy, or none at equal addresses",
     "STRIDED_SLICE": "element i of the source is read, then element i of the result is written",
+    "UNPACK": "a loop over elements for each piece of a result",
 }
 """
 Operators whose kernel may find its source at the place of its result, byte on equal byte, and why:
@@ -256,6 +258,11 @@ class _Memory:
         after = self._tags(target)[first - written.start : last - written.start]
         if operation.name in COPIERS and np.array_equal(before[busy], after[busy]):
             self._aliases.append((operation.index, source, target))
+            return
+        if self._at[source] == self._at[target] and fits_in_place(
+            operation, self._fact(source), self._fact(target)
+        ):
+            self._overlaps.append((operation.index, source, target))
             return
         if operation.name in IN_ORDER and self._is_used_up(operation, source, mask, target):
             self._overlaps.append((operation.index, source, target))

@@ -15,11 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arenaplan.importers.common import Bind
+from arenaplan.importers.tflite.micro.aliases import aliased_timeline
 from arenaplan.importers.tflite.micro.arena import operator_costs, with_scratch
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS, REFERENCE, Build
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
-from arenaplan.importers.tflite.timeline import graph_of_timeline, timeline_of
+from arenaplan.importers.tflite.timeline import graph_of_timeline
 from arenaplan.importers.tflite.walk import Walk
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
         graph.target = "tflm"
         graph.add_variant("tflm", lambda: graph_for_tflm(model, name))
         for kernels in KERNEL_SETS:
-            build = Build(kernels)
+            build = Build(kernels, shares=True)
             graph.add_variant(f"tflm:{kernels}", partial(graph_for_tflm, model, name, build))
         return graph
 
@@ -93,10 +94,9 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     PlannerError
         If the model cannot run there.
     """
-    timeline = timeline_of(model)
+    timeline = aliased_timeline(model, build)
     boxes = with_scratch(timeline, operator_costs(model, build))
     offsets = read_offsets(model) if timeline.areas else None
     graph = graph_of_timeline(timeline, name, boxes, offsets)
-    # Who asks for these kernels again gets the same graph.
-    graph.add_variant(build.target, lambda: graph)
+    graph.target = build.target
     return graph

@@ -3,7 +3,8 @@ When TensorFlow Lite Micro needs each tensor, and in how many bytes.
 
 This is the runtime's own rule, not the importer's: its clock runs through the subgraphs
 that an operator calls, so that all subgraphs share one arena; variables and constants
-are not in that arena; and no kernel works in place.
+are not in that arena. Bytes that kernels let tensors share, other than by a reshape, are added by
+:mod:`~arenaplan.importers.tflite.micro.aliases`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from arenaplan.errors import (
     UnsupportedOp,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import Graph
+from arenaplan.graph import Graph, View
 from arenaplan.importers.common import checked_bytes, quoted
 from arenaplan.importers.tflite.model import Model, Operator, checked_index
 from arenaplan.importers.tflite.operators import CALLS
@@ -55,7 +56,23 @@ class Box:
 
 
 class Same(NamedTuple):
-    """Two boxes that show the same bytes from ``step`` on, and may have the same offset."""
+    """
+    Two boxes of which one shows bytes of the other from ``step`` on.
+
+    They may be at that distance from each other: the kernel then copies bytes onto themselves.
+    """
+
+    step: int
+    source: int
+    result: int
+    distance: int = 0
+    """Bytes from the begin of the larger to that of the smaller."""
+    is_joined: bool = False
+    """Whether the source is the smaller, as an operand of a concatenation is."""
+
+
+class InPlace(NamedTuple):
+    """A box that may take the offset of another, which is read for the last time in ``step``."""
 
     step: int
     source: int
@@ -70,6 +87,8 @@ class Timeline:
     """In the order in which the runtime adds them to its planner."""
     same: list[Same] = field(default_factory=list)
     """Pairs of positions in :attr:`boxes`."""
+    in_place: list[InPlace] = field(default_factory=list)
+    """The same, of a kernel that reads each element before it writes it."""
     steps: int = 0
     labels: list[str] = field(default_factory=list)
     """Per step the operator that runs, or ``"Inputs"``."""
@@ -150,19 +169,27 @@ def graph_of_timeline(
         writes[box.start].append(value)
         if box.end - 1 > box.start:
             reads[box.end - 1].append(value)
-    views: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
-    for step, source, result in timeline.same:
+    views: list[list[View]] = [[] for _ in range(timeline.steps)]
+    for same in timeline.same:
+        step, source, result = same[:3]
         if boxes[result].start != step or boxes[source].start >= step:
             continue
         if values[source] not in reads[step]:
             reads[step].append(values[source])
-        views[step].append((reads[step].index(values[source]), writes[step].index(values[result])))
+        pair = reads[step].index(values[source]), writes[step].index(values[result])
+        views[step].append(View(*pair, same.distance, "output" if same.is_joined else "input"))
+    in_place: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
+    for step, source, result in timeline.in_place:
+        if boxes[result].start == step and values[source] in reads[step]:
+            pair = reads[step].index(values[source]), writes[step].index(values[result])
+            in_place[step].append(pair)
     for step in range(timeline.steps):
         graph.node(
             timeline.labels[step] if step < len(timeline.labels) else "Step",
             reads[step],
             writes[step],
             views=views[step],
+            in_place=in_place[step],
             after=[step - 1] if step else (),
         )
     return graph
@@ -196,7 +223,7 @@ def _joined(
         largest = max(members, key=lambda box: box.size)
         start, end = min(box.start for box in members), max(box.end for box in members)
         found.append(Box(largest.tensor, largest.name, high - low, start, end))
-    return found, replace(timeline, boxes=found, same=[])
+    return found, replace(timeline, boxes=found, same=[], in_place=[])
 
 
 @dataclass(slots=True)

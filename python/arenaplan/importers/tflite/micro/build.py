@@ -61,6 +61,9 @@ class Build:
         package ``tflite-micro``, and neither otherwise, as in firmware.
     profile : Profile, optional
         Measured memory of one model, in place of the formulas of the kernels.
+    shares : bool, default False
+        Whether operands and results share bytes where these kernels allow it. Other kernels may
+        not, so the command line sets it only for a set that the user names.
 
     Raises
     ------
@@ -73,6 +76,7 @@ class Build:
     recording: bool | None = None
     compression: bool | None = None
     profile: Profile | None = None
+    shares: bool = False
 
     def __post_init__(self) -> None:
         if self.kernels not in KERNEL_SETS:
@@ -99,7 +103,7 @@ class Build:
     @property
     def target(self) -> str:
         """Name of the target, as the command line takes it."""
-        return f"tflm:{self.kernels}"
+        return f"tflm:{self.kernels}" if self.shares else "tflm"
 
     @property
     def is_exact(self) -> bool:

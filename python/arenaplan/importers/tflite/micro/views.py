@@ -13,6 +13,7 @@ from typing import Final
 
 from arenaplan.errors import UnsupportedModel
 from arenaplan.importers.common import checked_bytes
+from arenaplan.importers.tflite.micro.aliases import ROWS
 from arenaplan.importers.tflite.model import Model, Operator
 from arenaplan.importers.tflite.operators import OPERATORS, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, dtype_of, unique_names
@@ -21,9 +22,8 @@ from arenaplan.ops import BITS, Operands, effects_of, lookup
 from arenaplan.rewrite.groups import UNIT, Copy, Layout, Lead, Read, Use
 
 IDEMPOTENT: Final[Mapping[str, str]] = {
-    "CONCATENATION": "one memcpy per operand; equal addresses copy each byte onto itself",
+    **{name: ROWS[name].reason for name in ("CONCATENATION", "SLICE")},
     "RESHAPE": "copies nothing if both addresses are equal",
-    "SLICE": "reads element i of the source and writes element i of the result, in order",
 }
 """
 Operators whose kernel may find a part of its source at the place of its result, and why.

@@ -1,0 +1,159 @@
+//! Leases: arenas of a pool, for as long as they are held.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytemuck::Pod;
+
+use crate::arena::{Arena, Region};
+use crate::base::{Error, Result, ValueId};
+use crate::plan::Plan;
+use crate::pool::ArenaPool;
+use crate::pool::state::{Signal, Ticket};
+use crate::program::{Program, ProgramStep, StepMemory};
+
+/// The arena of one program, until it is dropped.
+///
+/// A lease borrows nothing: it can move to another thread or task, and be kept with the state of
+/// a session. Its content is that of an earlier lease, unless the pool
+/// [clears](crate::pool::PoolBuilder::clear_returned) what is given back.
+#[derive(Debug)]
+pub struct Lease {
+    pool: ArenaPool,
+    program: Arc<Program>,
+    arena: Arena<'static>,
+}
+
+impl Lease {
+    pub(super) fn new(
+        pool: ArenaPool,
+        program: Arc<Program>,
+        regions: Vec<Region<'static>>,
+    ) -> Self {
+        let arena = Arena::of(program.plan(), regions);
+        Self { pool, program, arena }
+    }
+
+    /// Returns the program.
+    pub const fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Returns the plan of the program.
+    pub fn plan(&self) -> &Plan {
+        self.program.plan()
+    }
+
+    /// Returns the arena.
+    pub const fn arena(&self) -> &Arena<'static> {
+        &self.arena
+    }
+
+    /// Runs the program: calls `kernel` with every step and its memory, in order.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `kernel`.
+    pub fn run<E: From<Error>>(
+        &mut self,
+        kernel: impl FnMut(ProgramStep<'_>, &mut StepMemory<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.arena.run(&self.program, kernel)
+    }
+
+    /// Lends the memory of the step at a position.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if the program has fewer steps.
+    pub fn step(&mut self, index: usize) -> Result<StepMemory<'_>> {
+        let count = self.program.len();
+        let step = self.program.step(index).ok_or_else(|| Error::InvalidOption {
+            option: "step",
+            reason: format!("there is no step {index}; the program has {count}"),
+        })?;
+        self.arena.step(&self.program, step)
+    }
+
+    /// Returns the bytes of `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UndefinedValue`] if the plan does not place the value.
+    pub fn value(&self, value: ValueId) -> Result<&[u8]> {
+        self.arena.value(self.program.plan(), value)
+    }
+
+    /// Returns the bytes of `value` to write.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value).
+    pub fn value_mut(&mut self, value: ValueId) -> Result<&mut [u8]> {
+        self.arena.value_mut(self.program.plan(), value)
+    }
+
+    /// Returns `value` as elements of type `T`.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value), and [`Error::InvalidCast`] if the value's size is no multiple
+    /// of that of an element, or its address none of an element's alignment.
+    pub fn value_as<T: Pod>(&self, value: ValueId) -> Result<&[T]> {
+        self.arena.value_as(self.program.plan(), value)
+    }
+
+    /// Returns `value` as elements of type `T` to write.
+    ///
+    /// # Errors
+    ///
+    /// As [`value_as`](Self::value_as).
+    pub fn value_as_mut<T: Pod>(&mut self, value: ValueId) -> Result<&mut [T]> {
+        self.arena.value_as_mut(self.program.plan(), value)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.shared.give_back(std::mem::take(&mut self.arena.regions));
+    }
+}
+
+/// The future of a [`Lease`]: see [`ArenaPool::lease`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Leasing {
+    pool: ArenaPool,
+    program: Arc<Program>,
+    ticket: Option<Ticket>,
+}
+
+impl Leasing {
+    pub(super) const fn new(pool: ArenaPool, program: Arc<Program>) -> Self {
+        Self { pool, program, ticket: None }
+    }
+}
+
+impl Future for Leasing {
+    type Output = Result<Lease>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let signal = || Signal::Task(context.waker().clone());
+        match this.pool.shared.poll(this.program.plan(), &mut this.ticket, Some(&signal)) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(regions)) => {
+                Poll::Ready(Ok(Lease::new(this.pool.clone(), Arc::clone(&this.program), regions)))
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Drop for Leasing {
+    fn drop(&mut self) {
+        self.pool.shared.leave(&mut self.ticket);
+    }
+}
