@@ -173,7 +173,8 @@ fn forged_timetables_are_refused() {
     let text = refused(&|json| json["options"]["workers"] = 3.into());
     assert!(text.contains("its timetable is of 2 workers"), "{text}");
     let text = refused(&|json| {
-        json["options"]["workers"] = 1.into();
+        // One worker is not written down.
+        json["options"].as_object_mut().unwrap().remove("workers");
         json["timetable"]["workers"] = 1.into();
     });
     assert!(text.contains("its timetable is of 1 workers"), "{text}");
@@ -246,4 +247,14 @@ fn states_keep_their_order_in_a_timetable() {
     let plan = Planner::new().workers(4).plan(&graph).unwrap();
     assert_eq!(plan.timetable().unwrap().parallelism().to_bits(), 1.0_f64.to_bits());
     check_mutants(&graph, &plan);
+}
+
+#[test]
+fn workers_without_steps_have_an_empty_timetable() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let graph = sketch.build(&[x]);
+    let plan = Planner::new().workers(4).plan(&graph).unwrap();
+    assert_eq!(plan.timetable().unwrap().span(), 0);
+    check(&graph, &plan);
 }

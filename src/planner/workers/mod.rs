@@ -128,7 +128,10 @@ fn improve(context: &Context<'_>, found: &mut [Candidate<'_, '_>], longest: u64)
     }
     let work = work / starts.len().max(1);
     for start in starts {
-        let nodes = found[start].listed.order.len().max(1);
+        let nodes = found[start].listed.order.len();
+        if nodes == 0 {
+            continue;
+        }
         // Small graphs have few orders.
         let rounds = (work / nodes).min(MOST_ROUNDS * nodes);
         let steps = Rc::clone(&found[start].steps);
