@@ -42,13 +42,17 @@ demo: develop ## plan ResNet-50 and run it inside its arena
 # -- tests -------------------------------------------------------------------------
 
 .PHONY: test
-test: test-rust test-python ## everything
+test: test-rust test-capi test-python ## everything
 
 .PHONY: test-rust
 test-rust: ## the core and the engine: tests with all assertions on, and the examples of the docs
 	cargo test --profile checked --package arenaplan --all-features --lib --tests --examples
 	cargo test --profile checked --package arenaplan --all-features --doc
 	cargo test --profile checked --package arenaplan-engine --features rayon
+
+.PHONY: test-capi
+test-capi: ## the C interface: its header, and programs in C and C++, under valgrind if it is there
+	cargo test --profile checked --package arenaplan-capi
 
 .PHONY: test-python
 test-python: develop ## the package: tests, and the examples of the docs
@@ -80,7 +84,7 @@ oracles: ## tests with other projects' runtimes and frameworks; downloads gigaby
 # -- checks ------------------------------------------------------------------------
 
 .PHONY: check
-check: check-rust check-python check-generated ## format, lint, types, docs, stubs, schema
+check: check-rust check-python check-generated ## format, lint, types, docs, stubs, schema, C header
 
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
@@ -100,10 +104,15 @@ check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
+	cargo test --profile checked --package arenaplan-capi --test it header
 
 .PHONY: stubs
 stubs: $(VENV)/.ready ## regenerate the types of the extension
 	$(BIN)/python tools/stubs.py $(STUB)
+
+.PHONY: header
+header: ## regenerate the C header
+	ARENAPLAN_WRITE_HEADER=1 cargo test --profile checked --package arenaplan-capi --test it header
 
 .PHONY: readme
 readme: develop ## regenerate the table of arenas in README.md
@@ -121,6 +130,15 @@ fmt: $(VENV)/.ready ## format everything
 bench: develop ## measure the core, and the executor against ONNX Runtime
 	cargo bench
 	$(BIN)/python benches/executor.py
+
+.PHONY: capi
+capi: ## build the C library and its headers into target/capi
+	cargo build --release --package arenaplan-capi
+	mkdir -p target/capi/lib target/capi/include
+	cp target/release/libarenaplan.a target/capi/lib
+	for file in libarenaplan.so libarenaplan.dylib; do \
+	    if test -e "target/release/$$file"; then cp "target/release/$$file" target/capi/lib; fi; done
+	cp capi/include/arenaplan.h capi/include/arenaplan.hpp target/capi/include
 
 .PHONY: wheel
 wheel: $(VENV)/.ready ## build the wheel into dist/

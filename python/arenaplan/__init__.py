@@ -28,6 +28,7 @@ from arenaplan._core import (
     IncrementalPlanner,
     Lease,
     Level,
+    LineBuffer,
     Live,
     MoveCost,
     Packing,
@@ -35,24 +36,41 @@ from arenaplan._core import (
     Placement,
     Plan,
     PlannedSpace,
+    RowsInPlace,
     Share,
     SharedPlan,
     SimpleArena,
     StepOperands,
     StoragePlan,
+    Strips,
     Target,
     Timetable,
     __version__,
+    graph_schema,
     hazards_schema,
+    model_schema,
     plan_schema,
     techniques,
 )
 from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import BACKEND, Executor
-from arenaplan.graph import Choice, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View
+from arenaplan.graph import (
+    Choice,
+    Effects,
+    Flow,
+    Graph,
+    InPlace,
+    Node,
+    Overlap,
+    Value,
+    View,
+    Window,
+)
 from arenaplan.importers import load
+from arenaplan.importers.document import from_runtime_json
 from arenaplan.importers.live import from_exported_program, from_jaxpr
+from arenaplan.model import Model
 from arenaplan.options import PlanOptions, targets
 from arenaplan.packing import pack
 from arenaplan.planning import Explanation, explain, plan, plan_together
@@ -73,6 +91,7 @@ from arenaplan.storage import (
     StorageOperand,
     StoragePool,
     load_params,
+    runtime_json,
     save_params,
 )
 
@@ -102,7 +121,9 @@ __all__ = [
     "IncrementalPlanner",
     "Lease",
     "Level",
+    "LineBuffer",
     "Live",
+    "Model",
     "MoveCost",
     "Node",
     "Overlap",
@@ -115,6 +136,7 @@ __all__ = [
     "PlannedSpace",
     "PlannerError",
     "Proof",
+    "RowsInPlace",
     "Share",
     "SharedPlan",
     "SimpleArena",
@@ -126,10 +148,12 @@ __all__ = [
     "StorageOperand",
     "StoragePlan",
     "StoragePool",
+    "Strips",
     "Target",
     "Timetable",
     "Value",
     "View",
+    "Window",
     "__version__",
     "backend",
     "check_proof",
@@ -139,10 +163,13 @@ __all__ = [
     "find_assigns",
     "from_exported_program",
     "from_jaxpr",
+    "from_runtime_json",
     "fuse",
+    "graph_schema",
     "hazards_schema",
     "load",
     "load_params",
+    "model_schema",
     "order_mutations",
     "pack",
     "plan",
@@ -151,6 +178,7 @@ __all__ = [
     "plan_together",
     "proof_schema",
     "prove",
+    "runtime_json",
     "save_params",
     "share_storage",
     "spilled",

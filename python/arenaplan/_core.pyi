@@ -18,18 +18,23 @@ __all__ = [
     "Estimate",
     "Explained",
     "Graph",
+    "Hazard",
+    "Hazards",
     "IncrementalArena",
     "IncrementalPlacement",
     "IncrementalPlanner",
     "Lease",
     "Level",
+    "LineBuffer",
     "Live",
+    "Model",
     "MoveCost",
     "Packing",
     "PlacedWorkspace",
     "Placement",
     "Plan",
     "PlannedSpace",
+    "RowsInPlace",
     "Share",
     "SharedPlan",
     "SharedVerdict",
@@ -37,16 +42,22 @@ __all__ = [
     "StepOperands",
     "StorageLayout",
     "StoragePlan",
+    "Strips",
     "Target",
+    "Timetable",
     "Verdict",
     "__version__",
     "color_nodes",
     "explain",
     "find_assigns",
     "fuse",
+    "graph_schema",
+    "hazards_schema",
     "load_params",
+    "model_schema",
     "order_mutations",
     "pack",
+    "pack_apart",
     "pack_csv",
     "plan",
     "plan_schema",
@@ -348,10 +359,15 @@ class Graph:
         """
         SHA-256, in hexadecimal, of all that a plan depends on.
         """
-    def grouped(self, /, groups: Sequence[Sequence[int]]) -> Graph:
+    @staticmethod
+    def from_json(text: bytes) -> Graph:
+        """
+        Return the graph that JSON text holds.
+        """
+    def grouped(self, /, groups: Sequence[Sequence[int]], strips: Sequence[int] = ...) -> Graph:
         """
         Return the graph in which each group of nodes, by index in execution order, is one node.
-        Values keep their indices.
+        Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
 
         Raises
         ------
@@ -368,6 +384,10 @@ class Graph:
         """
         Bytes of every value.
         """
+    def to_json(self, /) -> str:
+        """
+        Return the graph as JSON text.
+        """
     @property
     def was_sorted(self, /) -> bool:
         """
@@ -382,6 +402,114 @@ class Graph:
         """
         Return a copy in which some nodes, by index, have other workspaces, or others in place
         of them if their output overlaps an input: ``staging``.
+        """
+
+@final
+class Hazard:
+    """
+    One step that must wait for another.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, str]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, after: int, before: int, kind: str) -> Hazard: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def after(self, /) -> int:
+        """
+        Position of the step that waits.
+        """
+    @property
+    def before(self, /) -> int:
+        """
+        Position of the step that it waits for.
+        """
+    @property
+    def kind(self, /) -> str:
+        """
+        Why: ``"data"``, ``"write-after-read"``, ``"write-after-write"`` or ``"control"``.
+        """
+
+@final
+class Hazards:
+    """
+    The dependencies between the steps of a plan, transitively reduced.
+
+    A runner that starts each step after those that it waits for may run all others in any order and
+    at the same time. :meth:`Plan.hazards` computes them, :meth:`Plan.check_hazards` proves them.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (64,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+    >>> (z,) = graph.node("Conv", [y], [("z", (64,), "float32")])
+    >>> graph.output(z)
+    >>> hazards = ap.plan(graph).hazards(graph)
+    >>> hazards.of(1)
+    [Hazard(after=1, before=0, kind='data')]
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __len__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
+    def __repr__(self, /) -> str: ...
+    def critical_path(self, /, costs: Sequence[int]) -> int:
+        """
+        Return the time of the longest chain of steps that wait for each other.
+        """
+    def dependents(self, /) -> list[list[int]]:
+        """
+        Return, by step, the steps that wait for it.
+        """
+    @property
+    def digest(self, /) -> str:
+        """
+        Digest of the graph that was planned.
+        """
+    @property
+    def edges(self, /) -> list[Hazard]:
+        """
+        The edges, ascending by later step, then by earlier step.
+        """
+    @staticmethod
+    def from_json(text: bytes) -> Hazards:
+        """
+        Return the hazards that JSON text holds.
+        """
+    @property
+    def model(self, /) -> str:
+        """
+        Name of the model.
+        """
+    def of(self, /, step: int) -> list[Hazard]:
+        """
+        Return the edges to a step: the steps that it waits for.
+        """
+    @property
+    def steps(self, /) -> int:
+        """
+        Number of steps.
+        """
+    def timetable(self, /, costs: Sequence[int], workers: int) -> Timetable:
+        """
+        Return when the steps start if ``workers`` run them, each the first step in order that may
+        run.
+
+        Parameters
+        ----------
+        costs : list of int
+            The time of each step.
+        workers : int
+            Number of workers.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the hazards as JSON text.
         """
 
 @final
@@ -712,6 +840,34 @@ class Level:
         """
 
 @final
+class LineBuffer:
+    """
+    Memory for some rows of a value inside of a step that runs strip by strip.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, value: int, offset: int, rows: int) -> LineBuffer: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def offset(self, /) -> int:
+        """
+        First byte in the first workspace of the step's last node.
+        """
+    @property
+    def rows(self, /) -> int:
+        """
+        Rows that it holds.
+        """
+    @property
+    def value(self, /) -> int:
+        """
+        Index of the value.
+        """
+
+@final
 class Live:
     """
     Steps ``start`` up to, and without, ``end``.
@@ -739,6 +895,71 @@ class Live:
     def start(self, /) -> int:
         """
         First step.
+        """
+
+@final
+class Model:
+    """
+    The graphs and plans of one model for one or several shapes.
+    """
+
+    def __len__(self, /) -> int: ...
+    def __new__(
+        cls, /, name: str, dims: Sequence[str], shapes: Iterator[tuple[Sequence[int], object, Plan]]
+    ) -> Model:
+        """
+        Collect shapes: per shape a size for each of ``dims``, the graph, and a plan of it.
+        """
+    @property
+    def arena_bytes(self, /) -> int:
+        """
+        Bytes of arenas that every shape can run in.
+        """
+    @property
+    def dims(self, /) -> list[tuple[str, list[int]]]:
+        """
+        Names of the dimensions that vary, with the sizes of each.
+        """
+    def find(self, /, sizes: Sequence[tuple[str, int]], padded: bool) -> int:
+        """
+        Return the position of the shape for sizes by name.
+        """
+    @staticmethod
+    def from_json(text: bytes) -> Model:
+        """
+        Return the model that JSON text holds, after a check of every plan.
+        """
+    def graph(self, /, sizes: Sequence[tuple[str, int]]) -> Graph:
+        """
+        Return the graph of a shape.
+        """
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Model:
+        """
+        Read a model from a file, and check every plan.
+        """
+    @property
+    def name(self, /) -> str:
+        """
+        Name of the model.
+        """
+    def plan(self, /, sizes: Sequence[tuple[str, int]]) -> Plan:
+        """
+        Return the plan of a shape.
+        """
+    def save(self, /, path: str | PathLike[str]) -> None:
+        """
+        Write the model to a file, which is replaced at once or unchanged; a device or a pipe is
+        written into.
+        """
+    @property
+    def shapes(self, /) -> list[tuple[list[int], int]]:
+        """
+        Per shape the size of each dimension, and the bytes that it needs.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the model as JSON text.
         """
 
 @final
@@ -1001,6 +1222,17 @@ class Plan:
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             If it would corrupt bytes, contradicts itself, or makes a false claim.
         """
+    def check_hazards(self, /, graph: Any, hazards: Hazards) -> None:
+        """
+        Raise unless hazards are exactly those of the plan.
+
+        Raises
+        ------
+        HazardMismatch
+            If two steps that use the same bytes are not ordered, or an edge is superfluous.
+        PlanMismatch, PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            As :meth:`check`.
+        """
     def check_target(self, /, target: Target) -> None:
         """
         Raise unless ``target`` can run the plan, which may have been made for another one.
@@ -1045,6 +1277,16 @@ class Plan:
     def gap(self, /) -> float:
         """
         Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
+        """
+    def hazards(self, /, graph: Any) -> Hazards:
+        """
+        Return the dependencies between the steps: a runner that respects them may run all other
+        steps in any order, and at the same time.
+
+        Raises
+        ------
+        PlanMismatch, PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            As :meth:`check`.
         """
     def live_at(self, /, step: int) -> list[int]:
         """
@@ -1176,9 +1418,19 @@ class Plan:
         Per step the indices of the nodes that it runs as one, in order; nearly always one.
         """
     @property
+    def strips(self, /) -> list[Strips]:
+        """
+        How steps run strip by strip, for those that do, in their order.
+        """
+    @property
     def target(self, /) -> Target:
         """
         The runner that the plan is for.
+        """
+    @property
+    def timetable(self, /) -> Timetable | None:
+        """
+        When several workers run the steps; None if the plan is not for several.
         """
     def to_json(self, /) -> str:
         """
@@ -1251,6 +1503,29 @@ class PlannedSpace:
     def status(self, /) -> str:
         """
         What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+
+@final
+class RowsInPlace:
+    """
+    A value inside of such a step whose rows are made in the rows of a later one.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, value: int, of: int) -> RowsInPlace: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def of(self, /) -> int:
+        """
+        Index of the value that takes its rows over.
+        """
+    @property
+    def value(self, /) -> int:
+        """
+        Index of the value.
         """
 
 @final
@@ -1571,9 +1846,18 @@ class StorageLayout:
         """
         Names of the values that the caller receives.
         """
+    def to_graph(self, /, name: str, parameters: Sequence[str]) -> Graph:
+        """
+        Return the graph that the layout was made for; values called like one of ``parameters``
+        are constants.
+        """
     def to_json(self, /) -> str:
         """
         Return the JSON form of a graph runtime.
+        """
+    def with_attributes(self, /, attributes: Sequence[tuple[str, dict[str, str]]]) -> StorageLayout:
+        """
+        Return the layout with more attributes, for nodes by the name of their first result.
         """
 
 @final
@@ -1643,6 +1927,56 @@ class StoragePlan:
     def to_plan(self, /, graph: Graph, *, alignment: int) -> Plan:
         """
         Return the arena plan that has the blocks one behind the other, checked.
+        """
+
+@final
+class Strips:
+    """
+    How the nodes of a step run strip by strip: see ``arenaplan::plan::Strips`` in Rust.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> rows = ap.Window(0, 0, axis=2, extent=3, before=1)
+    >>> last = graph.input("x", (1, 8, 64, 64))
+    >>> for name in "ab":
+    ...     (last,) = graph.node("Conv", [last], [(name, (1, 8, 64, 64), "float32")], windows=[rows])
+    >>> graph.output(last)
+    >>> strips = ap.Strips(1, 4, [ap.LineBuffer(1, 0, rows=6)], [])
+    >>> plan = ap.plan(graph, target="ideal", steps=[[0, 1]], strips=[strips])
+    >>> plan.check(graph)
+    >>> plan.strips[0].buffers
+    [LineBuffer(value=1, offset=0, rows=6)]
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, list[LineBuffer], list[RowsInPlace]]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls, /, node: int, rows: int, buffers: Sequence[LineBuffer], in_place: Sequence[RowsInPlace]
+    ) -> Strips: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def buffers(self, /) -> list[LineBuffer]:
+        """
+        The line buffers, in the order in which the values are made.
+        """
+    @property
+    def in_place(self, /) -> list[RowsInPlace]:
+        """
+        Values that are made in the rows of another one.
+        """
+    @property
+    def node(self, /) -> int:
+        """
+        Index of the last node of the step.
+        """
+    @property
+    def rows(self, /) -> int:
+        """
+        Rows of the output that are made at once.
         """
 
 @final
@@ -1752,6 +2086,49 @@ class Target:
         """
 
 @final
+class Timetable:
+    """
+    When several workers run the steps of a plan.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, list[int], list[int]]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, workers: int, costs: Sequence[int], starts: Sequence[int]) -> Timetable: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def costs(self, /) -> list[int]:
+        """
+        By step: its time. Bytes that its nodes touch, unless other costs were given.
+        """
+    @property
+    def parallelism(self, /) -> float:
+        """
+        How many workers are busy on average.
+        """
+    @property
+    def span(self, /) -> int:
+        """
+        Time at which the last step ends.
+        """
+    @property
+    def starts(self, /) -> list[int]:
+        """
+        By step: the time at which it starts.
+        """
+    @property
+    def work(self, /) -> int:
+        """
+        Time of all steps one after the other.
+        """
+    @property
+    def workers(self, /) -> int:
+        """
+        Number of workers.
+        """
+
+@final
 class Verdict:
     """
     Result of a check about the claims of a valid plan.
@@ -1830,9 +2207,24 @@ def fuse(graph: Graph, kinds: Sequence[str]) -> list[list[int]]:
     Return groups of nodes that can run as one, by kinds of fusion.
     """
 
+def graph_schema() -> str:
+    """
+    Return the JSON Schema of graph files.
+    """
+
+def hazards_schema() -> str:
+    """
+    Return the JSON Schema of hazards.
+    """
+
 def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:
     """
     Return ``(name, dtype, shape, bytes)`` of every array of a parameter blob.
+    """
+
+def model_schema() -> str:
+    """
+    Return the JSON Schema of model files.
     """
 
 def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> list[list[int]]:
@@ -1856,6 +2248,22 @@ def pack(
 ) -> Packing:
     """
     Pack buffers of ``sizes`` bytes that are live during ``live``.
+    """
+
+def pack_apart(
+    sizes: Sequence[int],
+    rules: Sequence[tuple[int, int, int, int]],
+    orders: Sequence[Sequence[int]],
+    last: Sequence[int],
+    tries: int,
+    seed: int,
+    goal: int,
+) -> list[int]:
+    """
+    Return offsets of items of ``sizes`` bytes that obey rules ``(item, other, low, high)``.
+
+    No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
+    of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
 def pack_csv(
@@ -1883,6 +2291,7 @@ def plan(
     room: int = 0,
     overlapping: Sequence[int] | None = None,
     time_limit: float | None = None,
+    strips: Sequence[Strips] = ...,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
@@ -1891,7 +2300,7 @@ def plan(
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
     to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
     raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-    may overlap inputs. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+    may overlap inputs. ``strips`` says how steps run strip by strip. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
     best plan so far is returned.
     """
 

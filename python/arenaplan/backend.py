@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from arenaplan._core import Plan
+    from arenaplan._core import Plan, Strips
     from arenaplan.graph import Choice, Graph
 
 Scratch: TypeAlias = "Mapping[int, Sequence[Sequence[Choice]]]"
@@ -26,7 +26,12 @@ class Backend(Protocol):
     def name(self) -> str:
         """The name of its target."""
 
-    def workspaces(self, graph: Graph, steps: Iterable[Sequence[int]] | None = None) -> Scratch:
+    def workspaces(
+        self,
+        graph: Graph,
+        steps: Iterable[Sequence[int]] | None = None,
+        strips: Sequence[Strips] = (),
+    ) -> Scratch:
         """
         Return the scratch buffers of steps, by the last node of each.
 
@@ -37,6 +42,9 @@ class Backend(Protocol):
         steps : iterable of sequence of int, optional
             The nodes that run as one; each node by itself if left out. The cost of a choice is
             the time of the step with it, in any unit that is the same for all choices of a node.
+        strips : sequence of Strips
+            How steps run strip by strip, for those that do: their first scratch buffer holds the
+            line buffers.
         """
 
     def staging(self, graph: Graph, steps: Iterable[Sequence[int]]) -> Scratch:
@@ -62,6 +70,63 @@ class Backend(Protocol):
             Nodes that run as one, or one node.
         staged : bool
             Whether the output overlaps an input.
+        """
+
+    def regions(self, graph: Graph) -> Regions | None:
+        """Return what is known of running steps of a graph strip by strip; ``None`` if nothing."""
+
+
+class StripCost(Protocol):
+    """The bytes and the time of some steps that run strip by strip."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result that are made at once."""
+
+    @property
+    def bytes(self) -> int:
+        """Scratch memory, line buffers among it."""
+
+    @property
+    def seconds(self) -> float:
+        """Estimated seconds of a run."""
+
+
+class Regions(Protocol):
+    """Runs of steps of one graph as a backend could run them strip by strip."""
+
+    def ending(
+        self, steps: Sequence[Sequence[int]], last: int, longest: int, most: int
+    ) -> Iterable[tuple[int, Sequence[StripCost]]]:
+        """
+        Yield the runs of steps that can run strip by strip and end with one step.
+
+        Parameters
+        ----------
+        steps : sequence of sequence of int
+            The nodes of each step, in order.
+        last : int
+            Position of the last step.
+        longest : int
+            Most steps of a run.
+        most : int
+            Most bytes of line buffers.
+
+        Yields
+        ------
+        tuple
+            The position of the first step, and the costs for several heights of strips.
+        """
+
+    def strips(self, nodes: Sequence[int], rows: int) -> tuple[Sequence[int], Strips] | None:
+        """
+        Return how nodes run in strips of so many rows.
+
+        Returns
+        -------
+        tuple or None
+            The nodes in the order in which they run, and the places of their line buffers; nothing
+            if they cannot run so after all.
         """
 
 

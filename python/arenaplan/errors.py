@@ -140,6 +140,14 @@ class AliasOutOfBounds(AliasError):
     """A view reaches past the bytes of the value it looks into."""
 
 
+class GraphCorrupt(GraphError):
+    """The graph file is damaged or not a graph."""
+
+
+class GraphVersion(GraphError):
+    """The graph file was written by an incompatible version."""
+
+
 # -- packing ---------------------------------------------------------------------
 
 
@@ -279,6 +287,18 @@ class NotAModel(ModelError):
 
 class ModelTooLarge(ModelError):
     """The model file is larger than its format allows."""
+
+
+class FileTooLarge(ModelTooLarge):
+    """A graph or model file is larger than any graph can be."""
+
+
+class ModelCorrupt(ModelError):
+    """The file with graphs and plans of a model is damaged or not a model."""
+
+
+class ModelVersion(ModelError):
+    """The file with graphs and plans of a model was written by an incompatible version."""
 
 
 class InvalidAttribute(ModelError):

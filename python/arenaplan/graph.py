@@ -9,129 +9,66 @@ as the immutable Rust graph in :attr:`Graph.core`.
 
 from __future__ import annotations
 
+import json
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from arenaplan import _core
 from arenaplan.backend import Scratch, backend_of
-from arenaplan.errors import InvalidDim, InvalidOption, InvalidSize, PlannerError, UndefinedValue
+from arenaplan.effects import (
+    NO_EFFECTS,
+    Choice,
+    Effects,
+    Flow,
+    InPlace,
+    Overlap,
+    View,
+    Window,
+    effects_of,
+)
+from arenaplan.errors import (
+    InvalidDim,
+    InvalidOption,
+    InvalidSize,
+    PlannerError,
+    UndefinedValue,
+    UnsupportedModel,
+)
+
+__all__ = [
+    "MAX_FILE",
+    "NO_EFFECTS",
+    "Choice",
+    "ConstantData",
+    "Effects",
+    "Flow",
+    "Graph",
+    "InPlace",
+    "Node",
+    "Overlap",
+    "Value",
+    "ValueKind",
+    "ValueSpec",
+    "View",
+    "Window",
+]
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
 
 _TOO_LARGE = 1 << 64
+
+MAX_FILE = 1 << 30
+"""Most bytes of a graph file."""
+
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
-
-
-class InPlace(NamedTuple):
-    """
-    Permission for an output to take over the bytes of an input.
-
-    The node must read the input elementwise at the output's full shape, so that
-    element *i* is read before element *i* of the output is written.
-    """
-
-    input: int
-    """Position among the node's inputs."""
-    output: int
-    """Position among the node's outputs."""
-    identity: bool = False
-    """Whether the output's bytes equal the input's."""
-
-
-class View(NamedTuple):
-    """
-    An output that shows bytes of an input unchanged, or the reverse.
-
-    Views are permissions: a planner may share the bytes, and otherwise the node copies.
-    """
-
-    input: int
-    """Position among the node's inputs."""
-    output: int
-    """Position among the node's outputs."""
-    offset: int = 0
-    """First byte of the smaller inside the larger."""
-    of: Literal["input", "output"] = "input"
-    """Which of the two is the larger: ``"input"`` for a slice or reshape,
-    ``"output"`` for an operand of a concatenation."""
-
-
-class Flow(NamedTuple):
-    """
-    An output that a node can make in pieces, one after the other, and never needs whole.
-
-    Cut the output, and each input that it follows, into ``pieces`` equal runs of neighboring
-    elements: for piece *i* of the output the node needs piece *i* of those inputs, and all of
-    the others. An elementwise node has as many pieces as elements and follows its full-size
-    operands; a matrix product has one piece per row and follows its left operand; a
-    convolution can make any piece, but follows nothing.
-    """
-
-    output: int
-    """Position among the node's outputs."""
-    pieces: int
-    """Number of equal pieces."""
-    follows: tuple[int, ...] = ()
-    """Positions of the inputs that are needed piece by piece, too."""
-
-
-class Overlap(NamedTuple):
-    """
-    An output that is made in order, and an input that is used up on the way.
-
-    The node makes the output from its first byte to its last. When it has written the first
-    *k* bytes, it needs no byte of the input before byte *k* - ``distance`` any more. So the two
-    may overlap, if the input begins at least ``distance`` bytes behind the output's start.
-    """
-
-    input: int
-    """Position among the node's inputs."""
-    output: int
-    """Position among the node's outputs."""
-    distance: int = 0
-    """Bytes by which writing is ahead of reading, at most."""
-
-
-class Choice(NamedTuple):
-    """One size of a workspace that a node can work with."""
-
-    bytes: int
-    """Size in bytes."""
-    cost: float = 0.0
-    """Relative cost of running with this size; lower is better."""
-
-
-class Effects(NamedTuple):
-    """Effects of a node on memory."""
-
-    in_place: tuple[InPlace, ...] = ()
-    """Outputs that may take over the bytes of a dying input."""
-    views: tuple[View, ...] = ()
-    """Outputs that show bytes of an input, or inputs that are pieces of an output."""
-    ignores: tuple[int, ...] = ()
-    """Positions of inputs whose bytes are never read (only their shape is)."""
-    mutates: tuple[int, ...] = ()
-    """Positions of inputs that the node writes; each must be a state."""
-    workspaces: tuple[tuple[Choice, ...], ...] = ()
-    """Scratch buffers of the node, each with one or several sizes to choose from."""
-    flows: tuple[Flow, ...] = ()
-    """Outputs that can be made in pieces, so that the node can run as one with others."""
-    loads: tuple[int, ...] = ()
-    """Positions of inputs that the node copies to scratch memory before it computes with
-    them: elementwise producers can be applied on the way."""
-    overlaps: tuple[Overlap, ...] = ()
-    """Outputs that are made in order, so that they may overlap a dying input. Overlaps that follow
-    from ``flows`` need not be declared."""
-
-
-NO_EFFECTS = Effects()
 
 
 @dataclass(slots=True)
@@ -222,6 +159,8 @@ class Graph:
         self._refusal: PlannerError | None = None
         self._constants: dict[int, ConstantData] = {}
         self._core: _core.Graph | None = None
+        self._is_tied = False
+        self._has_attributes = True
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
@@ -302,6 +241,7 @@ class Graph:
         flows: Iterable[Flow | tuple[int, int, tuple[int, ...]]] = (),
         loads: Iterable[int] = (),
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
+        windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -315,7 +255,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -330,6 +270,7 @@ class Graph:
             tuple(Flow(*flow) for flow in flows),
             tuple(loads),
             tuple(Overlap(*overlap) for overlap in overlaps),
+            tuple(Window(*window) for window in windows),
         )
         self.append(
             op,
@@ -358,7 +299,7 @@ class Graph:
         after: tuple[int, ...] = (),
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
-        self._core = None
+        self._change()
         index = len(self.nodes)
         node = Node(
             name or f"{op}_{index}",
@@ -377,7 +318,7 @@ class Graph:
 
     def output(self, value: int) -> None:
         """Declare that the caller receives ``value``."""
-        self._core = None
+        self._change()
         self.outputs.append(value)
 
     def _declare(
@@ -389,7 +330,7 @@ class Graph:
         alignment: int | None,
         space: str | None,
     ) -> int:
-        self._core = None
+        self._change()
         index = len(self.values)
         dims = tuple(shape)
         # Nearly every dimension is a plain int; importers declare values by the thousand.
@@ -402,6 +343,7 @@ class Graph:
 
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
+        self._refuse_if_tied()
         copy = Graph(self.name)
         copy.values, copy.warnings = list(self.values), list(self.warnings)
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
@@ -454,6 +396,96 @@ class Graph:
             self._made[target] = make()
         return self._made[target]
 
+    def _change(self) -> None:
+        """Forget the Rust graph; the next use makes it anew."""
+        self._refuse_if_tied()
+        self._core = None
+
+    def _refuse_if_tied(self) -> None:
+        """Refuse to change a graph whose file says more than values and nodes do here."""
+        if self._is_tied:
+            raise InvalidOption(
+                f"graph {self.name!r} cannot be changed: its file has pins, properties of spaces "
+                "or staging buffers"
+            )
+
+    # -- files ---------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """
+        Return the graph as JSON text, which Rust programs read, too.
+
+        The text has all that a planner reads, and no weights or attributes. Equal graphs give
+        equal text.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("one")
+        >>> graph.output(graph.input("x", (64,)))
+        >>> ap.Graph.from_json(graph.to_json())
+        Graph('one', 1 values, 0 nodes)
+        """
+        return self.core.to_json()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Write the graph to a file, which is replaced at once or unchanged.
+
+        Raises
+        ------
+        PlanWriteError
+            If the file cannot be written.
+        """
+        _core.write_files([(path, self.to_json().encode())])
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Graph:
+        """
+        Return the graph that JSON text holds.
+
+        Raises
+        ------
+        GraphCorrupt, GraphVersion, FileTooLarge
+            If the text is damaged, or no graph of this version.
+        GraphError, SizeError
+            If its values and nodes are no valid graph.
+        """
+        data = text.encode() if isinstance(text, str) else text
+        return cls.of_core(_core.Graph.from_json(data))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Graph:
+        """Read a graph from a file that :meth:`save` wrote; raises as :meth:`from_json`."""
+        with open(path, "rb") as file:
+            return cls.from_json(file.read(MAX_FILE + 1))
+
+    @classmethod
+    def of_core(cls, core: _core.Graph) -> Graph:
+        """Return the graph whose Rust graph is ``core``."""
+        text = core.to_json()
+        document = json.loads(text)
+        graph = cls(document["name"])
+        spaces = [None, *(space["name"] for space in document["spaces"][1:])]
+        for row in document["values"]:
+            space = spaces[row.get("space", 0)]
+            facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
+            graph._declare(row["name"], *facts)
+        graph.inputs = [value.index for value in graph.values if value.kind == "input"]
+        for row in document["nodes"]:
+            graph.append(
+                row["op"],
+                tuple(row["inputs"]),
+                tuple(row["outputs"]),
+                name=row["name"],
+                effects=effects_of(row),
+                after=tuple(row.get("after", ())),
+            )
+        graph.outputs = document["outputs"]
+        graph._is_tied = graph.core.to_json() != text
+        graph._core, graph._has_attributes = core, False
+        return graph
+
     # -- reading -------------------------------------------------------------
 
     @property
@@ -476,6 +508,7 @@ class Graph:
         steps: Sequence[Sequence[int]] | None = None,
         overlapped: Iterable[int] = (),
         target: str = "numpy",
+        strips: Sequence[_core.Strips] = (),
     ) -> _core.Graph:
         """
         Return the Rust graph that a plan with such steps is of.
@@ -491,16 +524,34 @@ class Graph:
             The last node of each step whose output overlaps an input.
         target : str, default "numpy"
             Name of the target.
+        strips : sequence of Strips
+            How steps run strip by strip, for those that do.
         """
         graph = self.for_target(target) if target in self._variants else self
         backend = backend_of(target)
         if workspace == "none" or backend is None:
             return graph.core
+        graph.require_attributes(target)
         named = set(overlapped)
         staged = [nodes for nodes in steps or () if nodes[-1] in named]
         return graph.core.with_workspaces(
-            _rows(backend.workspaces(graph, steps)), _rows(backend.staging(graph, staged))
+            _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
         )
+
+    def require_attributes(self, target: str) -> None:
+        """
+        Raise unless kernels of a target can be asked for their scratch memory.
+
+        Raises
+        ------
+        UnsupportedModel
+            If the graph is from a file, which has no attributes of operators.
+        """
+        if not self._has_attributes:
+            raise UnsupportedModel(
+                f"the scratch memory of target {target!r} depends on attributes of operators, and "
+                "a graph file has none: plan the model itself, or with workspace='none'"
+            )
 
     @property
     def digest(self) -> str:

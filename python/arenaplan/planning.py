@@ -7,7 +7,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
-from arenaplan._core import Plan, SharedPlan, Target
+from arenaplan._core import Plan, SharedPlan, Strips, Target
 from arenaplan.backend import backend_of
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
@@ -33,6 +33,7 @@ def plan(
     options: PlanOptions | None = None,
     *,
     steps: Sequence[Sequence[int]] | None = None,
+    strips: Sequence[Strips] = (),
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -49,6 +50,8 @@ def plan(
     steps : sequence of sequence of int, optional
         Steps to run, in order: per step the indices of the nodes that run as one, usually one.
         Values inside of a step get no memory.
+    strips : sequence of Strips
+        How steps of ``steps`` run strip by strip, for those that do.
     time_limit : float, optional
         Seconds after which the best plan so far is returned; techniques for which no time was
         left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
@@ -97,6 +100,8 @@ def plan(
         arguments["alignment"] = min(row[2] for row in memories.rows)
     wanted = None if steps is None else [list(step) for step in steps]
     backend = None if options.workspace == "none" else backend_of(target.name)
+    if backend is not None:
+        graph.require_attributes(target.name)
     watch = Watch(on_progress, checked_seconds(time_limit))
     if backend is None:
 
@@ -108,6 +113,7 @@ def plan(
                 *memories,
                 on_progress=watch.tell,
                 time_limit=watch.seconds_left,
+                strips=strips,
             )
 
         result = made()
@@ -120,7 +126,7 @@ def plan(
         if is_timed and slowdown < inf:
             arguments["max_slowdown"] = round(slowdown * 1000)
         maker = Maker(graph, arguments, target.techniques, memories, backend, watch)
-        result = chosen(maker, slowdown, wanted).plan
+        result = chosen(maker, slowdown, wanted, strips).plan
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -285,6 +291,7 @@ def explain(
     backend = None if options.workspace == "none" else backend_of(target.name)
     timed = None
     if backend is not None:
+        graph.require_attributes(target.name)
         arguments["workspace"] = "auto"
         maker = Maker(
             graph, arguments, target.techniques, _Memories(None, []), backend, Watch(None)

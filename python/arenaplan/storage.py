@@ -321,6 +321,49 @@ class StoragePool:
         return buffer[: entry.nbytes].view(dtype).reshape(entry.shape)
 
 
+def runtime_json(graph: Graph, plan: StoragePlan) -> str:
+    """
+    Return a planned graph in the JSON form of the graph runtimes of NNVM and TVM.
+
+    As :meth:`StoragePool.to_json`, with the attributes of nodes that are text, numbers, or lists of
+    numbers; no memory is allocated.
+
+    Examples
+    --------
+    >>> import json
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (4,))
+    >>> (y,) = graph.node("Sum", [x], [("y", (1,), "float32")], attributes={"axis": (0,)})
+    >>> graph.output(y)
+    >>> document = json.loads(ap.runtime_json(graph, ap.share_storage(graph)))
+    >>> attributes = document["nodes"][1]["attrs"]
+    >>> attributes["func_name"], attributes["axis"]
+    ('Sum', '(0,)')
+    """
+    layout = _core.StorageLayout.from_plan(graph.core, plan)
+    attributes = []
+    for node in graph.nodes:
+        written = [index for index in node.outputs if index is not None]
+        name = graph.values[written[0]].name if written else node.name
+        texts = {key: _attribute(value) for key, value in node.attributes.items()}
+        kept = {key: text for key, text in texts.items() if text is not None}
+        if kept:
+            attributes.append((name, kept))
+    return layout.with_attributes(attributes).to_json()
+
+
+def _attribute(value: object) -> str | None:
+    """Return the text of an attribute; ``None`` if it has none in a runtime's form."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, (tuple, list)) and all(isinstance(it, (int, float)) for it in value):
+        return repr(tuple(value))
+    return None
+
+
 def save_params(params: Mapping[str, np.ndarray]) -> bytes:
     """
     Return a parameter blob: names and arrays, in NNVM's form.

@@ -17,9 +17,10 @@ from math import inf
 from typing import Any, NamedTuple
 
 from arenaplan import _core
-from arenaplan._core import Plan
+from arenaplan._core import Plan, Strips
 from arenaplan.backend import Backend
 from arenaplan.graph import Graph, Node
+from arenaplan.stripping import Path, Region, Way, least_path, regions_of
 from arenaplan.watch import Watch
 
 _ROUNDS = 4
@@ -98,7 +99,12 @@ class Maker:
         self.names = self.honored if wanted is None else str(wanted).split(",")
         self.names = [name for name in self.names if name in self.honored]
 
-    def draft(self, names: Iterable[str], steps: list[list[int]] | None = None) -> Plan:
+    def draft(
+        self,
+        names: Iterable[str],
+        steps: list[list[int]] | None = None,
+        strips: Sequence[Strips] = (),
+    ) -> Plan:
         """Return a plan without workspaces that uses some techniques."""
         bare = {
             **self.options,
@@ -113,6 +119,7 @@ class Maker:
             *self.memories,
             on_progress=self.watch.tell,
             time_limit=self.watch.seconds_left,
+            strips=strips,
         )
 
     def finish(
@@ -122,6 +129,7 @@ class Maker:
         overlapping: list[int] | None = None,
         room: int = 0,
         optimize: str | None = None,
+        strips: Sequence[Strips] = (),
     ) -> Timed:
         """
         Return the plan of a draft with workspaces.
@@ -136,9 +144,12 @@ class Maker:
             Bytes up to which workspaces may raise the peak.
         optimize : str, optional
             Other techniques than those of the options.
+        strips : sequence of Strips
+            How steps run strip by strip, for those that do.
         """
         overlapped = draft.overlapped if overlapping is None else overlapping
-        core = self.graph.core_for("auto", steps or draft.steps, overlapped, self.backend.name)
+        wanted = steps or draft.steps
+        core = self.graph.core_for("auto", wanted, overlapped, self.backend.name, strips)
         plan = _core.plan(
             core,
             self.options if optimize is None else {**self.options, "optimize": optimize},
@@ -149,11 +160,17 @@ class Maker:
             room,
             overlapping,
             self.watch.seconds_left,
+            strips,
         )
         return Timed(plan, self.backend.seconds(self.graph, plan), draft)
 
 
-def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> Chosen:
+def chosen(
+    maker: Maker,
+    max_slowdown: float,
+    steps: list[list[int]] | None,
+    strips: Sequence[Strips] = (),
+) -> Chosen:
     """
     Return the plan with the fewest bytes that is fast enough, and of equal bytes the fastest.
 
@@ -164,9 +181,11 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
         if bytes alone count.
     steps : list of list of int, optional
         The steps to run, if the caller gives them; then there is no choice.
+    strips : sequence of Strips
+        How those run strip by strip.
     """
-    draft = maker.draft(maker.names, steps)
-    first = maker.finish(draft)
+    draft = maker.draft(maker.names, steps, strips)
+    first = maker.finish(draft, steps, strips=strips)
     # Several workers are weighed by the planner's own times.
     several = maker.options["workers"] != 1
     if steps is not None or maker.memories[0] is not None or several:
@@ -181,6 +200,7 @@ def chosen(maker: Maker, max_slowdown: float, steps: list[list[int]] | None) -> 
     limit = max_slowdown * fastest
     for timed in [] if maker.watch.is_over else list(tried):
         tried += _faster(maker, timed, limit, _bytes_within(tried, limit))
+    tried += _in_strips(maker, plain, limit, _bytes_within([plain, *tried], limit))
     if _bytes_within(tried, limit) > plain.plan.arena_bytes:
         # As that plan, and values share bytes besides.
         tried.append(maker.finish(plain.draft, None, [], plain.plan.arena_bytes))
@@ -230,6 +250,62 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
     return found
 
 
+def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[Timed]:
+    """Return plans of which some steps run strip by strip, if those need fewer bytes."""
+    found: list[Timed] = []
+    is_wanted = "streaming" in maker.names and not maker.options["parallel_safe"]
+    regions = maker.backend.regions(maker.graph) if is_wanted else None
+    if regions is None or maker.watch.is_over:
+        return found
+    draft = maker.draft([name for name in maker.names if name not in _SLOW])
+    timed = maker.finish(draft)
+    known = regions_of(maker.graph, timed.plan, regions, maker.sizes)
+    if not known:
+        return found
+    ways = [[Way(way.bytes, way.seconds) for way in step.ways] for step in _steps(maker, timed)]
+    least = 0
+    for _ in range(2 * _ROUNDS):
+        path = least_path(ways, known, limit, least) if len(found) < _ROUNDS else None
+        if path is None or path.bytes >= below or not path.regions:
+            break
+        made = [
+            regions.strips(_nodes_of(timed.plan, region), region.rows) for region in path.regions
+        ]
+        refused = {each for each, how in zip(path.regions, made, strict=True) if how is None}
+        if refused:
+            known = [each for each in known if each not in refused]
+            continue
+        steps, strips = _steps_of(timed.plan, path, [how for how in made if how is not None])
+        other = maker.finish(timed.draft, steps, [], path.bytes, strips=strips)
+        found.append(other)
+        if other.seconds <= limit and other.plan.arena_bytes <= path.bytes * _WIDER:
+            break
+        # Offsets may not be found for all that fits by its size, and estimates are not sums.
+        least = max(int(path.bytes * _WIDER), path.bytes + 1)
+    return found
+
+
+def _nodes_of(plan: Plan, region: Region) -> list[int]:
+    """Return the nodes of the steps of a region."""
+    return [node for step in plan.steps[region.first : region.last + 1] for node in step]
+
+
+def _steps_of(
+    plan: Plan, path: Path, made: Iterable[tuple[Sequence[int], Strips]]
+) -> tuple[list[list[int]], list[Strips]]:
+    """Return the steps of a path, and how some of them run strip by strip."""
+    steps: list[list[int]] = []
+    strips: list[Strips] = []
+    before, at = plan.steps, 0
+    for region, (nodes, how) in zip(path.regions, made, strict=True):
+        steps += [list(step) for step in before[at : region.first]]
+        steps.append(list(nodes))
+        strips.append(how)
+        at = region.last + 1
+    steps += [list(step) for step in before[at:]]
+    return steps, strips
+
+
 def _shows(node: Node) -> bool:
     """Whether a node may have nothing to do, since its results show other values."""
     return bool(node.effects.views)
@@ -269,8 +345,12 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
     for work in plan.workspaces:
         scratch[work.node] = scratch.get(work.node, 0) + _padded(work.bytes, plan.alignment)
     overlapped = _overlaps(plan)
+    in_strips = {each.node for each in plan.strips}
     found = []
     for nodes, seconds, held in zip(plan.steps, timed.steps, live, strict=True):
+        if nodes[-1] in in_strips:
+            found.append(_Step(nodes, [_Way(held, seconds)]))
+            continue
         own = sum(scratch.get(node, 0) for node in nodes)
         shared = overlapped.get(nodes[-1])
         ways = [_Way(held, seconds, staged=shared is not None)]
@@ -437,7 +517,7 @@ def _with_ways(maker: Maker, timed: Timed, steps: Sequence[_Step], room: int) ->
     before = [list(nodes) for nodes in timed.plan.steps]
     if wanted == before and staged == timed.plan.overlapped and room <= timed.plan.arena_bytes:
         return None
-    return maker.finish(timed.draft, wanted, staged, room)
+    return maker.finish(timed.draft, wanted, staged, room, strips=timed.plan.strips)
 
 
 def _polished(maker: Maker, timed: Timed) -> Timed:

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arenaplan::base::{Alignment, quoted};
-use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Workspace};
+use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Window, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::{Effects, GraphBuilder, Node, NodeId, SpaceId, Value, ValueId};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyValueError};
@@ -51,8 +51,20 @@ struct NodeRow<'py> {
 /// `(bytes, cost)` of every choice, per workspace.
 type WorkspaceRows = Vec<Vec<(u64, f64)>>;
 
+/// An `arenaplan.graph.Window`.
+type WindowRow = (usize, usize, usize, u64, u64, i64, u64);
+
 /// Memory for reading one value or node, in bytes.
 const ROW_BYTES: usize = 1 << 10;
+
+/// Bytes of JSON text per value or node, for the memory that reading it may need.
+const BYTES_PER_ITEM: usize = 64;
+
+/// Return the JSON Schema of graph files.
+#[pyfunction]
+pub(crate) fn graph_schema() -> &'static str {
+    arenaplan::format::graph_schema()
+}
 
 /// A validated, immutable graph.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -139,17 +151,37 @@ impl Graph {
     }
 
     /// Return the graph in which each group of nodes, by index in execution order, is one node.
-    /// Values keep their indices.
+    /// Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
     ///
     /// Raises
     /// ------
     /// InvalidGroup
     ///     If nodes cannot run as one.
-    fn grouped(&self, py: Python<'_>, groups: Vec<Vec<u32>>) -> PyResult<Self> {
+    #[pyo3(signature = (groups, strips=Vec::new()))]
+    fn grouped(&self, py: Python<'_>, groups: Vec<Vec<u32>>, strips: Vec<u32>) -> PyResult<Self> {
         let read = |group: Vec<u32>| group.into_iter().map(NodeId::from).collect();
         let groups: Vec<Vec<NodeId>> = groups.into_iter().map(read).collect();
-        let grouped = py.detach(|| self.inner.grouped(&groups)).or_raise(py)?;
+        let strips: Vec<NodeId> = strips.into_iter().map(NodeId::from).collect();
+        let grouped = py.detach(|| self.inner.grouped_in_strips(&groups, &strips)).or_raise(py)?;
         Ok(Self { inner: Arc::new(grouped.graph) })
+    }
+
+    /// Return the graph as JSON text.
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        let graph = Arc::clone(&self.inner);
+        let text = call::run(py, self.items(), move |_, _| graph.to_json())?;
+        admit(py, text.len())?;
+        Ok(text)
+    }
+
+    /// Return the graph that JSON text holds.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+        admit(py, text.len())?;
+        let text = text.to_vec();
+        let items = text.len() / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::Graph::from_json(&text))?;
+        Ok(Self { inner: Arc::new(read.or_raise(py)?) })
     }
 
     /// SHA-256, in hexadecimal, of all that a plan depends on.
@@ -289,6 +321,7 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
     let views: Vec<(usize, usize, u64, String)> = read_effect(effects, "views", who)?;
     let flows: Vec<(usize, u64, Vec<usize>)> = read_effect(effects, "flows", who)?;
     let overlaps: Vec<(usize, usize, u64)> = read_effect(effects, "overlaps", who)?;
+    let windows: Vec<WindowRow> = read_effect(effects, "windows", who)?;
     let workspaces: WorkspaceRows = read_effect(effects, "workspaces", who)?;
     let views = views.into_iter().map(|(input, output, offset, of)| {
         let whole = match of.as_str() {
@@ -312,6 +345,18 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
         overlaps: overlaps
             .into_iter()
             .map(|(input, output, distance)| Overlap { input, output, distance })
+            .collect(),
+        windows: windows
+            .into_iter()
+            .map(|(input, output, axis, extent, stride, before, scale)| Window {
+                input,
+                output,
+                axis,
+                extent,
+                stride,
+                before,
+                scale,
+            })
             .collect(),
         ignores: read_effect(effects, "ignores", who)?,
         mutates: read_effect(effects, "mutates", who)?,

@@ -17,6 +17,7 @@ mod graph;
 mod hazards;
 mod headroom;
 mod incremental;
+mod model;
 mod pack;
 mod plan;
 mod planner;
@@ -37,13 +38,15 @@ mod _core {
     #[pymodule_export]
     use crate::files::write_files;
     #[pymodule_export]
-    use crate::graph::Graph;
+    use crate::graph::{Graph, graph_schema};
     #[pymodule_export]
     use crate::hazards::{Hazards, hazards_schema};
     #[pymodule_export]
     use crate::incremental::IncrementalPlanner;
     #[pymodule_export]
-    use crate::pack::{Packing, pack, pack_csv};
+    use crate::model::{Model, model_schema};
+    #[pymodule_export]
+    use crate::pack::{Packing, pack, pack_apart, pack_csv};
     #[pymodule_export]
     use crate::plan::{Plan, plan_schema, techniques};
     #[pymodule_export]
@@ -51,7 +54,8 @@ mod _core {
     #[pymodule_export]
     use crate::results::{
         ArenaBytes, Assign, Block, CallerBuffer, Estimate, Hazard, IncrementalPlacement, Level,
-        Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share, StepOperands, Timetable,
+        LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, RowsInPlace, Share,
+        StepOperands, Strips, Timetable,
     };
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};

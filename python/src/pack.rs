@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use arenaplan::base::{Alignment, LiveRange};
 use arenaplan::format::CsvProblem;
-use arenaplan::pack::{Buffer, Space};
+use arenaplan::pack::{Apart, Buffer, Forbidden, Space, Tries};
 use arenaplan::{Problem, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -155,6 +156,51 @@ pub(crate) fn pack_csv(
     let text = call::copied(py, text)?;
     let source = move || Ok(Source::Csv(CsvProblem::parse(&text, space)?));
     run(py, items, source, limits, on_progress.as_ref())
+}
+
+/// Return offsets of items of ``sizes`` bytes that obey rules ``(item, other, low, high)``.
+///
+/// No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
+/// of ``orders`` are searched, those of ``last`` are placed after them.
+#[pyfunction]
+#[pyo3(signature = (
+    sizes: "Sequence[int]",
+    rules: "Sequence[tuple[int, int, int, int]]",
+    orders: "Sequence[Sequence[int]]",
+    last: "Sequence[int]",
+    tries,
+    seed,
+    goal,
+) -> "list[int]")]
+#[allow(clippy::too_many_arguments, reason = "one per column and option")]
+pub(crate) fn pack_apart(
+    py: Python<'_>,
+    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] rules: Vec<(usize, usize, i64, i64)>,
+    #[pyo3(from_py_with = admitted)] orders: Vec<Vec<usize>>,
+    #[pyo3(from_py_with = admitted)] last: Vec<usize>,
+    tries: usize,
+    seed: u64,
+    goal: u64,
+) -> PyResult<Vec<u64>> {
+    let rules: Vec<_> = rules
+        .into_iter()
+        .map(|(item, from, low, high)| Forbidden { item, from, low, high })
+        .collect();
+    let tries = Tries { orders: tries, seed, goal };
+    for order in &orders {
+        let mut all: Vec<usize> = order.iter().chain(&last).copied().collect();
+        all.sort_unstable();
+        if !all.into_iter().eq(0..sizes.len()) {
+            return Err(PyValueError::new_err("an order does not have each item once"));
+        }
+    }
+    let items = sizes.len().saturating_add(rules.len());
+    let found = call::run(py, items, move |cancel, _| {
+        let is_over = || cancel.load(Ordering::Relaxed);
+        Ok(Apart::new(&sizes, &rules)?.pack(&orders, &last, tries, &is_over))
+    })?;
+    OrRaise::or_raise(found, py)
 }
 
 /// Reads a column, if there is memory for it.

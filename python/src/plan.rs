@@ -19,7 +19,7 @@ use crate::graph::Graph;
 use crate::hazards::Hazards;
 use crate::results::{
     CallerBuffer, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
-    StepOperands, Timetable,
+    StepOperands, Strips, Timetable,
 };
 use crate::target::Target;
 use crate::verdict::Verdict;
@@ -294,6 +294,13 @@ impl Plan {
         let is_overlap = |share: &arenaplan::plan::Share| share.rule == ShareRule::Overlap;
         let steps = self.inner.steps().iter();
         steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
+    }
+
+    /// How steps run strip by strip, for those that do, in their order.
+    #[getter]
+    fn strips(&self) -> Vec<Strips> {
+        let steps = self.inner.steps().iter();
+        steps.filter_map(|step| Some(Strips::of(step.node, step.strips.as_ref()?))).collect()
     }
 
     /// The values of each step that share bytes, in the order of the steps.
@@ -582,13 +589,13 @@ fn ratio(thousandths: u64) -> f64 {
 impl Plan {
     /// Returns the core's graph: `graph` itself, or the variant of it for a plan with such steps
     /// and workspaces.
-    fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
+    pub(crate) fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());
         }
         let policy = self.inner.options().workspace.name();
         let target = self.inner.target().name();
-        let arguments = (policy, self.steps(), self.overlapped(), target);
+        let arguments = (policy, self.steps(), self.overlapped(), target, self.strips());
         let core = graph.call_method1("core_for", arguments)?;
         Ok(core.cast_into::<Graph>()?)
     }

@@ -13,7 +13,7 @@ use crate::call::Moment;
 use crate::error::OrRaise;
 use crate::graph::Graph;
 use crate::plan::Plan;
-use crate::results::Level;
+use crate::results::{Level, Strips};
 use crate::target::Target;
 
 /// Memories as `(name, capacity, alignment, cost)`.
@@ -84,10 +84,10 @@ impl Options {
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
 /// to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
 /// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-/// may overlap inputs. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+/// may overlap inputs. ``strips`` says how steps run strip by strip. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
 /// best plan so far is returned.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None, time_limit=None))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None, time_limit=None, strips=Vec::new()))]
 #[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -101,6 +101,7 @@ pub(crate) fn plan(
     room: u64,
     overlapping: Option<Vec<u32>>,
     time_limit: Option<f64>,
+    strips: Vec<Strips>,
 ) -> PyResult<Plan> {
     let memories = match spaces {
         Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
@@ -111,12 +112,16 @@ pub(crate) fn plan(
     });
     let overlapping: Option<Vec<NodeId>> =
         overlapping.map(|nodes| nodes.into_iter().map(NodeId::from).collect());
+    let strips: Vec<_> = strips.iter().map(Strips::read).collect();
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
     let like = like.map(|like| Arc::clone(&like.inner));
     let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner =
-            options.planner()?.budget(call::budget(cancel, tell, time_limit)).room(room);
+        let mut planner = options
+            .planner()?
+            .budget(call::budget(cancel, tell, time_limit))
+            .room(room)
+            .strips(&strips);
         if let Some(nodes) = &overlapping {
             planner = planner.overlapping(nodes);
         }

@@ -124,6 +124,96 @@ record! {
 }
 
 record! {
+    /// Memory for some rows of a value inside of a step that runs strip by strip.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct LineBuffer {
+        /// Index of the value.
+        pub(crate) value: u32,
+        /// First byte in the first workspace of the step's last node.
+        pub(crate) offset: u64,
+        /// Rows that it holds.
+        pub(crate) rows: u64,
+    }
+}
+
+record! {
+    /// A value inside of such a step whose rows are made in the rows of a later one.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub(crate) struct RowsInPlace {
+        /// Index of the value.
+        pub(crate) value: u32,
+        /// Index of the value that takes its rows over.
+        pub(crate) of: u32,
+    }
+}
+
+record! {
+    /// How the nodes of a step run strip by strip: see ``arenaplan::plan::Strips`` in Rust.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import arenaplan as ap
+    /// >>> graph = ap.Graph()
+    /// >>> rows = ap.Window(0, 0, axis=2, extent=3, before=1)
+    /// >>> last = graph.input("x", (1, 8, 64, 64))
+    /// >>> for name in "ab":
+    /// ...     (last,) = graph.node("Conv", [last], [(name, (1, 8, 64, 64), "float32")], windows=[rows])
+    /// >>> graph.output(last)
+    /// >>> strips = ap.Strips(1, 4, [ap.LineBuffer(1, 0, rows=6)], [])
+    /// >>> plan = ap.plan(graph, target="ideal", steps=[[0, 1]], strips=[strips])
+    /// >>> plan.check(graph)
+    /// >>> plan.strips[0].buffers
+    /// [LineBuffer(value=1, offset=0, rows=6)]
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct Strips {
+        /// Index of the last node of the step.
+        pub(crate) node: u32,
+        /// Rows of the output that are made at once.
+        pub(crate) rows: u64,
+        /// The line buffers, in the order in which the values are made.
+        pub(crate) buffers: Vec<LineBuffer>,
+        /// Values that are made in the rows of another one.
+        pub(crate) in_place: Vec<RowsInPlace>,
+    }
+}
+
+impl Strips {
+    /// Returns the strips that the core knows.
+    pub(crate) fn read(&self) -> (arenaplan::NodeId, arenaplan::plan::Strips) {
+        let buffers = self.buffers.iter();
+        let in_place = self.in_place.iter();
+        let strips = arenaplan::plan::Strips {
+            rows: self.rows,
+            buffers: buffers
+                .map(|it| arenaplan::plan::LineBuffer {
+                    value: it.value,
+                    offset: it.offset,
+                    rows: it.rows,
+                })
+                .collect(),
+            in_place: in_place
+                .map(|it| arenaplan::plan::RowsInPlace { value: it.value, of: it.of })
+                .collect(),
+        };
+        (arenaplan::NodeId::from(self.node), strips)
+    }
+
+    /// Returns the strips of a step that ends with a node.
+    pub(crate) fn of(node: u32, strips: &arenaplan::plan::Strips) -> Self {
+        let buffers = strips.buffers.iter();
+        let in_place = strips.in_place.iter();
+        Self {
+            node,
+            rows: strips.rows,
+            buffers: buffers
+                .map(|it| LineBuffer { value: it.value, offset: it.offset, rows: it.rows })
+                .collect(),
+            in_place: in_place.map(|it| RowsInPlace { value: it.value, of: it.of }).collect(),
+        }
+    }
+}
+
+record! {
     /// A memory, and the size of the arena in it.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct PlannedSpace {

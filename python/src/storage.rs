@@ -99,6 +99,19 @@ impl StorageLayout {
         Ok(Self { inner })
     }
 
+    /// Return the graph that the layout was made for; values called like one of ``parameters``
+    /// are constants.
+    fn to_graph(&self, py: Python<'_>, name: &str, parameters: Vec<String>) -> PyResult<Graph> {
+        let parameters: Vec<&str> = parameters.iter().map(String::as_str).collect();
+        let graph = py.detach(|| self.inner.to_graph(name, &parameters)).or_raise(py)?;
+        Ok(Graph { inner: std::sync::Arc::new(graph) })
+    }
+
+    /// Return the layout with more attributes, for nodes by the name of their first result.
+    fn with_attributes(&self, attributes: Vec<(String, BTreeMap<String, String>)>) -> Self {
+        Self { inner: self.inner.clone().with_attributes(attributes) }
+    }
+
     /// Return the JSON form of a graph runtime.
     fn to_json(&self, py: Python<'_>) -> String {
         py.detach(|| self.inner.to_json())

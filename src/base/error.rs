@@ -101,6 +101,33 @@ pub enum Error {
     /// The runner that a plan is for, or is exported to, cannot run it.
     #[error("target {target} cannot run the plan: {reason}")]
     TargetMismatch { target: String, reason: String },
+    /// The text is not a graph.
+    #[error("not a valid graph: {reason}")]
+    GraphCorrupt { reason: String },
+    /// The graph is of a version that this one cannot read.
+    #[error("graph version: {reason}")]
+    GraphVersion { reason: String },
+    /// The text is not a model.
+    #[error("not a valid model: {reason}")]
+    ModelCorrupt { reason: String },
+    /// The model is of a version that this one cannot read.
+    #[error("model version: {reason}")]
+    ModelVersion { reason: String },
+    /// A file is implausibly large.
+    #[error("the {what} has {bytes} bytes, more than the limit of {limit}")]
+    FileTooLarge { what: &'static str, bytes: u64, limit: u64 },
+    /// A model has no dimension of a name.
+    #[error("the model has no dimension {name}; there {known}")]
+    UnknownDim { name: String, known: String },
+    /// A dimension has several sizes, and none was given.
+    #[error("dimension {name} has several sizes: say which, {known}")]
+    UnboundDim { name: String, known: String },
+    /// A model has no plan for a shape; `nearest` is one that it has a plan for.
+    #[error("{what} is not one of the shapes that were planned; the nearest is {nearest}")]
+    ShapeNotPlanned { what: String, nearest: String },
+    /// An error about one shape of a model.
+    #[error("with {shape}: {source}")]
+    AtShape { shape: String, source: Box<Error> },
     /// Something lies outside its arena.
     #[error("{what} occupies bytes {start}..{end} of an arena of {arena} bytes")]
     PlanOutOfBounds { what: String, start: u64, end: u128, arena: u64 },
@@ -169,7 +196,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the name of the variant, for callers that report kinds of errors.
+    /// Returns the name of the variant, for callers that report kinds of errors; of an error about
+    /// one shape, that of its source.
     ///
     /// ```
     /// let error = arenaplan::base::Alignment::new(3).unwrap_err();
@@ -177,7 +205,7 @@ impl Error {
     /// ```
     #[must_use]
     #[allow(clippy::match_same_arms, reason = "one row per variant")]
-    pub const fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::SizeOverflow { .. } => "SizeOverflow",
             Self::InvalidAlignment { .. } => "InvalidAlignment",
@@ -202,6 +230,15 @@ impl Error {
             Self::PlanTooLarge { .. } => "PlanTooLarge",
             Self::PlanMismatch { .. } => "PlanMismatch",
             Self::TargetMismatch { .. } => "TargetMismatch",
+            Self::GraphCorrupt { .. } => "GraphCorrupt",
+            Self::GraphVersion { .. } => "GraphVersion",
+            Self::ModelCorrupt { .. } => "ModelCorrupt",
+            Self::ModelVersion { .. } => "ModelVersion",
+            Self::FileTooLarge { .. } => "FileTooLarge",
+            Self::UnknownDim { .. } => "UnknownDim",
+            Self::UnboundDim { .. } => "UnboundDim",
+            Self::ShapeNotPlanned { .. } => "ShapeNotPlanned",
+            Self::AtShape { source, .. } => source.kind(),
             Self::PlanOutOfBounds { .. } => "PlanOutOfBounds",
             Self::PlanOverlap { .. } => "PlanOverlap",
             Self::HazardMismatch { .. } => "HazardMismatch",

@@ -44,7 +44,8 @@
 //!
 //! Nodes that run as one are one step. Its operands are the values that cross its border, and its
 //! permissions are derived forwards, from the part of each operand that one piece of the result
-//! needs (`unit.rs`).
+//! needs (`unit.rs`). Nodes that run strip by strip are replayed with a tag for each row of a line
+//! buffer (`strips.rs`).
 //!
 //! # Validity
 //!
@@ -90,6 +91,7 @@ mod replay;
 mod rigid;
 mod shared;
 mod spaces;
+mod strips;
 mod target;
 mod timetable;
 mod unit;

@@ -42,9 +42,12 @@ impl Plan {
             |reason: String| Err(Error::TargetMismatch { target: quoted(target.name()), reason });
         let honors = |technique| target.techniques().contains(technique);
         for step in &self.steps {
-            let name = quoted(&step.name);
+            let name = || quoted(&step.name);
             if !step.fused.is_empty() && target.granularity() == Granularity::Node {
-                return refuse(format!("step {name} runs several nodes as one"));
+                return refuse(format!("step {} runs several nodes as one", name()));
+            }
+            if step.strips.is_some() && target.granularity() != Granularity::Tile {
+                return refuse(format!("step {} runs strip by strip", name()));
             }
             for share in &step.shares {
                 let (technique, what) = match share.rule {
@@ -58,7 +61,8 @@ impl Plan {
                 if !honors(technique) {
                     let (input, output) = (share.input, share.output);
                     return refuse(format!(
-                        "step {name} has output {output} {what} input {input} ({technique})"
+                        "step {} has output {output} {what} input {input} ({technique})",
+                        name()
                     ));
                 }
             }

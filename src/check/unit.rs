@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
+use crate::check::strips::{Border, StripReplay};
 use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
-use crate::plan::{Plan, PlanStep, ShareRule};
+use crate::plan::{Plan, PlanStep, ShareRule, Strips};
 
 /// The operands of one step, and its permissions on them.
 pub(super) struct Unit<'a> {
@@ -35,18 +36,25 @@ impl<'a> Unit<'a> {
     /// Returns the unit of each step of a plan.
     pub(super) fn all(plan: &Plan, graph: &'a Graph) -> Result<Vec<Self>> {
         let readers = graph.readers();
-        plan.steps().iter().map(|step| Self::of(step, graph, &readers)).collect()
+        plan.steps().iter().map(|step| Self::of(plan, step, graph, &readers)).collect()
     }
 
-    fn of(step: &PlanStep, graph: &'a Graph, readers: &[Vec<NodeId>]) -> Result<Self> {
+    fn of(plan: &Plan, step: &PlanStep, graph: &'a Graph, readers: &[Vec<NodeId>]) -> Result<Self> {
         let id = NodeId::from(step.node);
         let node = graph.node(id);
         let overlaps = step.shares.iter().any(|share| share.rule == ShareRule::Overlap);
         if !step.fused.is_empty() {
             let nodes: Vec<_> =
                 step.fused.iter().chain([&step.node]).map(|&node| NodeId::from(node)).collect();
+            if let Some(strips) = &step.strips {
+                let scratch = plan.workspaces_of(id).first().map(|first| first.bytes);
+                return strip_unit(graph, nodes, strips, scratch, readers);
+            }
             let group = Group { graph, nodes: &nodes, made: BTreeMap::new() };
             return group.unit(readers, overlaps);
+        }
+        if step.strips.is_some() {
+            return mismatch(format!("node {} runs alone, and in strips", quoted(node.name())));
         }
         let state = |&position: &usize| node.input(position);
         Ok(Self {
@@ -224,6 +232,29 @@ impl<'a> Group<'a, '_> {
         let (node, last) = (quoted(node.name()), quoted(last));
         mismatch(format!("node {node} cannot run as one with {last}: {reason}"))
     }
+}
+
+/// Returns the unit of nodes that run strip by strip.
+fn strip_unit<'a>(
+    graph: &'a Graph,
+    nodes: Vec<NodeId>,
+    strips: &Strips,
+    scratch: Option<u64>,
+    readers: &[Vec<NodeId>],
+) -> Result<Unit<'a>> {
+    let Border { reads, output } =
+        StripReplay::new(graph, &nodes, strips, scratch, readers)?.run()?;
+    let name = graph.node(*nodes.last().expect("a step runs a node")).name();
+    Ok(Unit {
+        nodes,
+        name,
+        reads: reads.into_iter().map(Some).collect(),
+        writes: vec![Some(output)],
+        effects: Cow::Owned(Effects::default()),
+        mutates: Vec::new(),
+        overlaps: Vec::new(),
+        takes: Vec::new(),
+    })
 }
 
 /// Returns the positions of the inputs that an output of a node may share bytes with: in place, as

@@ -9,13 +9,12 @@
 //! nothing has. Fields may be in quotes, as RFC 4180 has it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::names::Names;
 use crate::base::{Alignment, BufferId, Error, LiveRange, Result, quoted};
-use crate::pack::{Buffer, Packing, Part, Problem, Space};
+use crate::pack::{Buffer, Gap, Packing, Problem, Space};
 
 /// A problem of one space, and the names of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +36,6 @@ enum Column {
     Hint,
     Gaps,
     Offset,
-}
-
-/// Steps of a buffer, and the bytes of it that are needed in them.
-#[derive(Clone, Debug)]
-struct Gap {
-    steps: LiveRange,
-    bytes: Range<u64>,
 }
 
 /// The meaning of the columns of one file.
@@ -253,10 +245,7 @@ impl Header {
         LiveRange::new(start, end).map_err(|_| format!("the live range {start}..{end} is empty"))
     }
 
-    /// Returns a buffer of `size` bytes with `gaps` in its live range.
-    ///
-    /// Steps outside the live range are ignored. Where gaps overlap, the bytes that all of these
-    /// gaps keep are needed, as in minimalloc.
+    /// Returns a buffer of `size` bytes with the gaps of a text in its live range.
     fn with_gaps(&self, size: u64, live: LiveRange, text: &str) -> Result<Buffer, String> {
         let mut gaps = Vec::new();
         for gap in text.split_whitespace() {
@@ -276,22 +265,7 @@ impl Header {
             }
             gaps.push(Gap { steps, bytes });
         }
-        let mut whole = Vec::new();
-        let mut parts: Vec<Part> = Vec::new();
-        for Gap { steps, bytes } in needed(live, size, &gaps) {
-            if bytes == (0..size) {
-                whole.push(steps);
-            } else {
-                parts.push(Part { bytes, live: vec![steps] });
-            }
-        }
-        if !whole.is_empty() && size > 0 {
-            parts.push(Part { bytes: 0..size, live: whole });
-        }
-        if size == 0 {
-            return Ok(Buffer::new(0, live));
-        }
-        Buffer::with_parts(size, parts).map_err(|error| match error {
+        Buffer::with_gaps(size, live, &gaps).map_err(|error| match error {
             Error::InvalidBuffer { reason, .. } => reason,
             other => other.to_string(),
         })
@@ -332,61 +306,6 @@ fn whole(what: &str, field: &str) -> Result<u64, String> {
 /// Reads a whole number that may be absent: an empty field, or −1.
 fn optional(what: &str, field: &str) -> Result<Option<u64>, String> {
     if field.is_empty() || field == "-1" { Ok(None) } else { whole(what, field).map(Some) }
-}
-
-/// Returns the bytes that gaps leave needed, by steps in order; steps that need no byte are
-/// left out. O(n log n) in the number of gaps.
-fn needed(live: LiveRange, size: u64, gaps: &[Gap]) -> Vec<Gap> {
-    let clipped = gaps.iter().filter_map(|gap| {
-        let start = gap.steps.start().get().max(live.start().get());
-        let end = gap.steps.end().get().min(live.end().get());
-        (start < end).then_some((start, end, &gap.bytes))
-    });
-    let mut edges: Vec<(u32, bool, &Range<u64>)> = clipped
-        .flat_map(|(start, end, bytes)| [(start, true, bytes), (end, false, bytes)])
-        .collect();
-    edges.sort_unstable_by_key(|&(step, ..)| step);
-    // How many of the gaps that hold at a step begin and end their windows at each byte.
-    let (mut lows, mut highs) = (Counts::default(), Counts::default());
-    let mut pieces: Vec<Gap> = Vec::new();
-    let mut done = live.start().get();
-    let mut edges = edges.into_iter().peekable();
-    loop {
-        let next = edges.peek().map_or(live.end().get(), |&(step, ..)| step);
-        let low = lows.0.last_key_value().map_or(0, |(&byte, _)| byte);
-        let high = highs.0.first_key_value().map_or(size, |(&byte, _)| byte);
-        if let Ok(steps) = LiveRange::new(done, next)
-            && low < high
-        {
-            match pieces.last_mut() {
-                Some(last) if last.bytes == (low..high) && last.steps.end() == steps.start() => {
-                    last.steps = last.steps.hull(steps);
-                }
-                _ => pieces.push(Gap { steps, bytes: low..high }),
-            }
-        }
-        done = next;
-        let Some((_, begins, bytes)) = edges.next() else {
-            return pieces;
-        };
-        lows.change(bytes.start, begins);
-        highs.change(bytes.end, begins);
-    }
-}
-
-/// Number of occurrences of each number.
-#[derive(Debug, Default)]
-struct Counts(BTreeMap<u64, usize>);
-
-impl Counts {
-    /// Adds or removes one occurrence.
-    fn change(&mut self, number: u64, add: bool) {
-        let count = self.0.entry(number).or_default();
-        *count = if add { *count + 1 } else { count.saturating_sub(1) };
-        if *count == 0 {
-            self.0.remove(&number);
-        }
-    }
 }
 
 /// Returns the gaps of a buffer as CSV.

@@ -9,7 +9,7 @@ use tempfile::{Builder, NamedTempFile};
 use crate::base::{Error, Result, quoted};
 
 /// Files larger than this are refused: a plan takes some 200 bytes per value.
-pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Symbolic links that are followed before a path counts as a circle, as Linux does.
 const MAX_LINKS: usize = 40;
@@ -78,7 +78,7 @@ pub fn write_files(files: &[(impl AsRef<Path>, impl AsRef<[u8]>)]) -> Result<(),
 }
 
 /// Reads a file up to one byte past the limit, which is enough to know.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     let file = File::open(path);
     file.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)).map_err(

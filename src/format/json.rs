@@ -9,17 +9,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-
 use super::file::{self, MAX_FILE_BYTES};
-use crate::base::{Error, Fingerprint, Result, hexadecimal, quoted};
+use super::{Head, checksum};
+use crate::base::{Error, Fingerprint, Result, quoted};
 use crate::pack::Status;
 use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target, Timetable,
     WorkspacePlacement, index_steps,
 };
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;
@@ -38,7 +37,7 @@ pub const fn plan_schema() -> &'static str {
 
 /// A plan file. Sums over spaces are written for people and compared when read.
 #[derive(Serialize, Deserialize)]
-struct Document {
+pub(crate) struct PlanDocument {
     format: String,
     version: u32,
     model: String,
@@ -77,30 +76,8 @@ impl Plan {
     /// Returns the plan as JSON text: the same plan always gives the same bytes.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut document = Document {
-            format: FORMAT.into(),
-            version: PLAN_VERSION,
-            model: self.model.clone(),
-            digest: self.digest.clone(),
-            target: self.target.clone(),
-            options: self.options,
-            search: self.search,
-            arena_bytes: self.arena_bytes(),
-            lower_bound: self.lower_bound(),
-            status: self.status(),
-            naive_bytes: self.naive_bytes,
-            value_count: self.value_count,
-            spaces: self.spaces.clone(),
-            move_cost: self.move_cost,
-            timetable: self.timetable.clone(),
-            steps: self.steps.clone(),
-            values: self.placements.clone(),
-            workspaces: self.workspaces.clone(),
-            checksum: String::new(),
-            extra: BTreeMap::new(),
-        };
-        document.checksum = checksum(&document);
-        let mut text = serde_json::to_string(&document).expect("numbers and text become JSON");
+        let mut text =
+            serde_json::to_string(&PlanDocument::of(self)).expect("numbers and text become JSON");
         text.push('\n');
         text
     }
@@ -118,51 +95,19 @@ impl Plan {
         if bytes > MAX_FILE_BYTES {
             return Err(Error::PlanTooLarge { bytes, limit: MAX_FILE_BYTES });
         }
-        let corrupt = |reason: String| Error::PlanCorrupt { reason };
-        let mut document: Document = match serde_json::from_slice(text) {
+        let document: PlanDocument = match serde_json::from_slice(text) {
             Ok(document) => document,
             Err(error) => {
-                // Another version may well have other fields: say so rather than name one.
-                check_version(text)?;
+                // Another format or version has other fields: say so rather than name one.
+                let head = Head::of(text);
+                if let Some(reason) = head.other_than(FORMAT) {
+                    return Err(corrupt(reason));
+                }
+                check_version(head.version)?;
                 return Err(corrupt(error.to_string()));
             }
         };
-        if document.format != FORMAT {
-            return Err(corrupt(format!("its format is {}", quoted(&document.format))));
-        }
-        check_version(text)?;
-        if let Some(name) = document.extra.keys().find(|name| !name.starts_with("x-")) {
-            let reason = format!("version {PLAN_VERSION} has no field {}", quoted(name));
-            return Err(Error::PlanVersion { reason });
-        }
-        let found = std::mem::take(&mut document.checksum);
-        if found != checksum(&document) {
-            return Err(corrupt("its checksum does not fit its content".into()));
-        }
-        let sums = (document.arena_bytes, document.lower_bound, document.status);
-        let plan = Self {
-            model: document.model,
-            digest: document.digest,
-            target: document.target,
-            options: document.options,
-            search: document.search,
-            step_of: index_steps(&document.steps)
-                .ok_or_else(|| corrupt("its steps do not run every node once".into()))?,
-            steps: document.steps,
-            spaces: document.spaces,
-            move_cost: document.move_cost,
-            timetable: document.timetable,
-            naive_bytes: document.naive_bytes,
-            value_count: document.value_count,
-            placements: document.values,
-            workspaces: document.workspaces,
-            fingerprint: Fingerprint::default(),
-        };
-        if sums != (plan.arena_bytes(), plan.lower_bound(), plan.status()) {
-            return Err(corrupt("its totals are not those of its spaces".into()));
-        }
-        plan.check_lists()?;
-        Ok(plan)
+        document.into_plan()
     }
 
     /// Refuses lists that are not in ascending order, as lookups need them, values past their
@@ -202,14 +147,85 @@ impl Plan {
     }
 }
 
-/// Refuses text that says it is of another version.
-fn check_version(text: &[u8]) -> Result<()> {
-    #[derive(Deserialize)]
-    struct Version {
-        version: u64,
+impl PlanDocument {
+    /// Returns the document of a plan, with its checksum.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let mut document = Self::unsealed(plan);
+        document.checksum = checksum(&document);
+        document
     }
-    match serde_json::from_slice::<Version>(text) {
-        Ok(Version { version }) if version != u64::from(PLAN_VERSION) => {
+
+    /// Returns the document of a plan without its checksum.
+    pub(crate) fn unsealed(plan: &Plan) -> Self {
+        Self {
+            format: FORMAT.into(),
+            version: PLAN_VERSION,
+            model: plan.model.clone(),
+            digest: plan.digest.clone(),
+            target: plan.target.clone(),
+            options: plan.options,
+            search: plan.search,
+            arena_bytes: plan.arena_bytes(),
+            lower_bound: plan.lower_bound(),
+            status: plan.status(),
+            naive_bytes: plan.naive_bytes,
+            value_count: plan.value_count,
+            spaces: plan.spaces.clone(),
+            move_cost: plan.move_cost,
+            timetable: plan.timetable.clone(),
+            steps: plan.steps.clone(),
+            values: plan.placements.clone(),
+            workspaces: plan.workspaces.clone(),
+            checksum: String::new(),
+            extra: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the plan that the document describes; see [`Plan::from_json`].
+    pub(crate) fn into_plan(mut self) -> Result<Plan> {
+        if self.format != FORMAT {
+            return Err(corrupt(format!("its format is {}", quoted(&self.format))));
+        }
+        check_version(Some(self.version.into()))?;
+        if let Some(name) = self.extra.keys().find(|name| !name.starts_with("x-")) {
+            let reason = format!("version {PLAN_VERSION} has no field {}", quoted(name));
+            return Err(Error::PlanVersion { reason });
+        }
+        let found = std::mem::take(&mut self.checksum);
+        if found != checksum(&self) {
+            return Err(corrupt("its checksum does not fit its content".into()));
+        }
+        let sums = (self.arena_bytes, self.lower_bound, self.status);
+        let plan = Plan {
+            model: self.model,
+            digest: self.digest,
+            target: self.target,
+            options: self.options,
+            search: self.search,
+            step_of: index_steps(&self.steps)
+                .ok_or_else(|| corrupt("its steps do not run every node once".into()))?,
+            steps: self.steps,
+            spaces: self.spaces,
+            move_cost: self.move_cost,
+            timetable: self.timetable,
+            naive_bytes: self.naive_bytes,
+            value_count: self.value_count,
+            placements: self.values,
+            workspaces: self.workspaces,
+            fingerprint: Fingerprint::default(),
+        };
+        if sums != (plan.arena_bytes(), plan.lower_bound(), plan.status()) {
+            return Err(corrupt("its totals are not those of its spaces".into()));
+        }
+        plan.check_lists()?;
+        Ok(plan)
+    }
+}
+
+/// Refuses another version than that of this crate.
+fn check_version(version: Option<u64>) -> Result<()> {
+    match version {
+        Some(version) if version != u64::from(PLAN_VERSION) => {
             let reason = format!("the file is of version {version}, this is {PLAN_VERSION}");
             Err(Error::PlanVersion { reason })
         }
@@ -217,8 +233,6 @@ fn check_version(text: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns the SHA-256, in hexadecimal, of a document without its checksum.
-fn checksum(document: &Document) -> String {
-    let text = serde_json::to_vec(document).expect("numbers and text become JSON");
-    hexadecimal(&Sha256::digest(&text))
+fn corrupt(reason: String) -> Error {
+    Error::PlanCorrupt { reason }
 }

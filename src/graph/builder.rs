@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
-use crate::graph::{Graph, Node, Value, ValueKind, Whole, order};
+use crate::graph::{Graph, Node, Value, ValueKind, Whole, Window, order};
 use crate::pack::Space;
 
 /// Collects values and nodes, and makes a valid [`Graph`] of them.
@@ -128,10 +128,10 @@ fn find_producers(values: &[Value], nodes: &[Node]) -> Result<Vec<Option<NodeId>
     let mut producers: Vec<Option<NodeId>> = vec![None; values.len()];
     for (index, node) in nodes.iter().enumerate() {
         for (_, value) in node.produces() {
-            let second = format!("node {}", quoted(&node.name));
+            let second = || format!("node {}", quoted(&node.name));
             let Some(known) = values.get(value.index()) else {
                 return Err(Error::UndefinedValue {
-                    user: second,
+                    user: second(),
                     value: format!("value {value}"),
                 });
             };
@@ -148,7 +148,11 @@ fn find_producers(values: &[Value], nodes: &[Node]) -> Result<Vec<Option<NodeId>
                 (ValueKind::State, _) => "the caller, as a state".into(),
                 (ValueKind::Inner, _) => "a group of nodes".into(),
             };
-            return Err(Error::DuplicateProducer { value: quoted(&known.name), first, second });
+            return Err(Error::DuplicateProducer {
+                value: quoted(&known.name),
+                first,
+                second: second(),
+            });
         }
     }
     Ok(producers)
@@ -191,7 +195,7 @@ fn check_operands(
 }
 
 /// Refuses effects that do not fit the node's operands.
-fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
+pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     let refuse = |reason: String| Err(Error::InvalidEffect { node: quoted(&node.name), reason });
     let effects = &node.effects;
     for (what, positions) in [("ignores", &effects.ignores), ("mutates", &effects.mutates)] {
@@ -209,6 +213,7 @@ fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
         }
     }
     check_flows(node, values)?;
+    check_windows(node, values)?;
     for overlap in &effects.overlaps {
         if overlap.input >= node.inputs.len() || overlap.output >= node.outputs.len() {
             return refuse(format!(
@@ -289,6 +294,37 @@ fn check_flows(node: &Node, values: &[Value]) -> Result<()> {
         Some(position) => refuse(format!("it loads input {position}, which it does not have")),
         None => Ok(()),
     }
+}
+
+/// Refuses windows over operands that are not there or have no rows, and windows that do not move.
+fn check_windows(node: &Node, values: &[Value]) -> Result<()> {
+    /// Windows are no larger, so that places of windows are no larger than 64 bits.
+    const LARGEST: u64 = 1 << 31;
+    let refuse = |reason: String| Err(Error::InvalidEffect { node: quoted(&node.name), reason });
+    for (index, window) in node.effects.windows.iter().enumerate() {
+        let &Window { input, output, axis, extent, stride, before, scale } = window;
+        if input >= node.inputs.len() || output >= node.outputs.len() {
+            return refuse(format!("window {input} -> {output} is no pair of operands"));
+        }
+        let is_pair = |other: &&Window| (other.input, other.output) == (input, output);
+        if node.effects.windows[..index].iter().any(|other| is_pair(&other)) {
+            return refuse(format!("output {output} has two windows over input {input}"));
+        }
+        let numbers = [extent, stride, scale];
+        if numbers.iter().any(|number| !(1..=LARGEST).contains(number))
+            || before.unsigned_abs() > LARGEST
+        {
+            return refuse(format!("the window over input {input} has a number out of range"));
+        }
+        for value in node.input(input).into_iter().chain(node.output(output)) {
+            let value = &values[value.index()];
+            if axis >= value.shape.len() {
+                let name = quoted(&value.name);
+                return refuse(format!("{name} has no dimension {axis} for a window"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether a cost can be compared and added up.

@@ -48,6 +48,41 @@ impl Graph {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn grouped(&self, groups: &[Vec<NodeId>]) -> Result<Grouped> {
+        self.grouped_in_strips(groups, &[])
+    }
+
+    /// Returns the graph in which each of `groups` is one node, as [`grouped`](Self::grouped)
+    /// does. Groups that end with one of the nodes in `strips` run strip by strip: some rows of the
+    /// output at a time, made through the whole group from the rows of the inputs under its
+    /// [`Window`]s. Such an output takes over no input.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidGroup`] if nodes cannot run as one.
+    ///
+    /// ```
+    /// use arenaplan::graph::Window;
+    /// use arenaplan::{DType, Graph, Node, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("two convolutions");
+    /// let mut image = |name, kind| Value::new(name, kind, DType::FLOAT32, [1, 8, 32, 32]);
+    /// let x = builder.add_value(image("x", ValueKind::Input)?);
+    /// let a = builder.add_value(image("a", ValueKind::Activation)?);
+    /// let b = builder.add_value(image("b", ValueKind::Activation)?);
+    /// let rows = Window { input: 0, output: 0, axis: 2, extent: 3, stride: 1, before: 1, scale: 1 };
+    /// let first = Node::new("first", "Conv").reads([x]).writes([a]).window(rows);
+    /// let first = builder.add_node(first);
+    /// let second = Node::new("second", "Conv").reads([a]).writes([b]).window(rows);
+    /// let second = builder.add_node(second);
+    /// builder.add_output(b);
+    /// let graph = builder.build()?;
+    ///
+    /// let group = vec![first, second];
+    /// assert!(graph.grouped(&[group.clone()]).is_err());
+    /// assert_eq!(graph.grouped_in_strips(&[group], &[second])?.graph.nodes().len(), 1);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn grouped_in_strips(&self, groups: &[Vec<NodeId>], strips: &[NodeId]) -> Result<Grouped> {
         let mut group_of: Vec<Option<usize>> = vec![None; self.nodes.len()];
         for (index, group) in groups.iter().enumerate() {
             for &node in group {
@@ -74,7 +109,8 @@ impl Graph {
                             values[value.index()].kind = ValueKind::Inner;
                         }
                     }
-                    (grouping.node(group)?, &group[..])
+                    let by_strips = strips.contains(&id);
+                    (grouping.node(group, by_strips)?, &group[..])
                 }
                 Some(group) if group.len() > 1 => continue,
                 _ => (self.node(id).clone(), &single[..]),
@@ -123,7 +159,7 @@ struct Grouping<'a> {
 
 impl Grouping<'_> {
     /// Returns the node that a group becomes.
-    fn node(&self, group: &[NodeId]) -> Result<Node> {
+    fn node(&self, group: &[NodeId], by_strips: bool) -> Result<Node> {
         let graph = self.graph;
         let sink_id = *group.last().expect("a group has nodes");
         let sink = graph.node(sink_id);
@@ -145,7 +181,8 @@ impl Grouping<'_> {
         let [output] = sink.produces().map(|(_, value)| value).collect::<Vec<_>>()[..] else {
             return refuse("the last one does not have one output");
         };
-        let Some((reads, pieces)) = self.reads(group) else {
+        let found = if by_strips { self.reads_by_rows(group) } else { self.reads(group) };
+        let Some((reads, pieces)) = found else {
             return refuse("what one makes is needed whole by another, or outside");
         };
         let made = graph.value(output);
@@ -179,9 +216,9 @@ impl Grouping<'_> {
                 .iter()
                 .flat_map(|&id| graph.node(id).effects.workspaces.iter().cloned())
                 .collect(),
-            flows: vec![Flow { output: 0, pieces, follows }],
+            flows: if by_strips { Vec::new() } else { vec![Flow { output: 0, pieces, follows }] },
             // The last node states the joint needs of the group.
-            staging: sink.effects.staging.clone(),
+            staging: sink.effects.staging.clone().filter(|_| !by_strips),
             ..Effects::default()
         };
         let after = group.iter().flat_map(|&id| graph.node(id).after.iter().copied());
@@ -238,15 +275,48 @@ impl Grouping<'_> {
             }
         }
         outside.reverse();
-        let leaves = |id: NodeId| {
-            graph.node(id).produces().any(|(_, value)| {
-                let group = self.group_of[id.index()];
-                let mut users = self.users[value.index()].iter();
-                graph.outputs().contains(&value)
-                    || users.any(|user| self.group_of[user.index()] != group)
-            })
-        };
-        (pieces > 1 && !inner.iter().any(|&id| leaves(id))).then_some((outside, pieces))
+        (pieces > 1 && !inner.iter().any(|&id| self.leaves(id))).then_some((outside, pieces))
+    }
+
+    /// Returns whether what a node makes is needed outside of its group.
+    fn leaves(&self, id: NodeId) -> bool {
+        self.graph.node(id).produces().any(|(_, value)| {
+            let group = self.group_of[id.index()];
+            let mut users = self.users[value.index()].iter();
+            self.graph.outputs().contains(&value)
+                || users.any(|user| self.group_of[user.index()] != group)
+        })
+    }
+
+    /// Returns the operands of a group from outside, in order, if the group can run strip by strip:
+    /// what a member makes is read through windows, and inside only.
+    fn reads_by_rows(&self, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
+        let (_, inner) = group.split_last()?;
+        let made: Vec<ValueId> = inner
+            .iter()
+            .map(|&id| self.graph.node(id).produces().next().map(|(_, value)| value))
+            .collect::<Option<_>>()?;
+        let mut outside = Vec::new();
+        let mut is_read = vec![false; made.len()];
+        for &id in group {
+            let node = self.graph.node(id);
+            let (output, _) = node.produces().next()?;
+            if node.produces().count() != 1 {
+                return None;
+            }
+            for (position, value) in node.reads_bytes_of() {
+                let Some(maker) = made.iter().position(|&known| known == value) else {
+                    outside.push(Read { node: id, position, value, by_piece: false });
+                    continue;
+                };
+                is_read[maker] = true;
+                let mut windows = node.effects.windows.iter();
+                windows.find(|window| (window.input, window.output) == (position, output))?;
+            }
+        }
+        let stays =
+            is_read.into_iter().all(|read| read) && !inner.iter().any(|&id| self.leaves(id));
+        stays.then_some((outside, 1))
     }
 }
 

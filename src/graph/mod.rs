@@ -5,6 +5,7 @@
 mod builder;
 mod group;
 mod node;
+mod numbers;
 mod order;
 mod overlap;
 mod reach;
@@ -14,7 +15,8 @@ use sha2::{Digest as _, Sha256};
 
 pub use builder::GraphBuilder;
 pub use group::Grouped;
-pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Workspace};
+pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
+pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub use value::{DType, Value, ValueKind};
 
@@ -277,7 +279,7 @@ impl Graph {
     /// Constant data is not part of it: other weights of the same shape make the same
     /// plan. Workspaces are not either, since they belong to an executor.
     pub fn digest(&self) -> String {
-        let mut hash = Hasher(Sha256::new());
+        let mut hash = Hasher::new();
         hash.count(self.spaces.len());
         for space in &self.spaces {
             hash.text(space.name());
@@ -348,16 +350,48 @@ impl Graph {
         for output in &self.outputs {
             hash.count(output.index());
         }
+        // Digests of graphs without windows are those of before there were any.
+        for (index, node) in self.nodes.iter().enumerate() {
+            for window in &node.effects.windows {
+                hash.count(index);
+                hash.count(window.input);
+                hash.count(window.output);
+                hash.count(window.axis);
+                hash.number(window.extent);
+                hash.number(window.stride);
+                hash.number(window.before.cast_unsigned());
+                hash.number(window.scale);
+            }
+        }
         hash.finish()
     }
 }
 
 /// Feeds a hash so that no two graphs give the same bytes.
-struct Hasher(Sha256);
+struct Hasher {
+    hash: Sha256,
+    /// Bytes that the hash has not seen yet: it takes many at once in less time.
+    pending: Vec<u8>,
+}
 
 impl Hasher {
+    /// Bytes that are collected.
+    const BLOCK: usize = 1 << 12;
+
+    fn new() -> Self {
+        Self { hash: Sha256::new(), pending: Vec::with_capacity(2 * Self::BLOCK) }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= Self::BLOCK {
+            self.hash.update(&self.pending);
+            self.pending.clear();
+        }
+    }
+
     fn number(&mut self, number: u64) {
-        self.0.update(number.to_le_bytes());
+        self.bytes(&number.to_le_bytes());
     }
 
     fn count(&mut self, count: usize) {
@@ -366,10 +400,11 @@ impl Hasher {
 
     fn text(&mut self, text: &str) {
         self.count(text.len());
-        self.0.update(text.as_bytes());
+        self.bytes(text.as_bytes());
     }
 
-    fn finish(self) -> String {
-        hexadecimal(&self.0.finalize())
+    fn finish(mut self) -> String {
+        self.hash.update(&self.pending);
+        hexadecimal(&self.hash.finalize())
     }
 }

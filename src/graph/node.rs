@@ -1,5 +1,7 @@
 //! Nodes: operands, results, and effects on memory.
 
+use std::ops::Range;
+
 use crate::base::{Alignment, NodeId, ValueId};
 
 /// Permission for an output to take over the bytes of an input.
@@ -81,6 +83,63 @@ pub struct Overlap {
     pub distance: u64,
 }
 
+/// An output of which some rows can be made from some rows of an input: a window that slides.
+///
+/// Rows are the indices of one dimension of both operands. Rows *a* up to *b* of the output are made
+/// from the rows of the input from ⌊(*a* · `stride` − `before`) / `scale`⌋ up to and with
+/// ⌊((*b* − 1) · `stride` − `before` + `extent` − 1) / `scale`⌋, as far as the input has them. A
+/// convolution has the stride, the padding and the dilated height of its kernel, and a scale of 1;
+/// an elementwise node has an extent and a stride of 1; a node that repeats every row has these, and
+/// the number of repetitions as its scale. An input without a window is needed whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Position among the node's inputs.
+    pub input: usize,
+    /// Position among the node's outputs.
+    pub output: usize,
+    /// The dimension that rows are counted along.
+    pub axis: usize,
+    /// Rows under the window, from the first to the last.
+    pub extent: u64,
+    /// Rows by which the window moves from one row of the output to the next.
+    pub stride: u64,
+    /// Rows by which the first window begins before the input, which may be negative.
+    pub before: i64,
+    /// Steps of the window in one row of the input.
+    pub scale: u64,
+}
+
+impl Window {
+    /// Returns the rows of an input of `rows` rows that some rows of the output are made from; they
+    /// are none if the windows lie in the padding.
+    ///
+    /// ```
+    /// use arenaplan::graph::Window;
+    ///
+    /// let window = Window { input: 0, output: 0, axis: 1, extent: 3, stride: 2, before: 1, scale: 1 };
+    /// assert_eq!(window.needs(0..2, 8), 0..4);
+    /// assert_eq!(window.needs(2..4, 8), 3..8);
+    /// ```
+    #[must_use]
+    pub fn needs(&self, made: Range<u64>, rows: u64) -> Range<u64> {
+        if made.is_empty() {
+            return 0..0;
+        }
+        let (stride, scale) = (i128::from(self.stride), i128::from(self.scale.max(1)));
+        let first = |row: u64| i128::from(row) * stride - i128::from(self.before);
+        let start = first(made.start).div_euclid(scale);
+        let last = (first(made.end - 1) + i128::from(self.extent) - 1).div_euclid(scale);
+        let clamped = |row: i128| u64::try_from(row.clamp(0, i128::from(rows))).unwrap_or(rows);
+        let (start, end) = (clamped(start), clamped(last + 1));
+        start..end.max(start)
+    }
+
+    /// Returns whether every row of the output is made from the same row of the input alone.
+    pub const fn is_pointwise(&self) -> bool {
+        self.extent == 1 && self.stride == 1 && self.before == 0 && self.scale == 1
+    }
+}
+
 /// Effects of a node on memory. The default is to read every input and write every output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
@@ -96,6 +155,9 @@ pub struct Effects {
     /// Outputs that are made in order, so that they may overlap a dying input. Overlaps that
     /// follow from [`flows`](Self::flows) need not be declared.
     pub overlaps: Vec<Overlap>,
+    /// Outputs whose rows can be made from some rows of inputs, so that the node can run strip by
+    /// strip together with others.
+    pub windows: Vec<Window>,
     /// Positions of inputs whose bytes are never read; only their shape is.
     pub ignores: Vec<usize>,
     /// Positions of inputs that the node writes; each must be a state.
@@ -209,6 +271,13 @@ impl Node {
     #[must_use]
     pub fn overlap(mut self, input: usize, output: usize, distance: u64) -> Self {
         self.effects.overlaps.push(Overlap { input, output, distance });
+        self
+    }
+
+    /// Lets rows of an output be made from rows of an input.
+    #[must_use]
+    pub fn window(mut self, window: Window) -> Self {
+        self.effects.windows.push(window);
         self
     }
 

@@ -6,17 +6,22 @@
 
 mod bound;
 pub(crate) mod check;
+mod gaps;
 mod packing;
 pub(crate) mod problem;
 pub(crate) mod rectangles;
 pub(crate) mod solve;
 
 pub use bound::max_load;
+pub use gaps::Gap;
 pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem, Space};
+pub use solve::{
+    Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,
+    solve,
+};
 #[doc(no_inline)]
 pub use solve::{
     AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
     PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
 };
-pub use solve::{Budget, Methods, Progress, SolveOptions, Stage, Tuning, TuningValue, solve};

@@ -4,6 +4,7 @@ mod boundary;
 mod hazards;
 mod profile;
 mod shared;
+mod strips;
 mod target;
 mod technique;
 mod timetable;
@@ -17,6 +18,7 @@ pub use boundary::{InputMemory, OutputMemory};
 pub use hazards::{CriticalPath, Hazard, HazardKind, Hazards};
 pub use profile::Peak;
 pub use shared::{SharedMember, SharedPlan, Together};
+pub use strips::{LineBuffer, RowsInPlace, Strips};
 pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};
 pub use timetable::Timetable;
@@ -279,6 +281,9 @@ pub struct PlanStep {
     pub outputs: Vec<Option<u32>>,
     /// Operands that share bytes.
     pub shares: Vec<Share>,
+    /// How a fused group runs strip by strip; `None` if it runs piece by piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strips: Option<Strips>,
 }
 
 /// The plan of one space: of an arena, or of a buffer that the caller brings for one input or

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Value};
 use crate::liveness::{ChosenWorkspace, Lifetimes, Liveness};
 use crate::pack::Status;
 use crate::plan::{
-    InputMemory, Placement, Plan, PlanStep, SpacePlan, WorkspacePlacement, index_steps,
+    InputMemory, Placement, Plan, PlanStep, SpacePlan, Strips, WorkspacePlacement, index_steps,
 };
 
 /// Writes down where everything went.
@@ -93,7 +93,7 @@ pub(super) fn assemble(
             caller: Some(owner.into()),
         }
     }));
-    let steps = steps(schedule, liveness);
+    let steps = steps(schedule, liveness, context.strips);
     let alignment = Alignment::new(context.options.alignment);
     Plan {
         model: graph.name().to_owned(),
@@ -115,7 +115,11 @@ pub(super) fn assemble(
 }
 
 /// Returns every step with its operands and their shares.
-pub(super) fn steps(schedule: &Schedule<'_>, liveness: &Liveness) -> Vec<PlanStep> {
+pub(super) fn steps(
+    schedule: &Schedule<'_>,
+    liveness: &Liveness,
+    strips: &[(NodeId, Strips)],
+) -> Vec<PlanStep> {
     let mut merges = liveness.classes.merges().iter().peekable();
     let mut steps = Vec::with_capacity(schedule.order.len());
     for id in &schedule.order {
@@ -133,6 +137,10 @@ pub(super) fn steps(schedule: &Schedule<'_>, liveness: &Liveness) -> Vec<PlanSte
             inputs: node.bytes_read().map(|read| read.map(u32::from)).collect(),
             outputs: node.outputs().iter().map(|output| output.map(u32::from)).collect(),
             shares,
+            strips: strips
+                .iter()
+                .find(|(node, _)| node == last && !fused.is_empty())
+                .map(|(_, strips)| strips.clone()),
         });
     }
     steps

@@ -10,7 +10,7 @@ use crate::choose::Memories;
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
-use crate::plan::{PlanOptions, Target, Technique, Techniques, WorkspacePolicy};
+use crate::plan::{PlanOptions, Strips, Target, Technique, Techniques, WorkspacePolicy};
 
 /// Graphs with more nodes have no outputs that overlap inputs.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
@@ -29,6 +29,8 @@ pub(super) struct Context<'a> {
     pub(super) overlapping: Option<&'a [NodeId]>,
     /// By node: its time, if the caller knows it.
     pub(super) costs: Option<&'a [u64]>,
+    /// The steps that run strip by strip, by last node.
+    pub(super) strips: &'a [(NodeId, Strips)],
 }
 
 impl Context<'_> {

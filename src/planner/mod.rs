@@ -30,8 +30,8 @@ use crate::graph::Graph;
 use crate::liveness::Liveness;
 use crate::pack::Budget;
 use crate::plan::{
-    Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Target, Technique, Techniques,
-    WorkspacePolicy,
+    Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Strips, Target, Technique,
+    Techniques, WorkspacePolicy,
 };
 use assemble::assemble;
 pub use explain::Explanation;
@@ -76,6 +76,7 @@ pub struct Planner<'a> {
     room: u64,
     overlapping: Option<&'a [NodeId]>,
     costs: Option<&'a [u64]>,
+    strips: &'a [(NodeId, Strips)],
 }
 
 /// Options whose defaults are the target's.
@@ -100,6 +101,7 @@ impl Default for Planner<'_> {
             room: 0,
             overlapping: None,
             costs: None,
+            strips: &[],
         }
     }
 }
@@ -312,6 +314,51 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn overlapping(mut self, nodes: &'a [NodeId]) -> Self {
         self.overlapping = Some(nodes);
+        self
+    }
+
+    /// Lets steps that the caller gives run strip by strip: the steps that end with one of these
+    /// nodes, in the way that is given with the node.
+    ///
+    /// The planner knows no kernels. A caller that does chooses the rows of a strip, and the
+    /// places of line buffers in the first workspace of the node; the checker proves both.
+    ///
+    /// ```
+    /// use arenaplan::graph::Window;
+    /// use arenaplan::plan::{LineBuffer, Strips};
+    /// use arenaplan::{DType, Graph, Node, Planner, Target, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("two convolutions");
+    /// let mut image = |name, kind| Value::new(name, kind, DType::UINT8, [1, 8, 32, 32]);
+    /// let x = builder.add_value(image("x", ValueKind::Input)?);
+    /// let a = builder.add_value(image("a", ValueKind::Activation)?);
+    /// let b = builder.add_value(image("b", ValueKind::Activation)?);
+    /// let rows = Window { input: 0, output: 0, axis: 2, extent: 3, stride: 1, before: 1, scale: 1 };
+    /// let first = Node::new("first", "Conv").reads([x]).writes([a]).window(rows);
+    /// let first = builder.add_node(first);
+    /// let second = Node::new("second", "Conv").reads([a]).writes([b]).window(rows);
+    /// let second = builder.add_node(second);
+    /// builder.add_output(b);
+    /// let graph = builder.build()?;
+    ///
+    /// // Four rows of the output need six of *a*, of which two are kept for the next strip.
+    /// let held = |rows| Strips {
+    ///     rows: 4,
+    ///     buffers: vec![LineBuffer { value: 1, offset: 0, rows }],
+    ///     in_place: Vec::new(),
+    /// };
+    /// let steps = [vec![first, second]];
+    /// let planned = |rows| {
+    ///     let strips = [(second, held(rows))];
+    ///     Planner::new().target(&Target::IDEAL).strips(&strips).plan_steps(&graph, &steps)
+    /// };
+    /// assert_eq!(planned(6)?.placements().len(), 2); // *a* has no place
+    /// assert!(planned(5).is_err());
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn strips(mut self, strips: &'a [(NodeId, Strips)]) -> Self {
+        self.strips = strips;
         self
     }
 

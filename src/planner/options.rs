@@ -65,8 +65,8 @@ impl<'a> Planner<'a> {
             let reason = "a plan that is safe in every order has no timetable".into();
             return Err(Error::InvalidOption { option: "workers", reason });
         }
-        let Self { memories, budget, room, overlapping, costs, .. } = *self;
-        Ok(Context { target, options, memories, budget, room, overlapping, costs })
+        let Self { memories, budget, room, overlapping, costs, strips, .. } = *self;
+        Ok(Context { target, options, memories, budget, room, overlapping, costs, strips })
     }
 }
 

@@ -144,7 +144,7 @@ pub(super) fn candidates(
     liveness: &Liveness,
 ) -> Vec<Candidate> {
     let sizes: Vec<_> = graph.values().iter().map(crate::graph::Value::bytes).collect();
-    let moved = bytes_moved(&steps(schedule, liveness), &sizes);
+    let moved = bytes_moved(&steps(schedule, liveness, &[]), &sizes);
     let mut traffic: Vec<u64> = liveness
         .classes
         .classes()

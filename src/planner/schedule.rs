@@ -58,6 +58,16 @@ impl<'g> Schedule<'g> {
 
     /// Returns the schedule that runs `steps`.
     pub(super) fn of(graph: &'g Graph, steps: &[Vec<NodeId>]) -> Result<Self> {
+        Self::in_strips(graph, steps, &[])
+    }
+
+    /// Returns the schedule that runs `steps`, those that end with a node in `strips` strip by
+    /// strip.
+    pub(super) fn in_strips(
+        graph: &'g Graph,
+        steps: &[Vec<NodeId>],
+        strips: &[NodeId],
+    ) -> Result<Self> {
         let refuse =
             |reason: &str| Err(Error::InvalidOption { option: "steps", reason: reason.to_owned() });
         let mut order: Vec<NodeId> = steps.iter().filter_map(|step| step.last().copied()).collect();
@@ -67,7 +77,7 @@ impl<'g> Schedule<'g> {
         let mut members = None;
         let mut cow = Cow::Borrowed(graph);
         if steps.iter().any(|step| step.len() > 1) {
-            let grouped = graph.grouped(steps)?;
+            let grouped = graph.grouped_in_strips(steps, strips)?;
             let mut new_id = vec![None; graph.nodes().len()];
             for (index, nodes) in grouped.members.iter().enumerate() {
                 let last = nodes.last().expect("a node stands for at least one");

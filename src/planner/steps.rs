@@ -5,6 +5,7 @@ use super::assemble::assemble;
 use super::attempt::with_copies;
 use super::context::Context;
 use super::memories::best_of;
+use super::order::floor;
 use super::schedule::Schedule;
 use super::scope::skips_overlaps;
 use super::workers::{add_timetable, for_workers};
@@ -17,6 +18,8 @@ struct Stepped {
     plan: Plan,
     /// Whether overlaps that it could have were not tried.
     skips_overlaps: bool,
+    /// Bytes that some step needs by itself, if steps run strip by strip.
+    floor: Option<u64>,
 }
 
 impl Planner<'_> {
@@ -67,7 +70,8 @@ impl Planner<'_> {
         other: &Plan,
     ) -> Result<Plan> {
         let context = self.context(graph)?;
-        let Stepped { mut plan, skips_overlaps } = with_steps(&context, graph, steps)?;
+        let Stepped { mut plan, skips_overlaps, floor: lowest } =
+            with_steps(&context, graph, steps)?;
         let same = plan.steps.len() == other.steps.len()
             && plan
                 .steps
@@ -87,7 +91,8 @@ impl Planner<'_> {
                 }
                 order => order,
             },
-            floor: floor.min(plan.lower_bound()),
+            // Steps in strips need fewer bytes than the other plan knew of.
+            floor: floor.min(plan.lower_bound()).min(lowest.unwrap_or(u64::MAX)),
             estimate: None,
         });
         Ok(plan)
@@ -102,7 +107,14 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
         let reason = format!("target {name} runs one node at a time");
         return Err(Error::InvalidOption { option: "steps", reason });
     }
-    let mut attempts = with_copies(context, Schedule::of(graph, steps)?)?;
+    for (node, _) in context.strips {
+        if !steps.iter().any(|step| step.len() > 1 && step.last() == Some(node)) {
+            let reason = format!("node {node} is not the last of nodes that run as one");
+            return Err(Error::InvalidOption { option: "strips", reason });
+        }
+    }
+    let strips: Vec<NodeId> = context.strips.iter().map(|&(node, _)| node).collect();
+    let mut attempts = with_copies(context, Schedule::in_strips(graph, steps, &strips)?)?;
     if context.options.workers > 1 {
         attempts = for_workers(context, &attempts)?;
     }
@@ -110,5 +122,7 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
     let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
     add_timetable(context, graph, &best.attempt.schedule, &mut plan)?;
     plan.check(graph)?;
-    Ok(Stepped { plan, skips_overlaps: skips_overlaps(context, &attempts) })
+    let in_strips = !context.strips.is_empty();
+    let floor = in_strips.then(|| floor(context, &attempts)).transpose()?;
+    Ok(Stepped { plan, skips_overlaps: skips_overlaps(context, &attempts), floor })
 }

@@ -10,9 +10,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use arenaplan::arena::{Input, Output};
+use arenaplan::model::Bucket;
 use arenaplan::program::{Operands, OutputAndInputs};
 use arenaplan::{
-    Arena, ArenaPool, DType, Graph, Node, NodeId, Planner, Program, Result, Value, ValueId,
+    Arena, ArenaPool, DType, Graph, Model, Node, NodeId, Planner, Program, Result, Value, ValueId,
     ValueKind,
 };
 
@@ -109,6 +110,33 @@ fn stepping_through_a_program_allocates_nothing() {
         (0..100).for_each(|_| expected = (expected + 1.0) + expected);
         assert_eq!(arena.value_as::<f32>(&plan, y).unwrap(), [expected; 16]);
     }
+}
+
+#[test]
+fn a_shape_that_was_used_before_is_found_without_an_allocation() {
+    let small = |batch: u64| {
+        let mut builder = Graph::builder("small");
+        let x = Value::new("x", ValueKind::Input, DType::UINT8, [batch, 64]).unwrap();
+        let x = builder.add_value(x);
+        builder.add_output(x);
+        builder.build().unwrap()
+    };
+    let mut builder = Model::builder("small", ["batch", "other"]);
+    for batch in [1, 2, 8] {
+        let graph = small(batch);
+        builder.add(&[batch, 1], &graph, &Planner::new().plan(&graph).unwrap()).unwrap();
+    }
+    let model = builder.build().unwrap();
+    let counted = allocations(|| {
+        assert_eq!(model.required_bytes(&[("batch", 8)]).unwrap(), 512);
+        let padded = model.find(&[("batch", 3)], Bucket::Padded).unwrap();
+        let by_input = model.find_inputs(&[("x", &[5, 64])], Bucket::Padded).unwrap();
+        assert_eq!((padded.required_bytes(), by_input.index()), (512, 2));
+    });
+    assert_eq!(counted, 0, "neither graph nor plan is made");
+    let first = allocations(|| drop(black_box(model.program(&[("batch", 8)], Bucket::Exact))));
+    let again = allocations(|| drop(black_box(model.program(&[("batch", 8)], Bucket::Exact))));
+    assert!(first > 0 && again == 0, "{first} allocations, then {again}");
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod floors;
 mod forged;
 mod fusion;
 mod graph;
+mod graph_file;
 mod graphs;
 mod hazards;
 mod incremental;
@@ -41,6 +42,7 @@ mod liveness;
 #[cfg(all(feature = "shared", target_os = "linux"))]
 mod memfd;
 mod memories;
+mod model_file;
 mod nnvm;
 mod oracle;
 mod overlap;

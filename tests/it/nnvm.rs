@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use arenaplan::classic::coloring::color_nodes;
 use arenaplan::classic::sharing::{SharingOptions, Storage, share_storage};
+use arenaplan::classic::storage::StorageLayout;
 use arenaplan::graph::InPlace;
 use arenaplan::pack::Space;
 use arenaplan::{DType, Effects, Graph, Node, SpaceId, Value, ValueId, ValueKind};
@@ -146,4 +147,60 @@ fn row_50_the_default_planner_is_never_worse_on_golden_graphs() {
         }
         assert!(plan.arena_bytes() <= least, "case {index}: {} > {least}", plan.arena_bytes());
     }
+}
+
+#[test]
+fn row_05_runtime_files_of_golden_graphs_are_byte_stable_and_become_graphs() {
+    let Some(golden) = shared_json("golden/nnvm_plan_memory.json") else { return };
+    let (mut count, mut in_place) = (0, 0);
+    for (index, json) in golden["cases"].as_array().unwrap().iter().enumerate() {
+        let case = build(json);
+        let plan = share_storage(&case.graph, &SharingOptions::nnvm()).unwrap();
+        // The original lets devices share, which no memory can do.
+        let Ok(layout) = StorageLayout::from_plan(&case.graph, &plan) else { continue };
+        let text = layout.to_json();
+        let read = StorageLayout::from_json(&text).unwrap();
+        assert_eq!(read.to_json(), text, "case {index}");
+        let graph = read.to_graph("golden", &[]).unwrap();
+        let named = |graph: &Graph, value: ValueId| {
+            let value = graph.value(value);
+            (value.name().to_owned(), value.kind(), value.dtype(), value.shape().to_vec())
+        };
+        let rows = |graph: &Graph| -> Vec<_> {
+            let operands = |operands: &[Option<ValueId>]| -> Vec<_> {
+                operands.iter().flatten().map(|&value| named(graph, value)).collect()
+            };
+            let nodes = graph.nodes().iter();
+            nodes
+                .map(|it| (it.op().to_owned(), operands(it.inputs()), operands(it.outputs())))
+                .collect()
+        };
+        assert_eq!(rows(&graph), rows(&case.graph), "case {index}");
+        let outputs = |graph: &Graph| -> Vec<_> {
+            graph.outputs().iter().map(|&output| named(graph, output)).collect()
+        };
+        assert_eq!(outputs(&graph), outputs(&case.graph), "case {index}");
+        // A result in the block of an operand: the original permits the pair, or one with an operand
+        // that has the same bytes, or the operand is read for its shape alone.
+        let block = |value: ValueId| layout.entries()[value.index()].block;
+        for own in case.graph.nodes() {
+            let output = own.output(0).unwrap();
+            let position = read.position(case.graph.value(output).name()).unwrap();
+            let again = graph.node(graph.producer(ValueId::new(position)).unwrap());
+            for pair in &again.effects().in_place {
+                let taken = own.input(pair.input).map(block);
+                let declared = own.effects().in_place.iter();
+                let is_declared = declared
+                    .filter(|known| known.output == pair.output)
+                    .any(|known| own.input(known.input).map(block) == taken);
+                let is_ignored = own.effects().ignores.contains(&pair.input);
+                assert!(is_declared || is_ignored, "case {index}, node {}", own.name());
+                in_place += 1;
+            }
+        }
+        let plan = ideal_planner().alignment(1).plan(&graph).unwrap();
+        plan.check(&graph).unwrap();
+        count += 1;
+    }
+    assert!(count > 100 && in_place > 100, "{count} graphs, {in_place} pairs");
 }

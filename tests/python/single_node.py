@@ -13,10 +13,10 @@ import arenaplan as ap
 from arenaplan.executor import workspace_choices
 from arenaplan.executor.executor import quiet_arithmetic
 from arenaplan.executor.groups import Unit
+from arenaplan.executor.signatures import byte_size
 from arenaplan.executor.steps import (
     aligned_bytes,
     array_at,
-    byte_size,
     own_workspaces,
     prepare,
 )

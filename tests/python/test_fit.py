@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import struct
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,16 +18,18 @@ import flat
 from arenaplan import errors
 from arenaplan.cli import main
 from arenaplan.export.flat import Numbers, Old, copied, written_before
+from arenaplan.export.rewrite import with_metadata
 from arenaplan.fitting import Fit, FitOptions, fit, fits, rewritten
 from arenaplan.importers.tflite.flatbuffer import FlatBuffer
 from arenaplan.importers.tflite.micro import total
-from arenaplan.importers.tflite.micro.views import layout_of
 from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.offline import read_offsets
+from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
+from arenaplan.importers.tflite.rows import program_of
 from arenaplan.importers.tflite.schema import IDENTIFIER, ModelField, SubgraphField
-from arenaplan.rewrite.place import replay
+from arenaplan.proving import replay_plan
+from arenaplan.rewrite.place import Placed, place
 from arenaplan.rewrite.regions import Region
-from strip_models import Network, evaluate, pyramid, random_network
+from strip_models import VALID, Network, evaluate, image, pyramid, random_network
 from tflm_models import running_sum
 from tflm_oracle import tflm_or_skip
 
@@ -74,7 +79,7 @@ def test_the_result_is_what_the_file_says(small: tuple[bytes, Fit]) -> None:
     model = parse(found.data)
     offsets = read_offsets(model)
     assert offsets is not None
-    replay(layout_of(model), offsets)
+    assert replay_plan(found.data).kernels == "any"
     assert total(model, offsets) == found.after
     assert len(model.subgraphs[0].operators) == found.operators[1]
 
@@ -163,9 +168,84 @@ def test_a_model_without_images_stays_as_it_is() -> None:
     assert found.tried == 0
 
 
+def stateful() -> bytes:
+    """Return a network of images with a variable that a second subgraph sets to zero, once."""
+    net = Network(3, (1, 32, 32, 4))
+    x = net.conv(0, 16, 3, 1)
+    x = net.conv(x, 16, 3, 2)
+    x = net.conv(x, 16, 1)
+    x = net.pool(x, "AVERAGE_POOL_2D", 16, 16, VALID)
+    shape = net.shapes[x]
+    variable = (111, {0: "", 1: "sum"})
+    handle = net.tensor(flat.tensor("handle", (1,), flat.RESOURCE), (1,))
+    before, y = net.activation(shape), net.activation(shape)
+    first = len(net.codes)
+    net.codes += ["CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ADD", "ASSIGN_VARIABLE"]
+    operators = [
+        flat.operator(first, [], [], (103, {0: flat.Number("i", 1)})),
+        flat.operator(first + 1, [], [handle], variable),
+        *net.operators,
+        flat.operator(first + 2, [handle], [before], (112, {})),
+        flat.operator(first + 3, [before, x], [y], (11, {})),
+        flat.operator(first + 4, [handle, y], [], (113, {})),
+    ]
+    net.buffers.append(bytes(int(np.prod(shape))))
+    zeros = image("zeros", shape)
+    zeros[2] = flat.Number("I", len(net.buffers) - 1)
+    inner = [flat.tensor("inner handle", (1,), flat.RESOURCE), zeros]
+    inside = [
+        flat.operator(first + 1, [], [0], variable),
+        flat.operator(first + 4, [0, 1], [], (113, {})),
+    ]
+    graphs = [
+        flat.subgraph(net.tensors, operators, [0], [y]),
+        flat.subgraph(inner, inside, [], [], "start"),
+    ]
+    codes = [flat.code(name) for name in net.codes]
+    return flat.write(flat.model(codes, graphs, net.buffers))
+
+
+def test_variables_and_called_subgraphs_stay_as_they_are() -> None:
+    data = stateful()
+    found = fit(data)
+    assert found.is_rewritten
+    assert found.total < 0.9 * found.before.total
+    model = parse(found.data)
+    assert model.subgraphs[1] == parse(data).subgraphs[1]
+    offsets = read_offsets(model)
+    assert offsets is not None
+    assert set(offsets[len(model.subgraphs[0].tensors) :]) == {-1}
+    assert total(model, offsets) == found.after
+    assert replay_plan(found.data).kernels == "any"
+    names = [operator.name for operator in model.subgraphs[0].operators]
+    kept = [name for name in names if name not in ("CONV_2D", "SLICE", "PAD", "CONCATENATION")]
+    assert kept == [
+        *("CALL_ONCE", "VAR_HANDLE", "AVERAGE_POOL_2D", "READ_VARIABLE", "ADD", "ASSIGN_VARIABLE")
+    ]
+
+
+def test_fitted_models_with_variables_run_in_the_interpreter() -> None:
+    make = tflm_or_skip()
+    from tflite_micro import runtime
+
+    data = stateful()
+    found = fit(data)
+    assert found.total - 16 < smallest(runtime, found.data, 2 * found.total) <= found.total
+    inputs = [inputs_of(data, seed) for seed in range(20)]
+    runs = []
+    for file in (data, found.data):
+        interpreter = make(file)
+        runs.append([interpreter.run(arrays)[0].tobytes() for arrays in inputs])
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) > 10
+
+
+def test_models_without_images_stay_as_they_are() -> None:
+    found = fit(running_sum())
+    assert not found.is_rewritten
+
+
 def test_models_that_cannot_be_rewritten_are_refused() -> None:
-    with pytest.raises(errors.UnsupportedModel, match="subgraphs"):
-        fit(running_sum())
     net = Network(0, (1, 8, 8, 4))
     net.operators.append(flat.operator(0, [0], [net.activation((1, 8, 8, 4))]))
     net.codes.append("CUSTOM")
@@ -383,3 +463,153 @@ def test_check_refuses_a_rewritten_model_with_a_shifted_strip(
     capsys.readouterr()
     assert main(["check", str(out)]) == 1
     assert "PlanOverlap" in capsys.readouterr().err
+
+
+def test_exporting_and_planning_a_fitted_file_keeps_its_plan(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small, again = tmp_path / "small.tflite", tmp_path / "again.tflite"
+    assert main(["fit", str(path), "-o", str(small)]) == 0
+    capsys.readouterr()
+    assert main(["export", str(small), "--to", "tflm", "--json", "-o", str(again)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kept"]
+    assert again.read_bytes() == small.read_bytes()
+    total_inside = total(parse(small.read_bytes()), read_offsets(parse(small.read_bytes()))).total
+    assert document["total_after"] == total_inside
+    assert document["lower_bound"] <= document["head_after"]
+    assert main(["export", str(small), "--to", "tflm", "-o", str(again)]) == 0
+    assert "the plan that was in the file" in capsys.readouterr().out
+    assert main(["plan", str(small), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["runtime"]["inside"]["kept"]
+    assert document["runtime"]["inside"]["tensors"] < document["arena_bytes"]
+    assert document["runtime"]["total"] == total_inside
+    assert main(["plan", str(small)]) == 0
+    assert "export keeps" in capsys.readouterr().out
+
+
+def test_a_wrong_plan_in_a_file_is_not_kept(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small, again = tmp_path / "small.tflite", tmp_path / "again.tflite"
+    assert main(["fit", str(path), "-o", str(small)]) == 0
+    model = parse(small.read_bytes())
+    offsets = [0 if offset > 0 else offset for offset in read_offsets(model) or ()]
+    content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+    small.write_bytes(with_metadata(model, METADATA_NAME, content))
+    assert main(["check", str(small)]) == 1
+    assert main(["export", str(small), "--to", "tflm", "-o", str(again)]) == 0
+    assert "the plan that was in the file" not in capsys.readouterr().out
+    assert main(["check", str(again)]) == 0
+
+
+def test_a_limit_of_the_expected_time_is_kept() -> None:
+    data = pyramid(48)
+    loose = fit(data, FitOptions(max_macs=1.5, max_slowdown=None))
+    assert loose.latency > 1.02
+    tight = fit(data, FitOptions(max_macs=1.5, max_slowdown=1.02))
+    assert tight.latency <= 1.02
+    assert loose.total < tight.total
+    points = fits(data, FitOptions(max_macs=1.5, max_slowdown=1.02, effort=200))
+    assert all(point.latency <= 1.02 for point in points)
+    half = (loose.total + loose.before.total) // 2
+    assert fit(data, FitOptions(budget=half, max_slowdown=1.02)).latency <= 1.02
+
+
+def test_a_model_that_no_rewrite_helps_has_its_bound_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sum.tflite"
+    file.write_bytes(running_sum())
+    assert main(["fit", str(file)]) == 0
+    assert "bound of the 0 regions examined" in capsys.readouterr().out
+
+
+DEATHS = {
+    "before the proof": "arenaplan.fitting.fit.proven_plan",
+    "after the proof": "arenaplan.cli.fit.write_result",
+}
+
+
+@pytest.mark.parametrize("place", DEATHS.values(), ids=DEATHS)
+def test_a_kill_leaves_the_old_file(path: Path, tmp_path: Path, place: str) -> None:
+    out = tmp_path / "out.tflite"
+    out.write_bytes(b"older")
+    module, name = place.rsplit(".", 1)
+    code = (
+        "import os, signal, sys, importlib\n"
+        f"module = importlib.import_module({module!r})\n"
+        f"setattr(module, {name!r}, lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL))\n"
+        "from arenaplan.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", code, "fit", str(path), "-o", str(out)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
+    assert out.read_bytes() == b"older"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["net.tflite", "out.tflite"]
+
+
+def test_a_full_disk_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.tflite"
+    out.write_bytes(b"older")
+    code = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
+        "from arenaplan.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-B", "-c", code, "fit", str(path), "-o", str(out)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "out.tflite" in done.stderr
+    assert out.read_bytes() == b"older"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["net.tflite", "out.tflite"]
+
+
+def test_a_file_that_is_not_proven_is_not_returned(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shifted(*arguments: Any, **options: Any) -> Placed:
+        placed = place(*arguments, **options)
+        offsets = [offset if offset < 0 else offset // 2 // 16 * 16 for offset in placed.offsets]
+        return Placed(tuple(offsets), placed.head, placed.bound)
+
+    monkeypatch.setattr(sys.modules["arenaplan.fitting.fit"], "place", shifted)
+    out = tmp_path / "out.tflite"
+    assert main(["fit", str(path), "-o", str(out)]) != 0
+    assert not out.exists()
+
+
+def test_named_kernels_put_sums_in_the_place_of_an_operand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = Network(5, (1, 12, 12, 2))
+    x = net.conv(0, 16, 3)
+    y = net.conv(x, 16, 3)
+    data = net.file([net.add(x, y)])
+    plain = fit(data)
+    assert not plain.is_rewritten or replay_plan(plain.data).kernels == "any"
+    found = fit(data, FitOptions(shares=True))
+    assert found.total < plain.total
+    plan = replay_plan(found.data)
+    assert plan.kernels == "known"
+    assert plan.in_place
+    assert_equal_outputs(data, found.data)
+    file, out = tmp_path / "sum.tflite", tmp_path / "small.tflite"
+    file.write_bytes(data)
+    assert main(["fit", str(file), "--kernels", "cmsis-nn", "-o", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["check", str(out)]) == 0
+    assert "cmsis-nn" in capsys.readouterr().out
+
+
+def test_the_expected_time_counts_results_and_slower_kernels() -> None:
+    net = Network(1, (1, 16, 16, 8))
+    net.depthwise(net.conv(net.conv(0, 8, 3), 8, 1), 3)
+    wide, point, deep = program_of(parse(net.file([len(net.tensors) - 1]))).operators
+    assert wide.work == 8 * deep.work
+    assert deep.time > 0.2 * wide.time
+    assert wide.work == 9 * point.work
+    assert wide.time < 9 * point.time

@@ -16,10 +16,10 @@ BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
     ("_core", "_start", "errors"),
-    ("backend",),
+    ("backend", "effects"),
     ("graph",),
     ("ops",),
-    ("spaces", "spill", "storage", "sharing", "watch"),
+    ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("packing", "incremental", "diff"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arenaplan import ops
 from arenaplan.executor.cuts import cut_operands
 from arenaplan.executor.registry import find_kernel
-from arenaplan.executor.steps import signature_of
+from arenaplan.executor.signatures import signature_of
 from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View
 from arenaplan.importers.jaxpr.operators import node_effects as jax_effects
 from arenaplan.importers.named import Op

@@ -348,7 +348,7 @@ def test_ranges_that_make_no_sense_are_usage_errors(
     [
         (["--bind", "batch=1..100000000000"], 2, "TooManyShapes"),
         (["--max-shapes", "3"], 2, "TooManyShapes"),
-        (["-o", "plan.json"], 2, "InvalidOption"),
+        (["--with-graph"], 2, "InvalidOption"),
         (["--strategy", "storage-sharing"], 2, "InvalidOption"),
         (["--capacity", "100"], 1, "CapacityExceeded"),
     ],

@@ -193,7 +193,10 @@ class Machine:
     name = "machine"
 
     def workspaces(
-        self, graph: ap.Graph, steps: Iterable[Sequence[int]] | None = None
+        self,
+        graph: ap.Graph,
+        steps: Iterable[Sequence[int]] | None = None,
+        strips: Sequence[ap.Strips] = (),
     ) -> backend.Scratch:
         every = ([node.index] for node in graph.nodes)
         chosen = every if steps is None else steps
@@ -209,6 +212,9 @@ class Machine:
         self, graph: ap.Graph, nodes: Sequence[int], *, staged: bool
     ) -> list[tuple[int, float]]:
         return [(64 * len(nodes), 1.0 if len(nodes) == 1 else 2.0 * len(nodes))]
+
+    def regions(self, graph: ap.Graph) -> None:
+        return None
 
 
 @pytest.fixture

@@ -21,18 +21,26 @@ from arenaplan.cli.inputs import read_model, read_plan
 from arenaplan.cli.options import add_build, seen_by
 from arenaplan.cli.prove import report, summary
 from arenaplan.cli.share import describe_shared, is_shared
-from arenaplan.errors import InvalidOption, PlanOverlap
+from arenaplan.errors import (
+    InvalidOption,
+    PlanError,
+    PlanOverlap,
+    UnsupportedDtype,
+    UnsupportedModel,
+)
 from arenaplan.export.tflm import check_offsets
+from arenaplan.importers import open_model, suffix_of
+from arenaplan.importers.document import format_of, format_or_none, is_model, read_document
 from arenaplan.importers.tflite.micro.aliases import aliased_timeline
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
-from arenaplan.importers.tflite.micro.views import layout_of
-from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.importers.tflite.model import Model as LiteModel
+from arenaplan.importers.tflite.model import parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
 from arenaplan.importers.tflite.timeline import timeline_of
+from arenaplan.model import Model, nested_sizes
 from arenaplan.options import PlanOptions
-from arenaplan.proving import check_proof
-from arenaplan.rewrite.place import replay
+from arenaplan.proving import check_proof, replay_plan
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -47,6 +55,7 @@ def add_to(commands: Commands) -> None:
         nargs="*",
         metavar="PLAN",
         help="plan file, such as plan.json (default: the plan inside a .tflite model); "
+        "of several shapes a file with their graphs, which needs no MODEL before it; "
         "before it more models, if it is of several that share an arena; after a proof.json of "
         "'arenaplan prove' in the place of MODEL: the original and the rewritten model",
     )
@@ -65,15 +74,22 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.hazards is not None and len(options.plan) != 1:
         raise InvalidOption("option --hazards: it is for the plan of one model")
-    if isinstance(options.model, Path) and options.model.suffix.lower() == ".json":
+    kind = _document_kind(options)
+    if kind == "proof":
         _check_proof(options)
         return
     if not options.plan:
-        _check_inside(options)
+        if kind == "model":
+            _check_model(options)
+        else:
+            _check_inside(options)
         return
     *others, file = options.plan
     # A pipe gives its content only once.
     text = read_plan(file)
+    if not others and is_model(text):
+        _check_shapes(options, text)
+        return
     if others or is_shared(text):
         _check_shared(options, others, text)
         return
@@ -109,6 +125,58 @@ def execute(options: argparse.Namespace) -> None:
         print(f"valid for {shown(plan.target.name)}: {size(plan.arena_bytes)}, {judged}")
         if hazards is not None:
             print(f"hazards: {len(hazards):,} edges between {hazards.steps:,} steps, all needed")
+
+
+def _document_kind(options: argparse.Namespace) -> str | None:
+    """Return which JSON file stands in the place of the model: ``"proof"``, ``"model"`` or none."""
+    source = options.model
+    if isinstance(source, Path) and source.suffix.lower() != ".json":
+        return None
+    if isinstance(source, bytes) and suffix_of(source) != ".json":
+        return None
+    data, _ = read_document(source)
+    if is_model(data):
+        return "model"
+    # The files behind a proof are its models.
+    kind = format_or_none(data) if len(options.plan) == 2 else format_of(data)
+    return None if kind in ("arenaplan-graph", "runtime") else "proof"
+
+
+def _check_model(options: argparse.Namespace) -> None:
+    """Check the plans in a file that has their graphs, too."""
+    _report_model(options, Model.from_json(read_document(options.model)[0]))
+
+
+def _check_shapes(options: argparse.Namespace, text: bytes) -> None:
+    """Check the plans of all shapes against the model that they were made for."""
+    model = Model.from_json(text)
+    graph_with = open_model(options.model)
+    for sizes in model:
+        bound = {**dict(options.bind), **nested_sizes(sizes)}
+        plan = model.at(**sizes)
+        chosen = PlanOptions(target=options.target or plan.target)
+        try:
+            plan.check(seen_by(graph_with(bound), chosen, options))
+        except PlanError as error:
+            error.args = (f"with {_sizes_text(sizes)}: {error}",)
+            raise
+    _report_model(options, model)
+
+
+def _report_model(options: argparse.Namespace, model: Model) -> None:
+    """Report a model whose plans are all valid."""
+    if options.json:
+        shapes = [{"bind": sizes, "arena_bytes": model.required_bytes(**sizes)} for sizes in model]
+        document = {"model": model.name, "valid": True, "arena_bytes": model.arena_bytes}
+        print_json({**document, "shapes": shapes})
+        return
+    count = "1 shape" if len(model) == 1 else f"{len(model):,} shapes"
+    print(f"valid: {count}, {size(model.arena_bytes)} for every shape")
+
+
+def _sizes_text(sizes: dict[str, int]) -> str:
+    """Return a shape for people."""
+    return " ".join(f"{shown(name)}={number}" for name, number in sizes.items()) or "its only shape"
 
 
 def _check_proof(options: argparse.Namespace) -> None:
@@ -158,12 +226,16 @@ def _check_inside(options: argparse.Namespace) -> None:
     timeline = timeline_of(model)
     try:
         kernels = _kernels_that_share(model, offsets)
-    except PlanOverlap:
+    except PlanOverlap as error:
         # Slices in their source and strips in their result overlap by intention, see 'fit'.
-        is_online = any(offsets[box.tensor] == ONLINE for box in timeline.boxes)
-        if len(model.subgraphs) > 1 or timeline.areas or is_online:
+        if timeline.areas:
             raise
-        kernels = _kernels_of(model, offsets)
+        try:
+            kernels = replay_plan(data).kernels
+            if kernels == "known":
+                kernels = ", ".join(KERNEL_SETS)
+        except (UnsupportedModel, UnsupportedDtype):
+            raise error from None
     planned = [(box, offsets[box.tensor]) for box in timeline.boxes]
     pinned = [(box, offset) for box, offset in planned if offset != ONLINE]
     head = head_bytes([box for box, _ in pinned], [offset for _, offset in pinned])
@@ -176,7 +248,7 @@ def _check_inside(options: argparse.Namespace) -> None:
         print(f"valid{whose}: {len(pinned)} of {len(planned)} tensors planned, in {size(head)}")
 
 
-def _kernels_that_share(model: Model, offsets: Sequence[int]) -> str:
+def _kernels_that_share(model: LiteModel, offsets: Sequence[int]) -> str:
     """Return the sets of kernels that allow the bytes that a plan shares."""
     try:
         check_offsets(timeline_of(model), offsets)
@@ -188,20 +260,10 @@ def _kernels_that_share(model: Model, offsets: Sequence[int]) -> str:
     return "any"
 
 
-def _do_share(model: Model, kernels: str, offsets: Sequence[int]) -> bool:
+def _do_share(model: LiteModel, kernels: str, offsets: Sequence[int]) -> bool:
     """Whether a set of kernels allows the shared bytes of a plan."""
     try:
         check_offsets(aliased_timeline(model, Build(kernels, shares=True)), offsets)
     except PlanOverlap:
         return False
     return True
-
-
-def _kernels_of(model: Model, offsets: Sequence[int]) -> str:
-    """Return the kernels that honor a plan in which tensors overlap by intention."""
-    try:
-        replay(layout_of(model), offsets)
-    except PlanOverlap:
-        replay(layout_of(model, overlap=True), offsets)
-        return "reference"
-    return "any"

@@ -128,6 +128,9 @@ def execute(options: argparse.Namespace) -> None:
     if exporter.source == "tflite":
         _export_tflm(options)
         return
+    if exporter.source == "unplanned":
+        _export_graph(options)
+        return
     graph, plan = _planned(options)
     _check_capacity(options, plan.arena_bytes)
     try:
@@ -148,6 +151,23 @@ def execute(options: argparse.Namespace) -> None:
         f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
         f"{size(plan.arena_bytes)}, {proof_of(plan)}",
     )
+
+
+def _export_graph(options: argparse.Namespace) -> None:
+    """Write a graph without a plan."""
+    for name in ("plan", "capacity"):
+        if getattr(options, name) is not None:
+            raise InvalidOption(f"option --{name}: --to {options.to} writes no plan")
+    graph = seen_by(load_model(options), plan_options(options), options)
+    _write(options, EXPORTERS[options.to].write(graph))
+    document = {
+        "model": graph.name,
+        "values": len(graph.values),
+        "nodes": len(graph.nodes),
+        "digest": graph.digest,
+    }
+    counts = f"{len(graph.values):,} values, {len(graph.nodes):,} nodes"
+    _report(options, document, f"{shown(graph.name) or 'model'}: {counts}")
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
@@ -263,6 +283,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         "scratch": list(result.scratch),
         "unknown": list(result.unknown),
         "reordered": ordered is not model,
+        "kept": result.is_kept,
         "tensors": len(result.offsets),
     }
     verdict = _verdict(name, result)
@@ -327,6 +348,8 @@ def _verdict(name: str, result: TflmPlan) -> str:
                 f"plan was found, {result.lower_bound:,} is the lower bound"
             )
         return f"{shown(name)}: {why}{whole.format(size(result.after.total))}"
+    if result.is_kept:
+        proof += ", with the plan that was in the file: no better one was found"
     change = result.head_after / result.head_before - 1 if result.head_before else 0.0
     totals = f"{result.before.total:,} -> {size(result.after.total)}"
     return (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import print_json, say, shown, size
+from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.proofs import proof_of_several
 from arenaplan.dynamic.shapes import Size, sizes_text
 from arenaplan.errors import CapacityExceeded, InvalidOption
@@ -29,8 +31,6 @@ _SHOWN = 16
 
 def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
     """Plan and report every shape that ``--bind`` describes."""
-    if options.output is not None:
-        raise InvalidOption("option output: a file holds the plan of one shape")
     if options.strategy != "arena":
         raise InvalidOption("option strategy: storage sharing plans one shape")
     watch = _Watch() if sys.stderr.isatty() else None
@@ -51,7 +51,18 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
             watch.clear()
     for warning in family.warnings:
         say(f"warning: {warning}")
-    report(family, as_json=options.json, watch=watch)
+    with delivering(options, lambda: _document(family, watch)):
+        report(family, as_json=options.json and not goes_to_stdout(options), watch=watch)
+
+
+def _document(family: PlanFamily, watch: _Watch | None) -> str:
+    """Return the file with the graphs and plans of all shapes."""
+    try:
+        tell = None if watch is None else partial(watch, what="planned by themselves")
+        return family.to_model(tell).to_json()
+    finally:
+        if watch is not None:
+            watch.clear()
 
 
 def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:

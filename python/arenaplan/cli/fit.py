@@ -54,6 +54,14 @@ def add_to(commands: Commands) -> None:
     limits.add_argument(
         "--max-ops", type=whole(0), metavar="N", help="most operators of the new model"
     )
+    limits.add_argument(
+        "--max-slowdown",
+        type=_slowdown,
+        default=1.1,
+        metavar="RATIO",
+        help="longest expected time of a run, as a multiple of that of the model, or 'none' "
+        "(default: 1.1)",
+    )
     parser.add_argument(
         "--pointer",
         type=int,
@@ -64,8 +72,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--kernels",
         choices=KERNEL_SETS,
-        default="reference",
-        help="kernels of the runtime, whose scratch memory is counted (default: reference)",
+        help="kernels of the runtime: scratch memory is counted for these, and results of "
+        "elementwise kernels take the place of an operand where these allow it (default: plans "
+        "for all kernels, with the figures of reference kernels)",
     )
     parser.add_argument(
         "--overlap",
@@ -87,12 +96,15 @@ def execute(options: argparse.Namespace) -> None:
         raise NotAModel("the model is no .tflite model, which is all that fit rewrites")
     if options.bind:
         raise InvalidOption("--bind: a .tflite model has the shapes that it stores")
+    kernels = options.kernels or "reference"
     limits = FitOptions(
         budget=options.budget,
         max_macs=options.max_macs,
         max_operators=options.max_ops,
-        pointer=options.pointer or (64 if options.kernels == "reference" else 32),
-        kernels=options.kernels,
+        max_slowdown=options.max_slowdown,
+        pointer=options.pointer or (64 if kernels == "reference" else 32),
+        kernels=kernels,
+        shares=options.kernels is not None,
         overlap=options.overlap,
     )
     data, path = read_bytes(options.model)
@@ -162,10 +174,9 @@ def _report(name: str, found: Fit) -> str:
     if not found.is_rewritten:
         return (
             f"{shown(name)}: no rewrite that was examined needs less than the model itself: "
-            f"{size(before.total)}\n  floor: tensor {shown(found.floor)!r}"
+            f"{size(before.total)}\n  {_bound(found)}\n  floor: tensor {shown(found.floor)!r}"
         )
     change = after.total / before.total - 1
-    gap = after.total / found.bound - 1 if found.bound else 0.0
     split = ", ".join(
         f"{r.first}" + (f" to {r.last}" if r.last > r.first else "") + f" in {len(r.cuts) + 1}"
         for r in found.regions
@@ -175,7 +186,7 @@ def _report(name: str, found: Fit) -> str:
         f"  head {before.head:,} -> {after.head:,}, tail {before.tail:,} -> {after.tail:,}",
         f"  multiply-accumulates x{found.macs:.3f}, operators {found.operators[0]} -> "
         f"{found.operators[1]}, expected time x{found.latency:.2f}",
-        f"  bound of the {found.tried:,} regions examined: {found.bound:,} bytes (gap {gap:.1%})",
+        f"  {_bound(found)}",
         f"  floor: tensor {shown(found.floor)!r}",
     ]
     if split:
@@ -186,6 +197,12 @@ def _report(name: str, found: Fit) -> str:
             "that it has"
         )
     return "\n".join(lines)
+
+
+def _bound(found: Fit) -> str:
+    """Return the text of the bytes that no rewrite of the family needs less than."""
+    gap = found.total / found.bound - 1 if found.bound else 0.0
+    return f"bound of the {found.tried:,} regions examined: {found.bound:,} bytes (gap {gap:.1%})"
 
 
 def _print_all(options: argparse.Namespace, name: str, found: list[Fit]) -> None:
@@ -199,6 +216,11 @@ def _print_all(options: argparse.Namespace, name: str, found: list[Fit]) -> None
             f"{point.total:>12,} {point.after.head:>12,} {point.macs:>8.4f} "
             f"{point.operators[1]:>9} {point.latency:>6.3f}"
         )
+
+
+def _slowdown(text: str) -> float | None:
+    """Read a factor, or ``none``."""
+    return None if text == "none" else _multiple(text)
 
 
 def _multiple(text: str) -> float:

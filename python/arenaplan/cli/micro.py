@@ -10,7 +10,7 @@ from arenaplan.cli.common import command, is_tflite, model_word, shown, size
 from arenaplan.cli.options import build_of
 from arenaplan.errors import PlannerError
 from arenaplan.export.order import better_order, reordered
-from arenaplan.export.tflm import own_arena, plan_tflm
+from arenaplan.export.tflm import own_arena, plan_inside, plan_tflm
 from arenaplan.importers.tflite.micro.arena import ArenaTotal, total
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.micro.greedy import ONLINE
@@ -56,6 +56,7 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
         "unknown": list(own.unknown),
         "measure": command("measure", model_word(options)),
         "modelled": list(own.modelled),
+        "inside": _inside(model, build, own, plan),
         "exported": _exported(model, build, own, plan, options),
         "with_32_bits": None if build.pointer == 32 or build.profile else _narrow(model, build),
     }
@@ -79,6 +80,13 @@ def _arena(arena: ArenaTotal) -> dict[str, Any]:
         "tail": arena.tail,
         "startup": arena.startup,
     }
+
+
+def _inside(model: Model, build: Build, own: ArenaTotal, plan: Plan) -> dict[str, Any] | None:
+    """Return the plan in the file, if there is one that the runtime can obey."""
+    if plan_inside(model, build) is None:
+        return None
+    return {"tensors": own.tensors, "kept": own.tensors < plan.arena_bytes}
 
 
 def _narrow(model: Model, build: Build) -> dict[str, Any]:
@@ -137,6 +145,12 @@ def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
 
 def print_arena(arena: dict[str, Any]) -> None:
     """Print the whole arena of a TFLite model."""
+    inside = arena["inside"]
+    if inside is not None:
+        more = (
+            " and export keeps, since parts of tensors share bytes in it" if inside["kept"] else ""
+        )
+        print(f"  in the file  {size(inside['tensors'])}, a plan that the runtime obeys{more}")
     build = f"{arena['kernels']} kernels and {arena['pointer']}-bit pointers"
     print(f"  total        {size(arena['total'])} for kTensorArenaSize, with {build}")
     scratch = f"scratch memory {arena['scratch']:,}"

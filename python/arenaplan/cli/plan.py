@@ -33,6 +33,7 @@ from arenaplan.dynamic.shapes import MAX_SHAPES
 from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
 from arenaplan.incremental import IncrementalMode, report_incremental
+from arenaplan.model import Model, flat_sizes
 from arenaplan.sharing import SharingMode, SizeRule, report_storage_sharing
 from arenaplan.spill import spilled
 
@@ -120,7 +121,16 @@ def add_to(commands: Commands) -> None:
     )
     add_json(parser)
     group(parser, "output").add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the plan as JSON; - is stdout"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the plan as JSON, of several shapes with their graphs; - is stdout",
+    )
+    group(parser, "output").add_argument(
+        "--with-graph",
+        action="store_true",
+        help="write the graph into the file of one plan, too, so that the file needs no model",
     )
 
 
@@ -129,6 +139,8 @@ def execute(options: argparse.Namespace) -> None:
     _refuse_unused(options)
     if options.time_limit is not None and _has_no_search(options):
         raise InvalidOption("option --time-limit: it is for one plan by the strategy arena")
+    if options.with_graph and (options.output is None or _is_shared_or_classic(options)):
+        raise InvalidOption("option --with-graph: it is for -o, and for plans of one model")
     if options.share is not None:
         share(options)
         return
@@ -155,15 +167,28 @@ def execute(options: argparse.Namespace) -> None:
         if error.plan is not None:
             report(graph, error.plan, options, as_json=options.json)
         raise
-    with delivering(options, plan.to_json):
+    with delivering(options, lambda: _document(graph, plan, options)):
         pins = {pattern: space for space, pattern in options.pin}
         as_json = options.json and not goes_to_stdout(options)
         report(graph, plan, options, as_json=as_json, pins=pins)
 
 
+def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
+    """Return the plan file, or the model file with the plan and its graph."""
+    if not options.with_graph:
+        return plan.to_json()
+    sizes = flat_sizes(dict(options.bind))
+    return Model(plan.model, list(sizes), [(list(sizes.values()), graph, plan)]).to_json()
+
+
 def _has_no_search(options: argparse.Namespace) -> bool:
     """Return whether something else than one plan is made by the search."""
-    return options.share is not None or has_ranges(options) or options.strategy != "arena"
+    return has_ranges(options) or _is_shared_or_classic(options)
+
+
+def _is_shared_or_classic(options: argparse.Namespace) -> bool:
+    """Return whether several models share an arena, or a classic planner was chosen."""
+    return options.share is not None or options.strategy != "arena"
 
 
 def _refuse_unused(options: argparse.Namespace) -> None:

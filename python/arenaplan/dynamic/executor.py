@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan.dynamic.family import InputShapes, Model, PlanFamily, plan_family
+from arenaplan.dynamic.family import InputShapes, PlanFamily, Source, plan_family
 from arenaplan.dynamic.shapes import RangeBind, Size
 from arenaplan.errors import (
     ArenaState,
@@ -80,7 +80,7 @@ class DynamicExecutor(Tenant):
 
     def __init__(
         self,
-        model: PlanFamily | Model,
+        model: PlanFamily | Source,
         bind: RangeBind | None = None,
         *,
         arena: Arena | None = None,

@@ -26,13 +26,14 @@ from arenaplan.errors import (
 from arenaplan.graph import Graph
 from arenaplan.importers import open_model
 from arenaplan.importers.common import listed
+from arenaplan.model import Model, flat_sizes
 from arenaplan.options import PlanKeywords, PlanOptions, resolve, whole_number
 from arenaplan.planning import plan as plan_graph
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan, Target
 
-Model: TypeAlias = "str | os.PathLike[str] | bytes | Callable[[Mapping[str, Size]], Graph]"
+Source: TypeAlias = "str | os.PathLike[str] | bytes | Callable[[Mapping[str, Size]], Graph]"
 """A model file, the content of one, or a function that makes the graph for given sizes."""
 
 OnProgress: TypeAlias = Callable[[int, int], object]
@@ -58,7 +59,7 @@ class PlanFamily:
     Made by :func:`plan_family`.
     """
 
-    def __init__(self, model: Model, shapes: Shapes, options: PlanOptions) -> None:
+    def __init__(self, model: Source, shapes: Shapes, options: PlanOptions) -> None:
         self._graph_with = model if callable(model) else open_model(model)
         self._shapes = shapes
         self._options = options
@@ -194,6 +195,41 @@ class PlanFamily:
             raise UnsupportedModel("one arena cannot be several memory spaces")
         return self._largest.plan.commit()
 
+    def to_model(self, on_progress: OnProgress | None = None) -> Model:
+        """
+        Return the graph of every shape with the plan of :meth:`at`, to be written to a file.
+
+        Each shape that has no plan of its own yet is planned. A whole shape that was given for an
+        input has a dimension for each of its numbers: ``image[0]``, ``image[1]`` and so on.
+
+        Parameters
+        ----------
+        on_progress : callable, optional
+            Called with the number of shapes done and of all, after each of them.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> def layer(sizes):
+        ...     graph = ap.Graph("layer")
+        ...     x = graph.input("x", (sizes["batch"], 64))
+        ...     (y,) = graph.node("MatMul", [x], [("y", (sizes["batch"], 16), "float32")])
+        ...     graph.output(y)
+        ...     return graph
+        >>> family = ap.plan_family(layer, bind={"batch": range(1, 33)})
+        >>> family.to_model()
+        Model('layer', 32 shapes, 10240 bytes)
+        """
+        shapes = [self._shapes.bound(shape) for shape in self._shapes]
+
+        def rows() -> Iterator[tuple[list[int], Graph, Plan]]:
+            for done, sizes in enumerate(shapes, 1):
+                yield list(flat_sizes(sizes).values()), self.graph(**sizes), self.at(**sizes)
+                if on_progress is not None:
+                    on_progress(done, len(shapes))
+
+        return Model(self.model, list(flat_sizes(shapes[0])), rows())
+
     # -- for the executor --------------------------------------------------------------
 
     def check_inputs(self) -> None:
@@ -309,7 +345,7 @@ class PlanFamily:
 
 
 def plan_family(
-    model: Model,
+    model: Source,
     bind: RangeBind,
     options: PlanOptions | None = None,
     *,

@@ -14,15 +14,18 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
 from arenaplan.executor.groups import Group, NotAGroup
+from arenaplan.executor.regions import Regions, region_of
 from arenaplan.executor.registry import Signature, Tensor, attributed, find_kernel
+from arenaplan.executor.signatures import NOT_RUN, group_of, signature_of
+from arenaplan.executor.stages import LIMITS, Former
 from arenaplan.executor.staging import staged_ways
-from arenaplan.executor.steps import NOT_RUN, Workspaces, group_of, signature_of
+from arenaplan.executor.steps import Workspaces
 from arenaplan.executor.streaming import group_ways, needed
 from arenaplan.executor.timing import nanoseconds
 from arenaplan.graph import Choice, Graph, Node
 
 if TYPE_CHECKING:
-    from arenaplan._core import Plan
+    from arenaplan._core import Plan, Strips
 
 _FEW = 64
 """Elements of a constant that are looked at, since kernels may depend on them: axes, sizes."""
@@ -51,17 +54,27 @@ class NumpyBackend:
 
     def __init__(self) -> None:
         self._by_step: WeakKeyDictionary[Graph, dict[_Step, _Ways | None]] = WeakKeyDictionary()
+        self._by_strips: WeakKeyDictionary[Graph, dict[object, _Ways]] = WeakKeyDictionary()
         self._alike: WeakKeyDictionary[Graph, dict[object, _Ways]] = WeakKeyDictionary()
 
-    def workspaces(self, graph: Graph, steps: Iterable[Sequence[int]] | None = None) -> Scratch:
+    def workspaces(
+        self,
+        graph: Graph,
+        steps: Iterable[Sequence[int]] | None = None,
+        strips: Sequence[Strips] = (),
+    ) -> Scratch:
         """
         Return the scratch buffers that the kernels of steps can work with.
 
         Steps that no kernel runs, or whose kernel needs no scratch memory, are left out.
         """
         every = ([node.index] for node in graph.nodes)
-        choices = {}
+        choices: dict[int, tuple[tuple[Choice, ...], ...]] = {}
+        in_strips = {each.node: each for each in strips}
         for nodes in every if steps is None else steps:
+            if nodes[-1] in in_strips:
+                choices[nodes[-1]] = self._strips(graph, nodes, in_strips[nodes[-1]]).slots
+                continue
             ways = self._ways(graph, nodes, staged=False)
             if ways is not None and ways.slots:
                 choices[nodes[-1]] = ways.slots
@@ -83,8 +96,15 @@ class NumpyBackend:
             planned[work.node] = planned.get(work.node, 0) + _padded(work.bytes)
         shown = _shown_bytes(graph, plan)
         overlapped = set(plan.overlapped)
+        in_strips = {each.node: each for each in plan.strips}
         times = []
         for nodes in plan.steps:
+            if nodes[-1] in in_strips:
+                strip_ways = self._strips(graph, nodes, in_strips[nodes[-1]]).ways
+                room = planned.get(nodes[-1], max(way.bytes for way in strip_ways))
+                within = [way.cost for way in strip_ways if way.bytes <= room]
+                times.append(min(within, default=strip_ways[0].cost) * 1e-9)
+                continue
             ways = self.step_seconds(graph, nodes, staged=nodes[-1] in overlapped)
             # Unplanned scratch memory is beside the arena, in the best size.
             room = planned.get(nodes[-1], max(way[0] for way in ways))
@@ -100,6 +120,18 @@ class NumpyBackend:
         if ways is None:
             return [(0, 0.0)]
         return [(_padded(choice.bytes), choice.cost * 1e-9) for choice in ways.ways]
+
+    def regions(self, graph: Graph) -> Regions:
+        """Return what is known of running steps of a graph strip by strip."""
+        return Regions(graph)
+
+    def _strips(self, graph: Graph, nodes: Sequence[int], strips: Strips) -> _Ways:
+        """Return the scratch memory of nodes that run strip by strip."""
+        known = self._by_strips.setdefault(graph, {})
+        key = (tuple(nodes), strips)
+        if key not in known:
+            known[key] = _in_strips(graph, nodes, strips)
+        return known[key]
 
     def _ways(self, graph: Graph, nodes: Sequence[int], *, staged: bool) -> _Ways | None:
         """Return how a step can run; None if no kernel runs it, or it is no group."""
@@ -131,10 +163,11 @@ BACKEND = NumpyBackend()
 def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:
     """Return the sizes of the workspaces of nodes that have none planned, at least cost."""
     overlapped = set(plan.overlapped)
+    strips = plan.strips
     unplanned = [nodes for nodes in plan.steps if nodes[-1] not in planned]
     staged = [nodes for nodes in unplanned if nodes[-1] in overlapped]
     usual = [nodes for nodes in unplanned if nodes[-1] not in overlapped]
-    choices = {**BACKEND.workspaces(graph, usual), **BACKEND.staging(graph, staged)}
+    choices = {**BACKEND.workspaces(graph, usual, strips), **BACKEND.staging(graph, staged)}
     return {
         node: [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
         for node, slots in choices.items()
@@ -147,6 +180,25 @@ def _grouped(graph: Graph, step: _Step) -> _Ways:
     ways = staged_ways(group) if step.staged else group_ways(group)
     together = needed(ways)
     return _Ways((together,) if together or step.staged else (), ways)
+
+
+def _in_strips(graph: Graph, nodes: Sequence[int], strips: Strips) -> _Ways:
+    """Return the scratch memory and the time of nodes that run strip by strip."""
+    former = Former(graph)
+    lines, kernels, ways = 0, [], []
+    try:
+        for limit in LIMITS:
+            region = region_of(former, nodes, strips.rows, limit, strips)
+            lines = _padded(max(region.line_bytes, 1))
+            kernels.append(Choice(region.scratch, region.seconds * 1e9))
+    except NotAGroup:
+        return _Ways((), (Choice(0, 0.0),))  # The core, or an executor, will refuse it.
+    kernels = [each for at, each in enumerate(kernels) if each not in kernels[:at]]
+    ways = [Choice(lines + _padded(each.bytes), each.cost) for each in kernels]
+    slots: tuple[tuple[Choice, ...], ...] = ((Choice(lines, 0.0),),)
+    if any(each.bytes for each in kernels):
+        slots += (tuple(sorted(kernels)),)
+    return _Ways(slots, tuple(sorted(ways)))
 
 
 def _alone(graph: Graph, node: Node) -> _Ways:

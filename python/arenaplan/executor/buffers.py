@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from arenaplan.errors import InvalidBuffer
-from arenaplan.executor.steps import aligned_bytes, array_at, byte_size, dtype_of
+from arenaplan.executor.signatures import byte_size, dtype_of
+from arenaplan.executor.steps import aligned_bytes, array_at
 from arenaplan.graph import Graph, Value
 
 if TYPE_CHECKING:

@@ -96,6 +96,10 @@ def _transpose(signature: Signature) -> ops.Operator:
     return ops.Transpose(signature.attributes.get("perm") or range(rank)[::-1])
 
 
+def _concat(signature: Signature) -> ops.Operator:
+    return ops.Concat(signature.attributes.get("axis", 1))
+
+
 def _reshape(signature: Signature) -> ops.Operator:
     """A shape that a run decides is that of the whole."""
     for position, tensor in enumerate(signature.inputs):
@@ -104,8 +108,8 @@ def _reshape(signature: Signature) -> ops.Operator:
     return ops.RESHAPE
 
 
-def _conv_transpose(signature: Signature, box: Box) -> Footprint:
-    """Channels of the result need those of the weights, and all of the image."""
+def conv_transpose_channels(signature: Signature, box: Box) -> Footprint:
+    """Channels of a transposed convolution need their weights, and all of the image."""
     shape, image = _output(signature), signature.input(0)
     if image is None or not is_whole(box[2:], shape[2:]):
         raise Uncuttable
@@ -141,9 +145,9 @@ PRODUCT = Cut(footprint_of(lambda _: ops.PRODUCT))
 """A product of matrices, or of stacks of them."""
 GEMM = Cut(footprint_of(_gemm))
 """A product of matrices with an addend."""
-CONV_TRANSPOSE = Cut(_conv_transpose)
-"""A transposed convolution."""
 TRANSPOSE = Cut(footprint_of(_transpose))
 """The same elements with dimensions in another order."""
+CONCAT = Cut(footprint_of(_concat))
+"""Operands one behind the other along a dimension."""
 RESHAPE = Cut(footprint_of(_reshape))
 """The same elements in the same order."""

@@ -22,11 +22,11 @@ from arenaplan.errors import (
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
 from arenaplan.executor.parallel import Workers
+from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
     Setup,
     arena_arrays,
     arena_workspaces,
-    dtype_of,
     load,
     own_workspaces,
     prepare,

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from arenaplan._core import Strips
 from arenaplan.executor.affine import composed, is_channel_affine
 from arenaplan.executor.registry import Kernel, Signature, attributed, find_kernel
-from arenaplan.graph import Flow, Graph, Node
+from arenaplan.graph import Flow, Graph, Node, Window
 
 
 class NotAGroup(ValueError):
@@ -41,6 +42,8 @@ class Member:
     """Whether the output has the elements of input 0 in the same order."""
     pieces: int
     """Number of equal pieces in which the output can be made in order; 1 if none are known."""
+    windows: tuple[Window, ...] = ()
+    """The rows of inputs that rows of the output need."""
 
     @cached_property
     def is_free(self) -> bool:
@@ -96,6 +99,8 @@ class Unit:
     """The group, if there are several nodes, or if the output overlaps an input."""
     staged: bool = False
     """Whether it does."""
+    strips: Strips | None = None
+    """How several nodes run strip by strip, if they do."""
 
 
 def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Signature]) -> Member:
@@ -139,6 +144,7 @@ def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Si
         frozenset(overwrites),
         is_view,
         _pieces(graph, node, declared, is_view=is_view),
+        tuple(window for window in node.effects.windows if window.output == slot),
     )
 
 

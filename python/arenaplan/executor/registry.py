@@ -209,6 +209,8 @@ class Cut:
     time: Callable[[Signature], float] | None = None
     """For operators on images: about how many nanoseconds one takes that needs no scratch
     memory. If it does, its choices tell."""
+    by_rows: Cut | None = None
+    """Another cut, if rows of all channels are cut in another way."""
 
     @property
     def slides(self) -> bool:

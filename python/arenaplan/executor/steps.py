@@ -4,45 +4,29 @@ From a graph and memory to functions: everything that is settled before the firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
-from math import prod
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arenaplan.errors import (
-    KernelError,
-    RankTooLarge,
-    SizeOverflow,
-    UnsupportedDtype,
-    UnsupportedOp,
-)
-from arenaplan.executor.groups import Group, Unit, form, member_of
-from arenaplan.executor.registry import Run, Signature, Step, Tensor, attributed, find_kernel
+from arenaplan.errors import KernelError
+from arenaplan.executor.groups import Unit
+from arenaplan.executor.regions import region_of
+from arenaplan.executor.registry import Run, Step, attributed, find_kernel
+from arenaplan.executor.signatures import byte_size, check_array, dtype_of, signature_of
+from arenaplan.executor.stages import Former
 from arenaplan.executor.staging import staged_run
 from arenaplan.executor.streaming import group_run
-from arenaplan.graph import Graph, Node, Value
+from arenaplan.executor.strips import region_run
+from arenaplan.graph import Graph, Node
 
 if TYPE_CHECKING:
     from arenaplan import Plan
 
 _ALIGNMENT = 64
-_MAX_RANK = 64
-_MOST_BYTES = (1 << 63) - 1
-_DTYPES: Mapping[str, np.dtype[Any]] = {
-    name: np.dtype(name)
-    for name in (
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "complex64", "complex128"),
-    )
-}
-
-NOT_RUN = (UnsupportedOp, UnsupportedDtype, RankTooLarge, SizeOverflow)
-"""Why an executor refuses a node that can be planned."""
 _NOTHING = np.empty(0, np.uint8)
 Workspaces = Mapping[int, Sequence[np.ndarray]]
 
@@ -73,80 +57,6 @@ class Setup:
     program: Program
 
 
-# -- what is known of a node before memory is -----------------------------------
-
-
-def dtype_of(value: Value) -> np.dtype[Any]:
-    """
-    Return NumPy's element type of a value.
-
-    Raises
-    ------
-    UnsupportedDtype
-        If NumPy cannot compute with it.
-    """
-    try:
-        return _DTYPES[value.dtype]
-    except KeyError:
-        raise UnsupportedDtype(
-            f"value {value.name!r} has element type {value.dtype}, which NumPy cannot compute with"
-        ) from None
-
-
-def check_array(value: Value) -> None:
-    """
-    Raise if NumPy has no array of a value's shape.
-
-    Raises
-    ------
-    RankTooLarge
-        If it has too many dimensions.
-    SizeOverflow
-        If dimensions other than zeros overflow together.
-    """
-    if prod(dim for dim in value.shape if dim) * dtype_of(value).itemsize > _MOST_BYTES:
-        raise SizeOverflow(
-            f"value {value.name!r} of shape {value.shape} is too large for a NumPy array, "
-            "though it has no elements"
-        )
-    if len(value.shape) > _MAX_RANK:
-        raise RankTooLarge(
-            f"value {value.name!r} has {len(value.shape)} dimensions, "
-            f"and a NumPy array has at most {_MAX_RANK}"
-        )
-
-
-def signature_of(graph: Graph, node: Node) -> Signature:
-    """Return the facts about a node that a kernel may know before memory is."""
-
-    def tensor(index: int | None) -> Tensor | None:
-        if index is None:
-            return None
-        value = graph.values[index]
-        check_array(value)
-        return Tensor(value.shape, dtype_of(value))
-
-    def loader(index: int | None) -> Callable[[], np.ndarray] | None:
-        return None if index is None or not graph.has_data(index) else partial(graph.data, index)
-
-    return Signature(
-        node.name,
-        node.op,
-        node.domain,
-        node.version,
-        node.attributes,
-        tuple(map(tensor, node.inputs)),
-        tuple(map(tensor, node.outputs)),
-        tuple(map(loader, node.inputs)),
-    )
-
-
-def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
-    """Return the group of some nodes, before a plan decides its in-place operands."""
-    members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
-    return form(graph, members, lambda value: byte_size(graph.values[value]))
-
-
 # -- memory -----------------------------------------------------------------------
 
 
@@ -171,11 +81,6 @@ def array_at(graph: Graph, index: int, memory: np.ndarray) -> np.ndarray:
     value = graph.values[index]
     check_array(value)
     return memory.view(dtype_of(value)).reshape(value.shape)
-
-
-def byte_size(value: Value) -> int:
-    """Return the size of a value in bytes."""
-    return prod(value.shape) * dtype_of(value).itemsize
 
 
 def used_values(graph: Graph) -> list[int]:
@@ -297,10 +202,15 @@ def prepare(
         If no kernel runs a node.
     """
     program = Program([], [])
+    former = Former(graph)
     for unit in units:
         own = tuple(workspaces.get(unit.home, ()))
         run: Run | None
-        if unit.group is None:
+        if unit.strips is not None:
+            lines, scratch = (*own, _NOTHING, _NOTHING)[:2]
+            region = region_of(former, unit.nodes, unit.strips.rows, scratch.nbytes, unit.strips)
+            run = region_run(region, arrays, lines, scratch)
+        elif unit.group is None:
             run = _node_run(graph, graph.nodes[unit.home], arrays, own)
         else:
             bound = staged_run if unit.staged else group_run

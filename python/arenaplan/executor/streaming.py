@@ -417,7 +417,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
         return None
     host = host_of(group)
     if host is not None:
-        return _hosted(group, host, arrays, workspace)
+        return hosted_run(group, host, arrays, workspace, {})
     output = arrays[group.sink.value]
     tiling = fastest(tilings(group), workspace)
     if tiling is None:
@@ -442,16 +442,27 @@ def run_in_turn(runs: Sequence[Run]) -> None:
         run()
 
 
-def _hosted(
-    group: Group, host: Member, arrays: Mapping[int, np.ndarray], workspace: np.ndarray
+def hosted_run(
+    group: Group,
+    host: Member,
+    arrays: Mapping[int, np.ndarray],
+    workspace: np.ndarray,
+    kept: dict[str, np.ndarray],
 ) -> Run:
-    """Return a function that runs a group by the kernel of one of its members."""
+    """
+    Return a function that runs a group by the kernel of one of its members.
+
+    Parameters
+    ----------
+    kept : dict
+        Data that the kernel prepares from constants, for other parts of the same group.
+    """
     guests = bound_guests(group, host, arrays)
     inputs = tuple(
         None if value is None or value in group.made else arrays[value] for value in host.inputs
     )
     signature = replace(host.signature, guests=guests)
-    step = Step(signature, inputs, (guests.output,), (workspace,), guests)
+    step = Step(signature, inputs, (guests.output,), (workspace,), guests, kept)
     run = attributed(host.kernel.prepare, step, signature)
     assert run is not None, "a group makes something"
     return run

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.groups import Unit
 from arenaplan.executor.registry import Kernel, find_kernel
-from arenaplan.executor.steps import group_of, signature_of
+from arenaplan.executor.signatures import group_of, signature_of
 from arenaplan.graph import Graph, Node
 
 if TYPE_CHECKING:
@@ -40,8 +40,11 @@ def find_units(graph: Graph, plan: Plan) -> list[Unit]:
     chains = _chains(graph, plan.steps, alone, same_place)
     follow = {node for chain in chains.values() for node in chain[1:]}
     units = []
+    strips = {each.node: each for each in plan.strips}
     for nodes in plan.steps:
-        if nodes[-1] in overlapped:
+        if nodes[-1] in strips:
+            units.append(Unit(nodes[-1], tuple(nodes), strips=strips[nodes[-1]]))
+        elif nodes[-1] in overlapped:
             units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes), staged=True))
         elif len(nodes) > 1:
             units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes)))

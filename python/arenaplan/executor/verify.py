@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from arenaplan.errors import VerificationError
+from arenaplan.executor.signatures import byte_size
 from arenaplan.executor.steps import (
     Program,
     Setup,
     Span,
     aligned_bytes,
     array_at,
-    byte_size,
     load,
     prepare,
     run_all,

@@ -33,6 +33,8 @@ from arenaplan.export.table import csv_of
 from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.graph import Graph
 from arenaplan.importers.tflite.model import Model
+from arenaplan.sharing import share_storage
+from arenaplan.storage import runtime_json
 
 __all__ = [
     "EXPORTERS",
@@ -50,7 +52,7 @@ __all__ = [
     "shim_of",
 ]
 
-Source: TypeAlias = Literal["graph", "tflite"]
+Source: TypeAlias = Literal["graph", "tflite", "unplanned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,14 @@ class Exporter:
 
     It takes the graph and its :class:`~arenaplan.Plan` if ``source`` is ``"graph"``; if it is
     ``"tflite"``, a model of :mod:`arenaplan.importers.tflite.model`, its :class:`TflmPlan`, and
-    the name of the model. Those of ``options`` that are no part of planning follow by name. It
-    raises ``TargetMismatch`` if the reader cannot honor the plan.
+    the name of the model; if it is ``"unplanned"``, the graph. Those of ``options`` that are no
+    part of planning follow by name. It raises ``TargetMismatch`` if the reader cannot honor the
+    plan.
     """
     reader: str | None = None
     """Name of the target that reads the form; ``None`` for tools, which run nothing."""
     source: Source = "graph"
-    """What is written: a plan of any graph, or one of a ``.tflite`` file."""
+    """What is written: a plan of any graph, one of a ``.tflite`` file, or a graph alone."""
     options: tuple[str, ...] = ()
     """Names of the options that this form has beside those of planning."""
 
@@ -102,6 +105,14 @@ def _hazards(graph: Graph, plan: Plan) -> bytes:
 
 def _hazards_header(graph: Graph, plan: Plan) -> bytes:
     return hazards_header_of(graph, plan).encode()
+
+
+def _graph(graph: Graph) -> bytes:
+    return graph.to_json().encode()
+
+
+def _runtime(graph: Graph) -> bytes:
+    return f"{runtime_json(graph, share_storage(graph))}\n".encode()
 
 
 def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
@@ -134,6 +145,18 @@ _ALL = (
     Exporter("json", "the plan file", _document),
     Exporter("hazards", "the steps that each step waits for, as JSON", _hazards),
     Exporter("hazards-c", "the steps that each step waits for, as a C table", _hazards_header),
+    Exporter(
+        "graph",
+        "the graph without weights, for Rust programs and other machines",
+        _graph,
+        source="unplanned",
+    ),
+    Exporter(
+        "nnvm",
+        "the JSON form of the graph runtimes of NNVM and TVM, with storage ids",
+        _runtime,
+        source="unplanned",
+    ),
 )
 
 EXPORTERS: Final[Mapping[str, Exporter]] = {exporter.name: exporter for exporter in _ALL}

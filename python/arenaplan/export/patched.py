@@ -101,7 +101,12 @@ def patched(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = N
         If the file names bytes by their position, which would move, or has fields of an unknown
         later version where numbers of tensors change.
     """
-    return _Patched(model, patch, dict(metadata or {})).data()
+    return patched_model(model, patch, metadata).data
+
+
+def patched_model(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> Model:
+    """Return the file that :func:`patched` writes, as it was read again."""
+    return _Patched(model, patch, dict(metadata or {})).model()
 
 
 def order_of_tensors(model: Model, patch: Patch) -> tuple[int, ...]:
@@ -163,7 +168,7 @@ class _Patched:
         self._vectors: dict[tuple[int, ...], Numbers] = {}
         self._contents: dict[tuple[int, ...], int] = {}
 
-    def data(self) -> bytes:
+    def model(self) -> Model:
         """Return the file, read again and compared."""
         self._read_codes()
         tensors = [self._tensor(number) for number in self._order]
@@ -187,9 +192,9 @@ class _Patched:
         if ModelField.METADATA not in changes and ModelField.METADATA in self._root:
             changes[ModelField.METADATA] = []
         root = copied(self._root, MODEL_SCALARS, len(ModelField), changes)
-        data = written_before(root, IDENTIFIER, self._model.data)
-        self._compare(parse(data))
-        return data
+        written = parse(written_before(root, IDENTIFIER, self._model.data))
+        self._compare(written)
+        return written
 
     # -- parts --------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from arenaplan.errors import (
     InternalError,
     PlanMisaligned,
     PlanMismatch,
+    PlannerError,
     PlanOutOfBounds,
     PlanOverlap,
     SizeOverflow,
@@ -53,6 +54,7 @@ from arenaplan.importers.tflite.timeline import (
     timeline_of,
 )
 from arenaplan.planning import plan
+from arenaplan.proving import replay_plan
 
 _VERSION: Final = 1
 _MAX_OFFSET: Final = 2**31 - 1
@@ -81,6 +83,8 @@ class TflmPlan:
     """Offset of every tensor that needs memory, decided in any case."""
     build: Build = REFERENCE
     """The build of the runtime that the figures are of."""
+    is_kept: bool = False
+    """Whether the plan is the one that was in the file, than which no better was found."""
 
     @property
     def head_before(self) -> int:
@@ -144,7 +148,17 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
         # The search is not complete: shared bytes hold boxes together, which can be in its way.
         apart = _planned(timeline_of(model), build, boxes)
         found.append(_replayed(model, timeline, build, apart))
+    own = plan_inside(model, build)
+    if own is not None:
+        placed = [own[box.tensor] for box in timeline.boxes]
+        found.append(_Replayed(total(model, own, build=build), placed))
+    # The first of equals: a plan that was there is kept only if it needs fewer bytes.
     after, offsets = min(found, key=lambda each: each.head)
+    is_kept = own is not None and after is found[-1].arena
+    bound = best.lower_bound
+    if is_kept and after.head < bound:
+        # Parts of tensors die early in such a plan; one whole tensor is all that is certain.
+        bound = max((box.size for box in boxes), default=0)
     is_better = after.head < before.head and _saves(
         model, model, _per_tensor(timeline, offsets), build
     )
@@ -154,21 +168,83 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
             f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes"
         )
     every = _per_tensor(timeline, offsets) if pinned else [ONLINE] * timeline.tensors
-    check_offsets(timeline, every)
+    if not is_kept:
+        check_offsets(timeline, every)
     _check_variables(timeline, every)
     chosen = after if pinned else before
-    is_optimal = chosen.head == best.lower_bound and not before.unknown
+    is_optimal = chosen.head == bound and not before.unknown
     return TflmPlan(
         offsets=tuple(every),
         before=before,
         after=chosen,
         head_fixed=after.head,
-        lower_bound=best.lower_bound,
+        lower_bound=bound,
         status="optimal" if is_optimal else "feasible",
         pinned=pinned,
         offsets_of_boxes=tuple(offsets),
         build=build,
+        is_kept=is_kept and pinned,
     )
+
+
+def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | None:
+    """
+    Return the offsets in a file, if the runtime can obey them without corrupting a run.
+
+    Slices in their source and strips in their result, as ``arenaplan fit`` places them, are
+    replayed byte by byte.
+    """
+    offsets = _own_offsets(model)
+    if offsets is None:
+        return None
+    try:
+        _check_variables(timeline_of(model), offsets)
+        check_plan(model, offsets, build, is_own=True)
+    except PlannerError:
+        return None
+    return offsets
+
+
+def _own_offsets(model: Model) -> tuple[int, ...] | None:
+    """Return the plan in a file, if it has one that can be read."""
+    try:
+        return read_offsets(model)
+    except PlannerError:
+        return None
+
+
+def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bool = False) -> None:
+    """
+    Raise unless the runtime can obey ``offsets`` without corrupting a run.
+
+    Offsets with which parts of tensors share bytes are replayed byte by byte.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    offsets : sequence of int
+        Offset by tensor; -1 where the runtime decides.
+    build : Build
+        The build of the runtime.
+    is_own : bool, default False
+        Whether whoever made the model has chosen the plan, for kernels that share bytes.
+
+    Raises
+    ------
+    PlanMismatch, PlanOutOfBounds, PlanMisaligned, PlanOverlap
+        As :func:`check_offsets`.
+    """
+    try:
+        check_offsets(aliased_timeline(model, build), offsets)
+    except PlanOverlap as overlap:
+        try:
+            kernels = replay_plan(model.data, offsets).kernels
+        except PlannerError:
+            raise overlap from None
+        is_known = kernels == "known" or build.kernels == "reference"
+        if kernels != "any" and not ((is_own or build.shares) and is_known):
+            raise
 
 
 def _planned(timeline: Timeline, build: Build, boxes: Sequence[Box] | None = None) -> Plan:
@@ -317,8 +393,9 @@ def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> byt
     UnsupportedModel
         If the file cannot be changed safely.
     """
-    timeline = aliased_timeline(model, build)
-    check_offsets(timeline, offsets)
+    is_own = tuple(offsets) == _own_offsets(model)
+    check_plan(model, offsets, build, is_own=is_own)
+    timeline = timeline_of(model)
     _check_variables(timeline, offsets)
     content = struct.pack(
         f"<3i{len(offsets)}i", _VERSION, len(model.subgraphs), len(offsets), *offsets
@@ -327,7 +404,7 @@ def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> byt
     written = parse(data)
     if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):
         raise InternalError("the file with the plan does not say what the model said")
-    check_offsets(aliased_timeline(written, build), offsets)
+    check_plan(written, offsets, build, is_own=is_own)
     return data
 
 

@@ -30,6 +30,7 @@ class _Importer(NamedTuple):
 
 
 _IMPORTERS: Mapping[str, _Importer] = {
+    ".json": _Importer("arenaplan.importers.document", "open_document"),
     ".onnx": _Importer("arenaplan.importers.onnx", "open_onnx"),
     ".pt2": _Importer("arenaplan.importers.pt2", "open_pt2"),
     ".tflite": _Importer("arenaplan.importers.tflite", "open_tflite"),
@@ -47,7 +48,8 @@ def load(source: Source, *, bind: Bind | None = None) -> Graph:
     Parameters
     ----------
     source : path or bytes
-        The file, whose suffix says which format it has (``.onnx``, ``.pt2``, ``.tflite``); or
+        The file, whose suffix says which format it has (``.onnx``, ``.pt2``, ``.tflite``, or
+        ``.json`` for a graph, a model with its plans, or a graph of NNVM's or TVM's runtime); or
         the content of one, whose first bytes do.
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
@@ -121,6 +123,8 @@ def suffix_of(source: Source) -> str:
         return ".tflite"
     if source.startswith(b"PK\x03\x04"):
         return ".pt2"
+    if source[:64].lstrip(b" \t\r\n").startswith(b"{"):
+        return ".json"
     if source[:1] and source[0] in _ONNX_TAGS:
         return ".onnx"
-    raise NotAModel("the data is no model: it begins like no ONNX, TFLite or .pt2 file")
+    raise NotAModel("the data is no model: it begins like no ONNX, TFLite, .pt2 or JSON file")

@@ -31,7 +31,8 @@ kind                      operators
 :class:`Reduce`           reductions
 :class:`Product`          products of matrices
 :class:`Convolution`      convolutions
-:class:`Planes`           operators that leave channels apart: pools, resizing
+:class:`Planes`           operators that leave channels apart: resizing, pools of whole channels
+:class:`Pool`             windows that slide over each channel by itself
 :class:`Whole`            any element, from all inputs: transposed convolutions
 :class:`Neighbors`        local response normalization
 :class:`Pixelwise`        windows over images ``(N, H, W, C)``, made pixel by pixel
@@ -66,7 +67,7 @@ from arenaplan.ops.layout import (
     one_index,
 )
 from arenaplan.ops.operands import BITS, Array, Operand, Operands, Shape, array_bytes, from_front
-from arenaplan.ops.operator import Operator, Table, effects_of, lookup
+from arenaplan.ops.operator import ROWS, Operator, Table, effects_of, lookup, windows_of
 from arenaplan.ops.rows import PRODUCT, Normalize, Product, Reduce
 from arenaplan.ops.windows import (
     CONVOLUTION,
@@ -77,18 +78,20 @@ from arenaplan.ops.windows import (
     Pixelwise,
     PixelwiseConvolution,
     Planes,
+    Pool,
+    Rows,
+    Slide,
     Whole,
-    Window,
 )
 
 # fmt: off
 __all__ = [
     "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND", "IDENTITY",
-    "PLANES", "PRODUCT", "RESHAPE", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
+    "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
     "Bitcast", "Concat", "Convert", "Convolution", "Elementwise", "FirstOperand", "Identity",
     "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
-    "PixelwiseConvolution", "Planes", "Product", "Reduce", "Reshape", "Shape",
-    "ShapeOnly", "Slice", "Split", "Table", "Transpose", "Update", "Whole", "Window",
-    "array_bytes", "effects_of", "from_front", "lookup", "one_index",
+    "PixelwiseConvolution", "Planes", "Pool", "Product", "Reduce", "Reshape", "Rows", "Shape",
+    "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole",
+    "array_bytes", "effects_of", "from_front", "lookup", "one_index", "windows_of",
 ]
 # fmt: on

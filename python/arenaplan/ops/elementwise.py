@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from arenaplan.graph import Effects, Flow, InPlace
+from arenaplan.graph import Effects, Flow, InPlace, Window
 from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, spread
 from arenaplan.ops.operands import Operands, Shape
-from arenaplan.ops.operator import Operator, first_taken_over, shown, taken_over
+from arenaplan.ops.operator import (
+    ROWS,
+    Operator,
+    first_taken_over,
+    same_rows,
+    shown,
+    taken_over,
+)
 
 
 @dataclass(slots=True)
@@ -27,6 +34,19 @@ class Elementwise(Operator):
         shape = y.shape
         same = [at for at, x in enumerate(node.inputs) if x is not None and x.shape == shape]
         return Flow(0, prod(shape), tuple(same))
+
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The same rows of operands that have as many."""
+        y = node.y
+        if y is None:
+            return ()
+        rank, rows = len(y.shape), y.shape[ROWS]
+        has_rows = (
+            at
+            for at, x in enumerate(node.inputs)
+            if x is not None and len(x.shape) == rank and x.shape[ROWS] == rows
+        )
+        return same_rows(tuple(has_rows))
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
         """Every element needs its own of each operand."""
@@ -50,6 +70,12 @@ class FirstOperand(Operator):
         if x is None or y is None or x.shape != y.shape:
             return None
         return Flow(0, prod(y.shape), (0,))
+
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The same rows of input 0."""
+        x, y = node.x, node.y
+        is_whole = x is not None and y is not None and x.shape == y.shape
+        return same_rows((0,)) if is_whole and self.channel != ROWS else ()
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
         """Every element needs its own of input 0, and the parameters of its channel."""

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from arenaplan.graph import NO_EFFECTS, Effects, Flow, View
-from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, reshaped
-from arenaplan.ops.operands import BITS, Operands, Shape, leading, row, size
-from arenaplan.ops.operator import Operator, part, shown
+from arenaplan.graph import NO_EFFECTS, Effects, Flow, View, Window
+from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, is_whole, reshaped
+from arenaplan.ops.operands import BITS, Operands, Shape, from_front, leading, row, size
+from arenaplan.ops.operator import ROWS, Operator, part, same_rows, shown
 from arenaplan.ops.windows import planes
 
 
@@ -100,6 +100,24 @@ class Concat(Operator):
                 views.append(View(position, 0, offset, "output"))
             offset += size(x)
         return Effects(views=tuple(views)) if offset == size(y) else NO_EFFECTS
+
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The same rows of every input, unless those are joined."""
+        y = node.y
+        axis = None if y is None else from_front(self.axis, len(y.shape))
+        if axis is None or axis == ROWS or None in node.inputs:
+            return ()
+        return same_rows(tuple(range(len(node.inputs))))
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """The same box of every input, which is whole along the dimension."""
+        axis = from_front(self.axis, len(made))
+        if axis is None or not is_whole(box[axis : axis + 1], made[axis : axis + 1]):
+            raise Uncuttable
+        return [
+            None if shape is None else (*box[:axis], slice(0, shape[axis]), *box[axis + 1 :])
+            for shape in shapes
+        ]
 
 
 @dataclass(slots=True)

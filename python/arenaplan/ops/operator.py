@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View
+from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View, Window
 from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable
 from arenaplan.ops.operands import BITS, Operands, Shape, size
 
 _Node = TypeVar("_Node")
+
+ROWS = 2
+"""The dimension of images ``(N, C, H, …)`` that rows are counted along."""
 
 
 class Operator:
@@ -38,6 +41,10 @@ class Operator:
     def pieces(self, node: Operands) -> Flow | None:
         """Return in which pieces a node can make its only output, ``None`` for as a whole."""
         return None
+
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """Return which rows of inputs the rows of a node's only output need, if it has rows."""
+        return ()
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
         """
@@ -100,6 +107,21 @@ def effects_of(operator: Operator | None, node: Operands, *, copies: bool = Fals
 @lru_cache(1024)
 def _with_flow(effects: Effects, flow: Flow, loads: tuple[int, ...]) -> Effects:
     return effects._replace(flows=(flow,), loads=loads)
+
+
+def windows_of(operator: Operator | None, node: Operands) -> tuple[Window, ...]:
+    """Return the windows of a node on images ``(N, C, H, …)``, whose rows are dimension 2."""
+    y = node.y
+    if operator is None or y is None or any(node.outputs[1:]):
+        return ()
+    is_image = len(y.shape) > ROWS + 1 and 0 not in y.shape and BITS[y.dtype] >= 8
+    return operator.windows(node) if is_image else ()
+
+
+@lru_cache(64)
+def same_rows(inputs: tuple[int, ...]) -> tuple[Window, ...]:
+    """Return that each row of the output needs the same row of some inputs."""
+    return tuple(Window(position, 0, ROWS) for position in inputs)
 
 
 _VIEW = Effects(views=(View(0, 0),))

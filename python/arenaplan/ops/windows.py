@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from arenaplan.graph import NO_EFFECTS, Effects, Flow, Overlap
+from arenaplan.graph import NO_EFFECTS, Effects, Flow, Overlap, Window
 from arenaplan.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, is_whole, whole
 from arenaplan.ops.operands import BITS, Operands, Shape
-from arenaplan.ops.operator import Operator
+from arenaplan.ops.operator import ROWS, Operator, same_rows
 
 
 def planes(node: Operands, *, is_multiple: bool = False) -> Flow | None:
@@ -44,6 +44,23 @@ def any_piece(node: Operands) -> Flow | None:
     return None if node.y is None else Flow(0, prod(node.y.shape))
 
 
+class Rows(NamedTuple):
+    """How the rows of a result see those of the image: as a :class:`~arenaplan.graph.Window`."""
+
+    extent: int
+    stride: int
+    before: int
+    scale: int = 1
+
+
+def windows_over(node: Operands, rows: Rows | None) -> tuple[Window, ...]:
+    """Return the window over the rows of input 0."""
+    x, y = node.x, node.y
+    if rows is None or x is None or y is None or len(x.shape) != len(y.shape):
+        return ()
+    return (Window(0, 0, ROWS, *rows),)
+
+
 @dataclass(slots=True)
 class Planes(Operator):
     """Each channel is worked on by itself: pools, resizing."""
@@ -61,10 +78,22 @@ class Planes(Operator):
 
 
 @dataclass(slots=True)
+class Pool(Planes):
+    """Windows that slide over each channel by itself."""
+
+    rows: Rows | None = None
+
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The rows under the window."""
+        return windows_over(node, self.rows)
+
+
+@dataclass(slots=True)
 class Convolution(Operator):
     """A convolution of images; windows are unrolled tile by tile before they are multiplied."""
 
     groups: int = 1
+    rows: Rows | None = None
 
     @property
     def loads(self) -> tuple[int, ...]:
@@ -78,10 +107,20 @@ class Convolution(Operator):
             return planes(node, is_multiple=True) or any_piece(node)
         return any_piece(node)
 
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The rows under the window."""
+        return windows_over(node, self.rows)
+
 
 @dataclass(slots=True)
 class Whole(Operator):
     """Any element can be made, from all of the inputs: transposed convolutions."""
+
+    rows: Rows | None = None
+
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The rows whose products are added up."""
+        return windows_over(node, self.rows)
 
     def pieces(self, node: Operands) -> Flow | None:
         """One per element."""
@@ -113,6 +152,10 @@ class Neighbors(Operator):
         """One per channel of each image, for which others are needed, too."""
         return None if node.y is None else Flow(0, prod(node.y.shape[:2]))
 
+    def windows(self, node: Operands) -> tuple[Window, ...]:
+        """The same rows of input 0."""
+        return same_rows((0,))
+
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
         """The channels beside those of the box, at the same place of the image."""
         image = first(shapes)
@@ -125,7 +168,7 @@ class Neighbors(Operator):
 # -- images that are stored pixel by pixel ----------------------------------------------------
 
 
-class Window(NamedTuple):
+class Slide(NamedTuple):
     """One dimension of a window."""
 
     stride: int
@@ -137,8 +180,8 @@ class Window(NamedTuple):
 class Pixelwise(Operator):
     """A window over images ``(N, H, W, C)`` whose kernel makes one pixel after the other."""
 
-    rows: Window
-    columns: Window
+    rows: Slide
+    columns: Slide
 
     def permissions(self, node: Operands) -> Effects:
         """The output may overlap the image at a distance."""

@@ -9,6 +9,7 @@ nothing but the reader of the file format.
 
 from arenaplan.proving.checking import check_proof
 from arenaplan.proving.document import proof_schema
-from arenaplan.proving.prover import Proof, prove
+from arenaplan.proving.prover import Proof, prove, replay_plan
+from arenaplan.proving.replay import Replayed
 
-__all__ = ["Proof", "check_proof", "proof_schema", "prove"]
+__all__ = ["Proof", "Replayed", "check_proof", "proof_schema", "prove", "replay_plan"]

@@ -116,6 +116,7 @@ def _plan(plan: Replayed) -> dict[str, Any]:
         "kernels": plan.kernels,
         "aliases": _pairs(plan.aliases),
         "overlaps": _pairs(plan.overlaps),
+        "in_place": _pairs(plan.in_place),
     }
 
 

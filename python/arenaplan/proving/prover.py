@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arenaplan.errors import NotProven, UnsupportedModel
+from arenaplan.errors import NotProven, PlanMismatch, UnsupportedModel
 from arenaplan.importers.common import quoted
 from arenaplan.importers.tflite.model import Signature, Source
 from arenaplan.proving.derive import Derivation, original_of
 from arenaplan.proving.document import described, to_json
 from arenaplan.proving.elements import Names
-from arenaplan.proving.facts import PLAN, File, read_pair
+from arenaplan.proving.facts import ONLINE, PLAN, File, read_pair
 from arenaplan.proving.replay import Replayed, replay
 
 
@@ -95,6 +95,24 @@ def prove(original: Source, rewritten: Source) -> Proof:
 
 def proven(old: File, new: File) -> Proof:
     """Return the proof of two files that are read already."""
+    derivations, plan = _derived(old, new)
+    return Proof(described(old, new, derivations, plan), plan, derivations)
+
+
+def proven_plan(original: Source, rewritten: Source) -> Replayed | None:
+    """
+    Prove as :func:`prove`, and return the plan alone, which takes less time.
+
+    Returns
+    -------
+    Replayed or None
+        The plan in the rewritten file, if it has one.
+    """
+    return _derived(*read_pair(original, rewritten))[1]
+
+
+def _derived(old: File, new: File) -> tuple[tuple[Derivation, ...], Replayed | None]:
+    """Derive all subgraphs of a file from those of another, and replay its plan."""
     _compare_files(old, new)
     derivations = []
     for theirs, mine in zip(old.graphs, new.graphs, strict=True):
@@ -102,15 +120,65 @@ def proven(old: File, new: File) -> Proof:
         derivation.run()
         derivations.append(derivation)
     offsets = new.offsets()
-    plan = None
-    if offsets is not None:
-        if len(new.graphs) > 1:
-            raise UnsupportedModel(
-                f"the rewritten model has {len(new.graphs)} subgraphs and a plan; only plans of "
-                "one subgraph are replayed"
-            )
-        plan = replay(derivations[0].known, offsets, derivations[0].justified)
-    return Proof(described(old, new, derivations, plan), plan, tuple(derivations))
+    plan = None if offsets is None else _replayed(new, derivations[0], offsets)
+    return tuple(derivations), plan
+
+
+def replay_plan(source: Source, offsets: Sequence[int] | None = None) -> Replayed:
+    """
+    Replay a plan for a TFLite model in TensorFlow Lite Micro, byte by byte.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model.
+    offsets : sequence of int, optional
+        Offset by tensor, of the subgraphs one after the other, -1 where the runtime decides; by
+        default the plan in the file.
+
+    Returns
+    -------
+    Replayed
+        The plan, and the kernels that it is right for.
+
+    Raises
+    ------
+    PlanError
+        If the plan would corrupt a run, or the file has none.
+    NotProven, UnsupportedModel, UnsupportedDtype
+        If the model has parts that no rule covers.
+    ModelError
+        If the file is malformed.
+    """
+    side, twin = read_pair(source, source)
+    if offsets is None:
+        offsets = side.offsets()
+    if offsets is None:
+        raise PlanMismatch("the file has no plan")
+    derivation = Derivation(original_of(side.graphs[0], Names()), twin.graphs[0])
+    derivation.run()
+    return _replayed(twin, derivation, offsets)
+
+
+def _replayed(side: File, derivation: Derivation, offsets: Sequence[int]) -> Replayed:
+    """Replay the plan of a file; the runtime must place the tensors of all other subgraphs."""
+    main = len(side.graphs[0].tensors)
+    tensors = sum(len(graph.tensors) for graph in side.graphs)
+    if len(offsets) != tensors:
+        raise PlanMismatch(f"there are {len(offsets)} offsets for {tensors} tensors")
+    if any(offset != ONLINE for offset in offsets[main:]):
+        raise UnsupportedModel(
+            "the plan has offsets for tensors of a called subgraph, whose steps are not replayed"
+        )
+    for graph in side.graphs[1:]:
+        for fact in graph.tensors:
+            # The runtime looks up the offset as if the variable were in the first subgraph.
+            if fact.is_variable and fact.index < main and offsets[fact.index] != ONLINE:
+                raise PlanMismatch(
+                    f"{fact.text()} of subgraph {graph.index} is a variable, for which the runtime "
+                    f"takes the offset of tensor {fact.index} of the first"
+                )
+    return replay(derivation.known, offsets[:main], derivation.justified)
 
 
 def _compare_files(old: File, new: File) -> None:

@@ -57,11 +57,19 @@ class Replayed(NamedTuple):
     """Operators that copy bytes onto themselves: operator, tensor read, tensor written."""
     overlaps: tuple[tuple[int, int, int], ...]
     """Operators that write over operands that they have used up, as reference kernels may."""
+    in_place: tuple[tuple[int, int, int], ...] = ()
+    """Operators whose result is at the address of an operand, element by element, as all sets of
+    kernels that are known allow."""
 
     @property
     def kernels(self) -> str:
-        """Kernels that the plan is right for: ``"any"`` or ``"reference"``."""
-        return "reference" if self.overlaps else "any"
+        """
+        Kernels that the plan is right for.
+
+        ``"any"``; ``"known"``, those that work element by element in the order of memory, of which
+        the sets that are known were read; or ``"reference"``.
+        """
+        return "reference" if self.overlaps else "known" if self.in_place else "any"
 
 
 def replay(known: Known, offsets: Sequence[int], justified: Sequence[Justified]) -> Replayed:
@@ -101,6 +109,7 @@ class _Memory:
         self._writer = np.full(size, -1, np.int64)
         self._aliases: list[tuple[int, int, int]] = []
         self._overlaps: list[tuple[int, int, int]] = []
+        self._places: list[tuple[int, int, int]] = []
 
     def _fact(self, number: int) -> Fact:
         return self._graph.tensors[number]
@@ -155,8 +164,8 @@ class _Memory:
             for number in range(len(self._graph.tensors))
         )
         head = max((o + self._fact(t).size for t, o in self._planned.items()), default=0)
-        aliases, overlaps = tuple(self._aliases), tuple(self._overlaps)
-        return Replayed(head, len(self._at), online, aliases, overlaps)
+        found = (tuple(self._aliases), tuple(self._overlaps), tuple(self._places))
+        return Replayed(head, len(self._at), online, *found)
 
     def _operator(self, operation: Operation, entry: Justified) -> None:
         """Run one operator: all operands must be there, and none may be lost meanwhile."""
@@ -262,7 +271,7 @@ class _Memory:
         if self._at[source] == self._at[target] and fits_in_place(
             operation, self._fact(source), self._fact(target)
         ):
-            self._overlaps.append((operation.index, source, target))
+            self._places.append((operation.index, source, target))
             return
         if operation.name in IN_ORDER and self._is_used_up(operation, source, mask, target):
             self._overlaps.append((operation.index, source, target))

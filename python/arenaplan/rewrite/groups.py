@@ -44,12 +44,14 @@ class Lead(NamedTuple):
     """
     Leave to write a result over an operand that is read in the same order.
 
-    The result may begin ``distance`` bytes before the operand, or earlier.
+    The result may begin ``distance`` bytes before the operand, or earlier; nowhere else if it
+    ``is_exact``.
     """
 
     source: int
     target: int
     distance: int
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,10 @@ def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
 
 def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Group | None:
     """Return two groups as one in which a copy copies onto itself, if they agree."""
-    if any(lead.source in a.members and lead.target in b.members for lead in layout.leads) or any(
-        lead.source in b.members and lead.target in a.members for lead in layout.leads
+    if any(
+        (lead.source in a.members and lead.target in b.members)
+        or (lead.source in b.members and lead.target in a.members)
+        for lead in life.leads
     ):
         return None  # The distance of both is for the packing to choose.
     shift = a.members[copy.source] + copy.source_at - b.members[copy.target] - copy.target_at
@@ -181,9 +185,11 @@ class _Life:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self.leads = layout.leads
         self._born: dict[int, int] = {}
         self._reads: dict[int, list[tuple[int, int, int]]] = {}
         self._tags: dict[int, list[tuple[int, int, int, int]]] = {}
+        self._known: dict[int, list[tuple[int, int, int, int, int]]] = {}
         for step, use in enumerate(layout.uses):
             ahead = {lead.source for lead in use.leads}
             for tensor in use.writes:
@@ -234,11 +240,10 @@ class _Life:
         lives: list[tuple[int, int, int, int, tuple[int, int]]] = []
         edges: set[int] = set()
         for tensor, at in members.items():
-            for start, stop, origin, distance in self._tags.get(tensor, ()):
-                for low, high, last in self._ends(tensor, start, stop):
-                    content = (origin, distance + low - start - (at + low))
-                    lives.append((at + low, at + high, self._born[tensor], last, content))
-                    edges.update((at + low, at + high))
+            born = self._born.get(tensor, 0)
+            for low, high, last, origin, distance in self._parts(tensor):
+                lives.append((at + low, at + high, born, last, (origin, distance - at)))
+                edges.update((at + low, at + high))
         order = sorted(edges)
         index = {edge: position for position, edge in enumerate(order)}
         cells: list[list[tuple[int, int, tuple[int, int]]]] = [[] for _ in order]
@@ -247,11 +252,21 @@ class _Life:
                 cells[position].append((first, last, content))
         spans: list[Span] = []
         for (low, high), cell in zip(pairwise(order), cells, strict=False):
-            for first, last in _intervals(cell) or ():
-                spans.append(Span(low, high, first, last))
-            if cell and _intervals(cell) is None:
+            intervals = _intervals(cell)
+            if intervals is None:
                 return None
+            spans += [Span(low, high, first, last) for first, last in intervals]
         return tuple(_fused(spans))
+
+    def _parts(self, tensor: int) -> list[tuple[int, int, int, int, int]]:
+        """Return the ranges of a tensor: both ends, last use, origin and distance from there."""
+        if tensor not in self._known:
+            self._known[tensor] = [
+                (low, high, last, origin, distance - start)
+                for start, stop, origin, distance in self._tags.get(tensor, ())
+                for low, high, last in self._ends(tensor, start, stop)
+            ]
+        return self._known[tensor]
 
     def _ends(self, tensor: int, start: int, stop: int) -> list[tuple[int, int, int]]:
         """Return the parts of a range, each with the step of its last use."""
@@ -270,9 +285,13 @@ class _Life:
 def _intervals(cell: Sequence[tuple[int, int, tuple[int, int]]]) -> list[tuple[int, int]] | None:
     """Return the steps in which a byte is needed, if it holds one thing at a time."""
     found: list[tuple[int, int]] = []
-    for first, last, content in sorted(cell):
-        for other_first, other_last, other in cell:
-            if other != content and first <= other_last and other_first <= last:
+    if len(cell) > 1:
+        cell = sorted(cell)
+    for at, (first, last, content) in enumerate(cell):
+        for other_first, _, other in cell[at + 1 :]:
+            if other_first > last:
+                break
+            if other != content:
                 return None
         if found and first <= found[-1][1] + 1:
             found[-1] = (found[-1][0], max(found[-1][1], last))

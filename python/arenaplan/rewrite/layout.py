@@ -64,17 +64,26 @@ class _Layout:
     def _repeated(self, step: Repeated) -> Use:
         reads = dict.fromkeys(i for i in step.inputs if i is not None and self._boxes[i])
         found = tuple(Read(i, 0, self._boxes[i]) for i in reads)
-        return Use(found, step.outputs, leads=self._leads(step) if self._overlap else ())
+        return Use(found, step.outputs, leads=self._leads(step))
 
     def _leads(self, step: Repeated) -> tuple[Lead, ...]:
         """Return the operands that the result may be written over."""
         rule, result = self._program.operators[step.operator].rule, step.outputs[0]
-        if rule is None or rule.order == "unknown":
+        if (
+            rule is None
+            or rule.order == "unknown"
+            or (rule.order == "pixels" and not self._overlap)
+        ):
             return ()
+        is_exact = rule.order == "places" or not self._overlap
         found = []
         for place in rule.images:
             source = step.inputs[place]
             if source is None:
+                continue
+            if is_exact:
+                if self._fits(source, result):
+                    found.append(Lead(source, result, 0, is_exact=True))
                 continue
             shape, made = self._shape(source), self._shape(result)
             operand = Slab(shape[1], shape[2], shape[3] * self._item(source))
@@ -89,6 +98,11 @@ class _Layout:
             apart = min(distance + -distance % UNIT, self._boxes[result])
             found.append(Lead(source, result, apart))
         return tuple(found)
+
+    def _fits(self, source: int, result: int) -> bool:
+        """Return whether a result can be at the address of an operand of as many elements."""
+        old, new = self._item(source), self._item(result)
+        return new <= old and (new == old or new == 1)
 
     def _start(self, number: int) -> int | None:
         """Return the row of an old tensor that a tensor begins with; None after padding."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from arenaplan.rewrite.program import Program, Slab
+from arenaplan.rewrite.program import Program, RowRule, Slab
 from arenaplan.rewrite.regions import (
     MOST_OPERANDS,
     Call,
@@ -103,6 +103,10 @@ class Lives:
             and self.last[tensor] > last
         )
 
+    def may_overwrite(self, rule: RowRule) -> bool:
+        """Return whether a result can be written over an operand."""
+        return rule.order in ("elements", "places") or (self.overlap and rule.order == "pixels")
+
     def plain(self, position: int) -> int:
         """Return the bytes that are live while one whole operator runs."""
         live = sum(
@@ -111,7 +115,7 @@ class Lives:
             if size and self.first[tensor] <= position <= self.last[tensor]
         )
         operator = self.program.operators[position]
-        if operator.rule is None or not self.overlap:
+        if operator.rule is None or not self.may_overwrite(operator.rule):
             return live
         dying = {x: self.sizes[x] for x in self.images[position] if self.last[x] == position}
         made = self.program.tensors[operator.outputs[0]].shape[1]
@@ -135,7 +139,7 @@ class Lives:
         """
         operator = self.program.operators[position]
         rule = operator.rule
-        if not self.overlap or rule is None or rule.order == "unknown" or not dying:
+        if rule is None or not self.may_overwrite(rule) or not dying:
             return Saved(0, 0)
         y = self.program.tensors[operator.outputs[0]]
         result = Slab(made, y.shape[2], y.shape[3] * y.item)
@@ -348,11 +352,9 @@ class _Peak:
         ends: list[int],
     ) -> Saved:
         """Return the bytes of a call's result that are those of its operands."""
-        if not self._lives.overlap:
-            return Saved(0, 0)
         answer = call.answer
         rule = self._program.operators[call.operator].rule
-        if rule is None:
+        if rule is None or not self._lives.may_overwrite(rule):
             return Saved(0, 0)
         above = 0
         rows = answer.operand[1] - answer.operand[0]

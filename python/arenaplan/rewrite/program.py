@@ -40,7 +40,7 @@ class Tensor:
         return count
 
 
-Order: TypeAlias = Literal["pixels", "elements", "unknown"]
+Order: TypeAlias = Literal["pixels", "elements", "places", "unknown"]
 
 
 class Slab(NamedTuple):
@@ -59,7 +59,11 @@ class RowRule:
     """Positions of the inputs that are read by rows; all others are needed whole."""
     window: Window
     order: Order = "unknown"
-    """In which steps the reference kernel reads and writes, one after the other."""
+    """
+    In which steps the kernel reads and writes, one after the other. Reference kernels alone are
+    known to go pixel by pixel, or element by element in the order of memory; ``"places"`` and
+    ``"elements"`` have the result at the address of an operand with every kernel.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Operator:
     """``None`` if the operator cannot be split by rows."""
     work: int
     """Multiplications, or comparisons and sums of pooling; 0 if unknown."""
+    time: float = 0.0
+    """Expected time of the whole operator; the unit is the same for all operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,7 @@ class Program:
         above, left : int
             Rows and columns of padding that the call adds itself.
         """
-        if rule.order == "elements":
+        if rule.order in ("elements", "places"):
             return 0
         key = (rule.window.stride, rule.window.across, operand, result, above, left)
         if key not in self._distances:
@@ -132,6 +138,11 @@ class Program:
             columns = Side(operand.columns, result.columns, rule.window.across, left)
             self._distances[key] = lead(1, rows, columns, (operand.pixel, result.pixel), 1)
         return self._distances[key]
+
+    @property
+    def time(self) -> float:
+        """Expected time of all operators."""
+        return sum(operator.time for operator in self.operators)
 
     @property
     def work(self) -> int:

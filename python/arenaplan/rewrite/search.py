@@ -77,6 +77,7 @@ def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
     level = max(plain, default=0)
     tried = 0
     known: dict[tuple[int, int], list[Candidate]] = {}
+    best = Choice(level, 0, 0, 0, ())
     while True:
         # Operators that need less than the best choice need not be split.
         level = level * 6 // 10
@@ -85,15 +86,15 @@ def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
                 count, found = _options(lives, costs, scope, plain, most_work)
                 known[scope.first, scope.last] = found
                 tried += count
-        choices = _paths(plain, known, most_work)
-        if not choices or choices[0].peak > level or level == 0:
+        best = _paths(plain, known, most_work, best.bytes)[0]
+        if best.peak > level or level == 0:
             break
     lowest = {
         run: [option._replace(peak=option.bound) for option in found]
         for run, found in known.items()
     }
-    bound = min(choice.bytes for choice in _paths(plain, lowest, most_work))
-    return Frontier(choices, bound, tried)
+    bound = _paths(plain, lowest, most_work, best.bytes)[0].bytes
+    return Frontier(_paths(plain, known, most_work), bound, tried)
 
 
 def _scopes(program: Program, plain: Sequence[int], level: int) -> Iterator[Scope]:
@@ -176,9 +177,12 @@ def _unbeaten(found: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _paths(
-    plain: Sequence[int], known: dict[tuple[int, int], list[Candidate]], most_work: int
+    plain: Sequence[int],
+    known: dict[tuple[int, int], list[Candidate]],
+    most_work: int,
+    most_bytes: int | None = None,
 ) -> tuple[Choice, ...]:
-    """Return the unbeaten paths through all operators."""
+    """Return the unbeaten paths through all operators, and of at most some bytes if asked to."""
     by_first: dict[int, list[Candidate]] = {}
     for (first, _), found in known.items():
         by_first.setdefault(first, []).extend(_unbeaten(found))
@@ -186,17 +190,19 @@ def _paths(
     labels: list[list[Choice]] = [[] for _ in range(len(plain) + 1)]
     labels[0] = [Choice(0, 0, 0, 0, ())]
     whole = max(plain, default=0)  # More than all operators as they are is worth nothing.
+    most = whole if most_bytes is None else most_bytes
     for position, live in enumerate(plain):
         here = _best(labels[position], grain)
         labels[position] = []
         options = by_first.get(position, ())
         for label in here:
-            labels[position + 1].append(label._replace(peak=max(label.peak, live)))
+            kept = max(label.peak, live)
+            if kept + label.tail <= most:
+                labels[position + 1].append(Choice(kept, *label[1:]))
             for option in options:
                 peak = max(label.peak, option.peak)
-                if (
-                    label.work + option.work <= most_work
-                    and peak + label.tail + option.tail < whole
+                if label.work + option.work <= most_work and (
+                    peak + label.tail + option.tail <= most
                 ):
                     labels[option.region.last + 1].append(
                         Choice(

@@ -223,6 +223,7 @@ impl StoragePlan {
             inputs: node.bytes_read().map(|read| read.map(u32::from)).collect(),
             outputs: node.outputs().iter().map(|output| output.map(u32::from)).collect(),
             shares,
+            strips: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::classic::sharing::{Block, StoragePlan};
+use crate::classic::storage::graph::{CALL, FUNCTION, NOP};
 use crate::classic::storage::{storage, undefined};
 use crate::graph::{DType, Graph, Node};
 
@@ -184,6 +185,25 @@ impl StorageLayout {
         Self::with_nodes(entries, nodes, inputs, outputs)
     }
 
+    /// Adds attributes to nodes; those of a call that the runtime needs stay as they are.
+    ///
+    /// `attributes` pairs the name of a node's first result, which is the name of the node here,
+    /// with attributes by name.
+    #[must_use]
+    pub fn with_attributes(
+        mut self,
+        attributes: impl IntoIterator<Item = (String, BTreeMap<String, String>)>,
+    ) -> Self {
+        let mut attributes: HashMap<String, BTreeMap<String, String>> =
+            attributes.into_iter().collect();
+        for node in &mut self.nodes {
+            for (name, text) in attributes.remove(&node.name).into_iter().flatten() {
+                node.attributes.entry(name).or_insert(text);
+            }
+        }
+        self
+    }
+
     /// Returns every value, by position.
     pub fn entries(&self) -> &[StorageEntry] {
         &self.entries
@@ -338,7 +358,7 @@ fn nodes_of(graph: &Graph, plan: &StoragePlan, variables: &[usize]) -> Vec<Stora
         let after = node.control_dependencies().iter().map(|it| place[it.index()]).collect();
         let attributes = call_of(graph, plan, id, node, inputs.len(), outputs.len());
         let name = outputs.first().map_or(node.name(), |&first| name(first)).to_owned();
-        nodes.push(StorageNode { name, op: "tvm_op".into(), attributes, inputs, after, outputs });
+        nodes.push(StorageNode { name, op: CALL.into(), attributes, inputs, after, outputs });
     }
     nodes
 }
@@ -354,10 +374,10 @@ fn call_of(
 ) -> BTreeMap<String, String> {
     let assigned = graph.assignment(id).map(|assignment| assignment.result);
     let is_nop = assigned.is_some_and(|result| plan.direct.contains(&result));
-    let function = if is_nop { "__nop" } else { node.op() };
+    let function = if is_nop { NOP } else { node.op() };
     BTreeMap::from([
         ("flatten_data".into(), "0".into()),
-        ("func_name".into(), function.into()),
+        (FUNCTION.into(), function.into()),
         ("num_inputs".into(), inputs.to_string()),
         ("num_outputs".into(), outputs.to_string()),
     ])

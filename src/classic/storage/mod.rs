@@ -6,6 +6,7 @@
 //! with memory of another kind, such as arrays of a language that calls this crate, are built on
 //! the layout.
 
+mod graph;
 mod json;
 mod layout;
 mod params;

@@ -28,6 +28,7 @@ use portfolio::incumbent::Incumbent;
 
 pub use budget::{Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
+pub use repair::apart::{Apart, Forbidden, Tries};
 pub use tuning::{
     AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
     PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue, WindowedTuning,

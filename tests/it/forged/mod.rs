@@ -14,6 +14,7 @@ mod planted;
 mod replay;
 mod run;
 mod spaces;
+mod strips;
 
 use arenaplan::{Graph, Plan, ValueId, ValueKind};
 use serde_json::{Value as Json, json};

@@ -349,3 +349,63 @@ fn d2_nodes_that_do_not_fit_are_refused() {
         assert_eq!(with(change).unwrap_err().kind(), "StorageError");
     }
 }
+
+#[test]
+fn a_runtime_file_becomes_a_graph_with_its_operands_devices_and_states() {
+    let text = |version: u64| {
+        format!(
+            r#"{{"nodes": [{{"op": "null", "name": "x", "inputs": []}},
+                {{"op": "null", "name": "w", "inputs": []}},
+                {{"op": "null", "name": "s", "inputs": []}},
+                {{"op": "tvm_op", "name": "a", "inputs": [[0, 0, 0], [1, 0, 0]],
+                  "attrs": {{"func_name": "dense", "num_inputs": "2"}}}},
+                {{"op": "tvm_op", "name": "b", "inputs": [[3, 0, 0], [2, 0, 1]],
+                  "attrs": {{"func_name": "update"}}, "control_deps": [3]}},
+                {{"op": "split", "name": "c", "inputs": [[4, 0], [2, 0, {version}]]}}],
+              "arg_nodes": [0, 1, 2], "node_row_ptr": [0, 1, 2, 3, 4, 5, 7], "heads": [[5, 1, 0]],
+              "attrs": {{"storage_id": ["list_int", [0, 1, 2, 3, 3, 4, 5]],
+                "shape": ["list_shape", [[4], [4, 4], [4], [4], [4], [2], [2]]],
+                "device_index": ["list_int", [2, 2, 2, 2, 2, 1, 1]],
+                "dltype": ["list_str", ["float32", "float32", "float32", "float32", "float32",
+                                        "int8", "int8"]]}}}}"#
+        )
+    };
+    let layout = StorageLayout::from_json(&text(1)).unwrap();
+    let graph = layout.to_graph("runtime", &["w"]).unwrap();
+    let kinds: Vec<_> = graph.values().iter().map(|value| value.kind().name()).collect();
+    let activations = ["activation"; 4];
+    assert_eq!(kinds, [&["input", "constant", "state"][..], &activations].concat());
+    let ops: Vec<_> = graph.nodes().iter().map(Node::op).collect();
+    assert_eq!(ops, ["dense", "update", "split"]);
+    let names: Vec<_> = graph.spaces().iter().map(|space| space.name().to_owned()).collect();
+    assert_eq!(names, ["1", "2"]);
+    assert_eq!(graph.value(graph.outputs()[0]).name(), "c:1");
+    let update = &graph.nodes()[1];
+    assert_eq!(update.effects().mutates, [1]);
+    assert_eq!(update.control_dependencies(), [NodeId::new(0)]);
+    let pair = InPlace { input: 0, output: 0, identity: false };
+    assert_eq!(update.effects().in_place, [pair]);
+    // Node `c` reads the state as it was before `b` overwrote it.
+    let late = StorageLayout::from_json(&text(0)).unwrap().to_graph("runtime", &[]);
+    let late = late.unwrap_err();
+    assert_eq!(late.kind(), "StorageError");
+    assert!(late.to_string().contains("'c' reads 's'"), "{late}");
+}
+
+#[test]
+fn a_direct_assignment_is_an_assignment_in_the_graph() {
+    let text = r#"{"nodes": [{"op": "null", "name": "x", "inputs": []},
+            {"op": "null", "name": "s", "inputs": []},
+            {"op": "tvm_op", "name": "y", "inputs": [[0, 0, 0]], "attrs": {"func_name": "exp"}},
+            {"op": "tvm_op", "name": "z", "inputs": [[1, 0, 1], [2, 0, 0]],
+              "attrs": {"func_name": "__nop"}}],
+          "arg_nodes": [0, 1], "node_row_ptr": [0, 1, 2, 3, 4], "heads": [[3, 0, 0]],
+          "attrs": {"storage_id": ["list_int", [0, 1, 1, 1]],
+            "shape": ["list_shape", [[4], [4], [4], [4]]],
+            "dltype": ["list_str", ["float32", "float32", "float32", "float32"]]}}"#;
+    let graph = StorageLayout::from_json(text).unwrap().to_graph("net", &[]).unwrap();
+    let assignment = graph.assignment(NodeId::new(1)).unwrap();
+    let name = |value| graph.value(value).name();
+    let names = [assignment.state, assignment.source, assignment.result].map(name);
+    assert_eq!(names, ["s", "y", "z"]);
+}

@@ -113,18 +113,22 @@ def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None
     matrix = operand(step, 1).reshape(sizes.groups, sizes.fan_out, sizes.depth)
     if load[1] is None or (bias is not None and load[2] is None):
         return matrix, bias
+    kept, direct = step.kept, "direct " if sizes.is_direct else ""
+    if direct + "matrix" in kept:
+        return kept[direct + "matrix"], kept.get(direct + "bias")
     scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()
     if scale is not None:
         matrix = matrix * scale.reshape(sizes.groups, sizes.fan_out, 1)
         bias = None if bias is None else bias * scale
     if shift is not None:
         bias = shift if bias is None else bias + shift
-    if bias is None or sizes.is_direct:
-        return matrix, bias
-    if "matrix" not in step.kept:
+    if bias is not None and not sizes.is_direct:
         column = bias.reshape(sizes.groups, sizes.fan_out, 1)
-        step.kept["matrix"] = np.concatenate([matrix, column], axis=2)
-    return step.kept["matrix"], None
+        matrix, bias = np.concatenate([matrix, column], axis=2), None
+    kept[direct + "matrix"] = matrix
+    if bias is not None:
+        kept[direct + "bias"] = bias
+    return matrix, bias
 
 
 def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.ndarray) -> Run:

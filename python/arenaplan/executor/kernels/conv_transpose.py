@@ -4,22 +4,24 @@ Transposed convolution: the products of weights and image, added up where they o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from arenaplan.errors import InvalidAttribute, ShapeMismatch
-from arenaplan.executor.cuts import CONV_TRANSPOSE
+from arenaplan.executor.cuts import conv_transpose_channels
 from arenaplan.executor.kernels.conv_tiles import FLOPS
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.windows import Axis, auto_pad_of, ints
-from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
+from arenaplan.executor.registry import Cut, Run, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
+from arenaplan.ops.boxes import Box, Footprint, Uncuttable, whole
 
 _TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20)
 """Workspace sizes to offer, in bytes; the first stands for one row of the image."""
@@ -138,6 +140,47 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
         if not choices or choice.cost < choices[-1].cost:
             choices.append(choice)
     return [choices]
+
+
+def _image_rows(signature: Signature, box: Box) -> slice:
+    """Return the rows of the image whose products some rows of the result are sums of."""
+    axis, (start, stop) = _geometry(signature).axes[0], (box[2].start, box[2].stop)
+    first = -((axis.extent - 1 - start - axis.before) // axis.stride)
+    last = (stop - 1 + axis.before) // axis.stride
+    rows = slice(max(first, 0), min(last + 1, axis.out))
+    if rows.start >= rows.stop or rows.start * axis.stride - axis.before > start:
+        raise Uncuttable
+    return rows
+
+
+def _rows(signature: Signature, box: Box) -> Footprint:
+    """Rows need those of the image, and all of the weights."""
+    image = signature.inputs[0]
+    assert image is not None
+    rows = _image_rows(signature, box)
+    part: Box = (box[0], *whole(image.shape[1:2]), rows, *whole(image.shape[3:]))
+    return [part, *(None for _ in signature.inputs[1:])]
+
+
+def _rows_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
+    """Rows of the products before those of the box are cut off as padding is."""
+    axes, rows = _geometry(signature).axes, _image_rows(signature, box)
+    first = box[2].start + axes[0].before - rows.start * axes[0].stride
+    before = [first, *(axis.before for axis in axes[1:])]
+    known = {k: v for k, v in signature.attributes.items() if k != "output_shape"}
+    return {**known, "pads": [*before, *(0 for _ in axes)], "auto_pad": "NOTSET"}
+
+
+def _whole_time(signature: Signature) -> float:
+    sizes = _geometry(signature)
+    return sizes.cost(sizes.axes[0].out)
+
+
+CONV_TRANSPOSE = Cut(
+    conv_transpose_channels,
+    by_rows=Cut(_rows, attributes=_rows_attributes, time=_whole_time),
+)
+"""A transposed convolution."""
 
 
 @heavy_kernel("ConvTranspose", workspace=_declare, cut=CONV_TRANSPOSE)

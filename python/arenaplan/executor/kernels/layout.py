@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.errors import ShapeMismatch, UnsupportedOp
-from arenaplan.executor.cuts import RESHAPE, TRANSPOSE
+from arenaplan.executor.cuts import CONCAT, RESHAPE, TRANSPOSE
 from arenaplan.executor.kernels.pieces import (
     check_shape,
     copy,
@@ -104,7 +104,7 @@ def _check_inference(step: Step) -> None:
 # -- pieces -----------------------------------------------------------------------------
 
 
-@kernel("Concat")
+@kernel("Concat", cut=CONCAT)
 def concat(step: Step) -> Run | None:
     """Join the inputs along an axis; nothing to do for those that lie in the output."""
     y = result(step)

@@ -160,17 +160,30 @@ def _by_shifts(
         if axis.kernel == 1:
             continue
         shift = prod(shape[dim + 1 :]) * axis.dilation
-        flat, into = current.reshape(-1), free.pop(0).reshape(-1)
         reach -= shift * (axis.kernel - 1)
-        yield partial(reduction.combine, flat[:reach], flat[shift:][:reach], into[:reach])
-        for tap in range(2, axis.kernel):
-            other = flat[tap * shift :][:reach]
-            yield partial(reduction.combine, into[:reach], other, into[:reach])
+        array = free.pop(0)
+        into = array.reshape(-1)
+        if current.flags.c_contiguous:
+            flat, target_part = current.reshape(-1), into[:reach]
+            taps = [flat[tap * shift :][:reach] for tap in range(axis.kernel)]
+        else:  # Rows of larger images are no run of elements.
+            count = shape[dim] - (axis.kernel - 1) * axis.dilation
+            target_part = array[_along(dim, 0, count)]
+            starts = range(0, axis.kernel * axis.dilation, axis.dilation)
+            taps = [current[_along(dim, start, count)] for start in starts]
+        yield partial(reduction.combine, taps[0], taps[1], target_part)
+        for other in taps[2:]:
+            yield partial(reduction.combine, target_part, other, target_part)
         if current is not images:
             free.append(current)
         current = into.reshape(shape)
     wanted = tuple(slice(0, (axis.out - 1) * axis.stride + 1, axis.stride) for axis in axes)
     yield partial(np.copyto, target, current[(slice(None), *wanted)])
+
+
+def _along(dim: int, start: int, count: int) -> tuple[slice, ...]:
+    """Return some indices of one dimension, and all of those before."""
+    return (*(slice(None) for _ in range(dim)), slice(start, start + count))
 
 
 def _by_taps(

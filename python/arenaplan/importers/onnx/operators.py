@@ -24,6 +24,7 @@ from arenaplan.importers.onnx.rules.elementwise import (
 )
 from arenaplan.importers.onnx.rules.layout import pads, slices, split_sizes
 from arenaplan.importers.onnx.rules.reduce import REDUCTIONS, reduced_axes
+from arenaplan.importers.onnx.rules.windows import window
 
 
 def _batch_norm(op: Op) -> ops.Operator | None:
@@ -89,6 +90,43 @@ def _resize(op: Op) -> ops.Operator | None:
     return ops.PLANES
 
 
+def _rows(op: Op, kernel: Sequence[int] | None = None) -> ops.Rows | None:
+    """Return how the rows of a result see those of the image."""
+    space = op.input(0).shape[2:]
+    if len(space) < 2:
+        return None
+    sliding = window(op, len(space), None if kernel is None else tuple(kernel))
+    stride, before = sliding.strides[0], sliding.before[0]
+    extent = (sliding.kernel[0] - 1) * sliding.dilations[0] + 1
+    if sliding.auto_pad == "VALID":
+        before = 0
+    elif sliding.auto_pad.startswith("SAME"):
+        total = max((-(-space[0] // stride) - 1) * stride + extent - space[0], 0)
+        before = total // 2 if sliding.auto_pad == "SAME_UPPER" else total - total // 2
+    return ops.Rows(extent, stride, before)
+
+
+def _convolution(op: Op) -> ops.Operator:
+    return ops.Convolution(op.integer("group", 1), _rows(op, op.input(1).shape[2:]))
+
+
+def _pool(op: Op) -> ops.Operator:
+    return ops.Pool(_rows(op))
+
+
+def _conv_transpose(op: Op) -> ops.Operator:
+    """Rows that are padded by a rule of the whole are needed as a whole."""
+    space, kernel = op.input(0).shape[2:], op.input(1).shape[2:]
+    if len(space) < 2 or op.integers("output_shape") is not None:
+        return ops.WHOLE
+    sliding = window(op, len(space), kernel)
+    stride, before = sliding.strides[0], sliding.before[0]
+    extent = (kernel[0] - 1) * sliding.dilations[0] + 1
+    if sliding.auto_pad != "NOTSET" or extent < stride or sliding.dilations[0] > 1:
+        return ops.WHOLE
+    return ops.Whole(ops.Rows(extent - stride + 1, 1, extent - stride - before, stride))
+
+
 def _transpose(op: Op) -> ops.Operator:
     """Dimensions are reversed if no order is given."""
     return ops.Transpose(op.integers("perm") or range(len(op.input(0).shape))[::-1])
@@ -98,14 +136,13 @@ _UNARY: Final = (
     *(op for op in SAME if op not in ("CumProd", "CumSum", "Identity", "Trilu")),
     *("IsInf", "IsNaN", "QuantizeLinear", "DequantizeLinear"),
 )
-_POOLS: Final = (
-    *("AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool"),
-)
+_POOLS: Final = (*("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"),)
 
 OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys((*ARITHMETIC, *COMPARISONS, *VARIADIC, "Pow", "Where"), ops.ELEMENTWISE),
     **dict.fromkeys(_UNARY, ops.FIRST_OPERAND),
     **dict.fromkeys(_POOLS, ops.PLANES),
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
     **dict.fromkeys(REDUCTIONS, lambda op: ops.Reduce(reduced_axes(op, len(op.input(0).shape)))),
     **dict.fromkeys(("EyeLike", "RandomNormalLike", "RandomUniformLike"), ops.SHAPE_ONLY),
     **dict.fromkeys(("Expand", "Flatten", "Identity", "Reshape", "Squeeze"), ops.RESHAPE),
@@ -117,8 +154,8 @@ OPERATORS: Final[ops.Table[Op]] = {
     "Cast": ops.CONVERT,
     "CastLike": ops.CONVERT,
     "Concat": lambda op: ops.Concat(op.integer("axis", 1)),
-    "Conv": lambda op: ops.Convolution(op.integer("group", 1)),
-    "ConvTranspose": ops.WHOLE,
+    "Conv": _convolution,
+    "ConvTranspose": _conv_transpose,
     "Dropout": _dropout,
     "Gather": _gather,
     "Gemm": lambda op: ops.Product(bool(op.integer("transA", 0))),
@@ -153,6 +190,9 @@ def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     if operator is ops.RESHAPE and not copies:
         _check_size(op, node)
     effects = ops.effects_of(operator, node, copies=copies)
+    windows = () if copies else ops.windows_of(operator, node)
+    if windows:
+        effects = effects._replace(windows=windows)
     ignores = _IGNORES.get(op.type)
     return effects._replace(ignores=ignores, flows=()) if ignores else effects
 

@@ -115,7 +115,7 @@ _SAME: Final = 0
 """The padding with which the output is as large as the image, divided by the stride."""
 
 
-def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Window, ops.Window] | None:
+def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | None:
     """Return windows of some extent that slide over rows and columns."""
     x, y = op.shape(), op.outputs[0].shape if op.outputs and op.outputs[0] is not None else ()
     strides = (op.option(2, "i"), op.option(1, "i"))
@@ -125,7 +125,7 @@ def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Window, ops.Window] | N
     if op.option(0, "b") == _SAME:
         for at, (stride, extent) in enumerate(zip(strides, size, strict=True)):
             before[at] = max((y[1 + at] - 1) * stride + extent - x[1 + at], 0) // 2
-    return ops.Window(strides[0], before[0]), ops.Window(strides[1], before[1])
+    return ops.Slide(strides[0], before[0]), ops.Slide(strides[1], before[1])
 
 
 def _convolution(slot: int, *, unrolls: bool) -> Callable[[Op], ops.Operator]:

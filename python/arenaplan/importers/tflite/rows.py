@@ -10,16 +10,17 @@ do, for 8-bit and 16-bit integers and ``float32``.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from math import prod
 from typing import Final
 
-from arenaplan.errors import UnsupportedModel
+from arenaplan.importers.tflite.micro.aliases import row_of
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.tensors import Shapes, unique_names
 from arenaplan.ops import BITS
 from arenaplan.rewrite.program import Operator as Node
-from arenaplan.rewrite.program import Program, RowRule, Tensor
+from arenaplan.rewrite.program import Order, Program, RowRule, Tensor
 from arenaplan.rewrite.rows import Window
 
 _SAME: Final = 0
@@ -38,42 +39,55 @@ _ELEMENTWISE: Final = frozenset(_NAMES.split())
 _IN_ORDER: Final = frozenset({"ADD", "MUL", "RELU", "RELU6", "SUB"})
 """Elementwise operators whose reference kernel reads an element right before it writes it."""
 
+_PER_RESULT: Final = 11.0
+"""Nanoseconds per element of a result."""
+
+_PER_WORK: Final = {"DEPTHWISE_CONV_2D": 2.2, "AVERAGE_POOL_2D": 2.2, "MAX_POOL_2D": 2.2}
+_LEAST_PER_WORK: Final = 0.55
+"""
+Nanoseconds per multiply-accumulate of reference kernels.
+
+Fitted to operators of three models in the interpreter of TensorFlow Lite Micro on x86-64. Only
+ratios count: other processors are slower in all.
+"""
+
 _PADS: Final = frozenset({"PAD", "PADV2"})
 
 _DTYPES: Final = frozenset({"int8", "uint8", "int16", "float32"})
 
 
-def program_of(model: Model) -> Program:
+def program_of(model: Model, *, shares: bool = False) -> Program:
     """
     Return the main subgraph of a model as a program.
 
-    Raises
-    ------
-    UnsupportedModel
-        If operators call other subgraphs or keep variables: rows of such a model are not followed.
+    Operators that call other subgraphs, or that read or write variables, are never split.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    shares : bool, default False
+        Whether results of elementwise operators may be at the address of an operand.
     """
     main = model.subgraphs[0]
-    if len(model.subgraphs) > 1:
-        raise UnsupportedModel(
-            f"the model has {len(model.subgraphs)} subgraphs, which share one arena; only models "
-            "with one subgraph can be rewritten"
-        )
-    if any(tensor.is_variable for tensor in main.tensors):
-        raise UnsupportedModel("the model has variables, which a rewritten model would not keep")
     names = unique_names(main)
     shapes = Shapes(main, names, None)
     tensors = []
     for index, tensor in enumerate(main.tensors):
         bits = BITS.get(DTYPES.get(tensor.type, ""), 0)
         item = bits // 8 if bits >= 8 else 0
-        stored = model.is_constant(tensor)
+        stored = model.is_constant(tensor) or tensor.is_variable
         tensors.append(Tensor(names[index], shapes.of(index), item, stored))
     operators = []
     for operator in main.operators:
         outputs = tuple(i for i in operator.outputs if i is not None)
         rule = None if len(outputs) != 1 else _rule(model, operator, tensors)
+        if rule is not None and not shares and rule.order in ("elements", "places"):
+            rule = replace(rule, order="unknown")
         work = _work(operator, tensors)
-        operators.append(Node(operator.name, operator.inputs, outputs, rule, work))
+        made = sum(prod(tensors[i].shape) for i in outputs)
+        time = made * _PER_RESULT + work * _PER_WORK.get(operator.name, _LEAST_PER_WORK)
+        operators.append(Node(operator.name, operator.inputs, outputs, rule, work, time))
     return Program(tuple(tensors), tuple(operators), main.inputs, main.outputs)
 
 
@@ -81,6 +95,9 @@ def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | 
     """Return how an operator works by rows, if it is known to."""
     main = model.subgraphs[0]
     if operator.is_custom or operator.intermediates or not operator.inputs:
+        return None
+    operands = (*operator.inputs, *operator.outputs)
+    if any(i is not None and main.tensors[i].is_variable for i in operands):
         return None
     x, y = operator.inputs[0], operator.outputs[0]
     if x is None or y is None or not tensors[y].is_image:
@@ -200,7 +217,10 @@ def _elementwise(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> R
     if not images:
         return None
     window = Window(1, 1, 0, y.shape[1], y.shape[1], is_same=False, columns=(0, 0), is_linear=True)
-    return RowRule(tuple(images), window, "elements" if operator.name in _IN_ORDER else "unknown")
+    order: Order = "elements" if operator.name in _IN_ORDER else "unknown"
+    if order == "unknown" and row_of(operator, "reference") is not None:
+        order = "places"
+    return RowRule(tuple(images), window, order)
 
 
 def _work(operator: Operator, tensors: list[Tensor]) -> int:

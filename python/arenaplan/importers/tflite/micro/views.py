@@ -6,14 +6,15 @@ An operator may copy bytes onto themselves if its kernel is in :data:`IDEMPOTENT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import Final
 
 from arenaplan.errors import UnsupportedModel
 from arenaplan.importers.common import checked_bytes
-from arenaplan.importers.tflite.micro.aliases import ROWS
+from arenaplan.importers.tflite.micro.aliases import ROWS, row_of
 from arenaplan.importers.tflite.model import Model, Operator
 from arenaplan.importers.tflite.operators import OPERATORS, Op, Operand
 from arenaplan.importers.tflite.tensors import Shapes, array, dtype_of, unique_names
@@ -53,36 +54,41 @@ Kernels of other sets compute several pixels at a time, or read ahead, and may n
 """
 
 
-def layout_of(model: Model, *, overlap: bool = False) -> Layout:
+def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> Layout:
     """
-    Return the memory of the steps of a model with one subgraph.
+    Return the memory of the steps of the main subgraph of a model.
+
+    Tensors of other subgraphs are not in it: the runtime places them around those of the main one.
 
     Parameters
     ----------
     model : Model
         The model.
+    shares : bool, default False
+        Whether results of elementwise operators may be at the address of an operand.
     overlap : bool, default False
-        Whether kernels may write over their operands, see :data:`SEQUENTIAL`.
+        Whether kernels may write over their operands, see :data:`SEQUENTIAL`, too.
 
     Raises
     ------
     UnsupportedModel
-        If the model has several subgraphs.
+        If a tensor has memory that nothing writes, or an accelerator places some.
     """
-    if len(model.subgraphs) != 1:
-        raise UnsupportedModel("only models with one subgraph have a layout")
     timeline = timeline_of(model)
     if timeline.areas:
         raise UnsupportedModel("memory of an accelerator is placed by its compiler")
     main = model.subgraphs[0]
     boxes = [0] * len(main.tensors)
     for box in timeline.boxes:
-        boxes[box.tensor] = box.size
+        # The tensors of the main subgraph come first.
+        if box.tensor < len(boxes):
+            boxes[box.tensor] = box.size
     operands = _operands(model)
     inputs = tuple(dict.fromkeys(i for i in main.inputs if boxes[i]))
     uses = [Use((), inputs)]
     for operator in main.operators:
-        uses.append(_use(operator, operands, boxes, overlap=overlap))
+        use = _use(operator, operands, boxes, overlap=overlap)
+        uses.append(use if shares or overlap else replace(use, leads=()))
     unread = [t for t in range(len(boxes)) if boxes[t] and not _is_made(t, uses)]
     if unread:
         raise UnsupportedModel(f"nothing writes tensor {unread[0]}, which has memory")
@@ -147,7 +153,11 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
         if index is not None and boxes[index]
     ]
     leads: list[Lead] = []
-    if overlap and not operator.is_custom and operator.name in SEQUENTIAL:
+    row = row_of(operator, "reference")
+    is_sequential = overlap and not operator.is_custom and operator.name in SEQUENTIAL
+    if row is not None and row.way == "element by element" and not is_sequential:
+        leads += _exact_leads(operator, operands, boxes)
+    if is_sequential:
         known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
         effects = effects_of(known, Operands(inputs, outputs))
         pairs = [(p.input, p.output, 0) for p in effects.in_place]
@@ -158,6 +168,20 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
                 apart = min(distance + -distance % UNIT, boxes[target])
                 leads.append(Lead(source, target, apart))
     return Use(tuple(reads), writes, tuple(copies), is_idempotent, tuple(leads))
+
+
+def _exact_leads(operator: Operator, operands: list[Operand], boxes: list[int]) -> Iterator[Lead]:
+    """Yield the operands at whose address an operator may write its result."""
+    target = operator.outputs[0] if len(operator.outputs) == 1 else None
+    if target is None or not boxes[target]:
+        return
+    new = operands[target]
+    for source in dict.fromkeys(operator.inputs):
+        if source is None or not boxes[source] or prod(operands[source].shape) != prod(new.shape):
+            continue
+        wide, narrow = BITS[operands[source].dtype], BITS[new.dtype]
+        if narrow == wide or (narrow < wide and narrow == 8):
+            yield Lead(source, target, 0, is_exact=True)
 
 
 def _bytes(operand: Operand) -> int:

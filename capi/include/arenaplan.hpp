@@ -1,0 +1,179 @@
+// arenaplan for C++11 and later: handles that free themselves, and exceptions for error codes.
+//
+// Every member function calls the function of arenaplan.h with the same name, which has the
+// documentation.
+
+#ifndef ARENAPLAN_HPP
+#define ARENAPLAN_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "arenaplan.h"
+
+namespace arenaplan {
+
+// A call that failed: the code, and the text of ap_last_error().
+class Error : public std::runtime_error {
+public:
+    explicit Error(ap_code code) : std::runtime_error(ap_last_error()), code_(code) {}
+    ap_code code() const noexcept { return code_; }
+
+private:
+    ap_code code_;
+};
+
+// Throws Error unless `code` is AP_CODE_OK.
+inline void check(ap_code code) {
+    if (code != AP_CODE_OK) throw Error(code);
+}
+
+// Returns a struct of zeros that knows its size.
+template <typename Struct>
+Struct sized() noexcept {
+    Struct zeros = Struct();
+    zeros.size = static_cast<std::uint32_t>(sizeof(Struct));
+    return zeros;
+}
+
+// A handle, and the function that frees it.
+template <typename Type, void (*Free)(Type *)>
+class Handle {
+public:
+    explicit Handle(Type *handle) noexcept : handle_(handle) {}
+    Type *get() noexcept { return handle_.get(); }
+    const Type *get() const noexcept { return handle_.get(); }
+
+private:
+    struct Deleter {
+        void operator()(Type *handle) const noexcept { Free(handle); }
+    };
+    std::unique_ptr<Type, Deleter> handle_;
+};
+
+// Offsets for the buffers of a problem.
+class Packing : public Handle<ap_packing, ap_packing_free> {
+public:
+    using Handle::Handle;
+
+    ap_status status() const noexcept { return ap_packing_status(get()); }
+    std::uint64_t peak() const noexcept { return ap_packing_peak(get()); }
+    std::uint64_t lower_bound() const noexcept { return ap_packing_lower_bound(get()); }
+    // Whether every buffer is inside of the capacity.
+    bool fits() const noexcept {
+        return status() == AP_STATUS_OPTIMAL || status() == AP_STATUS_FEASIBLE;
+    }
+    std::size_t size() const noexcept { return ap_packing_count(get()); }
+    const std::uint64_t *begin() const noexcept { return ap_packing_offsets(get()); }
+    const std::uint64_t *end() const noexcept { return begin() + size(); }
+    std::uint64_t operator[](std::size_t buffer) const noexcept { return begin()[buffer]; }
+    ap_space_packing space(std::uint32_t index) const {
+        ap_space_packing space = sized<ap_space_packing>();
+        arenaplan::check(ap_packing_space(get(), index, &space));
+        return space;
+    }
+    void check() const { arenaplan::check(ap_packing_check(get())); }
+};
+
+// Buffers to be placed.
+class Problem : public Handle<ap_problem, ap_problem_free> {
+public:
+    Problem() : Handle(ap_problem_new()) {}
+
+    void add(std::uint64_t lower, std::uint64_t upper, std::uint64_t bytes,
+             std::uint64_t alignment = 1) {
+        check(ap_problem_add(get(), lower, upper, bytes, alignment));
+    }
+    void add(const ap_buffer &buffer) { check(ap_problem_add_buffer(get(), &buffer)); }
+    void set_space(std::uint32_t index, const ap_space &space) {
+        check(ap_problem_set_space(get(), index, &space));
+    }
+    std::size_t size() const noexcept { return ap_problem_count(get()); }
+    Packing solve(const ap_options &options = sized<ap_options>()) const {
+        ap_packing *packing = nullptr;
+        check(ap_solve(get(), &options, &packing));
+        return Packing(packing);
+    }
+};
+
+// A place for every value of a model.
+class Plan : public Handle<ap_plan, ap_plan_free> {
+public:
+    using Handle::Handle;
+
+    static Plan load(const std::string &path, std::uint64_t max_bytes = 0) {
+        ap_plan *plan = nullptr;
+        check(ap_plan_load(path.c_str(), max_bytes, &plan));
+        return Plan(plan);
+    }
+    static Plan parse(const std::string &text) {
+        ap_plan *plan = nullptr;
+        check(ap_plan_parse(text.data(), text.size(), &plan));
+        return Plan(plan);
+    }
+    ap_plan_info describe() const {
+        ap_plan_info info = sized<ap_plan_info>();
+        check(ap_plan_describe(get(), &info));
+        return info;
+    }
+    ap_plan_space_info space(std::uint32_t index) const {
+        ap_plan_space_info space = sized<ap_plan_space_info>();
+        check(ap_plan_space(get(), index, &space));
+        return space;
+    }
+    ap_plan_value_info value(std::uint32_t value) const {
+        ap_plan_value_info place = sized<ap_plan_value_info>();
+        check(ap_plan_value(get(), value, &place));
+        return place;
+    }
+    std::uint32_t find(const std::string &name) const {
+        std::uint32_t value = AP_NONE;
+        check(ap_plan_find(get(), name.c_str(), &value));
+        return value;
+    }
+    ap_plan_step_info step(std::uint32_t index) const {
+        ap_plan_step_info step = sized<ap_plan_step_info>();
+        check(ap_plan_step(get(), index, &step));
+        return step;
+    }
+};
+
+// The addresses of a plan in memory.
+class Arena : public Handle<ap_arena, ap_arena_free> {
+public:
+    using Handle::Handle;
+
+    static Arena bind(const Plan &plan, void *memory, std::size_t bytes) {
+        ap_arena *arena = nullptr;
+        check(ap_arena_bind(plan.get(), memory, bytes, &arena));
+        return Arena(arena);
+    }
+    static Arena bind(const Plan &plan, const std::vector<ap_memory> &memories) {
+        ap_arena *arena = nullptr;
+        check(ap_arena_bind_spaces(plan.get(), memories.data(), memories.size(), &arena));
+        return Arena(arena);
+    }
+    static Arena allocate(const Plan &plan) {
+        ap_arena *arena = nullptr;
+        check(ap_arena_allocate(plan.get(), &arena));
+        return Arena(arena);
+    }
+    ap_memory value(std::uint32_t value) const {
+        ap_memory memory = {nullptr, 0};
+        check(ap_arena_value(get(), value, &memory));
+        return memory;
+    }
+    ap_step_memory step(std::uint32_t index) const {
+        ap_step_memory step = sized<ap_step_memory>();
+        check(ap_arena_step(get(), index, &step));
+        return step;
+    }
+};
+
+}  // namespace arenaplan
+
+#endif  // ARENAPLAN_HPP

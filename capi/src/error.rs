@@ -1,0 +1,173 @@
+//! Errors: a code for programs, and a text for people.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::c_char;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arenaplan::Error;
+
+/// Result of a call. The numbers are part of the ABI.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The call did what it says.
+    Ok = 0,
+    /// An argument is null, out of range, or contradicts another one.
+    InvalidArgument = 1,
+    /// No value has that name, or the value has no place in the plan.
+    NotFound = 2,
+    /// The file cannot be read.
+    FileUnreadable = 3,
+    /// The file is larger than the limit, damaged, or holds something else.
+    InvalidFile = 4,
+    /// The file, or a struct of the caller, is of a version that this library does not know.
+    UnsupportedVersion = 5,
+    /// A plan or packing is not a valid answer to what it is compared with.
+    CheckFailed = 6,
+    /// Memory of the caller has fewer bytes than the plan needs.
+    MemoryTooSmall = 7,
+    /// Memory of the caller begins at an address that is not aligned as the plan needs it.
+    MemoryMisaligned = 8,
+    /// An allocation failed.
+    OutOfMemory = 9,
+    /// A defect of this library. The handles of the call may be freed, and nothing else.
+    Internal = 10,
+}
+
+/// The reason why a call failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    text: String,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(crate) fn argument(text: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::UndefinedValue { .. } => Code::NotFound,
+            Error::FileUnreadable { .. } => Code::FileUnreadable,
+            Error::PlanCorrupt { .. } | Error::PlanTooLarge { .. } => Code::InvalidFile,
+            Error::PlanVersion { .. } => Code::UnsupportedVersion,
+            Error::PlanMismatch { .. }
+            | Error::PlanOverlap { .. }
+            | Error::PlanOutOfBounds { .. }
+            | Error::PlanMisaligned { .. } => Code::CheckFailed,
+            Error::BufferTooSmall { .. } => Code::MemoryTooSmall,
+            Error::MisalignedBuffer { .. } => Code::MemoryMisaligned,
+            Error::ArenaCommit { .. } | Error::OutOfMemory { .. } => Code::OutOfMemory,
+            _ => Code::InvalidArgument,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Returns an argument that must not be null.
+pub(crate) fn required<T>(argument: Option<T>, name: &str) -> Result<T> {
+    argument.ok_or_else(|| Failure::argument(format!("{name} is null")))
+}
+
+/// Bytes of the longest text, with the zero at its end.
+const LONGEST: usize = 1024;
+
+thread_local! {
+    // A fixed size: storing the text of an error neither allocates nor frees.
+    static LAST: RefCell<[u8; LONGEST]> = const { RefCell::new([0; LONGEST]) };
+}
+
+/// Runs the body of an exported function. Stores the reason of a failure for the calling thread; a
+/// panic is a failure.
+pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Code {
+    let failure = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => return Code::Ok,
+        Ok(Err(failure)) => failure,
+        Err(panic) => {
+            let reason = format!("defect of arenaplan: {}", reason_of(&*panic));
+            // Dropping the payload runs code of its own.
+            std::mem::forget(panic);
+            Failure::new(Code::Internal, reason)
+        }
+    };
+    remember(&failure.text);
+    failure.code
+}
+
+/// Returns the text of a panic.
+fn reason_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic")
+}
+
+/// Stores a text for [`last`], cut at a character if it is too long.
+fn remember(text: &str) {
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=text.len().min(LONGEST - 1)).rev().find(fits).unwrap_or_default();
+    LAST.with_borrow_mut(|last| {
+        last.fill(0);
+        for (slot, byte) in last.iter_mut().zip(text[..end].bytes()) {
+            // A zero would end the text.
+            *slot = if byte == 0 { b'?' } else { byte };
+        }
+    });
+}
+
+/// Returns the text of the last failure on this thread, which ends with a zero.
+pub(crate) fn last() -> *const c_char {
+    LAST.with(|last| last.as_ptr().cast::<c_char>().cast_const())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    /// Returns the text that `last` points to.
+    fn text() -> String {
+        LAST.with_borrow(|last| {
+            let end = last.iter().position(|&byte| byte == 0).unwrap();
+            String::from_utf8(last[..end].to_vec()).unwrap()
+        })
+    }
+
+    #[test]
+    fn a_panic_is_a_code_and_a_text() {
+        assert_eq!(guarded(|| panic!("number {}", 7)), Code::Internal);
+        assert_eq!(text(), "defect of arenaplan: number 7");
+        assert_eq!(guarded(|| panic!("fixed")), Code::Internal);
+        assert_eq!(text(), "defect of arenaplan: fixed");
+    }
+
+    #[test]
+    fn texts_are_cut_at_a_character_and_have_no_zero_inside() {
+        let fail = |text: String| guarded(|| Err(Failure::argument(text)));
+        assert_eq!(fail("é".repeat(LONGEST)), Code::InvalidArgument);
+        assert_eq!(text(), "é".repeat(LONGEST / 2 - 1));
+        assert_eq!(fail("a\0b".into()), Code::InvalidArgument);
+        assert_eq!(text(), "a?b");
+    }
+
+    #[test]
+    fn each_thread_has_its_own_text() {
+        let fail = |text: &str| guarded(|| Err(Failure::argument(text)));
+        fail("here");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(text(), "");
+                fail("there");
+            });
+        });
+        assert_eq!(text(), "here");
+    }
+}

@@ -1,0 +1,274 @@
+//! Plans from files, with the strings and tables that C programs read.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use arenaplan::base::{Alignment, MAX_BYTES, NodeId, ValueId, quoted};
+use arenaplan::plan::{Placement, PlanStep as CoreStep, SpacePlan};
+
+use crate::error::{Code, Failure, Result};
+use crate::types::{NONE, PlanInfo, PlanSpace, PlanStep, PlanValue, Share, position};
+
+/// Bytes of the largest file that is read if the caller sets no limit.
+const DEFAULT_LIMIT: u64 = 1 << 30;
+
+/// A plan: a place for every value, one memory per space.
+///
+/// A plan never changes; any number of threads may use it at the same time.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// A plan whose bytes are all inside of its spaces.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) plan: arenaplan::Plan,
+    model: CString,
+    digest: CString,
+    target: CString,
+    spaces: Vec<CString>,
+    /// By placement.
+    values: Vec<CString>,
+    by_name: HashMap<CString, u32>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What a step has besides its operands.
+#[derive(Debug)]
+pub(crate) struct Step {
+    name: CString,
+    nodes: Vec<u32>,
+    shares: Vec<Share>,
+    workspaces: usize,
+}
+
+/// Returns the limit that a caller's number stands for.
+fn limit(bytes: u64) -> u64 {
+    if bytes == 0 { DEFAULT_LIMIT } else { bytes.min(MAX_BYTES) }
+}
+
+/// Reads a file that has no more bytes than the limit.
+pub(crate) fn read(path: &str, max_bytes: u64) -> Result<Vec<u8>> {
+    let limit = limit(max_bytes);
+    let mut text = Vec::new();
+    let read = File::open(Path::new(path))
+        .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut text));
+    read.map_err(|error| Failure::new(Code::FileUnreadable, format!("{}: {error}", quoted(path))))?;
+    if u64::try_from(text.len()).is_ok_and(|bytes| bytes <= limit) {
+        return Ok(text);
+    }
+    let reason = format!("{} has more bytes than the limit of {limit}", quoted(path));
+    Err(Failure::new(Code::InvalidFile, reason))
+}
+
+impl Plan {
+    /// Reads a plan from text.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self> {
+        Self::new(arenaplan::Plan::from_json(text)?)
+    }
+
+    /// Verifies that nothing in a plan is outside of its spaces, and makes its strings.
+    pub(crate) fn new(plan: arenaplan::Plan) -> Result<Self> {
+        let bounds = Bounds(&plan);
+        for space in plan.spaces() {
+            Alignment::new(space.alignment)?;
+        }
+        for placement in plan.placements() {
+            let what = || format!("value {}", quoted(&placement.name));
+            bounds.check(placement.space, placement.offset, placement.bytes, what)?;
+        }
+        for work in plan.workspaces() {
+            let what = || format!("workspace {} of node {}", work.slot, work.node);
+            bounds.check(work.space, work.offset, work.bytes, what)?;
+        }
+        let steps = plan.steps().iter().map(|step| bounds.step(step)).collect::<Result<_>>()?;
+        let values: Vec<CString> =
+            plan.placements().iter().map(|placement| c_string(&placement.name)).collect();
+        let mut by_name = HashMap::with_capacity(values.len());
+        for (name, placement) in values.iter().zip(plan.placements()) {
+            by_name.entry(name.clone()).or_insert(placement.value);
+        }
+        let inner = Inner {
+            model: c_string(plan.model()),
+            digest: c_string(plan.digest()),
+            target: c_string(plan.target().name()),
+            spaces: plan.spaces().iter().map(|space| c_string(&space.name)).collect(),
+            values,
+            by_name,
+            steps,
+            plan,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn info(&self) -> Result<PlanInfo> {
+        let (inner, plan) = (&*self.inner, &self.inner.plan);
+        Ok(PlanInfo {
+            size: 0,
+            status: plan.status().into(),
+            model: inner.model.as_ptr(),
+            digest: inner.digest.as_ptr(),
+            target: inner.target.as_ptr(),
+            arena_bytes: plan.arena_bytes(),
+            lower_bound: plan.lower_bound(),
+            space_count: count(plan.spaces().len())?,
+            arena_count: count(plan.arenas().len())?,
+            value_count: count(plan.value_count())?,
+            step_count: count(plan.steps().len())?,
+        })
+    }
+
+    pub(crate) fn space(&self, index: u32) -> Result<PlanSpace> {
+        let at = position(index);
+        let (Some(space), Some(name)) =
+            (self.inner.plan.spaces().get(at), self.inner.spaces.get(at))
+        else {
+            return Err(Failure::argument(format!("the plan has no space {index}")));
+        };
+        Ok(PlanSpace {
+            size: 0,
+            caller_value: space.caller.unwrap_or(NONE),
+            name: name.as_ptr(),
+            bytes: space.arena_bytes,
+            alignment: space.alignment,
+        })
+    }
+
+    /// Returns where a value is.
+    pub(crate) fn place(&self, value: u32) -> Result<&Placement> {
+        let plan = &self.inner.plan;
+        if position(value) >= plan.value_count() {
+            return Err(Failure::argument(format!("the plan has no value {value}")));
+        }
+        plan.placement(ValueId::from(value)).ok_or_else(|| {
+            let text = format!("value {value} has no place in the plan: it is a constant, or is passed on inside of a step");
+            Failure::new(Code::NotFound, text)
+        })
+    }
+
+    pub(crate) fn value(&self, value: u32) -> Result<PlanValue> {
+        let place = self.place(value)?;
+        let key = |placement: &Placement| placement.value;
+        let at = self.inner.plan.placements().binary_search_by_key(&value, key).unwrap_or_default();
+        Ok(PlanValue {
+            size: 0,
+            space: place.space,
+            name: self.inner.values.get(at).map_or(ptr::null(), |name| name.as_ptr()),
+            offset: place.offset,
+            bytes: place.bytes,
+            lower: place.live[0],
+            upper: place.live[1],
+        })
+    }
+
+    pub(crate) fn find(&self, name: &CStr) -> Result<u32> {
+        self.inner.by_name.get(name).copied().ok_or_else(|| {
+            let text = format!("the plan has no value {}", quoted(&name.to_string_lossy()));
+            Failure::new(Code::NotFound, text)
+        })
+    }
+
+    pub(crate) fn step(&self, index: u32) -> Result<PlanStep> {
+        let at = position(index);
+        let (Some(row), Some(step)) = (self.inner.plan.steps().get(at), self.inner.steps.get(at))
+        else {
+            return Err(no_step(index));
+        };
+        Ok(PlanStep {
+            size: 0,
+            node_count: count(step.nodes.len())?,
+            name: step.name.as_ptr(),
+            nodes: step.nodes.as_ptr(),
+            shares: step.shares.as_ptr(),
+            share_count: count(step.shares.len())?,
+            input_count: count(row.inputs.len())?,
+            output_count: count(row.outputs.len())?,
+            workspace_count: count(step.workspaces)?,
+        })
+    }
+}
+
+/// Returns the error that a plan has no such step.
+pub(crate) fn no_step(index: u32) -> Failure {
+    Failure::argument(format!("the plan has no step {index}"))
+}
+
+/// The spaces of a plan, which its values must be inside of.
+struct Bounds<'a>(&'a arenaplan::Plan);
+
+impl Bounds<'_> {
+    /// Refuses bytes outside of their space.
+    fn check(&self, space: u32, offset: u64, bytes: u64, what: impl Fn() -> String) -> Result<()> {
+        let arena = self.0.spaces().get(position(space)).map_or(0, |space| space.arena_bytes);
+        let end = offset.checked_add(bytes);
+        if end.is_some_and(|end| end <= arena && arena <= MAX_BYTES) {
+            return Ok(());
+        }
+        let reason = format!("{} is not inside of space {space}, of {arena} bytes", what());
+        Err(Failure::new(Code::InvalidFile, reason))
+    }
+
+    /// Refuses a step whose operands are not there.
+    fn step(&self, step: &CoreStep) -> Result<Step> {
+        let corrupt = |reason: String| {
+            let text = format!("step {}: {reason}", quoted(&step.name));
+            Failure::new(Code::InvalidFile, text)
+        };
+        for value in step.inputs.iter().chain(&step.outputs).flatten() {
+            if position(*value) >= self.0.value_count() {
+                return Err(corrupt(format!("the plan has no value {value}")));
+            }
+        }
+        for value in step.outputs.iter().flatten() {
+            if self.0.placement(ValueId::from(*value)).is_none() {
+                return Err(corrupt(format!("output {value} has no place")));
+            }
+        }
+        let mut shares = Vec::with_capacity(step.shares.len());
+        for share in &step.shares {
+            let there = position(share.input) < step.inputs.len()
+                && position(share.output) < step.outputs.len();
+            match share.rule.try_into() {
+                Ok(rule) if there => {
+                    shares.push(Share { input: share.input, output: share.output, rule });
+                }
+                _ => return Err(corrupt("a share names operands that are not there".into())),
+            }
+        }
+        let nodes: Vec<u32> = step.fused.iter().copied().chain([step.node]).collect();
+        let workspaces = nodes.iter().map(|&node| self.0.workspaces_of(NodeId::from(node)).len());
+        Ok(Step { name: c_string(&step.name), workspaces: workspaces.sum(), nodes, shares })
+    }
+}
+
+impl Step {
+    pub(crate) fn nodes(&self) -> &[u32] {
+        &self.nodes
+    }
+
+    pub(crate) fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+}
+
+/// Returns the bytes of a space as a size in memory.
+pub(crate) fn bytes_of(space: &SpacePlan) -> Result<usize> {
+    let too_large = || Failure::argument("the plan is for machines with more address space");
+    usize::try_from(space.arena_bytes).map_err(|_| too_large())
+}
+
+/// Returns text that ends with a zero; zeros inside become question marks.
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap_or_else(|_| CString::new(text.replace('\0', "?")).unwrap_or_default())
+}
+
+/// Returns a number of the interface.
+pub(crate) fn count(number: usize) -> Result<u32> {
+    u32::try_from(number).map_err(|_| Failure::argument("the plan is too large to count"))
+}

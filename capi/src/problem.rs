@@ -1,0 +1,188 @@
+//! Packing problems and their answers.
+
+use std::time::{Duration, Instant};
+
+use arenaplan::base::{Alignment, LiveRange, MAX_BYTES};
+use arenaplan::pack::{self, Space as CoreSpace};
+use arenaplan::{Budget, SpaceId, solve};
+
+use crate::error::{Code, Failure, Result};
+use crate::types::{
+    BUFFER_FIXED, BUFFER_HINTED, Buffer, Gap, Options, Space, SpacePacking, Status, position,
+};
+
+/// Most threads of one search.
+const MAX_THREADS: u32 = 1 << 10;
+
+/// Buffers to be placed, and the memories they are placed in.
+///
+/// A problem begins with space 0, which is unlimited. Buffers are numbered from 0 on, as they are
+/// added.
+#[derive(Debug)]
+pub struct Problem {
+    buffers: Vec<pack::Buffer>,
+    spaces: Vec<CoreSpace>,
+}
+
+impl Problem {
+    pub(crate) fn new() -> Self {
+        Self { buffers: Vec::new(), spaces: vec![CoreSpace::default()] }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Describes a space, or the one behind the last.
+    pub(crate) fn set_space(&mut self, index: u32, space: Space) -> Result<()> {
+        no_flags("space", space.flags, 0)?;
+        let mut described = CoreSpace::new(format!("space {index}"));
+        if space.capacity > 0 {
+            possible("a capacity", space.capacity)?;
+            described = described.with_capacity(space.capacity);
+        }
+        described = described.with_alignment(alignment(space.alignment)?);
+        let (at, known) = (position(index), self.spaces.len());
+        if at > known {
+            let text = format!("space {index} cannot be described before space {known}");
+            return Err(Failure::argument(text));
+        }
+        match self.spaces.get_mut(at) {
+            Some(space) => *space = described,
+            None => self.spaces.push(described),
+        }
+        Ok(())
+    }
+
+    /// Adds a buffer.
+    pub(crate) fn add(&mut self, buffer: Buffer, gaps: &[Gap]) -> Result<()> {
+        no_flags("buffer", buffer.flags, BUFFER_FIXED | BUFFER_HINTED)?;
+        possible("a buffer", buffer.bytes)?;
+        let space = SpaceId::from(buffer.space);
+        if space.index() >= self.spaces.len() {
+            return Err(Failure::argument(format!("there is no space {space}")));
+        }
+        let live = live(buffer.lower, buffer.upper)?;
+        let mut built = if gaps.is_empty() {
+            pack::Buffer::new(buffer.bytes, live)
+        } else {
+            let gaps = gaps.iter().map(|gap| {
+                let bytes = gap.bytes_lower..gap.bytes_upper;
+                Ok(pack::Gap { steps: self::live(gap.lower, gap.upper)?, bytes })
+            });
+            let gaps = gaps.collect::<Result<Vec<_>>>()?;
+            pack::Buffer::with_gaps(buffer.bytes, live, &gaps)?
+        };
+        built = built.with_alignment(alignment(buffer.alignment)?).with_space(space);
+        if buffer.flags & BUFFER_FIXED != 0 {
+            built = built.with_pin(buffer.offset);
+        } else if buffer.flags & BUFFER_HINTED != 0 {
+            built = built.with_hint(buffer.offset);
+        }
+        let room = self.buffers.try_reserve(1);
+        room.map_err(|_| Failure::new(Code::OutOfMemory, "not enough memory for a buffer"))?;
+        self.buffers.push(built);
+        Ok(())
+    }
+
+    /// Returns the problem as the core has it.
+    fn build(&self, capacity: Option<u64>) -> Result<pack::Problem> {
+        let mut spaces = self.spaces.clone();
+        if let Some(bytes) = capacity {
+            possible("a capacity", bytes)?;
+            let [space] = &mut spaces[..] else {
+                let text = "the option capacity is for problems with one space";
+                return Err(Failure::argument(text));
+            };
+            *space = space.clone().with_capacity(bytes);
+        }
+        Ok(pack::Problem::new(self.buffers.clone(), spaces)?)
+    }
+
+    pub(crate) fn solve(&self, options: Options) -> Result<Packing> {
+        if options.threads > MAX_THREADS {
+            let text = format!("{} threads are more than {MAX_THREADS}", options.threads);
+            return Err(Failure::argument(text));
+        }
+        let some = |number: u64| (number > 0).then_some(number);
+        let problem = self.build(some(options.capacity))?;
+        let mut budget = Budget::default();
+        if let Some(limit) = some(options.time_limit_ms) {
+            budget.deadline = Instant::now().checked_add(Duration::from_millis(limit));
+        }
+        budget.nodes = some(options.node_limit);
+        budget.seed = options.seed;
+        budget.threads = position(options.threads);
+        let packing = solve(&problem, &budget)?;
+        Ok(Packing { problem, packing })
+    }
+}
+
+/// Offsets for the buffers of a problem, and what is proven about them.
+#[derive(Debug)]
+pub struct Packing {
+    problem: pack::Problem,
+    packing: pack::Packing,
+}
+
+impl Packing {
+    pub(crate) fn offsets(&self) -> &[u64] {
+        self.packing.offsets()
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.packing.status().into()
+    }
+
+    pub(crate) fn peak(&self) -> u64 {
+        self.packing.peak()
+    }
+
+    pub(crate) fn lower_bound(&self) -> u64 {
+        self.packing.lower_bound()
+    }
+
+    pub(crate) fn space(&self, index: u32) -> Result<SpacePacking> {
+        let space = self.packing.spaces().get(position(index));
+        let space = space.ok_or_else(|| Failure::argument(format!("there is no space {index}")))?;
+        let (status, peak) = (space.status.into(), space.peak);
+        Ok(SpacePacking { size: 0, status, peak, lower_bound: space.lower_bound })
+    }
+
+    /// Verifies the offsets against the problem as it was when it was solved.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.packing.check(&self.problem)?;
+        Ok(())
+    }
+}
+
+/// Refuses flags that this library does not know.
+fn no_flags(what: &str, flags: u32, known: u32) -> Result<()> {
+    if flags & !known == 0 {
+        return Ok(());
+    }
+    let text = format!("the {what} has flags that this library does not know: {flags:#x}");
+    Err(Failure::new(Code::UnsupportedVersion, text))
+}
+
+/// Refuses sizes that no memory has; negative numbers of callers become such sizes.
+fn possible(what: &str, bytes: u64) -> Result<()> {
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    Err(Failure::argument(format!("{what} of {bytes} bytes is larger than any memory")))
+}
+
+/// Returns an alignment; 0 is that of any address.
+fn alignment(bytes: u64) -> Result<Alignment> {
+    Ok(Alignment::new(bytes.max(1))?)
+}
+
+/// Returns a live range of steps that the core can count.
+fn live(lower: u64, upper: u64) -> Result<LiveRange> {
+    if let (Ok(lower), Ok(upper)) = (u32::try_from(lower), u32::try_from(upper)) {
+        return Ok(LiveRange::new(lower, upper)?);
+    }
+    let text = format!("the steps {lower}..{upper} are past the largest, {}", u32::MAX);
+    Err(Failure::argument(text))
+}

@@ -1,0 +1,225 @@
+/* Wrong calls: each has its code and leaves a text, and nothing is read or written that is not there. */
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arenaplan.h"
+
+static int failures = 0;
+
+/* Compares a code, and the text that belongs to it. */
+static void expect(int line, ap_code found, ap_code code, const char *text)
+{
+    if (found != code || (code != AP_CODE_OK && strstr(ap_last_error(), text) == NULL)) {
+        fprintf(stderr, "line %d: code %d, not %d: %s\n", line, (int)found, (int)code,
+                ap_last_error());
+        failures++;
+    }
+}
+
+#define EXPECT(call, code, text) expect(__LINE__, call, AP_CODE_##code, text)
+#define HOLDS(fact) (void)((fact) || (fprintf(stderr, "line %d: %s\n", __LINE__, #fact), failures++))
+
+/* A struct as a later version may have it. */
+struct later {
+    ap_options options;
+    uint64_t more;
+};
+
+static void packing(void)
+{
+    ap_problem *problem = ap_problem_new();
+    ap_packing *packing = NULL;
+    ap_options options = {.size = sizeof options};
+    struct later later = {.options = {.size = sizeof later}};
+    ap_space space = {.size = sizeof space};
+    ap_space_packing about = {.size = sizeof about};
+    ap_buffer buffer = {.size = sizeof buffer};
+    ap_gap gaps[2] = {{1, 3, 0, 0}, {2, 4, 0, 8}};
+    ap_packing *const untouched = (ap_packing *)&options;
+
+    EXPECT(ap_problem_add(NULL, 0, 1, 1, 1), INVALID_ARGUMENT, "problem is null");
+    EXPECT(ap_problem_add(problem, 1, 1, 1, 1), INVALID_ARGUMENT, "1..1");
+    EXPECT(ap_problem_add(problem, 0, UINT64_C(1) << 32, 1, 1), INVALID_ARGUMENT, "4294967296");
+    EXPECT(ap_problem_add(problem, (uint64_t)-1, 5, 1, 1), INVALID_ARGUMENT, "past the largest");
+    EXPECT(ap_problem_add(problem, 0, 1, UINT64_C(1) << 63, 1), INVALID_ARGUMENT, "larger than any");
+    EXPECT(ap_problem_add(problem, 0, 1, 1, 3), INVALID_ARGUMENT, "alignment 3");
+    HOLDS(ap_problem_count(problem) == 0);
+    HOLDS(ap_problem_count(NULL) == 0);
+
+    /* Structs: no size, another size, flags and fields of later versions. */
+    EXPECT(ap_problem_add_buffer(problem, NULL), INVALID_ARGUMENT, "buffer is null");
+    buffer.size = 0;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), INVALID_ARGUMENT, "sizeof");
+    buffer.size = UINT32_MAX;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), INVALID_ARGUMENT, "sizeof");
+    buffer.size = sizeof buffer;
+    buffer.flags = 1u << 31;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), UNSUPPORTED_VERSION, "flags");
+    buffer.flags = 0;
+    buffer.upper = 8;
+    buffer.bytes = 16;
+    buffer.space = 1;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), INVALID_ARGUMENT, "no space 1");
+    EXPECT(ap_problem_set_space(problem, 2, &space), INVALID_ARGUMENT, "before space 1");
+    space.alignment = 6;
+    EXPECT(ap_problem_set_space(problem, 1, &space), INVALID_ARGUMENT, "alignment 6");
+    space.alignment = 16;
+    space.capacity = (uint64_t)-1;
+    EXPECT(ap_problem_set_space(problem, 1, &space), INVALID_ARGUMENT, "larger than any");
+    space.capacity = 0;
+    EXPECT(ap_problem_set_space(problem, 1, &space), OK, "");
+    buffer.gap_count = 2;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), INVALID_ARGUMENT, "gaps is null");
+    buffer.gaps = gaps;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), OK, "");
+    gaps[1].bytes_upper = 17;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), INVALID_ARGUMENT, "0..17 of 16");
+    EXPECT(ap_problem_add(problem, 0, 8, 100, 0), OK, "");
+    HOLDS(ap_problem_count(problem) == 2);
+
+    EXPECT(ap_solve(NULL, NULL, &packing), INVALID_ARGUMENT, "problem is null");
+    EXPECT(ap_solve(problem, NULL, NULL), INVALID_ARGUMENT, "result is null");
+    options.threads = 1025;
+    packing = untouched;
+    EXPECT(ap_solve(problem, &options, &packing), INVALID_ARGUMENT, "1025 threads");
+    HOLDS(packing == NULL);
+    options.threads = 0;
+    options.capacity = 100;
+    EXPECT(ap_solve(problem, &options, &packing), INVALID_ARGUMENT, "one space");
+    options.capacity = (uint64_t)-1;
+    EXPECT(ap_solve(problem, &options, &packing), INVALID_ARGUMENT, "larger than any");
+    later.more = 1;
+    EXPECT(ap_solve(problem, &later.options, &packing), UNSUPPORTED_VERSION, "too old");
+    later.more = 0;
+    EXPECT(ap_solve(problem, &later.options, &packing), OK, "");
+    HOLDS(ap_packing_count(packing) == 2);
+    HOLDS(ap_packing_peak(packing) == 116);
+    EXPECT(ap_packing_check(packing), OK, "");
+    EXPECT(ap_packing_space(packing, 2, &about), INVALID_ARGUMENT, "no space 2");
+    EXPECT(ap_packing_space(packing, 1, NULL), INVALID_ARGUMENT, "space is null");
+    EXPECT(ap_packing_space(packing, 1, &about), OK, "");
+    HOLDS(about.peak == 16 && about.lower_bound == 16 && about.status == AP_STATUS_OPTIMAL);
+    HOLDS(about.size == sizeof about);
+
+    EXPECT(ap_packing_check(NULL), INVALID_ARGUMENT, "packing is null");
+    HOLDS(ap_packing_offsets(NULL) == NULL && ap_packing_count(NULL) == 0);
+    HOLDS(ap_packing_status(NULL) == AP_STATUS_UNKNOWN);
+    HOLDS(ap_packing_peak(NULL) == 0 && ap_packing_lower_bound(NULL) == 0);
+    ap_packing_free(packing);
+    ap_packing_free(NULL);
+    ap_problem_free(problem);
+    ap_problem_free(NULL);
+}
+
+/* Two fixed buffers on top of each other, and a problem without buffers. */
+static void corners(void)
+{
+    ap_problem *problem = ap_problem_new();
+    ap_packing *packing = NULL;
+    ap_buffer buffer = {.size = sizeof buffer, .upper = 1, .bytes = 8};
+
+    EXPECT(ap_solve(problem, NULL, &packing), OK, "");
+    HOLDS(ap_packing_peak(packing) == 0 && ap_packing_status(packing) == AP_STATUS_OPTIMAL);
+    ap_packing_free(packing);
+    buffer.flags = AP_BUFFER_FIXED;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), OK, "");
+    buffer.offset = 4;
+    EXPECT(ap_problem_add_buffer(problem, &buffer), OK, "");
+    EXPECT(ap_solve(problem, NULL, &packing), INVALID_ARGUMENT, "buffers 0 and 1");
+    HOLDS(packing == NULL);
+    ap_problem_free(problem);
+}
+
+static void plans(const char *path)
+{
+    static const char garbage[] = "{\"format\": \"arenaplan\", \"version\": 1}";
+    static const char later[] = "{\"format\": \"arenaplan\", \"version\": 2}";
+    ap_plan *plan = NULL;
+    ap_arena *arena = NULL;
+    ap_plan_info info = {.size = sizeof info};
+    ap_plan_space_info space = {.size = sizeof space};
+    ap_plan_value_info place = {.size = sizeof place};
+    ap_plan_step_info step = {.size = sizeof step};
+    ap_step_memory operands = {.size = sizeof operands};
+    ap_memory memory;
+    uint32_t value;
+    char *bytes;
+
+    EXPECT(ap_plan_load(NULL, 0, &plan), INVALID_ARGUMENT, "path is null");
+    EXPECT(ap_plan_load("\xff", 0, &plan), INVALID_ARGUMENT, "UTF-8");
+    EXPECT(ap_plan_load("no/such/file", 0, &plan), FILE_UNREADABLE, "'no/such/file'");
+    EXPECT(ap_plan_load(path, 10, &plan), INVALID_FILE, "limit of 10");
+    EXPECT(ap_plan_load(path, 0, NULL), INVALID_ARGUMENT, "result is null");
+    EXPECT(ap_plan_parse(NULL, 3, &plan), INVALID_ARGUMENT, "text is null");
+    EXPECT(ap_plan_parse(NULL, 0, &plan), INVALID_FILE, "EOF");
+    EXPECT(ap_plan_parse(garbage, (size_t)-1, &plan), INVALID_ARGUMENT, "more than memory");
+    EXPECT(ap_plan_parse(garbage, sizeof garbage - 1, &plan), INVALID_FILE, "missing field");
+    EXPECT(ap_plan_parse(later, sizeof later - 1, &plan), UNSUPPORTED_VERSION, "version 2");
+    HOLDS(plan == NULL);
+
+    EXPECT(ap_plan_load(path, 0, &plan), OK, "");
+    EXPECT(ap_plan_describe(NULL, &info), INVALID_ARGUMENT, "plan is null");
+    EXPECT(ap_plan_describe(plan, &info), OK, "");
+    EXPECT(ap_plan_space(plan, info.space_count, &space), INVALID_ARGUMENT, "no space");
+    EXPECT(ap_plan_space(plan, 0, &space), OK, "");
+    EXPECT(ap_plan_value(plan, info.value_count, &place), INVALID_ARGUMENT, "no value");
+    EXPECT(ap_plan_value(plan, AP_NONE, &place), INVALID_ARGUMENT, "no value");
+    EXPECT(ap_plan_step(plan, info.step_count, &step), INVALID_ARGUMENT, "no step");
+    EXPECT(ap_plan_find(plan, "nothing", &value), NOT_FOUND, "'nothing'");
+    HOLDS(value == AP_NONE);
+    EXPECT(ap_plan_find(plan, NULL, &value), INVALID_ARGUMENT, "name is null");
+    EXPECT(ap_plan_find(plan, "w", &value), NOT_FOUND, "'w'");
+    EXPECT(ap_plan_find(plan, "x", &value), OK, "");
+    EXPECT(ap_plan_value(plan, value, &place), OK, "");
+    HOLDS(strcmp(place.name, "x") == 0);
+
+    /* Memory that is too small, misaligned, null, or of too few spaces. */
+    bytes = malloc((size_t)(space.bytes + 2 * space.alignment));
+    if (bytes == NULL)
+        exit(2);
+    memory.pointer = bytes + (space.alignment - (uintptr_t)bytes % space.alignment);
+    memory.bytes = (size_t)space.bytes;
+    EXPECT(ap_arena_bind(NULL, memory.pointer, memory.bytes, &arena), INVALID_ARGUMENT, "plan");
+    EXPECT(ap_arena_bind(plan, NULL, memory.bytes, &arena), INVALID_ARGUMENT, "memory 0 is null");
+    EXPECT(ap_arena_bind(plan, memory.pointer, memory.bytes - 1, &arena), MEMORY_TOO_SMALL, "has");
+    EXPECT(ap_arena_bind(plan, (char *)memory.pointer + 1, memory.bytes, &arena),
+           MEMORY_MISALIGNED, "no multiple of 64");
+    EXPECT(ap_arena_bind_spaces(plan, NULL, 1, &arena), INVALID_ARGUMENT, "memories is null");
+    EXPECT(ap_arena_bind_spaces(plan, NULL, 0, &arena), INVALID_ARGUMENT, "0 memories");
+    HOLDS(arena == NULL);
+    EXPECT(ap_arena_bind_spaces(plan, &memory, 1, &arena), OK, "");
+    EXPECT(ap_arena_value(arena, value, NULL), INVALID_ARGUMENT, "memory is null");
+    EXPECT(ap_arena_value(arena, info.value_count, &memory), INVALID_ARGUMENT, "no value");
+    EXPECT(ap_arena_step(arena, info.step_count, &operands), INVALID_ARGUMENT, "no step");
+    EXPECT(ap_arena_step(arena, 0, NULL), INVALID_ARGUMENT, "step is null");
+    ap_arena_free(arena);
+    ap_arena_free(NULL);
+    free(bytes);
+
+    /* An arena of its own, which outlives the plan's handle. */
+    EXPECT(ap_arena_allocate(plan, &arena), OK, "");
+    ap_plan_free(plan);
+    ap_plan_free(NULL);
+    EXPECT(ap_arena_value(arena, value, &memory), OK, "");
+    memset(memory.pointer, 1, memory.bytes);
+    EXPECT(ap_arena_step(arena, 0, &operands), OK, "");
+    HOLDS(operands.input_count == 2 && operands.inputs[0].pointer == memory.pointer);
+    HOLDS(operands.inputs[1].access == AP_ACCESS_EXTERNAL && operands.inputs[1].pointer == NULL);
+    ap_arena_free(arena);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2)
+        return 2;
+    HOLDS(strcmp(ap_last_error(), "") == 0);
+    HOLDS(ap_version() ==
+          (AP_VERSION_MAJOR << 16 | AP_VERSION_MINOR << 8 | AP_VERSION_PATCH));
+    packing();
+    corners();
+    plans(argv[1]);
+    return failures > 0;
+}

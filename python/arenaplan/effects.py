@@ -1,0 +1,188 @@
+"""Effects of nodes on memory: permissions and facts that a planner reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+
+class InPlace(NamedTuple):
+    """
+    Permission for an output to take over the bytes of an input.
+
+    The node must read the input elementwise at the output's full shape, so that
+    element *i* is read before element *i* of the output is written.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    identity: bool = False
+    """Whether the output's bytes equal the input's."""
+
+
+class View(NamedTuple):
+    """
+    An output that shows bytes of an input unchanged, or the reverse.
+
+    Views are permissions: a planner may share the bytes, and otherwise the node copies.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    offset: int = 0
+    """First byte of the smaller inside the larger."""
+    of: Literal["input", "output"] = "input"
+    """Which of the two is the larger: ``"input"`` for a slice or reshape,
+    ``"output"`` for an operand of a concatenation."""
+
+
+class Flow(NamedTuple):
+    """
+    An output that a node can make in pieces, one after the other, and never needs whole.
+
+    Cut the output, and each input that it follows, into ``pieces`` equal runs of neighboring
+    elements: for piece *i* of the output the node needs piece *i* of those inputs, and all of
+    the others. An elementwise node has as many pieces as elements and follows its full-size
+    operands; a matrix product has one piece per row and follows its left operand; a
+    convolution can make any piece, but follows nothing.
+    """
+
+    output: int
+    """Position among the node's outputs."""
+    pieces: int
+    """Number of equal pieces."""
+    follows: tuple[int, ...] = ()
+    """Positions of the inputs that are needed piece by piece, too."""
+
+
+class Overlap(NamedTuple):
+    """
+    An output that is made in order, and an input that is used up on the way.
+
+    The node makes the output from its first byte to its last. When it has written the first
+    *k* bytes, it needs no byte of the input before byte *k* - ``distance`` any more. So the two
+    may overlap, if the input begins at least ``distance`` bytes behind the output's start.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    distance: int = 0
+    """Bytes by which writing is ahead of reading, at most."""
+
+
+class Window(NamedTuple):
+    """
+    An output of which some rows can be made from some rows of an input: a window that slides.
+
+    Rows are the indices of one dimension of both. Rows *a* up to *b* of the output are made from
+    the rows of the input from ``(a * stride - before) // scale`` up to and with
+    ``((b - 1) * stride - before + extent - 1) // scale``, as far as the input has them. An input
+    without a window is needed whole.
+    """
+
+    input: int
+    """Position among the node's inputs."""
+    output: int
+    """Position among the node's outputs."""
+    axis: int
+    """The dimension that rows are counted along."""
+    extent: int = 1
+    """Rows under the window, from the first to the last."""
+    stride: int = 1
+    """Rows by which the window moves from one row of the output to the next."""
+    before: int = 0
+    """Rows by which the first window begins before the input."""
+    scale: int = 1
+    """Steps of the window in one row of the input."""
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether each row of the output needs the same row of the input alone."""
+        return (self.extent, self.stride, self.before, self.scale) == (1, 1, 0, 1)
+
+    def needs(self, made: tuple[int, int], rows: int) -> tuple[int, int]:
+        """
+        Return the rows of an input that some rows of the output are made from.
+
+        Parameters
+        ----------
+        made : tuple of int
+            First row of the output, and row after the last.
+        rows : int
+            Rows of the input.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> ap.Window(0, 0, axis=1, extent=3, stride=2, before=1).needs((2, 4), rows=8)
+        (3, 8)
+        """
+        start = (made[0] * self.stride - self.before) // self.scale
+        stop = ((made[1] - 1) * self.stride - self.before + self.extent - 1) // self.scale + 1
+        start, stop = min(max(start, 0), rows), min(max(stop, 0), rows)
+        return start, max(start, stop)
+
+
+class Choice(NamedTuple):
+    """One size of a workspace that a node can work with."""
+
+    bytes: int
+    """Size in bytes."""
+    cost: float = 0.0
+    """Relative cost of running with this size; lower is better."""
+
+
+class Effects(NamedTuple):
+    """Effects of a node on memory."""
+
+    in_place: tuple[InPlace, ...] = ()
+    """Outputs that may take over the bytes of a dying input."""
+    views: tuple[View, ...] = ()
+    """Outputs that show bytes of an input, or inputs that are pieces of an output."""
+    ignores: tuple[int, ...] = ()
+    """Positions of inputs whose bytes are never read (only their shape is)."""
+    mutates: tuple[int, ...] = ()
+    """Positions of inputs that the node writes; each must be a state."""
+    workspaces: tuple[tuple[Choice, ...], ...] = ()
+    """Scratch buffers of the node, each with one or several sizes to choose from."""
+    flows: tuple[Flow, ...] = ()
+    """Outputs that can be made in pieces, so that the node can run as one with others."""
+    loads: tuple[int, ...] = ()
+    """Positions of inputs that the node copies to scratch memory before it computes with
+    them: elementwise producers can be applied on the way."""
+    overlaps: tuple[Overlap, ...] = ()
+    """Outputs that are made in order, so that they may overlap a dying input. Overlaps that follow
+    from ``flows`` need not be declared."""
+    windows: tuple[Window, ...] = ()
+    """Outputs whose rows can be made from some rows of inputs, so that the node can run strip by
+    strip together with others."""
+
+
+NO_EFFECTS = Effects()
+
+
+def effects_of(row: Mapping[str, Any]) -> Effects:
+    """Return the effects of a node of a graph file."""
+    return Effects(
+        tuple(InPlace(**pair) for pair in row.get("in_place", ())),
+        tuple(View(**view) for view in row.get("views", ())),
+        tuple(row.get("ignores", ())),
+        tuple(row.get("mutates", ())),
+        tuple(
+            tuple(Choice(**choice) for choice in workspace["choices"])
+            for workspace in row.get("workspaces", ())
+        ),
+        tuple(
+            Flow(flow["output"], flow["pieces"], tuple(flow["follows"]))
+            for flow in row.get("flows", ())
+        ),
+        tuple(row.get("loads", ())),
+        tuple(Overlap(**overlap) for overlap in row.get("overlaps", ())),
+        tuple(Window(**window) for window in row.get("windows", ())),
+    )

@@ -1,0 +1,216 @@
+"""
+Which steps of a plan run strip by strip.
+
+A *region* is a run of steps of which the last one's result is made some rows at a time, through all
+of them. The bytes between its steps shrink to line buffers; its operands and its result stay
+whole. A choice of regions is a path through the steps in their order, each edge of which is a step
+as it is or a region (the graph of fusion choices of msf-CNN, Huang and Baccelli 2025). For arenas
+of a given size the path of the least time is found, and the smallest size with a path within the
+limit by bisection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from arenaplan._core import Plan
+from arenaplan.backend import Regions
+from arenaplan.graph import Graph
+
+_LONGEST = 64
+"""Most steps of a region."""
+_COLD = 0.9
+"""Regions are tried where a step needs more than this part of what the caller's values need."""
+_MOST_ENDINGS = 160
+"""Steps that are tried as the ends of regions, at most."""
+
+
+class Region(NamedTuple):
+    """A run of steps, and what it needs."""
+
+    first: int
+    last: int
+    rows: int
+    """Rows of the result that are made at once."""
+    bytes: int
+    """Bytes that are live while it runs."""
+    seconds: float
+
+
+class Way(NamedTuple):
+    """A way to run one step."""
+
+    bytes: int
+    """Bytes that are live while it runs."""
+    seconds: float
+
+
+def regions_of(graph: Graph, plan: Plan, regions: Regions, sizes: Sequence[int]) -> list[Region]:
+    """
+    Return regions of a plan's steps that might lower its peak.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of each value.
+    """
+    around = _Around(graph, plan, sizes)
+    steps = plan.steps
+    live = plan.live_bytes[: len(steps)]
+    most = max(live, default=0)
+    least = int(_COLD * around.boundary())
+    hot = [at for at, held in enumerate(live) if held > least]
+    found: list[Region] = []
+    if not hot:
+        return found
+    ends = [at for at in range(hot[0], len(live)) if _is_near(at, hot)]
+    for last in ends[:_MOST_ENDINGS]:
+        for first, costs in regions.ending(steps, last, _LONGEST, most):
+            if first == last:
+                continue  # Steps by themselves run tile by tile anyway.
+            warmest = max(live[first : last + 1])
+            held = around.held(first, last)
+            best = inf
+            for cost in sorted(costs, key=lambda cost: (cost.bytes, cost.seconds)):
+                if warmest > least and held + cost.bytes < warmest and cost.seconds < best:
+                    best = cost.seconds
+                    bytes_ = held + cost.bytes
+                    found.append(Region(first, last, cost.rows, bytes_, cost.seconds))
+    return found
+
+
+def _is_near(at: int, hot: Sequence[int]) -> bool:
+    """Whether a region that ends with a step can hold one that needs many bytes."""
+    before = bisect_right(hot, at)
+    return before > 0 and at - hot[before - 1] < _LONGEST
+
+
+class _Around:
+    """The bytes that a region needs beside its line buffers."""
+
+    def __init__(self, graph: Graph, plan: Plan, sizes: Sequence[int]) -> None:
+        self._sizes = sizes
+        self._places = plan.placements
+        self._graph = graph
+        self._alignment = plan.alignment
+        root = list(range(len(sizes)))
+
+        def find(value: int) -> int:
+            while root[value] != value:
+                root[value] = root[root[value]]
+                value = root[value]
+            return value
+
+        for share in plan.shares:
+            if share.rule == "view":
+                root[find(share.source)] = find(share.result)
+        self._root = [find(value) for value in range(len(sizes))]
+        made: dict[int, int] = {}
+        for at, nodes in enumerate(plan.steps):
+            for node in nodes:
+                made |= dict.fromkeys((v for v in graph.nodes[node].outputs if v is not None), at)
+        self._made = made
+        self._exits = [plan.steps[at][-1] for at in range(len(plan.steps))]
+
+    def boundary(self) -> int:
+        """Return the bytes of the largest of inputs and outputs."""
+        ends = (self._graph.inputs, self._graph.outputs)
+        return max(sum(self._sizes[value] for value in values) for values in ends)
+
+    def held(self, first: int, last: int) -> int:
+        """Return the bytes of the values that a region of steps reads, makes, or leaves alone."""
+        exits = {v for v in self._graph.nodes[self._exits[last]].outputs if v is not None}
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for value, place in enumerate(self._places):
+            if place is None or place.live.start > last or place.live.end <= first:
+                continue
+            if value not in exits and first <= self._made.get(value, -1) <= last:
+                continue
+            size = -(-self._sizes[value] // self._alignment) * self._alignment
+            span = (place.offset, place.offset + size)
+            spans.setdefault(self._root[value], []).append(span)
+        return sum(_covered(found) for found in spans.values())
+
+
+def _covered(spans: list[tuple[int, int]]) -> int:
+    """Return how many bytes some spans cover together."""
+    total = end = 0
+    for start, stop in sorted(spans):
+        total += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return total
+
+
+class Path(NamedTuple):
+    """Steps of a plan, some of them in regions."""
+
+    seconds: float
+    bytes: int
+    regions: tuple[Region, ...]
+
+
+def least_path(
+    steps: Sequence[Sequence[Way]], regions: Iterable[Region], limit: float, above: int = 0
+) -> Path | None:
+    """
+    Return the path with the fewest bytes that takes no longer than a limit.
+
+    Parameters
+    ----------
+    steps : sequence of sequence of Way
+        The ways to run each step: ascending bytes, descending seconds.
+    limit : float
+        Seconds.
+    above : int, default 0
+        Paths with no more bytes than this are not looked for.
+    """
+    by_first: dict[int, list[Region]] = {}
+    for region in regions:
+        by_first.setdefault(region.first, []).append(region)
+    sizes = {way.bytes for ways in steps for way in ways}
+    sizes |= {region.bytes for found in by_first.values() for region in found}
+    sizes = {size for size in sizes if size > above}
+    levels = sorted(sizes)
+    low, high = 0, len(levels)
+    best = None
+    while low < high:
+        middle = (low + high) // 2
+        path = _fastest(steps, by_first, levels[middle])
+        if path is not None and path.seconds <= limit:
+            best, high = path, middle
+        else:
+            low = middle + 1
+    return best
+
+
+def _fastest(
+    steps: Sequence[Sequence[Way]], by_first: Mapping[int, Sequence[Region]], room: int
+) -> Path | None:
+    """Return the path of the least time in an arena of some bytes."""
+    count = len(steps)
+    seconds = [inf] * (count + 1)
+    before: list[Region | None] = [None] * (count + 1)
+    seconds[0] = 0.0
+    for at in range(count):
+        if seconds[at] == inf:
+            continue
+        fitting = [way.seconds for way in steps[at] if way.bytes <= room]
+        if fitting and seconds[at] + min(fitting) < seconds[at + 1]:
+            seconds[at + 1], before[at + 1] = seconds[at] + min(fitting), None
+        for region in by_first.get(at, ()):
+            total = seconds[at] + region.seconds
+            if region.bytes <= room and total < seconds[region.last + 1]:
+                seconds[region.last + 1], before[region.last + 1] = total, region
+    if seconds[count] == inf:
+        return None
+    chosen: list[Region] = []
+    at = count
+    while at > 0:
+        taken = before[at]
+        if taken is not None:
+            chosen.append(taken)
+        at = at - 1 if taken is None else taken.first
+    return Path(seconds[count], room, tuple(reversed(chosen)))

@@ -1,0 +1,169 @@
+//! Models: graphs and plans for several shapes, in one file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arenaplan::model::{Bucket, Shape};
+use pyo3::prelude::*;
+
+use crate::call::{self, admit};
+use crate::error::OrRaise;
+use crate::files::write_all;
+use crate::graph::Graph;
+use crate::plan::Plan;
+
+/// Bytes of JSON text per value, for the memory that reading it may need.
+const BYTES_PER_ITEM: usize = 64;
+
+/// Return the JSON Schema of model files.
+#[pyfunction]
+pub(crate) fn model_schema() -> &'static str {
+    arenaplan::model::model_schema()
+}
+
+/// The graphs and plans of one model for one or several shapes.
+#[pyclass(frozen, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct Model {
+    inner: Arc<arenaplan::Model>,
+}
+
+impl From<arenaplan::Model> for Model {
+    fn from(inner: arenaplan::Model) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+impl Model {
+    /// Returns the number of shapes, for the memory that work with them may need.
+    fn items(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// Returns the shape for sizes by name.
+    fn shape(&self, py: Python<'_>, sizes: &[(String, u64)], padded: bool) -> PyResult<Shape<'_>> {
+        let bucket = if padded { Bucket::Padded } else { Bucket::Exact };
+        let sizes: Vec<_> = sizes.iter().map(|(name, size)| (name.as_str(), *size)).collect();
+        self.inner.find(&sizes, bucket).or_raise(py)
+    }
+
+    /// Returns the model as JSON text.
+    fn text(&self, py: Python<'_>) -> PyResult<String> {
+        let model = Arc::clone(&self.inner);
+        call::run(py, self.items(), move |_, _| model.to_json())
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Collect shapes: per shape a size for each of ``dims``, the graph, and a plan of it.
+    #[new]
+    #[pyo3(signature = (name: "str", dims: "Sequence[str]", shapes: "Iterator[tuple[Sequence[int], object, Plan]]"))]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        dims: Vec<String>,
+        shapes: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let mut builder = arenaplan::Model::builder(name, dims);
+        for shape in shapes.try_iter()? {
+            let (sizes, graph, plan): (Vec<u64>, Bound<'_, PyAny>, Bound<'_, Plan>) =
+                shape?.extract()?;
+            let plan = plan.get();
+            let graph = plan.core_graph(&graph)?;
+            let (graph, plan) = (Arc::clone(&graph.get().inner), Arc::clone(&plan.inner));
+            let items = graph.values().len() + graph.nodes().len();
+            let mut taken = builder;
+            let (back, added) = call::run(py, items, move |_, _| {
+                let added = taken.add(&sizes, &graph, &plan).map(drop);
+                (taken, added)
+            })?;
+            added.or_raise(py)?;
+            builder = back;
+        }
+        let model = call::run(py, 0, move |_, _| builder.build())?;
+        Ok(model.or_raise(py)?.into())
+    }
+
+    /// Name of the model.
+    #[getter]
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// Names of the dimensions that vary, with the sizes of each.
+    #[getter]
+    fn dims(&self) -> Vec<(String, Vec<u64>)> {
+        let dims = self.inner.dims().iter();
+        dims.map(|dim| (dim.name().to_owned(), dim.sizes().to_vec())).collect()
+    }
+
+    /// Per shape the size of each dimension, and the bytes that it needs.
+    #[getter]
+    fn shapes(&self) -> Vec<(Vec<u64>, u64)> {
+        let row = |shape: Shape<'_>| {
+            (shape.sizes().map(|(_, size)| size).collect(), shape.required_bytes())
+        };
+        self.inner.shapes().map(row).collect()
+    }
+
+    /// Bytes of arenas that every shape can run in.
+    #[getter]
+    fn arena_bytes(&self) -> u64 {
+        self.inner.arena_bytes()
+    }
+
+    fn __len__(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// Return the position of the shape for sizes by name.
+    fn find(&self, py: Python<'_>, sizes: Vec<(String, u64)>, padded: bool) -> PyResult<usize> {
+        Ok(self.shape(py, &sizes, padded)?.index())
+    }
+
+    /// Return the plan of a shape.
+    fn plan(&self, py: Python<'_>, sizes: Vec<(String, u64)>) -> PyResult<Plan> {
+        let shape = self.shape(py, &sizes, false)?;
+        Ok(shape.plan().or_raise(py)?.clone().into())
+    }
+
+    /// Return the graph of a shape.
+    fn graph(&self, py: Python<'_>, sizes: Vec<(String, u64)>) -> PyResult<Graph> {
+        let shape = self.shape(py, &sizes, false)?;
+        Ok(Graph { inner: Arc::new(shape.graph().or_raise(py)?.clone()) })
+    }
+
+    /// Return the model as JSON text.
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        let text = self.text(py)?;
+        admit(py, text.len())?;
+        Ok(text)
+    }
+
+    /// Return the model that JSON text holds, after a check of every plan.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+        admit(py, text.len())?;
+        let text = text.to_vec();
+        let items = text.len() / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::Model::from_json(&text))?;
+        Ok(read.or_raise(py)?.into())
+    }
+
+    /// Write the model to a file, which is replaced at once or unchanged; a device or a pipe is
+    /// written into.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let text = self.text(py)?;
+        write_all(py, vec![(path, text)])
+    }
+
+    /// Read a model from a file, and check every plan.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+        let items = usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
+        let read = call::run(py, items, move |_, _| arenaplan::Model::load(&path))?;
+        Ok(read.or_raise(py)?.into())
+    }
+}

@@ -1,0 +1,349 @@
+//! Rules of `check/strips.rs`: rows that are made strip by strip, and their line buffers.
+
+use arenaplan::graph::{Choice, Window};
+use arenaplan::plan::{LineBuffer, RowsInPlace, Strips, WorkspacePolicy};
+use arenaplan::{
+    DType, Graph, Node, NodeId, Plan, Target, Technique, Techniques, Value, ValueKind,
+};
+use serde_json::{Value as Json, json};
+
+use super::{refuse, row, step};
+use crate::check::forge;
+use crate::planners::ideal_planner;
+
+type Case = (Graph, Plan);
+
+const KIND: &str = "PlanMismatch";
+const HEIGHT: u64 = 12;
+
+/// A window over rows, which are the second dimension.
+fn window(input: usize, extent: u64, stride: u64, before: i64) -> Window {
+    Window { input, output: 0, axis: 1, extent, stride, before, scale: 1 }
+}
+
+/// What is different in a graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Difference {
+    Nothing,
+    /// The second convolution needs its operand whole.
+    Whole,
+    /// What the first convolution makes is an output of the graph.
+    Leaves,
+    /// The windows of the sum are over another dimension.
+    Across,
+    /// The activation has a window of three rows, and may still be in place.
+    SeesMore,
+    /// The activation may not be in place.
+    Apart,
+}
+
+/// A convolution *a*, its activation *r*, another convolution *t* of the input, a convolution *b* of
+/// *r*, the sum *s* of *b*, *r* and *t*, and a pool *p* with a stride of 2. Rows have 8 elements of 4
+/// bytes.
+fn residual(difference: Difference) -> Graph {
+    let mut builder = Graph::builder("residual");
+    let mut image = |name: &str, kind, rows| {
+        let value = Value::new(name, kind, DType::FLOAT32, [2, rows, 4]).unwrap();
+        builder.add_value(value)
+    };
+    let x = image("x", ValueKind::Input, HEIGHT);
+    let names = ["a", "r", "t", "b", "s"];
+    let [a, r, t, b, s] = names.map(|name| image(name, ValueKind::Activation, HEIGHT));
+    let p = image("p", ValueKind::Activation, HEIGHT / 2);
+    let conv = window(0, 3, 1, 1);
+    let same = |input| window(input, 1, 1, 0);
+    builder.add_node(Node::new("a", "Conv").reads([x]).writes([a]).window(conv));
+    let seen = if difference == Difference::SeesMore { conv } else { same(0) };
+    let relu = Node::new("r", "Relu").reads([a]).writes([r]).window(seen);
+    builder.add_node(if difference == Difference::Apart { relu } else { relu.in_place(0, 0) });
+    builder.add_node(Node::new("t", "Conv").reads([x]).writes([t]).window(same(0)));
+    let second = Node::new("b", "Conv").reads([r]).writes([b]);
+    builder.add_node(if difference == Difference::Whole { second } else { second.window(conv) });
+    let axis = if difference == Difference::Across { 2 } else { 1 };
+    let sum = Node::new("s", "Add").reads([b, r, t]).writes([s]).in_place(0, 0);
+    let over = |sum: Node, input| sum.window(Window { axis, ..same(input) });
+    builder.add_node((0..3).fold(sum, over));
+    let pool = Node::new("p", "Pool").reads([s]).writes([p]).window(window(0, 2, 2, 0));
+    builder.add_node(pool.workspace([Choice { bytes: 736, cost: 1.0 }]));
+    if difference == Difference::Leaves {
+        builder.add_output(a);
+    }
+    builder.add_output(p);
+    builder.build().unwrap()
+}
+
+/// The line buffers of the residual with strips of one row: *r* keeps rows for the next strip, *s*
+/// and *t* have none to keep.
+fn strips() -> Strips {
+    let line = |value, offset, rows| LineBuffer { value, offset, rows };
+    Strips {
+        rows: 1,
+        // Rows are 32 bytes. *r* holds rows -1 to 3 around two rows of *b*, and one row is kept.
+        buffers: vec![line(2, 0, 4), line(3, 192, 2), line(5, 128, 2)],
+        in_place: vec![RowsInPlace { value: 1, of: 2 }, RowsInPlace { value: 4, of: 5 }],
+    }
+}
+
+fn planned(graph: &Graph, policy: WorkspacePolicy) -> arenaplan::Result<Plan> {
+    let nodes: Vec<NodeId> = (0..6).map(NodeId::new).collect();
+    let strips = [(NodeId::new(5), strips())];
+    ideal_planner().workspace(policy).strips(&strips).plan_steps(graph, &[nodes])
+}
+
+fn case() -> Case {
+    let graph = residual(Difference::Nothing);
+    let plan = planned(&graph, WorkspacePolicy::None).unwrap();
+    (graph, plan)
+}
+
+/// Changes the strips of the only step.
+fn change(change: impl Fn(&mut Json) + 'static) -> impl Fn(&mut Json) {
+    move |json| change(&mut step(json, "p")["strips"])
+}
+
+#[test]
+fn rows_that_are_kept_are_read_where_they_are() {
+    let (graph, plan) = case();
+    plan.check(&graph).unwrap();
+    assert_eq!(plan.steps()[0].strips.as_ref(), Some(&strips()));
+    // Nothing but the input and the output has a place.
+    assert_eq!(plan.placements().len(), 2);
+    let again = Plan::from_json(plan.to_json().as_bytes()).unwrap();
+    assert_eq!(again.steps(), plan.steps());
+    again.check(&graph).unwrap();
+    // Strips of all rows are a step like any other.
+    let whole = forge(&plan, |json| {
+        step(json, "p")["strips"] = json!({"rows": 6, "buffers": [
+            {"value": 2, "offset": 0, "rows": 12}, {"value": 3, "offset": 384, "rows": 12},
+            {"value": 5, "offset": 768, "rows": 12}],
+            "in_place": [{"value": 1, "of": 2}, {"value": 4, "of": 5}]});
+    });
+    whole.unwrap().check(&graph).unwrap();
+}
+
+#[test]
+fn line_buffers_that_do_not_hold_their_rows_are_refused() {
+    refuse(vec![
+        row("a line buffer is a row too short", case(), KIND, "no place for row", {
+            change(|strips| strips["buffers"][0]["rows"] = 3.into())
+        }),
+        row("rows that do not stay need room, too", case(), KIND, "no place for row", {
+            change(|strips| strips["buffers"][2]["rows"] = 1.into())
+        }),
+        row("strips have more rows than the buffers", case(), KIND, "no place for row", {
+            change(|strips| strips["rows"] = 2.into())
+        }),
+        row("a buffer is where rows are needed", case(), KIND, "is not in its line buffer", {
+            change(|strips| strips["buffers"][1]["offset"] = 64.into())
+        }),
+        row("a node writes over what it reads", case(), KIND, "while it reads it", {
+            change(|strips| strips["buffers"][2]["offset"] = 64.into())
+        }),
+        row("a value is made in place of what it sees", case(), KIND, "while it reads it", {
+            change(|strips| strips["in_place"][1] = json!({"value": 4, "of": 2}))
+        }),
+    ]);
+}
+
+#[test]
+fn every_value_has_one_line_buffer() {
+    refuse(vec![
+        row("a value has none", case(), KIND, "has no line buffer", {
+            change(|strips| drop(strips["in_place"].as_array_mut().unwrap().pop()))
+        }),
+        row("a value has two", case(), KIND, "has two line buffers", {
+            change(|strips| {
+                let line = json!({"value": 1, "offset": 512, "rows": 4});
+                strips["buffers"].as_array_mut().unwrap().push(line);
+            })
+        }),
+        row("a value has the same twice", case(), KIND, "has two line buffers", {
+            change(|strips| {
+                let line = strips["buffers"][0].clone();
+                strips["buffers"].as_array_mut().unwrap().push(line);
+            })
+        }),
+        row("the output has one", case(), KIND, "has two line buffers", {
+            change(|strips| {
+                let line = json!({"value": 6, "offset": 512, "rows": 4});
+                strips["buffers"].as_array_mut().unwrap().push(line);
+            })
+        }),
+        row("a value from outside has one", case(), KIND, "of no value that it makes", {
+            change(|strips| {
+                let line = json!({"value": 0, "offset": 512, "rows": 4});
+                strips["buffers"].as_array_mut().unwrap().push(line);
+            })
+        }),
+        row("a value is in place of one of another shape", case(), KIND, "not like it", {
+            change(|strips| strips["in_place"][1] = json!({"value": 4, "of": 6}))
+        }),
+        row("a value is in place of one from outside", case(), KIND, "not like it", {
+            change(|strips| strips["in_place"][1] = json!({"value": 4, "of": 0}))
+        }),
+        row("an element is in no place", case(), KIND, "is misaligned", {
+            change(|strips| strips["buffers"][2]["offset"] = 130.into())
+        }),
+        row("a line buffer has no rows", case(), KIND, "is not in its workspace", {
+            change(|strips| strips["buffers"][2]["rows"] = 0.into())
+        }),
+        row("a line buffer ends behind all memory", case(), KIND, "of no value that it makes", {
+            change(|strips| strips["buffers"][2]["offset"] = (u64::MAX - 3).into())
+        }),
+        row("a strip has no rows", case(), KIND, "strips are too thin", {
+            change(|strips| strips["rows"] = 0.into())
+        }),
+    ]);
+}
+
+#[test]
+fn line_buffers_are_in_the_workspace() {
+    let graph = residual(Difference::Nothing);
+    let plan = planned(&graph, WorkspacePolicy::Auto).unwrap();
+    // The workspace ends where the second line buffer may end.
+    for (offset, fits) in [(672, true), (676, false)] {
+        let forged = forge(&plan, |json| {
+            step(json, "p")["strips"]["buffers"][2]["offset"] = offset.into();
+        });
+        let found = forged.unwrap().check(&graph);
+        let says = |error: arenaplan::Error| error.to_string().contains("is not in its workspace");
+        assert_eq!(found.is_ok(), fits, "{offset}: {found:?}");
+        assert!(fits || found.is_err_and(says));
+    }
+}
+
+#[test]
+fn nodes_that_do_not_make_rows_from_rows_are_refused() {
+    for (difference, says) in [
+        (Difference::Whole, "does not make rows from rows"),
+        (Difference::Leaves, "is needed elsewhere"),
+        (Difference::Across, "along another dimension"),
+        (Difference::SeesMore, "while it reads it"),
+        (Difference::Apart, "while it reads it"),
+    ] {
+        let graph = residual(difference);
+        let (_, plan) = case();
+        // Names and sizes are those of the plan; the graph's digest is not.
+        let forged = forge(&plan, |json| json["digest"] = graph.digest().into()).unwrap();
+        let error = forged.check(&graph).unwrap_err().to_string();
+        assert!(error.contains(says), "{says}: {error}");
+    }
+}
+
+#[test]
+fn the_planner_refuses_strips_of_nodes_that_pass_no_rows() {
+    let graph = residual(Difference::Whole);
+    let error = planned(&graph, WorkspacePolicy::None).unwrap_err();
+    assert_eq!(error.kind(), "InvalidGroup");
+    // A node by itself has no line buffers.
+    let graph = residual(Difference::Nothing);
+    let steps: Vec<Vec<NodeId>> = (0..6).map(|node| vec![NodeId::new(node)]).collect();
+    let strips = [(NodeId::new(5), strips())];
+    let error = ideal_planner().strips(&strips).plan_steps(&graph, &steps).unwrap_err();
+    assert_eq!(error.kind(), "InvalidOption");
+}
+
+#[test]
+fn a_node_by_itself_is_in_no_strips() {
+    let graph = residual(Difference::Nothing);
+    let plan = ideal_planner().plan(&graph).unwrap();
+    let last = plan.steps().last().unwrap().name.clone();
+    let plain: Vec<Vec<NodeId>> = (0..6).map(|node| vec![NodeId::new(node)]).collect();
+    let plan = ideal_planner().plan_steps(&graph, &plain).unwrap();
+    let forged = forge(&plan, |json| {
+        step(json, &last)["strips"] = json!({"rows": 1, "buffers": []});
+    });
+    let error = forged.unwrap().check(&graph).unwrap_err().to_string();
+    assert!(error.contains("runs alone, and in strips"), "{error}");
+}
+
+#[test]
+fn runners_of_groups_do_not_run_strips() {
+    let (_, plan) = case();
+    assert!(plan.check_target(&Target::IDEAL).is_ok());
+    let error = plan.check_target(&Target::NODES).unwrap_err().to_string();
+    assert!(error.contains("several nodes as one"), "{error}");
+    let techniques = Techniques::NONE.with(Technique::Fusion);
+    let groups = Target::custom("groups", techniques).unwrap();
+    let error = plan.check_target(&groups).unwrap_err().to_string();
+    assert!(error.contains("runs strip by strip"), "{error}");
+}
+
+#[test]
+fn windows_that_make_no_sense_are_refused() {
+    let base = window(0, 3, 1, 1);
+    let largest = 1 << 31;
+    let wrong = [
+        (Window { input: 1, ..base }, "no pair of operands"),
+        (Window { output: 1, ..base }, "no pair of operands"),
+        (Window { axis: 3, ..base }, "has no dimension 3"),
+        (Window { extent: 0, ..base }, "out of range"),
+        (Window { stride: 0, ..base }, "out of range"),
+        (Window { scale: 0, ..base }, "out of range"),
+        (Window { extent: largest + 1, ..base }, "out of range"),
+        (Window { stride: largest + 1, ..base }, "out of range"),
+        (Window { before: i64::MIN, ..base }, "out of range"),
+    ];
+    for (wrong, says) in wrong {
+        let error = with_windows(&[wrong]).unwrap_err();
+        assert_eq!(error.kind(), "InvalidEffect");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    let error = with_windows(&[base, base]).unwrap_err().to_string();
+    assert!(error.contains("two windows over input 0"), "{error}");
+    let most = Window { extent: largest, stride: largest, scale: largest, ..base };
+    assert!(with_windows(&[most]).is_ok());
+}
+
+fn with_windows(windows: &[Window]) -> arenaplan::Result<Graph> {
+    let mut builder = Graph::builder("windows");
+    let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [2, 8, 4])?);
+    let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [2, 8, 4])?);
+    let node = Node::new("y", "Conv").reads([x]).writes([y]);
+    builder.add_node(windows.iter().fold(node, |node, &window| node.window(window)));
+    builder.build()
+}
+
+#[test]
+fn the_rows_under_windows_are_those_of_their_taps() {
+    for extent in 1..4 {
+        for stride in 1..4 {
+            for before in -2..4 {
+                for scale in 1..4 {
+                    let window = Window { extent, stride, scale, ..window(0, 1, 1, before) };
+                    for (start, end) in [(0, 1), (0, 3), (1, 4), (2, 3), (5, 7)] {
+                        let first = |made: u64| (made * stride).cast_signed() - before;
+                        let taps = (start..end)
+                            .flat_map(|made| first(made)..first(made) + extent.cast_signed());
+                        let rows = taps.map(|tap| tap.div_euclid(scale.cast_signed()));
+                        let (low, high) =
+                            rows.fold((99, -99), |(a, b), row| (row.min(a), row.max(b)));
+                        let by_taps: Vec<u64> = (0_u64..6)
+                            .filter(|row| (low..=high).contains(&row.cast_signed()))
+                            .collect();
+                        let seen: Vec<u64> = window.needs(start..end, 6).collect();
+                        assert_eq!(seen, by_taps, "{window:?} {start}..{end}");
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(window(0, 3, 1, 1).needs(4..4, 6), 0..0);
+}
+
+#[test]
+fn windows_change_the_digest() {
+    let base = window(0, 3, 1, 1);
+    let digests = [
+        with_windows(&[]).unwrap().digest(),
+        with_windows(&[base]).unwrap().digest(),
+        with_windows(&[Window { axis: 2, ..base }]).unwrap().digest(),
+        with_windows(&[Window { extent: 2, ..base }]).unwrap().digest(),
+        with_windows(&[Window { stride: 2, ..base }]).unwrap().digest(),
+        with_windows(&[Window { before: -1, ..base }]).unwrap().digest(),
+        with_windows(&[Window { scale: 2, ..base }]).unwrap().digest(),
+    ];
+    for (at, digest) in digests.iter().enumerate() {
+        assert!(!digests[..at].contains(digest), "{at}");
+    }
+}
