@@ -45,9 +45,10 @@ demo: develop ## plan ResNet-50 and run it inside its arena
 test: test-rust test-capi test-python ## everything
 
 .PHONY: test-rust
-test-rust: ## the core: tests with all assertions on, and the examples of the docs
+test-rust: ## the core and the engine: tests with all assertions on, and the examples of the docs
 	cargo test --profile checked --package arenaplan --all-features --lib --tests --examples
 	cargo test --profile checked --package arenaplan --all-features --doc
+	cargo test --profile checked --package arenaplan-engine --features rayon
 
 .PHONY: test-capi
 test-capi: ## the C interface: its header, and programs in C and C++, under valgrind if it is there
@@ -67,6 +68,11 @@ valgrind: ## the tests of the unsafe code under valgrind
 	binary=$$(cargo test --profile checked --package arenaplan --lib --no-run --message-format=json \
 	    | $(PYTHON) -c 'import json, sys; print([m["executable"] for m in map(json.loads, sys.stdin) if m.get("executable")][-1])'); \
 	valgrind --quiet --error-exitcode=1 --leak-check=full "$$binary" arena
+
+.PHONY: miri
+miri: ## the lending to several threads under Miri (a nightly toolchain with rust-src)
+	MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --package arenaplan --test it \
+	    hazards::shared_steps hazards::steps_of hazards::leaked
 
 .PHONY: oracles
 oracles: ## tests with other projects' runtimes and frameworks; downloads gigabytes

@@ -54,6 +54,7 @@ pub mod choose;
 pub mod classic;
 pub mod format;
 pub mod graph;
+mod hazards;
 pub mod liveness;
 pub mod model;
 pub mod pack;

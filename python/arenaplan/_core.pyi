@@ -18,6 +18,8 @@ __all__ = [
     "Estimate",
     "Explained",
     "Graph",
+    "Hazard",
+    "Hazards",
     "IncrementalArena",
     "IncrementalPlacement",
     "IncrementalPlanner",
@@ -42,6 +44,7 @@ __all__ = [
     "StoragePlan",
     "Strips",
     "Target",
+    "Timetable",
     "Verdict",
     "__version__",
     "color_nodes",
@@ -49,6 +52,7 @@ __all__ = [
     "find_assigns",
     "fuse",
     "graph_schema",
+    "hazards_schema",
     "load_params",
     "model_schema",
     "order_mutations",
@@ -398,6 +402,114 @@ class Graph:
         """
         Return a copy in which some nodes, by index, have other workspaces, or others in place
         of them if their output overlaps an input: ``staging``.
+        """
+
+@final
+class Hazard:
+    """
+    One step that must wait for another.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int, str]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, after: int, before: int, kind: str) -> Hazard: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def after(self, /) -> int:
+        """
+        Position of the step that waits.
+        """
+    @property
+    def before(self, /) -> int:
+        """
+        Position of the step that it waits for.
+        """
+    @property
+    def kind(self, /) -> str:
+        """
+        Why: ``"data"``, ``"write-after-read"``, ``"write-after-write"`` or ``"control"``.
+        """
+
+@final
+class Hazards:
+    """
+    The dependencies between the steps of a plan, transitively reduced.
+
+    A runner that starts each step after those that it waits for may run all others in any order and
+    at the same time. :meth:`Plan.hazards` computes them, :meth:`Plan.check_hazards` proves them.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (64,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+    >>> (z,) = graph.node("Conv", [y], [("z", (64,), "float32")])
+    >>> graph.output(z)
+    >>> hazards = ap.plan(graph).hazards(graph)
+    >>> hazards.of(1)
+    [Hazard(after=1, before=0, kind='data')]
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __len__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
+    def __repr__(self, /) -> str: ...
+    def critical_path(self, /, costs: Sequence[int]) -> int:
+        """
+        Return the time of the longest chain of steps that wait for each other.
+        """
+    def dependents(self, /) -> list[list[int]]:
+        """
+        Return, by step, the steps that wait for it.
+        """
+    @property
+    def digest(self, /) -> str:
+        """
+        Digest of the graph that was planned.
+        """
+    @property
+    def edges(self, /) -> list[Hazard]:
+        """
+        The edges, ascending by later step, then by earlier step.
+        """
+    @staticmethod
+    def from_json(text: bytes) -> Hazards:
+        """
+        Return the hazards that JSON text holds.
+        """
+    @property
+    def model(self, /) -> str:
+        """
+        Name of the model.
+        """
+    def of(self, /, step: int) -> list[Hazard]:
+        """
+        Return the edges to a step: the steps that it waits for.
+        """
+    @property
+    def steps(self, /) -> int:
+        """
+        Number of steps.
+        """
+    def timetable(self, /, costs: Sequence[int], workers: int) -> Timetable:
+        """
+        Return when the steps start if ``workers`` run them, each the first step in order that may
+        run.
+
+        Parameters
+        ----------
+        costs : list of int
+            The time of each step.
+        workers : int
+            Number of workers.
+        """
+    def to_json(self, /) -> str:
+        """
+        Return the hazards as JSON text.
         """
 
 @final
@@ -1110,6 +1222,17 @@ class Plan:
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             If it would corrupt bytes, contradicts itself, or makes a false claim.
         """
+    def check_hazards(self, /, graph: Any, hazards: Hazards) -> None:
+        """
+        Raise unless hazards are exactly those of the plan.
+
+        Raises
+        ------
+        HazardMismatch
+            If two steps that use the same bytes are not ordered, or an edge is superfluous.
+        PlanMismatch, PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            As :meth:`check`.
+        """
     def check_target(self, /, target: Target) -> None:
         """
         Raise unless ``target`` can run the plan, which may have been made for another one.
@@ -1154,6 +1277,16 @@ class Plan:
     def gap(self, /) -> float:
         """
         Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
+        """
+    def hazards(self, /, graph: Any) -> Hazards:
+        """
+        Return the dependencies between the steps: a runner that respects them may run all other
+        steps in any order, and at the same time.
+
+        Raises
+        ------
+        PlanMismatch, PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+            As :meth:`check`.
         """
     def live_at(self, /, step: int) -> list[int]:
         """
@@ -1293,6 +1426,11 @@ class Plan:
     def target(self, /) -> Target:
         """
         The runner that the plan is for.
+        """
+    @property
+    def timetable(self, /) -> Timetable | None:
+        """
+        When several workers run the steps; None if the plan is not for several.
         """
     def to_json(self, /) -> str:
         """
@@ -1948,6 +2086,49 @@ class Target:
         """
 
 @final
+class Timetable:
+    """
+    When several workers run the steps of a plan.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, list[int], list[int]]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, workers: int, costs: Sequence[int], starts: Sequence[int]) -> Timetable: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def costs(self, /) -> list[int]:
+        """
+        By step: its time. Bytes that its nodes touch, unless other costs were given.
+        """
+    @property
+    def parallelism(self, /) -> float:
+        """
+        How many workers are busy on average.
+        """
+    @property
+    def span(self, /) -> int:
+        """
+        Time at which the last step ends.
+        """
+    @property
+    def starts(self, /) -> list[int]:
+        """
+        By step: the time at which it starts.
+        """
+    @property
+    def work(self, /) -> int:
+        """
+        Time of all steps one after the other.
+        """
+    @property
+    def workers(self, /) -> int:
+        """
+        Number of workers.
+        """
+
+@final
 class Verdict:
     """
     Result of a check about the claims of a valid plan.
@@ -2029,6 +2210,11 @@ def fuse(graph: Graph, kinds: Sequence[str]) -> list[list[int]]:
 def graph_schema() -> str:
     """
     Return the JSON Schema of graph files.
+    """
+
+def hazards_schema() -> str:
+    """
+    Return the JSON Schema of hazards.
     """
 
 def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:

@@ -222,6 +222,10 @@ class PlanMismatch(PlanError):
     """The plan was made for another graph."""
 
 
+class HazardMismatch(PlanError):
+    """Hazards leave two steps unordered that use the same bytes, or have an edge too many."""
+
+
 class TargetMismatch(PlanError):
     """The runner that a plan is for, or is exported to, cannot run it."""
 

@@ -96,6 +96,11 @@ class PlanOptions:
     parallel_safe: Annotated[
         bool, "be safe in every order that the graph permits, so that nodes may run in parallel"
     ] = False
+    workers: Annotated[
+        int,
+        "number of workers that run nodes at the same time; with more than one, the plan has a "
+        "timetable of about the shortest time, and of those one with few bytes",
+    ] = 1
     spaces: Annotated[
         str | Sequence[Space] | None,
         "memories to place values in, such as sram=64KiB,psram=8MiB, fastest first; each value "
@@ -122,6 +127,7 @@ class PlanKeywords(TypedDict, total=False):
     max_slowdown: float | None
     capacity: int | None
     parallel_safe: bool
+    workers: int
     spaces: str | Sequence[Space] | None
     pins: Mapping[str, str] | None
 
@@ -197,6 +203,7 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
         "workspace": options.workspace,
         "capacity": _checked_capacity(options.capacity),
         "parallel_safe": options.parallel_safe,
+        "workers": _checked_workers(options.workers),
         "max_slowdown": None,
     }
 
@@ -242,6 +249,14 @@ def _checked_capacity(capacity: int | None) -> int | None:
     if not 0 <= capacity < 1 << 64:
         raise InvalidSize(f"capacity {capacity} is no number of bytes")
     return capacity
+
+
+def _checked_workers(workers: int) -> int:
+    """Refuse anything but a number of workers."""
+    workers = whole_number(workers, "workers")
+    if not 1 <= workers < 1 << 32:
+        raise InvalidOption(f"option workers: {workers} is no number of workers")
+    return workers
 
 
 def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int | None, int, int]]:

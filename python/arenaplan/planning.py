@@ -122,7 +122,8 @@ def plan(
             result = min(result, made(), key=lambda plan: plan.arena_bytes)
     else:
         slowdown = slowdown_of(options)
-        if memories.rows is None and wanted is None and slowdown < inf:
+        is_timed = memories.rows is None and wanted is None and options.workers == 1
+        if is_timed and slowdown < inf:
             arguments["max_slowdown"] = round(slowdown * 1000)
         maker = Maker(graph, arguments, target.techniques, memories, backend, watch)
         result = chosen(maker, slowdown, wanted, strips).plan

@@ -186,7 +186,9 @@ def chosen(
     """
     draft = maker.draft(maker.names, steps, strips)
     first = maker.finish(draft, steps, strips=strips)
-    if steps is not None or maker.memories[0] is not None:
+    # Several workers are weighed by the planner's own times.
+    several = maker.options["workers"] != 1
+    if steps is not None or maker.memories[0] is not None or several:
         return Chosen(first.plan, (first.point,))
     plain = maker.finish(maker.draft([]), optimize="none")
     tried = [first]

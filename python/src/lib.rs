@@ -14,6 +14,7 @@ mod call;
 mod error;
 mod files;
 mod graph;
+mod hazards;
 mod headroom;
 mod incremental;
 mod model;
@@ -39,6 +40,8 @@ mod _core {
     #[pymodule_export]
     use crate::graph::{Graph, graph_schema};
     #[pymodule_export]
+    use crate::hazards::{Hazards, hazards_schema};
+    #[pymodule_export]
     use crate::incremental::IncrementalPlanner;
     #[pymodule_export]
     use crate::model::{Model, model_schema};
@@ -50,9 +53,9 @@ mod _core {
     use crate::planner::{Explained, explain, plan};
     #[pymodule_export]
     use crate::results::{
-        ArenaBytes, Assign, Block, CallerBuffer, Estimate, IncrementalPlacement, Level, LineBuffer,
-        Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, RowsInPlace, Share, StepOperands,
-        Strips,
+        ArenaBytes, Assign, Block, CallerBuffer, Estimate, Hazard, IncrementalPlacement, Level,
+        LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, RowsInPlace, Share,
+        StepOperands, Strips, Timetable,
     };
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};

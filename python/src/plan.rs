@@ -16,9 +16,10 @@ use crate::call::{self, admit};
 use crate::error::{OrRaise, raise_named};
 use crate::files::write_all;
 use crate::graph::Graph;
+use crate::hazards::Hazards;
 use crate::results::{
     CallerBuffer, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
-    StepOperands, Strips,
+    StepOperands, Strips, Timetable,
 };
 use crate::target::Target;
 use crate::verdict::Verdict;
@@ -138,6 +139,7 @@ impl Plan {
             outputs,
             workspace,
             parallel_safe,
+            workers,
             max_slowdown,
             capacity,
             ..
@@ -153,6 +155,7 @@ impl Plan {
             ("inputs", inputs.name().into_pyobject(py)?.into_any()),
             ("outputs", outputs.name().into_pyobject(py)?.into_any()),
             ("parallel_safe", flag(parallel_safe)),
+            ("workers", workers.into_pyobject(py)?.into_any()),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
             ("max_slowdown", max_slowdown.map(ratio).into_pyobject(py)?.into_any()),
             ("capacity", capacity.into_pyobject(py)?),
@@ -452,6 +455,48 @@ impl Plan {
         let graph = Arc::clone(&graph.inner);
         let inner = call::run(py, items, move |_, _| plan.check(&graph))?.or_raise(py)?;
         Ok(Verdict { inner })
+    }
+
+    /// Return the dependencies between the steps: a runner that respects them may run all other
+    /// steps in any order, and at the same time.
+    ///
+    /// Raises
+    /// ------
+    /// PlanMismatch, PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+    ///     As :meth:`check`.
+    fn hazards(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Hazards> {
+        let graph = self.core_graph(graph)?;
+        let graph = graph.get();
+        let (plan, items) = (Arc::clone(&self.inner), graph.items());
+        let graph = Arc::clone(&graph.inner);
+        Ok(call::run(py, items, move |_, _| plan.hazards(&graph))?.or_raise(py)?.into())
+    }
+
+    /// Raise unless hazards are exactly those of the plan.
+    ///
+    /// Raises
+    /// ------
+    /// HazardMismatch
+    ///     If two steps that use the same bytes are not ordered, or an edge is superfluous.
+    /// PlanMismatch, PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
+    ///     As :meth:`check`.
+    fn check_hazards(
+        &self,
+        py: Python<'_>,
+        graph: &Bound<'_, PyAny>,
+        hazards: &Hazards,
+    ) -> PyResult<()> {
+        let graph = self.core_graph(graph)?;
+        let graph = graph.get();
+        let (plan, items) = (Arc::clone(&self.inner), graph.items());
+        let (graph, hazards) = (Arc::clone(&graph.inner), Arc::clone(&hazards.inner));
+        call::run(py, items, move |_, _| plan.check_hazards(&graph, &hazards))?.or_raise(py)
+    }
+
+    /// When several workers run the steps; None if the plan is not for several.
+    #[getter]
+    fn timetable(&self) -> Option<Timetable> {
+        self.inner.timetable().cloned().map(Timetable::from)
     }
 
     /// Raise unless ``target`` can run the plan, which may have been made for another one.

@@ -35,6 +35,7 @@ pub(crate) struct Options {
     workspace: Option<String>,
     capacity: Option<u64>,
     parallel_safe: bool,
+    workers: u32,
     max_slowdown: Option<u64>,
 }
 
@@ -48,6 +49,7 @@ impl Options {
             .inputs(self.inputs.parse()?)
             .outputs(self.outputs.parse()?)
             .parallel_safe(self.parallel_safe)
+            .workers(self.workers)
             .max_slowdown(self.max_slowdown);
         if let Some(alignment) = self.alignment {
             planner = planner.alignment(alignment);

@@ -235,6 +235,50 @@ record! {
 }
 
 record! {
+    /// One step that must wait for another.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct Hazard {
+        /// Position of the step that waits.
+        pub(crate) after: u32,
+        /// Position of the step that it waits for.
+        pub(crate) before: u32,
+        /// Why: ``"data"``, ``"write-after-read"``, ``"write-after-write"`` or ``"control"``.
+        pub(crate) kind: String,
+    }
+}
+
+record! {
+    /// When several workers run the steps of a plan.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct Timetable {
+        /// Number of workers.
+        pub(crate) workers: u32,
+        /// By step: its time. Bytes that its nodes touch, unless other costs were given.
+        pub(crate) costs: Vec<u64>,
+        /// By step: the time at which it starts.
+        pub(crate) starts: Vec<u64>,
+    }
+
+    /// Time of all steps one after the other.
+    #[getter]
+    fn work(&self) -> u64 {
+        arenaplan::plan::Timetable::from(self).work()
+    }
+
+    /// Time at which the last step ends.
+    #[getter]
+    fn span(&self) -> u64 {
+        arenaplan::plan::Timetable::from(self).span()
+    }
+
+    /// How many workers are busy on average.
+    #[getter]
+    fn parallelism(&self) -> f64 {
+        arenaplan::plan::Timetable::from(self).parallelism()
+    }
+}
+
+record! {
     /// A buffer that the caller brings to each run.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct CallerBuffer {
@@ -376,6 +420,20 @@ impl From<&arenaplan::plan::Placement> for Placement {
     fn from(place: &arenaplan::plan::Placement) -> Self {
         let &arenaplan::plan::Placement { space, offset, bytes, live, .. } = place;
         Self { space, offset, bytes, live: live.into() }
+    }
+}
+
+impl From<&Timetable> for arenaplan::plan::Timetable {
+    fn from(table: &Timetable) -> Self {
+        let Timetable { workers, costs, starts } = table;
+        Self { workers: *workers, costs: costs.clone(), starts: starts.clone() }
+    }
+}
+
+impl From<arenaplan::plan::Timetable> for Timetable {
+    fn from(table: arenaplan::plan::Timetable) -> Self {
+        let arenaplan::plan::Timetable { workers, costs, starts } = table;
+        Self { workers, costs, starts }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use crate::arena::Region;
+use crate::arena::raw::LentRest;
 use crate::arena::spans::{Holder, Reading, StepSpans, Stretch, Writing};
 
 /// The memory of one node: shared slices of its inputs, exclusive slices of its outputs.
@@ -77,18 +78,152 @@ pub(crate) struct Slots<'s, 'm> {
     pub(crate) workspaces: &'s mut [&'m mut [u8]],
 }
 
-/// One stretch of bytes to write, and all others to read.
+/// One stretch of bytes to write, and others to read.
 #[derive(Debug)]
 pub(crate) struct Around<'m> {
-    /// The regions before that of the stretch.
-    pub(crate) left: &'m [Region<'m>],
-    /// The bytes before the stretch.
-    pub(crate) before: &'m [u8],
     pub(crate) bytes: &'m mut [u8],
-    /// The bytes behind the stretch.
-    pub(crate) after: &'m [u8],
-    /// The regions behind that of the stretch.
-    pub(crate) right: &'m [Region<'m>],
+    pub(crate) rest: Rest<'m>,
+}
+
+/// The bytes beside one stretch that is lent for writing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest<'m> {
+    /// All bytes of the arena.
+    Arena {
+        /// The stretch that is lent for writing.
+        written: Stretch,
+        /// The regions before that of the stretch.
+        left: &'m [Region<'m>],
+        /// The bytes before the stretch.
+        before: &'m [u8],
+        /// The bytes behind the stretch.
+        after: &'m [u8],
+        /// The regions behind that of the stretch.
+        right: &'m [Region<'m>],
+    },
+    /// The bytes of one step.
+    Step(LentRest<'m>),
+}
+
+impl<'m> Rest<'m> {
+    /// Returns bytes outside of those that are lent for writing, or `None` if there are no such
+    /// bytes.
+    pub(crate) fn bytes(&self, place: Stretch) -> Option<&'m [u8]> {
+        if place.is_empty() {
+            return Some(&[]);
+        }
+        match *self {
+            Self::Step(rest) => rest.bytes(place),
+            Self::Arena { written, left, .. } if place.region < written.region => {
+                left.get(place.region)?.bytes().get(place.range())
+            }
+            Self::Arena { written, right, .. } if place.region > written.region => {
+                right.get(place.region - written.region - 1)?.bytes().get(place.range())
+            }
+            Self::Arena { written, before, after, .. } => {
+                match place.start.checked_sub(written.end) {
+                    Some(start) => after.get(start..start + place.len()),
+                    None => before.get(place.range()),
+                }
+            }
+        }
+    }
+}
+
+/// A source of disjoint slices, which are asked for in ascending order.
+pub(super) trait Cut<'m> {
+    /// Returns bytes to write, or `None` if there are no such bytes.
+    fn to_write(&mut self, place: Stretch) -> Option<&'m mut [u8]>;
+
+    /// Returns bytes to read, or `None` if there are no such bytes.
+    fn to_read(&mut self, place: Stretch) -> Option<&'m [u8]>;
+}
+
+/// Fills those slots that there are with the pieces of a step; `None` if the arena is too small.
+pub(super) fn fill<'m>(
+    spans: &StepSpans,
+    slots: Slots<'_, 'm>,
+    cut: &mut impl Cut<'m>,
+) -> Option<()> {
+    let Slots { inputs, outputs, workspaces } = slots;
+    for (slot, input) in inputs.iter_mut().zip(&spans.inputs) {
+        *slot = match input.access {
+            Reading::Absent => Input::Absent,
+            Reading::External => Input::External,
+            Reading::Shared => Input::Shared(&[]),
+            Reading::Within { output, offset } => Input::Within { output, offset },
+            Reading::State => Input::State(&mut []),
+            Reading::WithinState { input, offset } => Input::WithinState { input, offset },
+        };
+    }
+    for (slot, output) in outputs.iter_mut().zip(&spans.outputs) {
+        *slot = match output.access {
+            Writing::Absent => Output::Absent,
+            Writing::Exclusive => Output::Exclusive(&mut []),
+            Writing::Within { input, offset } => Output::Within { input, offset },
+        };
+    }
+    for piece in &spans.pieces {
+        match &piece.holder {
+            &Holder::Output(position) => {
+                let bytes = cut.to_write(piece.place)?;
+                if let Some(slot) = outputs.get_mut(position) {
+                    *slot = Output::Exclusive(bytes);
+                }
+            }
+            &Holder::Workspace(position) => {
+                let bytes = cut.to_write(piece.place)?;
+                if let Some(slot) = workspaces.get_mut(position) {
+                    *slot = bytes;
+                }
+            }
+            &Holder::State(position) => {
+                let bytes = cut.to_write(piece.place)?;
+                if let Some(slot) = inputs.get_mut(position) {
+                    *slot = Input::State(bytes);
+                }
+            }
+            Holder::Readers(readers) => {
+                let bytes = cut.to_read(piece.place)?;
+                for reader in spans.readers.get(readers.clone())? {
+                    if let Some(slot) = inputs.get_mut(reader.input) {
+                        *slot = Input::Shared(bytes.get(reader.start..reader.end)?);
+                    }
+                }
+            }
+        }
+    }
+    Some(())
+}
+
+/// Regions that are cut from their start to their end.
+struct Regions<'m, 'r> {
+    rest: std::slice::IterMut<'m, Region<'r>>,
+    /// Number of regions that were begun.
+    begun: usize,
+    /// The bytes of the last of these behind the last piece.
+    bytes: &'m mut [u8],
+    /// Position of the first of those bytes.
+    at: usize,
+}
+
+impl<'m> Cut<'m> for Regions<'m, '_> {
+    fn to_write(&mut self, place: Stretch) -> Option<&'m mut [u8]> {
+        while self.begun <= place.region {
+            self.bytes = self.rest.next()?.bytes_mut();
+            (self.begun, self.at) = (self.begun + 1, 0);
+        }
+        let rest = std::mem::take(&mut self.bytes);
+        // The pieces are disjoint and sorted, so none begins before the last one ended.
+        let (_, rest) = rest.split_at_mut_checked(place.start.checked_sub(self.at)?)?;
+        let (bytes, rest) = rest.split_at_mut_checked(place.len())?;
+        (self.bytes, self.at) = (rest, place.end);
+        Some(bytes)
+    }
+
+    fn to_read(&mut self, place: Stretch) -> Option<&'m [u8]> {
+        self.to_write(place).map(|bytes| &*bytes)
+    }
 }
 
 /// The bytes of an arena, owned or borrowed. Hides the lifetime of the caller's bytes.
@@ -117,62 +252,8 @@ impl Memory for Vec<Region<'_>> {
     }
 
     fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()> {
-        for (slot, input) in slots.inputs.iter_mut().zip(&spans.inputs) {
-            *slot = match input.access {
-                Reading::Absent => Input::Absent,
-                Reading::External => Input::External,
-                Reading::Shared => Input::Shared(&[]),
-                Reading::Within { output, offset } => Input::Within { output, offset },
-                Reading::State => Input::State(&mut []),
-                Reading::WithinState { input, offset } => Input::WithinState { input, offset },
-            };
-        }
-        for (slot, output) in slots.outputs.iter_mut().zip(&spans.outputs) {
-            *slot = match output.access {
-                Writing::Absent => Output::Absent,
-                Writing::Exclusive => Output::Exclusive(&mut []),
-                Writing::Within { input, offset } => Output::Within { input, offset },
-            };
-        }
-        let mut pieces = spans.pieces.iter().peekable();
-        for (region, memory) in self.iter_mut().enumerate() {
-            if pieces.peek().is_none() {
-                break;
-            }
-            let (mut rest, mut at) = (memory.bytes_mut(), 0);
-            while let Some(piece) = pieces.next_if(|piece| piece.place.region == region) {
-                // The pieces are disjoint and sorted, so none begins before the last one ended.
-                let (_, tail) = rest.split_at_mut_checked(piece.place.start - at)?;
-                let (bytes, tail) = tail.split_at_mut_checked(piece.place.len())?;
-                (rest, at) = (tail, piece.place.end);
-                match &piece.holder {
-                    &Holder::Output(position) => {
-                        if let Some(slot) = slots.outputs.get_mut(position) {
-                            *slot = Output::Exclusive(bytes);
-                        }
-                    }
-                    &Holder::Workspace(position) => {
-                        if let Some(slot) = slots.workspaces.get_mut(position) {
-                            *slot = bytes;
-                        }
-                    }
-                    &Holder::State(position) => {
-                        if let Some(slot) = slots.inputs.get_mut(position) {
-                            *slot = Input::State(bytes);
-                        }
-                    }
-                    Holder::Readers(readers) => {
-                        let bytes: &'m [u8] = bytes;
-                        for reader in spans.readers.get(readers.clone())? {
-                            if let Some(slot) = slots.inputs.get_mut(reader.input) {
-                                *slot = Input::Shared(bytes.get(reader.start..reader.end)?);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        pieces.peek().is_none().then_some(())
+        let mut regions = Regions { rest: self.iter_mut(), begun: 0, bytes: &mut [], at: 0 };
+        fill(spans, slots, &mut regions)
     }
 
     fn around(&mut self, place: Stretch) -> Option<Around<'_>> {
@@ -180,7 +261,7 @@ impl Memory for Vec<Region<'_>> {
         let (memory, right) = rest.split_first_mut()?;
         let (before, rest) = memory.bytes_mut().split_at_mut_checked(place.start)?;
         let (bytes, after) = rest.split_at_mut_checked(place.len())?;
-        Some(Around { left, before, bytes, after, right })
+        Some(Around { bytes, rest: Rest::Arena { written: place, left, before, after, right } })
     }
 }
 

@@ -7,6 +7,12 @@ mod lend;
 mod memfd;
 mod raw;
 mod spans;
+mod turns;
+
+/// The atomics of [`turns`]; a model checker has others.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU8, Ordering};
+}
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ptr::NonNull;
@@ -17,14 +23,16 @@ pub(crate) use backing::Measured;
 pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
 pub(crate) use cast::{cast, cast_mut, count};
 pub use lend::{Input, NodeMemory, Output};
-pub(crate) use lend::{Memory, Slots};
+pub(crate) use lend::{Memory, Rest, Slots};
 #[cfg(all(feature = "shared", target_os = "linux"))]
 pub use memfd::{SharedGuard, SharedMemory};
-pub(crate) use spans::{Reading, StepSpans, Stretch, Writing, settle};
+pub(crate) use spans::{Holder, Reading, StepSpans, Stretch, Writing, settle};
+pub(crate) use turns::Refusal;
 
 use crate::base::{Alignment, Error, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::plan::{Placement, Plan};
 use raw::AlignedBytes;
+pub(crate) use raw::{LentStep, SharedRegions};
 
 /// The bytes of one space.
 #[derive(Debug)]

@@ -134,6 +134,9 @@ pub enum Error {
     /// Two things needed at the same time share bytes.
     #[error("{first} and {second} share byte {byte} of the arena at step {step}")]
     PlanOverlap { first: String, second: String, step: u32, byte: u64 },
+    /// Hazards leave two steps unordered that use the same bytes, or have an edge too many.
+    #[error("the hazards are not those of the plan: {reason}")]
+    HazardMismatch { reason: String },
     /// An offset is not a multiple of its alignment.
     #[error("{what} is at offset {offset}, which is not a multiple of its alignment {alignment}")]
     PlanMisaligned { what: String, offset: u64, alignment: u64 },
@@ -238,6 +241,7 @@ impl Error {
             Self::AtShape { source, .. } => source.kind(),
             Self::PlanOutOfBounds { .. } => "PlanOutOfBounds",
             Self::PlanOverlap { .. } => "PlanOverlap",
+            Self::HazardMismatch { .. } => "HazardMismatch",
             Self::PlanMisaligned { .. } => "PlanMisaligned",
             Self::ArenaCommit { .. } => "ArenaCommitError",
             Self::BufferTooSmall { .. } => "CapacityExceeded",

@@ -61,6 +61,9 @@
 //! - the replay refuses no step, and holds all outputs, states and kept inputs after the last one;
 //! - where nodes may run in any order, no two of them use a byte that one of them writes, unless
 //!   the graph orders the two (`races.rs`);
+//! - where several workers run the steps, each step of the timetable starts after the steps that it
+//!   must wait for have ended, and no more steps run at once than there are workers
+//!   (`timetable.rs`);
 //! - its figures are true, and no claim is provably false (`claims.rs`).
 //!
 //! The replay runs in `O(n log n)` for `n` operands; each operand counts as often as it has pieces.
@@ -76,9 +79,11 @@
 mod bound;
 mod callers;
 mod claims;
+mod hazards;
 mod layout;
 mod memory;
 mod needs;
+mod order;
 mod races;
 #[cfg(test)]
 mod random;
@@ -88,6 +93,7 @@ mod shared;
 mod spaces;
 mod strips;
 mod target;
+mod timetable;
 mod unit;
 mod verdict;
 
@@ -160,6 +166,7 @@ impl Plan {
         Replay::new(self, graph).run(&units)?;
         self.check_shares(&units)?;
         self.check_lines(graph, &joined)?;
+        self.check_timetable(graph, &units)?;
         let rigids = self.rigids(graph, &units, &joined, &smallest);
         let verdict = self.judge(graph, &units, &rigids)?;
         let horizon = u32::try_from(units.len()).unwrap_or(u32::MAX);

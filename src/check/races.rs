@@ -21,7 +21,18 @@ struct Stretch {
 pub(super) struct Races {
     spaces: BTreeMap<u32, BTreeMap<u64, Stretch>>,
     /// The first must run before the second; with a byte that both use.
-    pairs: BTreeMap<(NodeId, NodeId), u64>,
+    pairs: BTreeMap<(NodeId, NodeId), Conflict>,
+}
+
+/// How two nodes use a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Conflict {
+    pub(super) space: u32,
+    pub(super) byte: u64,
+    /// Whether the second reads bytes that the first wrote.
+    pub(super) reads_written: bool,
+    /// Whether the second writes bytes that the first read.
+    pub(super) writes_read: bool,
 }
 
 impl Races {
@@ -49,9 +60,14 @@ impl Races {
                 gaps.push(covered..start);
             }
             covered = stretch.end;
-            let others = stretch.writer.iter().chain(stretch.readers.iter().filter(|_| is_write));
-            for &other in others.filter(|&&other| other != node) {
-                self.pairs.entry((other, node)).or_insert(start);
+            let writer = stretch.writer.iter().map(|&other| (other, true));
+            let readers = stretch.readers.iter().filter(|_| is_write).map(|&other| (other, false));
+            for (other, wrote) in writer.chain(readers).filter(|&(other, _)| other != node) {
+                let (reads_written, writes_read) = (wrote && !is_write, !wrote);
+                let conflict = Conflict { space, byte: start, reads_written, writes_read };
+                let known = self.pairs.entry((other, node)).or_insert(conflict);
+                known.reads_written |= reads_written;
+                known.writes_read |= writes_read;
             }
             if is_write {
                 stretch.writer = Some(node);
@@ -68,6 +84,11 @@ impl Races {
                 if is_write { (Some(node), Vec::new()) } else { (None, vec![node]) };
             stretches.insert(start, Stretch { end, writer, readers });
         }
+    }
+
+    /// Returns the pairs, the first of which must run before the second.
+    pub(super) fn into_pairs(self) -> impl Iterator<Item = (NodeId, NodeId, Conflict)> {
+        self.pairs.into_iter().map(|((first, second), conflict)| (first, second, conflict))
     }
 
     /// Refuses a pair whose second node can run before the first.
@@ -89,7 +110,8 @@ impl Races {
                 behind[id.index()] = before.fold(0, |all, some| all | some);
             }
             let last = *batch.last().expect("chunks are not empty");
-            while let Some(((first, second), byte)) = open.next_if(|((first, _), _)| *first <= last)
+            while let Some(((first, second), Conflict { byte, .. })) =
+                open.next_if(|((first, _), _)| *first <= last)
             {
                 if behind[second.index()] & mask[first.index()] == 0 {
                     let name = |id| format!("what node {} uses", quoted(graph.node(id).name()));
@@ -184,7 +206,8 @@ mod tests {
         }
         let graph = builder.build().expect("it has no cycle");
         let order: Vec<_> = (0..NODES).map(NodeId::new).collect();
-        let pair = |first, second| ((NodeId::new(first), NodeId::new(second)), 5);
+        let found = Conflict { space: 0, byte: 5, reads_written: true, writes_read: false };
+        let pair = |first, second| ((NodeId::new(first), NodeId::new(second)), found);
         let paths =
             || (0..NODES).flat_map(|second| behind[second].iter().map(move |&it| pair(it, second)));
         let check =

@@ -77,6 +77,8 @@ impl Plan {
         smallest: &[Scratch],
     ) -> Vec<Rigid> {
         let alignment = Alignment::new(self.options.alignment).unwrap_or_default();
+        let needed = self.needed(graph, units);
+        let clock = self.clock();
         let arenas = self.arenas();
         let mut members: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for (index, placement) in self.placements.iter().enumerate() {
@@ -106,7 +108,7 @@ impl Plan {
             let spans = values().map(|value| Span {
                 start: value.offset - base,
                 end: value.offset - base + value.bytes,
-                live: value.live,
+                live: needed[ValueId::from(value.value).index()],
             });
             let declared = || values().map(|value| graph.value(ValueId::from(value.value)));
             let own = declared().map(|value| {
@@ -130,7 +132,8 @@ impl Plan {
         for (work, scratch) in self.workspaces.iter().zip(smallest) {
             let space = position(work.space);
             let step = self.step_of[NodeId::from(work.node).index()];
-            let span = Span { start: 0, end: scratch.bytes, live: [step, step + 1] };
+            let live = clock.as_ref().map_or([step, step + 1], |clock| clock.live(position(step)));
+            let span = Span { start: 0, end: scratch.bytes, live };
             let rigid = Rigid {
                 space,
                 base: work.offset,

@@ -14,7 +14,7 @@ use super::{Head, checksum};
 use crate::base::{Error, Fingerprint, Result, quoted};
 use crate::pack::Status;
 use crate::plan::{
-    MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target, Timetable,
     WorkspacePlacement, index_steps,
 };
 use serde::de::IgnoredAny;
@@ -55,6 +55,8 @@ pub(crate) struct PlanDocument {
     spaces: Vec<SpacePlan>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     move_cost: Option<MoveCost>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timetable: Option<Timetable>,
     steps: Vec<PlanStep>,
     values: Vec<Placement>,
     workspaces: Vec<WorkspacePlacement>,
@@ -170,6 +172,7 @@ impl PlanDocument {
             value_count: plan.value_count,
             spaces: plan.spaces.clone(),
             move_cost: plan.move_cost,
+            timetable: plan.timetable.clone(),
             steps: plan.steps.clone(),
             values: plan.placements.clone(),
             workspaces: plan.workspaces.clone(),
@@ -204,6 +207,7 @@ impl PlanDocument {
             steps: self.steps,
             spaces: self.spaces,
             move_cost: self.move_cost,
+            timetable: self.timetable,
             naive_bytes: self.naive_bytes,
             value_count: self.value_count,
             placements: self.values,

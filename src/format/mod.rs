@@ -1,9 +1,10 @@
-//! Files: graphs and plans as JSON, plans alone or several in one arena, problems as CSV; and their
+//! Files: graphs, plans and hazards as JSON, plans alone or several in one arena, problems as CSV; and their
 //! writer.
 
 mod csv;
 mod file;
 mod graph;
+mod hazards;
 mod json;
 mod names;
 mod shared;
@@ -16,6 +17,7 @@ pub(crate) use file::{MAX_FILE_BYTES, read};
 pub use file::{WriteError, write_file, write_files};
 pub(crate) use graph::GraphDocument;
 pub use graph::{GRAPH_VERSION, graph_schema};
+pub use hazards::hazards_schema;
 pub(crate) use json::PlanDocument;
 pub use json::{PLAN_VERSION, plan_schema};
 pub use names::Names;

@@ -13,6 +13,37 @@ use crate::graph::{Graph, Reachability, ValueKind};
 pub struct Lifetimes {
     live: Vec<Option<LiveRange>>,
     horizon: Step,
+    /// When several workers run the steps: the ends of the steps.
+    ends: Option<Ends>,
+}
+
+/// The ends of steps that run at the same time as others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ends {
+    /// By step: the first step that starts after this one has ended.
+    until: Vec<Step>,
+    /// By value: the last two ends of steps that use it, with the step of the last one.
+    last: Vec<[(Step, Option<Step>); 2]>,
+}
+
+impl Ends {
+    /// Notes that a step uses a value.
+    fn note(&mut self, value: ValueId, step: Step) {
+        self.keep(value, self.until[step.index()], Some(step));
+    }
+
+    /// Notes that a value is needed until `end`, by one step, or by the caller.
+    fn keep(&mut self, value: ValueId, end: Step, by: Option<Step>) {
+        let [first, second] = &mut self.last[value.index()];
+        if by.is_some() && first.1 == by {
+            return;
+        }
+        if end >= first.0 {
+            (*second, *first) = (*first, (end, by));
+        } else if end > second.0 {
+            *second = (end, by);
+        }
+    }
 }
 
 impl Lifetimes {
@@ -37,7 +68,61 @@ impl Lifetimes {
                 *end = horizon;
             }
         }
-        Self { live: live.into_iter().map(|ends| ends.map(range)).collect(), horizon }
+        Self { live: live.into_iter().map(|ends| ends.map(range)).collect(), horizon, ends: None }
+    }
+
+    /// Returns the live ranges of `graph`'s values when several workers run it, and the steps of
+    /// `order` start in this order; `until` has, by step, the first step that starts after it has
+    /// ended.
+    ///
+    /// A value is live until the first step that starts after all its readers have ended. So
+    /// values whose ranges are apart are apart in time.
+    #[must_use]
+    pub fn in_timetable(
+        graph: &Graph,
+        order: &[NodeId],
+        until: &[Step],
+        preserve_inputs: bool,
+    ) -> Self {
+        let mut times = Self::new(graph, order, preserve_inputs);
+        let last = vec![[(Step::default(), None); 2]; graph.values().len()];
+        let mut ends = Ends { until: until.to_vec(), last };
+        for (step, &id) in order.iter().enumerate() {
+            let (step, node) = (Step::at(step), graph.node(id));
+            let used = node.reads_bytes_of().chain(node.produces()).map(|(_, value)| value);
+            for value in used {
+                let end = ends.until[step.index()];
+                if let Some(live) = &mut times.live[value.index()] {
+                    ends.note(value, step);
+                    *live = range((live.start(), live.end().max(end)));
+                }
+            }
+        }
+        let states = graph.values().iter().enumerate().filter_map(|(index, value)| {
+            let is_kept = value.kind() == ValueKind::State
+                || value.kind() == ValueKind::Input && preserve_inputs;
+            is_kept.then(|| ValueId::new(index))
+        });
+        for value in states.chain(graph.outputs().iter().copied()) {
+            ends.keep(value, times.horizon.next(), None);
+        }
+        times.ends = Some(ends);
+        times
+    }
+
+    /// Returns the first step that starts after a step has ended.
+    pub fn until(&self, step: Step) -> Step {
+        self.ends.as_ref().map_or(step.next(), |ends| ends.until[step.index()])
+    }
+
+    /// Returns whether `step` is the last user of `value`, and all other users have ended when it
+    /// starts.
+    pub(crate) fn dies(&self, value: ValueId, step: Step) -> bool {
+        let Some(live) = self.of(value) else { return false };
+        let Some(ends) = &self.ends else { return live.end() == step.next() };
+        let [first, second] = ends.last[value.index()];
+        let others = if first.1 == Some(step) { second.0 } else { first.0 };
+        live.end() == ends.until[step.index()] && others <= step
     }
 
     /// Returns live ranges that hold in every order that the graph permits.
@@ -70,7 +155,7 @@ impl Lifetimes {
                 *end = horizon;
             }
         }
-        Self { live: live.into_iter().map(|ends| ends.map(range)).collect(), horizon }
+        Self { live: live.into_iter().map(|ends| ends.map(range)).collect(), horizon, ends: None }
     }
 
     /// Returns when `value` is live, or `None` if it is a constant.

@@ -156,6 +156,22 @@ impl Liveness {
         overlapped: &[NodeId],
     ) -> Result<Self> {
         let lifetimes = Lifetimes::new(graph, order, options.keeps_inputs());
+        Self::with_lifetimes(graph, order, lifetimes, options, overlapped)
+    }
+
+    /// Returns the buffers without workspaces if values live for other ranges than those of
+    /// `order`, such as those of a [timetable](Lifetimes::in_timetable).
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_lifetimes(
+        graph: &Graph,
+        order: &[NodeId],
+        lifetimes: Lifetimes,
+        options: LivenessOptions,
+        overlapped: &[NodeId],
+    ) -> Result<Self> {
         let reach = options.parallel_safe.then(|| Reachability::new(graph));
         let rules = options.alias_rules();
         let classes = AliasClasses::with_overlaps(
@@ -222,7 +238,9 @@ impl Liveness {
             let alignment = node.effects().scratch(workspace.staging)[workspace.slot].alignment;
             let live = match &reach {
                 Some(reach) => node_window(reach, workspace.node, lifetimes.horizon()),
-                None => LiveRange::single(workspace.step),
+                None => {
+                    LiveRange::new(workspace.step.get(), lifetimes.until(workspace.step).get())?
+                }
             };
             buffers.push(Buffer::new(bytes, live).with_alignment(alignment.max(options.alignment)));
         }

@@ -1,11 +1,13 @@
 //! A plan: a place for every value, the steps and options, the target, and the proofs.
 
 mod boundary;
+mod hazards;
 mod profile;
 mod shared;
 mod strips;
 mod target;
 mod technique;
+mod timetable;
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +15,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use boundary::{InputMemory, OutputMemory};
+pub use hazards::{CriticalPath, Hazard, HazardKind, Hazards};
 pub use profile::Peak;
 pub use shared::{SharedMember, SharedPlan, Together};
 pub use strips::{LineBuffer, RowsInPlace, Strips};
 pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};
+pub use timetable::Timetable;
 
 use crate::base::{Error, Fingerprint, NodeId, Result, ValueId, quoted};
 use crate::pack::Status;
@@ -153,6 +157,10 @@ pub struct PlanOptions {
     /// Whether the plan is safe in every order that the graph permits, not only in its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parallel_safe: bool,
+    /// Number of workers that run steps at the same time. More than one run the steps as the
+    /// plan's [timetable](Plan::timetable) says.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub workers: u32,
     /// The rule for the sizes of workspaces.
     pub workspace: WorkspacePolicy,
     /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
@@ -174,11 +182,21 @@ impl Default for PlanOptions {
             inputs: InputMemory::Inside,
             outputs: OutputMemory::Inside,
             parallel_safe: false,
+            workers: 1,
             workspace: WorkspacePolicy::None,
             max_slowdown: None,
             capacity: None,
         }
     }
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 /// Offset and live range of one value.
@@ -352,6 +370,7 @@ pub struct Plan {
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) spaces: Vec<SpacePlan>,
     pub(crate) move_cost: Option<MoveCost>,
+    pub(crate) timetable: Option<Timetable>,
     pub(crate) naive_bytes: Option<u64>,
     pub(crate) value_count: u32,
     /// By node: its position in `steps`.
@@ -450,6 +469,11 @@ impl Plan {
     /// graph did.
     pub const fn move_cost(&self) -> Option<MoveCost> {
         self.move_cost
+    }
+
+    /// Returns when several workers run the steps; `None` if the plan is not for several.
+    pub const fn timetable(&self) -> Option<&Timetable> {
+        self.timetable.as_ref()
     }
 
     /// Returns how many bytes of each value nodes read and write in one run, in the order of

@@ -5,9 +5,11 @@ use super::pack::Placed;
 use super::schedule::Schedule;
 use crate::base::{Alignment, BufferId, Fingerprint, NodeId, SpaceId, ValueId};
 use crate::graph::{Graph, Value};
-use crate::liveness::{ChosenWorkspace, Liveness};
+use crate::liveness::{ChosenWorkspace, Lifetimes, Liveness};
 use crate::pack::Status;
-use crate::plan::{Placement, Plan, PlanStep, SpacePlan, Strips, WorkspacePlacement, index_steps};
+use crate::plan::{
+    InputMemory, Placement, Plan, PlanStep, SpacePlan, Strips, WorkspacePlacement, index_steps,
+};
 
 /// Writes down where everything went.
 pub(super) fn assemble(
@@ -19,9 +21,15 @@ pub(super) fn assemble(
     let Placed { liveness, packing, move_cost } = placed;
     let narrow = |index: usize| u32::try_from(index).expect("positions have 32 bits");
     let arenas = liveness.problem.spaces().len();
+    let keeps_inputs =
+        context.options.preserve_inputs || context.options.inputs == InputMemory::Caller;
+    // A plan has the live ranges of its steps one after the other, whoever runs them.
+    let serial =
+        schedule.table().map(|_| Lifetimes::new(&schedule.graph, &schedule.order, keeps_inputs));
+    let lifetimes = serial.as_ref().unwrap_or(&liveness.lifetimes);
     let place = |(index, value): (usize, &Value)| {
         let id = ValueId::new(index);
-        let live = liveness.lifetimes.of(id)?;
+        let live = lifetimes.of(id)?;
         let (space, base) = match liveness.buffer_of(id) {
             Some(buffer) => (liveness.problem.buffer(buffer).space(), packing.offset(buffer)),
             None => (SpaceId::new(arenas + liveness.classes.caller_class_of(id)?), 0),
@@ -98,6 +106,7 @@ pub(super) fn assemble(
         spaces,
         naive_bytes: alignment.ok().and_then(|alignment| graph.naive_bytes(alignment)),
         move_cost: *move_cost,
+        timetable: None,
         value_count: narrow(graph.values().len()),
         placements,
         workspaces,

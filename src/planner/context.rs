@@ -27,6 +27,8 @@ pub(super) struct Context<'a> {
     pub(super) room: u64,
     /// The nodes whose outputs may overlap inputs; `None` if all may.
     pub(super) overlapping: Option<&'a [NodeId]>,
+    /// By node: its time, if the caller knows it.
+    pub(super) costs: Option<&'a [u64]>,
     /// The steps that run strip by strip, by last node.
     pub(super) strips: &'a [(NodeId, Strips)],
 }

@@ -22,6 +22,7 @@ mod search;
 mod settle;
 mod steps;
 mod together;
+mod workers;
 
 use crate::base::{NodeId, Result};
 use crate::choose::Memories;
@@ -39,6 +40,7 @@ use pack::pack;
 use schedule::Schedule;
 use scope::scope;
 use search::candidates;
+use workers::add_timetable;
 
 /// Makes a [`Plan`] of a [`Graph`].
 ///
@@ -73,6 +75,7 @@ pub struct Planner<'a> {
     budget: Budget<'a>,
     room: u64,
     overlapping: Option<&'a [NodeId]>,
+    costs: Option<&'a [u64]>,
     strips: &'a [(NodeId, Strips)],
 }
 
@@ -97,6 +100,7 @@ impl Default for Planner<'_> {
             budget: Budget::default(),
             room: 0,
             overlapping: None,
+            costs: None,
             strips: &[],
         }
     }
@@ -195,6 +199,55 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn parallel_safe(mut self, safe: bool) -> Self {
         self.options.parallel_safe = safe;
+        self
+    }
+
+    /// Plans for a number of workers that run steps at the same time.
+    ///
+    /// The planner looks for a [timetable](Plan::timetable): an order in which the workers take
+    /// steps, so that the run is about as short as it can be, and of those one with few bytes. Values
+    /// that are needed at once in the timetable share no byte; others may. The
+    /// [hazards](Plan::hazards) of the plan keep every run right, however long steps take. The
+    /// lower bound is that of the timetable.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
+    ///
+    /// // Two branches of two nodes each, and their sum.
+    /// let mut builder = Graph::builder("branches");
+    /// let array = |name: &str, kind| Value::new(name, kind, DType::UINT8, [64]);
+    /// let x = builder.add_value(array("x", ValueKind::Input)?);
+    /// let mut ends = Vec::new();
+    /// for branch in ["left", "right"] {
+    ///     let inner = builder.add_value(array(&format!("{branch}1"), ValueKind::Activation)?);
+    ///     let end = builder.add_value(array(&format!("{branch}2"), ValueKind::Activation)?);
+    ///     builder.add_node(Node::new(format!("{branch}1"), "Conv").reads([x]).writes([inner]));
+    ///     builder.add_node(Node::new(format!("{branch}2"), "Conv").reads([inner]).writes([end]));
+    ///     ends.push(end);
+    /// }
+    /// let sum = builder.add_value(array("sum", ValueKind::Activation)?);
+    /// builder.add_node(Node::new("sum", "Add").reads(ends).writes([sum]));
+    /// builder.add_output(sum);
+    /// let graph = builder.build()?;
+    ///
+    /// let serial = Planner::new().plan(&graph)?;
+    /// let two = Planner::new().workers(2).plan(&graph)?;
+    /// assert_eq!((serial.arena_bytes(), two.arena_bytes()), (192, 256));
+    /// let table = two.timetable().expect("it is for two workers");
+    /// assert_eq!((table.work(), table.span()), (704, 448)); // bytes that the nodes touch
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.options.workers = workers;
+        self
+    }
+
+    /// Sets the time of each node, in any unit, for the timetable of several workers. By default a
+    /// node takes as long as it touches bytes. A fused group takes as long as its nodes together.
+    #[must_use]
+    pub fn costs(mut self, costs: &'a [u64]) -> Self {
+        self.costs = Some(costs);
         self
     }
 
@@ -367,6 +420,7 @@ impl<'a> Planner<'a> {
         let best = best_of(&context, &attempts)?;
         let mut plan = assemble(&context, graph, &best.attempt.schedule, &best.placed);
         plan.search = Some(scope(&context, &attempts, &best)?);
+        add_timetable(&context, graph, &best.attempt.schedule, &mut plan)?;
         plan.check(graph)?;
         Ok(plan)
     }

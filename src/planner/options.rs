@@ -15,6 +15,10 @@ impl<'a> Planner<'a> {
     pub(super) fn context(&self, graph: &Graph) -> Result<Context<'a>> {
         let context = self.honored()?;
         check_boundary(&context, graph)?;
+        if context.costs.is_some_and(|costs| costs.len() != graph.nodes().len()) {
+            let reason = format!("the graph has {} nodes", graph.nodes().len());
+            return Err(Error::InvalidOption { option: "costs", reason });
+        }
         Ok(context)
     }
 
@@ -53,8 +57,16 @@ impl<'a> Planner<'a> {
         if spaces > 1 && !target.several_spaces() {
             return refuse("spaces", "has one arena".into());
         }
-        let Self { memories, budget, room, overlapping, strips, .. } = *self;
-        Ok(Context { target, options, memories, budget, room, overlapping, strips })
+        if options.workers == 0 {
+            let reason = "some worker must run the steps".into();
+            return Err(Error::InvalidOption { option: "workers", reason });
+        }
+        if options.workers > 1 && options.parallel_safe {
+            let reason = "a plan that is safe in every order has no timetable".into();
+            return Err(Error::InvalidOption { option: "workers", reason });
+        }
+        let Self { memories, budget, room, overlapping, costs, strips, .. } = *self;
+        Ok(Context { target, options, memories, budget, room, overlapping, costs, strips })
     }
 }
 

@@ -232,9 +232,9 @@ fn lowered(
 
 /// Returns the bytes that are live in an attempt if outputs of some nodes overlap inputs.
 fn profile(context: &Context<'_>, attempt: &Attempt<'_>, overlapped: &[NodeId]) -> Result<Profile> {
-    let (graph, order) = (&*attempt.schedule.graph, &attempt.schedule.order);
+    let graph = &*attempt.schedule.graph;
     let options = attempt.context(context).liveness_options(false, attempt.elision)?;
-    let liveness = smallest(context, graph, order, options, overlapped)?;
+    let liveness = smallest(context, &attempt.schedule, graph, options, overlapped)?;
     let spaces = 0..graph.spaces().len();
     Ok(Profile { live: spaces.map(|space| liveness.profile(SpaceId::new(space))).collect() })
 }

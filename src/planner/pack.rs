@@ -5,7 +5,7 @@ use super::context::Context;
 use super::schedule::Schedule;
 use crate::base::{Alignment, BufferId, NodeId, Result, SpaceId, Step};
 use crate::graph::{Graph, Workspace};
-use crate::liveness::{ChosenWorkspace, Liveness, LivenessOptions};
+use crate::liveness::{ChosenWorkspace, Lifetimes, Liveness, LivenessOptions};
 use crate::pack::{Packing, Problem, SpacePacking, Status, solve};
 use crate::plan::MoveCost;
 
@@ -64,7 +64,7 @@ fn pack_with(
 ) -> Result<Placed> {
     let (graph, order) = (&*schedule.graph, &*schedule.order);
     let placed = |liveness, packing| Ok(Placed { liveness, packing, move_cost: None });
-    let liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
+    let liveness = schedule.liveness_of(graph, options, overlapped)?;
     if !context.has_workspaces() {
         let packing = pack_problem(context, &liveness.problem)?;
         return placed(liveness, packing);
@@ -80,7 +80,8 @@ fn pack_with(
     let least = pack_problem(context, &smallest.problem)?;
     let SpacePacking { peak: smallest_peak, lower_bound, .. } = least.spaces[0];
     let peak = smallest_peak.max(context.room.min(options.capacity.unwrap_or(u64::MAX)));
-    enlarge_workspaces(graph, options.alignment, &live, peak, &mut chosen);
+    let free = live.iter().map(|&live| peak.saturating_sub(live)).collect();
+    enlarge_workspaces(graph, options.alignment, &smallest.lifetimes, free, &mut chosen);
     loop {
         let larger = smallest.clone().with_workspaces(graph, options, chosen.clone())?;
         let mut packing = pack_problem(context, &larger.problem)?;
@@ -133,20 +134,20 @@ pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<P
     Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
 }
 
-/// Returns the buffers of `graph` with every workspace at its smallest size, if workspaces count.
-/// Outputs of the nodes `overlapped` overlap an input where they can.
+/// Returns the buffers of `graph`, which the schedule runs, with every workspace at its smallest
+/// size, if workspaces count. Outputs of the nodes `overlapped` overlap an input where they can.
 pub(super) fn smallest(
     context: &Context<'_>,
+    schedule: &Schedule<'_>,
     graph: &Graph,
-    order: &[NodeId],
     options: LivenessOptions,
     overlapped: &[NodeId],
 ) -> Result<Liveness> {
-    let liveness = Liveness::with_overlaps(graph, order, options, overlapped)?;
+    let liveness = schedule.liveness_of(graph, options, overlapped)?;
     if !context.has_workspaces() {
         return Ok(liveness);
     }
-    let workspaces = smallest_workspaces(graph, order, liveness.overlapped());
+    let workspaces = smallest_workspaces(graph, &schedule.order, liveness.overlapped());
     liveness.with_workspaces(graph, options, workspaces)
 }
 
@@ -173,24 +174,27 @@ fn smallest_workspaces(
     chosen
 }
 
-/// Gives each workspace the cheapest size with which its step stays within `peak`.
+/// Gives each workspace the cheapest size that the `free` bytes of its step have room for, and of
+/// the steps that run at the same time.
 fn enlarge_workspaces(
     graph: &Graph,
     alignment: Alignment,
-    live: &[u64],
-    peak: u64,
+    lifetimes: &Lifetimes,
+    mut free: Vec<u64>,
     chosen: &mut [ChosenWorkspace],
 ) {
     let rounded = |bytes| alignment.round_up(bytes).unwrap_or(u64::MAX);
-    // A node's workspaces share the bytes that its step leaves free.
-    let mut free: Vec<u64> = live.iter().map(|&live| peak.saturating_sub(live)).collect();
+    let steps = |step: Step| step.index()..lifetimes.until(step).index();
+    // Workspaces of the same step share the bytes that the step leaves free.
     for workspace in &*chosen {
-        let free = &mut free[workspace.step.index()];
-        *free = free.saturating_sub(rounded(workspace.bytes));
+        for free in &mut free[steps(workspace.step)] {
+            *free = free.saturating_sub(rounded(workspace.bytes));
+        }
     }
     for workspace in chosen {
-        let free = &mut free[workspace.step.index()];
-        let room = free.saturating_add(rounded(workspace.bytes));
+        let free = &mut free[steps(workspace.step)];
+        let least = free.iter().copied().min().unwrap_or(0);
+        let room = least.saturating_add(rounded(workspace.bytes));
         let choices = &workspace_of(graph, workspace).choices;
         let cheapest = choices
             .iter()
@@ -198,7 +202,10 @@ fn enlarge_workspaces(
             .filter(|(_, choice)| rounded(choice.bytes) <= room)
             .min_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.bytes.cmp(&b.bytes)));
         if let Some((choice, size)) = cheapest {
-            *free = room - rounded(size.bytes);
+            let before = rounded(workspace.bytes);
+            for free in free {
+                *free = free.saturating_add(before).saturating_sub(rounded(size.bytes));
+            }
             workspace.choice = choice;
             workspace.bytes = size.bytes;
         }

@@ -98,8 +98,7 @@ pub(super) fn place(
     };
     let graph = schedule.graph.with_spaces(spaces, home, &sharing.apart);
     let options = attempt.context(context).liveness_options(sharing.same_size, attempt.elision)?;
-    let order = &schedule.order;
-    let liveness = smallest(context, &graph, order, options, &sharing.overlapped)?;
+    let liveness = smallest(context, schedule, &graph, options, &sharing.overlapped)?;
     let candidates = candidates(&graph, schedule, &liveness);
     let cheapest = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
     let traffic = candidates.iter().fold(0, |sum: u64, one| sum.saturating_add(one.traffic));

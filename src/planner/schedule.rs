@@ -1,10 +1,11 @@
 //! Schedules: the node or fused group of each step.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
-use crate::base::{Error, NodeId, Result};
+use crate::base::{Error, NodeId, Result, Step};
 use crate::graph::Graph;
-use crate::liveness::{Liveness, LivenessOptions};
+use crate::liveness::{Lifetimes, Liveness, LivenessOptions};
 
 /// A graph as it is going to run: which of its nodes run as one, and in which order.
 #[derive(Clone, Debug)]
@@ -17,6 +18,30 @@ pub(super) struct Schedule<'g> {
     members: Option<Vec<Vec<NodeId>>>,
     /// Whether it is the graph's own.
     is_given: bool,
+    /// When several workers run the steps, if they do.
+    table: Option<Rc<Table>>,
+}
+
+/// When several workers run the steps of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    /// By step: its time.
+    pub(super) costs: Vec<u64>,
+    /// By step: the time at which it starts; ascending.
+    pub(super) starts: Vec<u64>,
+    /// By step: the first step that starts after it has ended.
+    pub(super) until: Vec<Step>,
+}
+
+impl Table {
+    /// Returns the table of steps, in the order in which they start.
+    pub(super) fn new(costs: Vec<u64>, starts: Vec<u64>) -> Self {
+        let end = |(&start, &cost): (&u64, &u64)| start.saturating_add(cost);
+        let until = starts.iter().zip(&costs).map(end);
+        let until = until.map(|end| Step::at(starts.partition_point(|&start| start < end)));
+        let until = until.collect();
+        Self { costs, starts, until }
+    }
 }
 
 impl<'g> Schedule<'g> {
@@ -27,6 +52,7 @@ impl<'g> Schedule<'g> {
             order: graph.order().to_vec(),
             members: None,
             is_given: true,
+            table: None,
         }
     }
 
@@ -69,7 +95,7 @@ impl<'g> Schedule<'g> {
         if !cow.is_topological(&order) {
             return refuse("they do not run every node once, after what it depends on");
         }
-        Ok(Self { graph: cow, order, members, is_given: false })
+        Ok(Self { graph: cow, order, members, is_given: false, table: None })
     }
 
     /// Returns the schedule in which `groups` run as one each, in the graph's own order.
@@ -84,17 +110,47 @@ impl<'g> Schedule<'g> {
             order,
             members: Some(grouped.members),
             is_given: false,
+            table: None,
         })
     }
 
     /// Returns the same steps in another order.
     pub(super) fn reordered(&self, order: Vec<NodeId>) -> Self {
-        Self { graph: self.graph.clone(), order, members: self.members.clone(), is_given: false }
+        let (graph, members) = (self.graph.clone(), self.members.clone());
+        Self { graph, order, members, is_given: false, table: None }
+    }
+
+    /// Returns the same steps as several workers run them. Steps in the order of the schedule stay
+    /// the given ones, if they were.
+    pub(super) fn timed(&self, order: Vec<NodeId>, table: Table) -> Self {
+        let is_given = self.is_given && order == self.order;
+        Self { is_given, table: Some(Rc::new(table)), ..self.reordered(order) }
+    }
+
+    /// Returns when several workers run the steps, if they do.
+    pub(super) fn table(&self) -> Option<&Table> {
+        self.table.as_deref()
     }
 
     /// Returns the buffers of the schedule, without overlaps and workspaces.
     pub(super) fn liveness(&self, options: LivenessOptions) -> Result<Liveness> {
-        Liveness::new(&self.graph, &self.order, options, &[], Vec::new())
+        self.liveness_of(&self.graph, options, &[])
+    }
+
+    /// Returns the buffers of a graph with the steps of the schedule, without workspaces. Outputs
+    /// of the nodes `overlapped` overlap an input where they can.
+    pub(super) fn liveness_of(
+        &self,
+        graph: &Graph,
+        options: LivenessOptions,
+        overlapped: &[NodeId],
+    ) -> Result<Liveness> {
+        let (order, keeps_inputs) = (&self.order, options.keeps_inputs());
+        let lifetimes = match &self.table {
+            Some(table) => Lifetimes::in_timetable(graph, order, &table.until, keeps_inputs),
+            None => Lifetimes::new(graph, order, keeps_inputs),
+        };
+        Liveness::with_lifetimes(graph, order, lifetimes, options, overlapped)
     }
 
     /// Returns whether this is the graph as it is, in its own order.

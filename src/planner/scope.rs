@@ -23,6 +23,8 @@ pub(super) fn scope(
     // And as if values shared bytes by all techniques.
     let shares_less = attempt.techniques != context.options.optimize;
     let order = match attempt.order {
+        // Orders of one worker, too.
+        _ if context.options.workers > 1 => OrderSearch::Beam,
         OrderSearch::Complete if overlaps || is_split || shares_less => OrderSearch::Beam,
         order => order,
     };

@@ -11,6 +11,7 @@ use super::least::{MOST_NODES_TO_SHARE_LESS, least};
 use super::order::{floor, reorder};
 use super::schedule::Schedule;
 use super::settle::settled;
+use super::workers::for_workers;
 use crate::base::{NodeId, Result};
 use crate::choose::{Fusion, fuse};
 use crate::graph::Graph;
@@ -73,6 +74,9 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
     if context.options.optimize.contains(Technique::Order) {
         reorder(context, graph, &mut attempts)?;
         attempts.sort_by_key(Attempt::rank);
+    }
+    if context.options.workers > 1 {
+        attempts = for_workers(context, &attempts)?;
     }
     Ok(attempts)
 }

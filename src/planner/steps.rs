@@ -8,6 +8,7 @@ use super::memories::best_of;
 use super::order::floor;
 use super::schedule::Schedule;
 use super::scope::skips_overlaps;
+use super::workers::{add_timetable, for_workers};
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;
 use crate::plan::{Granularity, OrderSearch, Plan, PlanStep, Search, Technique};
@@ -113,9 +114,13 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
         }
     }
     let strips: Vec<NodeId> = context.strips.iter().map(|&(node, _)| node).collect();
-    let attempts = with_copies(context, Schedule::in_strips(graph, steps, &strips)?)?;
+    let mut attempts = with_copies(context, Schedule::in_strips(graph, steps, &strips)?)?;
+    if context.options.workers > 1 {
+        attempts = for_workers(context, &attempts)?;
+    }
     let best = best_of(context, &attempts)?;
-    let plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
+    let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
+    add_timetable(context, graph, &best.attempt.schedule, &mut plan)?;
     plan.check(graph)?;
     let in_strips = !context.strips.is_empty();
     let floor = in_strips.then(|| floor(context, &attempts)).transpose()?;

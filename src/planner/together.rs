@@ -69,6 +69,10 @@ fn plan_together(
         return Err(Error::InvalidOption { option: "spaces", reason });
     }
     let options = &context.options;
+    if options.workers > 1 {
+        let reason = "steps of graphs that share an arena run one at a time".into();
+        return Err(Error::InvalidOption { option: "workers", reason });
+    }
     if options.inputs == InputMemory::Caller || options.outputs == OutputMemory::Caller {
         let reason = "graphs that share an arena have their inputs and outputs in it".into();
         return Err(Error::InvalidOption { option: "outputs", reason });

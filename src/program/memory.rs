@@ -66,8 +66,8 @@ impl Arena<'_> {
 /// [`split_as`](Self::split_as).
 #[derive(Debug)]
 pub struct StepMemory<'a> {
-    memory: &'a mut (dyn Memory + 'a),
-    step: ProgramStep<'a>,
+    pub(super) memory: &'a mut (dyn Memory + 'a),
+    pub(super) step: ProgramStep<'a>,
 }
 
 /// The kind of operand that an error is about.
@@ -293,15 +293,7 @@ impl<'a> StepMemory<'a> {
                     Writing::Exclusive => Output::Exclusive(around.bytes),
                     Writing::Within { input, offset } => Output::Within { input, offset },
                 },
-                inputs: Inputs {
-                    step,
-                    output: position,
-                    written,
-                    left: around.left,
-                    before: around.before,
-                    after: around.after,
-                    right: around.right,
-                },
+                inputs: Inputs { step, output: position, rest: around.rest },
             }),
             None => Err(mismatch(&step.program.plan)),
         }

@@ -2,16 +2,21 @@
 
 mod memory;
 mod operands;
+mod shared;
 mod step;
 
 pub use memory::StepMemory;
 pub use operands::{Inputs, Operands, OutputAndInputs};
+pub use shared::{SharedArena, SharedStep};
 pub use step::{ProgramStep, SpaceSpan, StepOperand, StepWorkspace};
 
-use crate::arena::{StepSpans, settle};
-use crate::base::{NodeId, Result, ValueId};
+use std::sync::OnceLock;
+
+use crate::arena::StepSpans;
+use crate::base::Result;
 use crate::graph::Graph;
-use crate::plan::{Plan, PlanStep};
+use crate::hazards::{hazards_of, ordered, settled};
+use crate::plan::{Hazard, Hazards, Plan};
 
 /// A plan that was checked, and the spans that each of its steps works on.
 ///
@@ -54,6 +59,9 @@ pub struct Program {
     layout: u64,
     /// By step.
     spans: Vec<StepSpans>,
+    /// Dependencies between steps that the graph has.
+    ordered: Vec<Hazard>,
+    hazards: OnceLock<Hazards>,
 }
 
 impl Plan {
@@ -64,25 +72,9 @@ impl Plan {
     /// As [`check`](Self::check).
     pub fn program(&self, graph: &Graph) -> Result<Program> {
         self.check(graph)?;
-        let settled = |step| settle(self, step, &self.states(graph, step));
-        let spans = self.steps().iter().map(settled).collect::<Result<_>>()?;
-        Ok(Program { plan: self.clone(), layout: self.layout(), spans })
-    }
-
-    /// Returns the states that a step writes, by position among its inputs, except for states
-    /// whose bytes are written as a result of the step.
-    fn states(&self, graph: &Graph, step: &PlanStep) -> Vec<(usize, ValueId)> {
-        let id = NodeId::from(step.node);
-        let place = |value| {
-            let placement = self.placement(value)?;
-            Some((placement.space, placement.offset))
-        };
-        let assignment = graph.assignment(id);
-        let assigned = assignment.filter(|it| place(it.state) == place(it.result));
-        let node = graph.node(id);
-        let mutates = node.effects().mutates.iter();
-        let states = mutates.filter_map(|&position| Some((position, node.input(position)?)));
-        states.filter(|(_, value)| assigned.is_none_or(|it| it.state != *value)).collect()
+        let spans = settled(self, graph)?;
+        let (plan, ordered) = (self.clone(), ordered(self, graph));
+        Ok(Program { plan, layout: self.layout(), spans, ordered, hazards: OnceLock::new() })
     }
 }
 
@@ -107,6 +99,12 @@ impl Program {
     pub fn step(&self, index: usize) -> Option<ProgramStep<'_>> {
         let (row, spans) = (self.plan.steps().get(index)?, self.spans.get(index)?);
         Some(ProgramStep { program: self, index, row, spans })
+    }
+
+    /// Returns the dependencies between the steps, computed at the first call: see
+    /// [`Plan::hazards`].
+    pub fn hazards(&self) -> &Hazards {
+        self.hazards.get_or_init(|| hazards_of(&self.plan, &self.ordered, &self.spans))
     }
 
     /// Returns the number of steps.

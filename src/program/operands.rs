@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::arena::{Input, Output, Reading, Region, Stretch, cast, cast_mut, count};
+use crate::arena::{Input, Output, Reading, Rest, cast, cast_mut, count};
 use crate::program::ProgramStep;
 
 /// All operands of a step: bytes, or elements of type `T`.
@@ -31,12 +31,8 @@ pub struct Inputs<'m> {
     pub(super) step: ProgramStep<'m>,
     /// Position of the output.
     pub(super) output: usize,
-    /// The bytes that are lent to be written.
-    pub(super) written: Stretch,
-    pub(super) left: &'m [Region<'m>],
-    pub(super) before: &'m [u8],
-    pub(super) after: &'m [u8],
-    pub(super) right: &'m [Region<'m>],
+    /// The bytes that are not lent to be written.
+    pub(super) rest: Rest<'m>,
 }
 
 impl<'m> Inputs<'m> {
@@ -58,7 +54,7 @@ impl<'m> Inputs<'m> {
             (Reading::Within { output, offset }, _) if output == self.output => {
                 Input::Within { output, offset }
             }
-            (_, Some(place)) => Input::Shared(self.bytes(place)?),
+            (_, Some(place)) => Input::Shared(self.rest.bytes(place)?),
             (_, None) => Input::Absent,
         })
     }
@@ -66,24 +62,6 @@ impl<'m> Inputs<'m> {
     /// Iterates over the inputs, by position.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Input<'m>> + '_ {
         (0..self.len()).map(|position| self.get(position).unwrap_or_default())
-    }
-
-    /// Returns bytes outside of those that are lent to be written.
-    fn bytes(&self, place: Stretch) -> Option<&'m [u8]> {
-        let written = self.written;
-        if place.is_empty() {
-            return Some(&[]);
-        }
-        if place.region < written.region {
-            return self.left.get(place.region)?.bytes().get(place.range());
-        }
-        if place.region > written.region {
-            return self.right.get(place.region - written.region - 1)?.bytes().get(place.range());
-        }
-        match place.start.checked_sub(written.end) {
-            Some(start) => self.after.get(start..start + place.len()),
-            None => self.before.get(place.range()),
-        }
     }
 }
 

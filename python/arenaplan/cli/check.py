@@ -59,12 +59,21 @@ def add_to(commands: Commands) -> None:
         "before it more models, if it is of several that share an arena; after a proof.json of "
         "'arenaplan prove' in the place of MODEL: the original and the rewritten model",
     )
+    parser.add_argument(
+        "--hazards",
+        type=Path,
+        metavar="FILE",
+        help="hazards of the plan, as 'arenaplan export --to hazards' writes them: each pair of "
+        "steps that use the same bytes must be ordered, and no edge be superfluous",
+    )
     add_build(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if options.hazards is not None and len(options.plan) != 1:
+        raise InvalidOption("option --hazards: it is for the plan of one model")
     kind = _document_kind(options)
     if kind == "proof":
         _check_proof(options)
@@ -87,9 +96,14 @@ def execute(options: argparse.Namespace) -> None:
     plan = arenaplan.Plan.from_json(text)
     graph = seen_by(load_model(options), PlanOptions(target=options.target or plan.target), options)
     verdict = plan.check(graph)
+    hazards = None
+    if options.hazards is not None:
+        hazards = arenaplan.Hazards.from_json(read_plan(options.hazards))
+        plan.check_hazards(graph, hazards)
     if options.json:
         print_json(
             {
+                **({} if hazards is None else {"hazards": len(hazards)}),
                 "model": plan.model,
                 "target": plan.target.name,
                 "valid": True,
@@ -109,6 +123,8 @@ def execute(options: argparse.Namespace) -> None:
     else:
         judged = _judged(plan.status, verdict.status)
         print(f"valid for {shown(plan.target.name)}: {size(plan.arena_bytes)}, {judged}")
+        if hazards is not None:
+            print(f"hazards: {len(hazards):,} edges between {hazards.steps:,} steps, all needed")
 
 
 def _document_kind(options: argparse.Namespace) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from arenaplan.cli.common import byte_count, group, is_tflite
+from arenaplan.cli.common import byte_count, group, is_tflite, whole
 from arenaplan.cli.inputs import read_plan
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
@@ -68,6 +68,13 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
     )
     techniques.add_argument(
         "--no-in-place", action="store_true", help="leave out in-place, whatever else is done"
+    )
+    techniques.add_argument(
+        "--workers",
+        type=whole(1),
+        default=1,
+        metavar="K",
+        help=f"{option_help('workers')} (default: 1)",
     )
     memory.add_argument(
         "--preserve-inputs", action="store_true", help=option_help("preserve_inputs")
@@ -135,6 +142,7 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
         max_slowdown=options.max_slowdown,
         capacity=getattr(options, "capacity", None),
         parallel_safe=getattr(options, "parallel_safe", False),
+        workers=options.workers,
         spaces=None if spaces is None else aligned(spaces, align.spaces),
         pins={pattern: space for space, pattern in options.pin} or None,
     )

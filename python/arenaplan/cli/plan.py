@@ -291,6 +291,12 @@ def report(
         print(
             f"  steps        {len(plan.steps)}; {fused} of {len(graph.nodes)} nodes run with others"
         )
+    if plan.timetable is not None:
+        table = plan.timetable
+        print(
+            f"  workers      {table.workers}; {table.parallelism:.2f} are busy on average if a "
+            "node takes as long as it touches bytes"
+        )
     if plan.floor is not None:
         print(f"  floor        {size(plan.floor)} for some step by itself, in any order")
     if graph.nodes:
@@ -360,6 +366,8 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
         "steps": len(plan.steps),
         "order": plan.order_search,
         "floor": plan.floor,
+        "workers": plan.options["workers"],
+        "parallelism": None if plan.timetable is None else plan.timetable.parallelism,
         "peak_step": plan.peak_step,
         "peak_values": peak_values,
         "alignment": plan.alignment,

@@ -16,10 +16,12 @@ from arenaplan.errors import (
     CapacityExceeded,
     InputMismatch,
     InvalidBuffer,
+    InvalidOption,
     MisalignedBuffer,
 )
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
+from arenaplan.executor.parallel import Workers
 from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
     Setup,
@@ -34,7 +36,7 @@ from arenaplan.executor.tenant import Tenant
 from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
-from arenaplan.options import PlanOptions
+from arenaplan.options import PlanOptions, whole_number
 from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
@@ -69,6 +71,9 @@ class Executor(Tenant):
         Arrays for inputs and outputs that the plan leaves to the caller, by name: inputs are
         read where they are and never written, outputs are written where they are wanted.
         Those left out are allocated here.
+    workers : int, default 1
+        Number of threads that run steps at the same time, as far as the hazards of the plan allow;
+        results are the same, bit for bit. A plan that is made here is for so many workers.
 
     Raises
     ------
@@ -99,9 +104,13 @@ class Executor(Tenant):
         *,
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
+        workers: int = 1,
     ) -> None:
+        workers = whole_number(workers, "workers")
+        if workers < 1:
+            raise InvalidOption(f"option workers: {workers} is no number of workers")
         if plan is None:
-            plan = make_plan(graph, PLAN_OPTIONS)
+            plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:
             plan.check(graph)
         self.graph = graph
@@ -111,10 +120,13 @@ class Executor(Tenant):
         memory = _bytes_of(self.arena, plan)
         self._brought = bring(graph, plan, buffers or {}, memory)
         memories = [memory, *(buffer.memory for buffer in self._brought)]
-        setup, self.scratch_bytes = set_up(graph, plan, memories)
+        setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
         """Bytes of scratch memory outside the arena, because the plan has none."""
         self._setup: Setup | None = setup
         arrays = setup.arrays
+        self._workers: Workers | None = None
+        if workers > 1:
+            self._workers = Workers(graph, plan, setup.program, workers, quiet_arithmetic)
         self._given = {buffer.value: buffer.array for buffer in self._brought if buffer.is_given}
         own = {buffer.value: buffer.array for buffer in self._brought if not buffer.is_given}
         self._loads = {
@@ -128,6 +140,9 @@ class Executor(Tenant):
 
     def _let_go(self) -> None:
         self._setup = None
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
         self._brought, self._given, self._loads = [], {}, {}
 
     def run(
@@ -179,7 +194,10 @@ class Executor(Tenant):
                 verified_run(setup, {**given, **self._inputs_given()}, self._loads)
             else:
                 load(self._loads, given)
-                run_all(setup.program)
+                if self._workers is None:
+                    run_all(setup.program)
+                else:
+                    self._workers.run()
             return {
                 self.graph.values[index].name: self._given[index]
                 if index in self._given
@@ -212,7 +230,9 @@ def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
     return view
 
 
-def set_up(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> tuple[Setup, int]:
+def set_up(
+    graph: Graph, plan: Plan, memories: Sequence[np.ndarray], workers: int = 1
+) -> tuple[Setup, int]:
     """
     Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
 
@@ -220,6 +240,8 @@ def set_up(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> tuple[Se
     ----------
     memories : sequence of array
         The bytes of the arena, then those of each buffer that the caller brings.
+    workers : int, default 1
+        The threads that will run steps at a time.
 
     Raises
     ------
@@ -227,7 +249,8 @@ def set_up(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> tuple[Se
         If a node cannot be run.
     """
     workspaces = arena_workspaces(plan, memories[0])
-    more, outside = own_workspaces(missing_workspaces(graph, plan, workspaces))
+    missing = missing_workspaces(graph, plan, workspaces)
+    more, outside = own_workspaces(missing, shared=workers == 1)
     workspaces.update(more)
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)

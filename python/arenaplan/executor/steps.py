@@ -151,12 +151,18 @@ def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarra
 
 def own_workspaces(
     sizes: Mapping[int, Sequence[int]],
+    *,
+    shared: bool = True,
 ) -> tuple[dict[int, list[np.ndarray]], int]:
     """
     Return new scratch memory of the given sizes per node, and how much that is together.
 
-    Steps run one at a time, so that all of them share one block.
+    Steps that run one at a time have a ``shared`` block; others have one each.
     """
+    if not shared:
+        alone = [own_workspaces({node: slots}) for node, slots in sizes.items()]
+        arrays = {node: slots for own, _ in alone for node, slots in own.items()}
+        return arrays, sum(size for _, size in alone)
     ends = {
         node: list(accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots))
         for node, slots in sizes.items()

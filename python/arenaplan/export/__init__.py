@@ -28,6 +28,7 @@ from typing import Final, Literal, TypeAlias
 from arenaplan._core import Plan
 from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.firmware import Firmware, firmware_of
+from arenaplan.export.hazards import hazards_header_of
 from arenaplan.export.table import csv_of
 from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.graph import Graph
@@ -43,6 +44,7 @@ __all__ = [
     "csv_of",
     "embed",
     "firmware_of",
+    "hazards_header_of",
     "header_of",
     "obey",
     "plan_in_best_order",
@@ -97,6 +99,14 @@ def _document(_graph: Graph, plan: Plan) -> bytes:
     return f"{plan.to_json()}\n".encode()
 
 
+def _hazards(graph: Graph, plan: Plan) -> bytes:
+    return plan.hazards(graph).to_json().encode()
+
+
+def _hazards_header(graph: Graph, plan: Plan) -> bytes:
+    return hazards_header_of(graph, plan).encode()
+
+
 def _graph(graph: Graph) -> bytes:
     return graph.to_json().encode()
 
@@ -133,6 +143,8 @@ _ALL = (
     Exporter("c", "a C header", _header, reader="c", options=("sections", "firmware")),
     Exporter("csv", "CSV in minimalloc's columns", _table, options=("space",)),
     Exporter("json", "the plan file", _document),
+    Exporter("hazards", "the steps that each step waits for, as JSON", _hazards),
+    Exporter("hazards-c", "the steps that each step waits for, as a C table", _hazards_header),
     Exporter(
         "graph",
         "the graph without weights, for Rust programs and other machines",

@@ -88,6 +88,7 @@ impl StoragePlan {
             steps,
             spaces,
             move_cost: None,
+            timetable: None,
             naive_bytes,
             value_count: u32::try_from(graph.values().len()).expect("ids have 32 bits"),
             placements,

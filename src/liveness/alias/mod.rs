@@ -550,7 +550,7 @@ impl<'a> Builder<'a> {
             member.live.start() <= step && member.start < bytes.end && bytes.start < member.end
         });
         found.all(|member| {
-            let dies = member.live.end() == step.next() && !self.is_callers(member.value);
+            let dies = self.lifetimes.dies(member.value, step) && !self.is_callers(member.value);
             dies && given_away(member)
         })
     }
@@ -592,7 +592,7 @@ impl<'a> Builder<'a> {
         let shift = start - at;
         // `all_die` has checked that values that die at this step may be overwritten.
         let same = |this: &Self, u: &Draft, v: &Draft| {
-            (u.value == output && v.live.start() <= step && v.live.end() == step.next())
+            (u.value == output && v.live.start() <= step && this.lifetimes.dies(v.value, step))
                 || this.root(u.value) == this.root(v.value)
         };
         if !self.fit(made, over, shift) || !self.agree(made, over, shift, same) {

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use arenaplan::arena::{Input, Output};
 use arenaplan::graph::Whole;
-use arenaplan::program::ProgramStep;
+use arenaplan::program::{ProgramStep, StepMemory};
 use arenaplan::{Arena, Graph, Node, NodeId, Plan, Program, Result, ValueId, ValueKind};
 
 /// Returns the bytes of an operand, by position.
@@ -324,6 +324,20 @@ pub fn supply(graph: &Graph, plan: &Plan, arena: &mut Arena<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Runs one step in its memory, garbage in every workspace.
+pub fn run_lent(graph: &Graph, mut memory: StepMemory<'_>) -> Result<()> {
+    let step = memory.step();
+    let mut lent = Lent {
+        inputs: step.inputs().map(|_| Input::Absent).collect(),
+        outputs: step.outputs().map(|_| Output::Absent).collect(),
+    };
+    let mut workspaces: Vec<_> = step.workspaces().map(|_| Default::default()).collect();
+    memory.lend(&mut lent.inputs, &mut lent.outputs, &mut workspaces)?;
+    workspaces.iter_mut().for_each(|bytes: &mut &mut [u8]| bytes.fill(0xa5));
+    run_step(graph, step, &mut lent);
+    Ok(())
+}
+
 /// Runs a program, garbage in every workspace, and compares what each step leaves with the
 /// reference.
 pub fn run(graph: &Graph, program: &Program, arena: &mut Arena<'_>) -> Result<()> {
@@ -331,15 +345,7 @@ pub fn run(graph: &Graph, program: &Program, arena: &mut Arena<'_>) -> Result<()
     let plan = program.plan();
     supply(graph, plan, arena)?;
     for step in program.steps() {
-        let mut memory = arena.step(program, step)?;
-        let mut lent = Lent {
-            inputs: step.inputs().map(|_| Input::Absent).collect(),
-            outputs: step.outputs().map(|_| Output::Absent).collect(),
-        };
-        let mut workspaces: Vec<_> = step.workspaces().map(|_| Default::default()).collect();
-        memory.lend(&mut lent.inputs, &mut lent.outputs, &mut workspaces)?;
-        workspaces.iter_mut().for_each(|bytes: &mut &mut [u8]| bytes.fill(0xa5));
-        run_step(graph, step, &mut lent);
+        run_lent(graph, arena.step(program, step)?)?;
         for made in step.outputs().filter_map(|output| output.value) {
             let found = arena.value(plan, made)?;
             assert_eq!(found, expected[made.index()], "{} makes other bytes", step.name());

@@ -1,0 +1,609 @@
+//! Operations on versioned variables.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::error::Error;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use std::thread::{self, JoinHandle};
+
+use crate::error::{AccessError, Cause, OperationError, PushError, WaitError};
+use crate::policy::Policy;
+
+/// A variable of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariableId {
+    queue: u64,
+    index: usize,
+}
+
+impl fmt::Display for VariableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "variable {}", self.index)
+    }
+}
+
+/// An operation of a queue: operations are numbered as they are pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(u64);
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A value that operations of a queue read and write.
+///
+/// Copies are handles of the same variable. Its content is reached in an operation that names it,
+/// by [`Task::read`] and [`Task::write`], or by [`Queue::get`].
+#[derive(Debug)]
+pub struct Variable<T> {
+    id: VariableId,
+    value: Arc<RwLock<T>>,
+}
+
+impl<T> Clone for Variable<T> {
+    fn clone(&self) -> Self {
+        Self { id: self.id, value: Arc::clone(&self.value) }
+    }
+}
+
+impl<T> Variable<T> {
+    /// Returns its number in its queue.
+    #[must_use]
+    pub const fn id(&self) -> VariableId {
+        self.id
+    }
+}
+
+/// An operation before it is pushed: its name, and the variables that it reads and writes.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    name: Arc<str>,
+    reads: Vec<VariableId>,
+    writes: Vec<VariableId>,
+    space: usize,
+    /// Whether it runs whatever became of its variables, and leaves them without an error.
+    restores: bool,
+}
+
+impl Operation {
+    /// Returns an operation without variables.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let (reads, writes) = (Vec::new(), Vec::new());
+        Self { name: name.into(), reads, writes, space: 0, restores: false }
+    }
+
+    /// Adds a variable that it reads.
+    #[must_use]
+    pub fn reads<T>(mut self, variable: &Variable<T>) -> Self {
+        self.reads.push(variable.id);
+        self
+    }
+
+    /// Adds a variable that it writes, and may read.
+    #[must_use]
+    pub fn writes<T>(mut self, variable: &Variable<T>) -> Self {
+        self.writes.push(variable.id);
+        self
+    }
+
+    /// Sets the space whose thread runs it, by [`Policy::PerSpace`]. Others ignore the space.
+    #[must_use]
+    pub const fn on(mut self, space: usize) -> Self {
+        self.space = space;
+        self
+    }
+
+    /// Returns the first variable that is named twice.
+    fn duplicate(&self) -> Option<VariableId> {
+        let mut all: Vec<VariableId> = self.reads.iter().chain(&self.writes).copied().collect();
+        all.sort_unstable();
+        all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+}
+
+/// An operation that runs: it reaches the variables that it named.
+#[derive(Debug)]
+pub struct Task<'t> {
+    operation: &'t Operation,
+}
+
+impl Task<'_> {
+    /// Returns a variable to read.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if the operation did not name it.
+    pub fn read<'v, T>(
+        &self,
+        variable: &'v Variable<T>,
+    ) -> Result<RwLockReadGuard<'v, T>, AccessError> {
+        let Operation { reads, writes, .. } = self.operation;
+        if !reads.contains(&variable.id) && !writes.contains(&variable.id) {
+            return Err(AccessError { variable: variable.id, writes: false });
+        }
+        // No operation writes it now: the lock is free unless this operation itself has it.
+        Ok(variable.value.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns a variable to write.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`] if the operation did not name it for writing.
+    pub fn write<'v, T>(
+        &self,
+        variable: &'v Variable<T>,
+    ) -> Result<RwLockWriteGuard<'v, T>, AccessError> {
+        if !self.operation.writes.contains(&variable.id) {
+            return Err(AccessError { variable: variable.id, writes: true });
+        }
+        Ok(variable.value.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+type Body = Box<dyn FnOnce(&Task<'_>) -> Result<(), Box<dyn Error + Send + Sync>> + Send>;
+
+/// An operation that has not ended.
+struct Pending {
+    operation: Operation,
+    /// `None` once it runs.
+    body: Option<Body>,
+    /// How many operations it waits for.
+    waits: usize,
+    /// The operations that wait for it.
+    dependents: Vec<u64>,
+}
+
+/// The operations on one variable.
+#[derive(Debug, Default)]
+struct History {
+    /// The last operation that writes it.
+    writer: Option<u64>,
+    /// The operations that read it after that.
+    readers: Vec<u64>,
+    /// Number of operations that wrote it and have ended.
+    version: u64,
+    /// The error of the operation that wrote this version.
+    error: Option<OperationError>,
+}
+
+#[derive(Default)]
+struct State {
+    histories: Vec<History>,
+    pending: HashMap<u64, Pending>,
+    /// By space: the operations that may run, the first one that was pushed on top.
+    ready: Vec<BinaryHeap<Reverse<u64>>>,
+    /// Number of operations that were pushed.
+    pushed: u64,
+    /// Operations that failed by themselves, and that `wait_all` has not told.
+    failed: BTreeMap<u64, OperationError>,
+    /// Whether a thread runs operations by [`Policy::Serial`].
+    is_draining: bool,
+    is_closed: bool,
+}
+
+struct Shared {
+    id: u64,
+    policy: Policy,
+    state: Mutex<State>,
+    /// By space: threads that wait for work.
+    work: Vec<Condvar>,
+    /// Threads that wait for operations to end.
+    ended: Condvar,
+}
+
+thread_local! {
+    /// The queue whose operation this thread runs; 0 if none.
+    static INSIDE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Runs operations in the background, each after those that it depends on.
+///
+/// Operations are pushed in an order, the serial one. An operation waits for the last operation
+/// before it that writes a variable that it reads or writes, and for those that read, since then,
+/// a variable that it writes. All others may run before it or at the same time. So each variable
+/// goes through the versions that it has in a serial run, and every operation sees the versions that it sees
+/// there. Of operations that may run, the one that was pushed first is taken first.
+///
+/// An operation that fails or panics leaves its error in the variables that it writes. Operations
+/// that read or write such a variable are skipped, and leave the same error in the variables that
+/// they write; of several errors that of the operation that was pushed first. An error stays until
+/// the variable is [restored](Self::restore), and reaches everybody who
+/// [waits](Self::wait_for) for it.
+///
+/// Dropping the queue waits for all operations.
+///
+/// ```
+/// use arenaplan_engine::{Operation, Policy, Queue};
+///
+/// let queue = Queue::new(Policy::workers(2));
+/// let a = queue.variable(1);
+/// let b = queue.variable(0);
+/// let (from, to) = (a.clone(), b.clone());
+/// queue.push(Operation::new("b = a + 1").reads(&a).writes(&b), move |task| {
+///     *task.write(&to)? = *task.read(&from)? + 1;
+///     Ok(())
+/// })?;
+/// let double = a.clone();
+/// queue.push(Operation::new("a *= 10").writes(&a), move |task| {
+///     *task.write(&double)? *= 10; // waits for the reader of a
+///     Ok(())
+/// })?;
+/// assert_eq!((queue.get(&a)?, queue.get(&b)?), (10, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Queue {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("policy", &self.shared.policy).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    /// Starts the threads of a policy. By [`Policy::Serial`] there are none: operations run when
+    /// they are pushed.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        static QUEUES: AtomicU64 = AtomicU64::new(1);
+        let queues = policy.queues();
+        let mut state = State::default();
+        state.ready.resize_with(queues, BinaryHeap::new);
+        let shared = Arc::new(Shared {
+            id: QUEUES.fetch_add(1, Ordering::Relaxed),
+            policy,
+            state: Mutex::new(state),
+            work: (0..queues).map(|_| Condvar::new()).collect(),
+            ended: Condvar::new(),
+        });
+        let threads = (0..queues * policy.threads_per_queue()).map(|thread| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.work(thread / policy.threads_per_queue()))
+        });
+        Self { threads: threads.collect(), shared }
+    }
+
+    /// Returns a new variable with a value, at version 0.
+    pub fn variable<T: Send + Sync + 'static>(&self, value: T) -> Variable<T> {
+        let mut state = self.shared.lock();
+        state.histories.push(History::default());
+        let id = VariableId { queue: self.shared.id, index: state.histories.len() - 1 };
+        Variable { id, value: Arc::new(RwLock::new(value)) }
+    }
+
+    /// Pushes an operation, and does not wait for it.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError`] if the operation names a variable twice, a variable of another queue, or a
+    /// space without a thread.
+    pub fn push(
+        &self,
+        operation: Operation,
+        body: impl FnOnce(&Task<'_>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
+    ) -> Result<OperationId, PushError> {
+        let shared = &self.shared;
+        if let Some(variable) = operation.duplicate() {
+            return Err(PushError::Duplicate(variable));
+        }
+        let mut variables = operation.reads.iter().chain(&operation.writes);
+        if let Some(&variable) = variables.find(|variable| variable.queue != shared.id) {
+            return Err(PushError::Foreign(variable));
+        }
+        if matches!(shared.policy, Policy::PerSpace(spaces) if operation.space >= spaces.get()) {
+            return Err(PushError::Space(operation.space));
+        }
+        let mut state = shared.lock();
+        let id = state.add(operation, Box::new(body), shared.policy.queues());
+        if shared.policy == Policy::Serial {
+            if !std::mem::replace(&mut state.is_draining, true) {
+                state = shared.drain(state);
+                state.is_draining = false;
+            }
+        } else if state.pending[&id].waits == 0 {
+            let space = shared.space(&state.pending[&id].operation);
+            shared.work[space].notify_one();
+        }
+        drop(state);
+        Ok(OperationId(id))
+    }
+
+    /// Waits for all operations on a variable that were pushed before and write it.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Operation`] if the variable has the error of an operation; so does every
+    /// other call until the variable is [restored](Self::restore). [`WaitError::Inside`] in an
+    /// operation of the queue, which would wait for itself.
+    pub fn wait_for<T>(&self, variable: &Variable<T>) -> Result<(), WaitError> {
+        self.check_outside(variable.id)?;
+        let index = variable.id.index;
+        let mut state = self.shared.lock();
+        let writer = state.histories[index].writer;
+        while writer.is_some_and(|writer| state.pending.contains_key(&writer)) {
+            state = self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match &state.histories[index].error {
+            Some(error) => Err(WaitError::Operation(error.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for all operations that were pushed.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Operation`] for the operation that failed and was pushed first, of those that
+    /// failed since the last call: each failure is told once, and also stays in its variables.
+    /// [`WaitError::Inside`] in an operation of the queue.
+    pub fn wait_all(&self) -> Result<(), WaitError> {
+        if INSIDE.get() == self.shared.id {
+            return Err(WaitError::Inside);
+        }
+        let mut state = self.shared.until_idle();
+        match std::mem::take(&mut state.failed).pop_first() {
+            Some((_, error)) => Err(WaitError::Operation(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for a variable, and returns a copy of the version that the operations pushed before
+    /// leave.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for`](Self::wait_for).
+    pub fn get<T: Clone + Send + Sync + 'static>(
+        &self,
+        variable: &Variable<T>,
+    ) -> Result<T, WaitError> {
+        self.check_outside(variable.id)?;
+        // A read, so that no later write comes first.
+        let copy = Arc::new(Mutex::new(None));
+        let (from, to) = (variable.clone(), Arc::clone(&copy));
+        let operation = Operation::new("get").reads(variable);
+        let id = self.push(operation, move |task| {
+            let value = task.read(&from)?.clone();
+            *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            Ok(())
+        });
+        let id = id.map_err(|_| WaitError::Foreign(variable.id))?;
+        let mut state = self.shared.lock();
+        while state.pending.contains_key(&id.0) {
+            state = self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let error = state.histories[variable.id.index].error.clone();
+        drop(state);
+        let value = copy.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (value, error) {
+            (Some(value), _) => Ok(value),
+            (None, Some(error)) => Err(WaitError::Operation(error)),
+            (None, None) => Err(WaitError::Restored(variable.id)),
+        }
+    }
+
+    /// Pushes an operation that gives a variable another value, and takes its error away.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError::Foreign`] for a variable of another queue.
+    pub fn restore<T: Send + Sync + 'static>(
+        &self,
+        variable: &Variable<T>,
+        value: T,
+    ) -> Result<OperationId, PushError> {
+        let to = variable.clone();
+        let operation = Operation { restores: true, ..Operation::new("restore").writes(variable) };
+        self.push(operation, move |task| {
+            *task.write(&to)? = value;
+            Ok(())
+        })
+    }
+
+    /// Returns how many operations that write a variable have ended.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Foreign`] for a variable of another queue.
+    pub fn version<T>(&self, variable: &Variable<T>) -> Result<u64, WaitError> {
+        if variable.id.queue != self.shared.id {
+            return Err(WaitError::Foreign(variable.id));
+        }
+        Ok(self.shared.lock().histories[variable.id.index].version)
+    }
+
+    fn check_outside(&self, variable: VariableId) -> Result<(), WaitError> {
+        if variable.queue != self.shared.id {
+            return Err(WaitError::Foreign(variable));
+        }
+        if INSIDE.get() == self.shared.id { Err(WaitError::Inside) } else { Ok(()) }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // The last handle may go in an operation, which cannot wait for itself.
+        let is_inside = INSIDE.get() == self.shared.id;
+        let mut state = if is_inside { self.shared.lock() } else { self.shared.until_idle() };
+        state.is_closed = true;
+        drop(state);
+        self.shared.work.iter().for_each(Condvar::notify_all);
+        for thread in self.threads.drain(..).filter(|_| !is_inside) {
+            // Operations do not unwind out of a thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    /// Adds an operation, and returns its number.
+    fn add(&mut self, operation: Operation, body: Body, queues: usize) -> u64 {
+        let id = self.pushed;
+        self.pushed += 1;
+        let mut before: Vec<u64> = Vec::new();
+        for variable in &operation.reads {
+            let history = &mut self.histories[variable.index];
+            before.extend(history.writer);
+            if history.readers.len() > 16 {
+                // A variable that is read only must not remember all its readers.
+                history.readers.retain(|reader| self.pending.contains_key(reader));
+            }
+            history.readers.push(id);
+        }
+        for variable in &operation.writes {
+            let history = &mut self.histories[variable.index];
+            before.extend(history.writer.replace(id));
+            before.append(&mut history.readers);
+        }
+        before.sort_unstable();
+        before.dedup();
+        let mut waits = 0;
+        for other in before {
+            if let Some(other) = self.pending.get_mut(&other) {
+                other.dependents.push(id);
+                waits += 1;
+            }
+        }
+        if waits == 0 {
+            self.ready[operation.space.min(queues - 1)].push(Reverse(id));
+        }
+        let pending = Pending { operation, body: Some(body), waits, dependents: Vec::new() };
+        self.pending.insert(id, pending);
+        id
+    }
+
+    /// Returns the first error that an operation inherits from its variables.
+    fn inherited(&self, operation: &Operation) -> Option<OperationError> {
+        if operation.restores {
+            return None;
+        }
+        let variables = operation.reads.iter().chain(&operation.writes);
+        let errors = variables.filter_map(|variable| self.histories[variable.index].error.as_ref());
+        errors.min_by_key(|error| error.operation).cloned()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No foreign code runs while the lock is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn space(&self, operation: &Operation) -> usize {
+        operation.space.min(self.work.len() - 1)
+    }
+
+    fn until_idle(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while !state.pending.is_empty() {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// Runs operations of a space until the queue is closed.
+    fn work(&self, space: usize) {
+        let mut state = self.lock();
+        loop {
+            if let Some(Reverse(id)) = state.ready[space].pop() {
+                state = self.run(state, id);
+            } else if state.is_closed && state.pending.is_empty() {
+                // Those who sleep may end as well.
+                self.work.iter().for_each(Condvar::notify_all);
+                return;
+            } else {
+                state = self.work[space].wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Runs all operations that may run, on this thread.
+    fn drain<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        while let Some(Reverse(id)) = state.ready[0].pop() {
+            state = self.run(state, id);
+        }
+        state
+    }
+
+    /// Runs one operation, without the lock.
+    fn run<'s>(&'s self, mut state: MutexGuard<'s, State>, id: u64) -> MutexGuard<'s, State> {
+        let Some(pending) = state.pending.get_mut(&id) else { return state };
+        let body = pending.body.take();
+        let operation = pending.operation.clone();
+        let inherited = state.inherited(&operation);
+        drop(state);
+        let is_own = inherited.is_none();
+        let result = match (inherited, body) {
+            (Some(error), body) => {
+                // It is skipped; what it owns is dropped like after a run.
+                drop_quietly(body);
+                Err(error)
+            }
+            (None, None) => Ok(()),
+            (None, Some(body)) => {
+                let before = INSIDE.replace(self.id);
+                let task = Task { operation: &operation };
+                let ended = catch_unwind(AssertUnwindSafe(|| body(&task)));
+                INSIDE.set(before);
+                let cause = match ended {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(Cause::Failed(error.into())),
+                    Err(payload) => Some(Cause::of_panic(&*payload)),
+                };
+                let name = Arc::clone(&operation.name);
+                let failure = |cause| OperationError { operation: OperationId(id), name, cause };
+                cause.map_or(Ok(()), |cause| Err(failure(cause)))
+            }
+        };
+        self.end(id, &operation, result, is_own)
+    }
+
+    /// Notes the end of an operation.
+    fn end(
+        &self,
+        id: u64,
+        operation: &Operation,
+        result: Result<(), OperationError>,
+        is_own: bool,
+    ) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        let error = result.err();
+        for variable in &operation.writes {
+            let history = &mut state.histories[variable.index];
+            history.version += 1;
+            history.error.clone_from(&error);
+        }
+        if let Some(error) = error.filter(|_| is_own) {
+            state.failed.insert(id, error);
+        }
+        let dependents = state.pending.remove(&id).map(|ended| ended.dependents);
+        for next in dependents.into_iter().flatten() {
+            let Some(pending) = state.pending.get_mut(&next) else { continue };
+            pending.waits -= 1;
+            if pending.waits == 0 {
+                let space = self.space(&pending.operation);
+                state.ready[space].push(Reverse(next));
+                self.work[space].notify_one();
+            }
+        }
+        self.ended.notify_all();
+        state
+    }
+}
+
+/// Drops a closure; a panic of a destructor ends there.
+fn drop_quietly(body: Option<Body>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
+}

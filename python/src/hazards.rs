@@ -1,0 +1,138 @@
+//! Hazards: the steps that each step of a plan must wait for.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use crate::call::{self, admit};
+use crate::error::OrRaise;
+use crate::results::{Hazard, Timetable};
+
+/// Bytes of a file of hazards per edge, at least.
+const BYTES_PER_EDGE: usize = 32;
+
+/// Return the JSON Schema of hazards.
+#[pyfunction]
+pub(crate) fn hazards_schema() -> &'static str {
+    arenaplan::format::hazards_schema()
+}
+
+/// The dependencies between the steps of a plan, transitively reduced.
+///
+/// A runner that starts each step after those that it waits for may run all others in any order and
+/// at the same time. :meth:`Plan.hazards` computes them, :meth:`Plan.check_hazards` proves them.
+///
+/// Examples
+/// --------
+/// >>> import arenaplan as ap
+/// >>> graph = ap.Graph()
+/// >>> x = graph.input("x", (64,))
+/// >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+/// >>> (z,) = graph.node("Conv", [y], [("z", (64,), "float32")])
+/// >>> graph.output(z)
+/// >>> hazards = ap.plan(graph).hazards(graph)
+/// >>> hazards.of(1)
+/// [Hazard(after=1, before=0, kind='data')]
+#[pyclass(frozen, eq, module = "arenaplan._core")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct Hazards {
+    pub(crate) inner: Arc<arenaplan::plan::Hazards>,
+}
+
+impl From<arenaplan::plan::Hazards> for Hazards {
+    fn from(inner: arenaplan::plan::Hazards) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+fn row(edge: &arenaplan::plan::Hazard) -> Hazard {
+    Hazard { after: edge.after, before: edge.before, kind: edge.kind.name().into() }
+}
+
+#[pymethods]
+impl Hazards {
+    /// Name of the model.
+    #[getter]
+    fn model(&self) -> &str {
+        self.inner.model()
+    }
+
+    /// Digest of the graph that was planned.
+    #[getter]
+    fn digest(&self) -> &str {
+        self.inner.digest()
+    }
+
+    /// Number of steps.
+    #[getter]
+    fn steps(&self) -> usize {
+        self.inner.steps()
+    }
+
+    /// The edges, ascending by later step, then by earlier step.
+    #[getter]
+    fn edges(&self) -> Vec<Hazard> {
+        self.inner.edges().iter().map(row).collect()
+    }
+
+    /// Return the edges to a step: the steps that it waits for.
+    fn of(&self, step: usize) -> Vec<Hazard> {
+        self.inner.of(step).iter().map(row).collect()
+    }
+
+    /// Return, by step, the steps that wait for it.
+    fn dependents(&self) -> Vec<Vec<u32>> {
+        self.inner.dependents()
+    }
+
+    /// Return when the steps start if ``workers`` run them, each the first step in order that may
+    /// run.
+    ///
+    /// Parameters
+    /// ----------
+    /// costs : list of int
+    ///     The time of each step.
+    /// workers : int
+    ///     Number of workers.
+    fn timetable(&self, costs: Vec<u64>, workers: u32) -> Timetable {
+        self.inner.timetable(&costs, workers).into()
+    }
+
+    /// Return the time of the longest chain of steps that wait for each other.
+    fn critical_path(&self, costs: Vec<u64>) -> u64 {
+        self.inner.critical_path(&costs).span
+    }
+
+    /// Return the hazards as JSON text.
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        let hazards = Arc::clone(&self.inner);
+        let text = call::run(py, hazards.edges().len(), move |_, _| hazards.to_json())?;
+        admit(py, text.len())?;
+        Ok(text)
+    }
+
+    /// Return the hazards that JSON text holds.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+        admit(py, text.len())?;
+        let text = text.to_vec();
+        let items = text.len() / BYTES_PER_EDGE;
+        let read = call::run(py, items, move |_, _| arenaplan::plan::Hazards::from_json(&text))?;
+        Ok(read.or_raise(py)?.into())
+    }
+
+    fn __len__(&self) -> usize {
+        self.inner.edges().len()
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Vec<u8>,))> {
+        let text = slf.get().to_json(slf.py())?.into_bytes();
+        let load = slf.get_type().getattr("from_json")?;
+        Ok((load.unbind(), (text,)))
+    }
+
+    fn __repr__(&self) -> String {
+        let (model, steps) = (arenaplan::base::quoted(self.inner.model()), self.inner.steps());
+        format!("Hazards({model}, {steps} steps, {} edges)", self.inner.edges().len())
+    }
+}

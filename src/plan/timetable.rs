@@ -1,0 +1,40 @@
+//! Timetables: when several workers run the steps of a plan.
+
+use serde::{Deserialize, Serialize};
+
+/// The start of every step on several workers: the certificate of a plan for them.
+///
+/// A plan with a timetable promises that at most so many steps run at once, and that a step starts
+/// when all steps that it [must wait for](crate::plan::Hazards) have ended; so values that are
+/// needed at once in the timetable share no byte. The checker verifies both. The times are those of
+/// a cost model. A run whose steps take other times is right as well, since it waits for the
+/// hazards and not for the clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timetable {
+    /// Number of workers.
+    pub workers: u32,
+    /// By step: its time. Bytes that its nodes touch, unless the caller gave other costs.
+    pub costs: Vec<u64>,
+    /// By step: the time at which it starts.
+    pub starts: Vec<u64>,
+}
+
+impl Timetable {
+    /// Returns the time of all steps one after the other.
+    pub fn work(&self) -> u64 {
+        self.costs.iter().fold(0, |sum, &cost| sum.saturating_add(cost))
+    }
+
+    /// Returns the time at which the last step ends.
+    pub fn span(&self) -> u64 {
+        let ends = self.starts.iter().zip(&self.costs);
+        ends.map(|(&start, &cost)| start.saturating_add(cost)).max().unwrap_or(0)
+    }
+
+    /// Returns how many workers are busy on average.
+    #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub fn parallelism(&self) -> f64 {
+        if self.span() == 0 { 1.0 } else { self.work() as f64 / self.span() as f64 }
+    }
+}

@@ -1,0 +1,248 @@
+//! List schedules: whenever a worker is free, it takes the ready step of the first rank.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use super::bytes::Bytes;
+use crate::base::NodeId;
+use crate::graph::{Graph, Whole};
+use crate::plan::Technique;
+use crate::planner::attempt::Attempt;
+use crate::planner::context::Context;
+
+/// Weights of the longest path in a rank, in quarters; the rest is the serial order.
+const QUARTERS: [u64; 5] = [0, 1, 2, 3, 4];
+/// Limits of live bytes, in sixteenths of the bytes of one worker.
+const LIMITS: [u64; 4] = [16, 17, 19, 24];
+/// Schedules of larger graphs are tried with fewer ranks, and without a limit of live bytes.
+const MOST_STEPS_TO_LIMIT: usize = 5_000;
+/// Ready steps that are looked at for one that fits below the limit.
+const MOST_PASSED_OVER: usize = 16;
+/// Ranks are counted in this many parts of the longest one.
+const RANKS: u64 = 1 << 20;
+
+/// A list schedule.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    /// The steps in the order in which they start.
+    pub(super) order: Vec<usize>,
+    /// The times at which they start, in that order.
+    pub(super) starts: Vec<u64>,
+    /// The time at which the last one ends.
+    pub(super) span: u64,
+    /// The limit of live bytes.
+    pub(super) limit: Option<u64>,
+    /// Bytes that are live at once, about.
+    pub(super) bytes: u64,
+    /// Sum over time of the squares of live bytes above the target.
+    excess: f64,
+}
+
+impl Listed {
+    /// Returns the measure of its bytes, then its span.
+    pub(super) const fn estimate(&self) -> (f64, u64) {
+        (self.excess, self.span)
+    }
+}
+
+/// The steps of one serial schedule.
+#[derive(Debug)]
+pub(super) struct Steps {
+    /// By step: its time.
+    pub(super) costs: Vec<u64>,
+    /// By step: the number of steps that it waits for.
+    waits: Vec<u32>,
+    /// By step: the steps that wait for it.
+    after: Vec<Vec<usize>>,
+    bytes: Bytes,
+    /// Bytes that are live at once with one worker, about.
+    alone: u64,
+}
+
+impl Steps {
+    pub(super) fn new(context: &Context<'_>, base: &Attempt<'_>) -> Self {
+        let schedule = &base.schedule;
+        let (graph, order) = (&*schedule.graph, &schedule.order);
+        let cost = |id: &NodeId| match context.costs {
+            Some(costs) => {
+                let members = schedule.members(id).iter();
+                members.fold(0_u64, |sum, node| sum.saturating_add(costs[node.index()]))
+            }
+            None => touched(graph, *id),
+        };
+        // So many steps of the longest time still have an end.
+        let most = u64::MAX / 4 / u64::try_from(order.len().max(1)).unwrap_or(u64::MAX);
+        let costs: Vec<u64> = order.iter().map(|id| cost(id).clamp(1, most)).collect();
+        let elides = base.elision && base.techniques.contains(Technique::Elision);
+        let pairs = pairs(graph, order, elides);
+        let mut waits = vec![0; order.len()];
+        let mut after: Vec<Vec<usize>> = vec![Vec::new(); order.len()];
+        for (first, second) in pairs {
+            waits[second] += 1;
+            after[first].push(second);
+        }
+        let bytes = Bytes::new(context, base, elides);
+        let mut steps = Self { costs, waits, after, bytes, alone: u64::MAX };
+        let serial: Vec<u64> = (0_u64..).take(order.len()).collect();
+        steps.alone = steps.list(&serial, None, 1, u64::MAX).bytes;
+        steps
+    }
+
+    /// Returns the ranks and limits of live bytes to try.
+    pub(super) fn choices(&self) -> Vec<(Vec<u64>, Option<u64>)> {
+        let count = u64::try_from(self.costs.len()).unwrap_or(u64::MAX).max(1);
+        let mut longest = self.costs.clone();
+        for step in (0..longest.len()).rev() {
+            let after = self.after[step].iter().map(|&next| longest[next]).max().unwrap_or(0);
+            longest[step] = longest[step].saturating_add(after);
+        }
+        let most = longest.iter().copied().max().unwrap_or(0).max(1);
+        let part = |of: u64, all: u64| {
+            let rank = u128::from(of) * u128::from(RANKS) / u128::from(all);
+            u64::try_from(rank).unwrap_or(RANKS)
+        };
+        let is_large = self.costs.len() > MOST_STEPS_TO_LIMIT;
+        let serial: Vec<u64> = (0..count).map(|at| part(at, count)).collect();
+        let mut choices = Vec::new();
+        for quarters in QUARTERS.into_iter().filter(|quarters| !is_large || quarters % 2 == 0) {
+            let rank = serial.iter().zip(&longest);
+            let rank = rank.map(|(&serial, &longest)| {
+                (4 - quarters) * serial + quarters * part(most - longest, most)
+            });
+            let rank: Vec<u64> = rank.collect();
+            for limit in LIMITS.into_iter().filter(|_| !is_large) {
+                choices.push((rank.clone(), Some(self.alone / 16 * limit)));
+            }
+            choices.push((rank, None));
+        }
+        choices
+    }
+
+    /// Returns ranks that give the steps an order, with room between two ranks.
+    pub(super) fn rank_of(&self, order: &[usize]) -> Vec<u64> {
+        let mut rank = vec![0; self.costs.len()];
+        for (position, &step) in (0_u64..).zip(order) {
+            rank[step] = 4 * position + 2;
+        }
+        rank
+    }
+
+    /// Returns the list schedule of so many workers, with the measure of its bytes above a target.
+    /// With a limit, a step that would exceed it waits as long as another one runs.
+    pub(super) fn list(
+        &self,
+        rank: &[u64],
+        limit: Option<u64>,
+        workers: u32,
+        target: u64,
+    ) -> Listed {
+        let steps = self.costs.len();
+        let workers = usize::try_from(workers).unwrap_or(usize::MAX);
+        let mut waits = self.waits.clone();
+        let mut ready: BTreeSet<(u64, usize)> =
+            (0..steps).filter(|&step| waits[step] == 0).map(|step| (rank[step], step)).collect();
+        let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        let mut live = self.bytes.start();
+        let mut listed = Listed {
+            order: Vec::with_capacity(steps),
+            starts: Vec::with_capacity(steps),
+            span: 0,
+            limit,
+            bytes: 0,
+            excess: 0.0,
+        };
+        let mut now = 0;
+        loop {
+            while running.len() < workers {
+                let fits = |&&(_, step): &&(u64, usize)| {
+                    limit.is_none_or(|limit| live.bytes_with(&self.bytes, step) <= limit)
+                };
+                let first = ready.iter().take(MOST_PASSED_OVER).find(fits);
+                let first = if running.is_empty() { first.or(ready.first()) } else { first };
+                let Some(&(rank, step)) = first else { break };
+                ready.remove(&(rank, step));
+                live.run(&self.bytes, step);
+                listed.order.push(step);
+                listed.starts.push(now);
+                running.push(Reverse((now + self.costs[step], step)));
+            }
+            let Some(&Reverse((end, _))) = running.peek() else { break };
+            listed.excess += excess(live.now().saturating_sub(target), end - now);
+            now = end;
+            while let Some(Reverse((_, step))) = running.pop_if_ends(now) {
+                live.end(&self.bytes, step);
+                for &next in &self.after[step] {
+                    waits[next] -= 1;
+                    if waits[next] == 0 {
+                        ready.insert((rank[next], next));
+                    }
+                }
+            }
+        }
+        (listed.span, listed.bytes) = (now, live.most());
+        listed
+    }
+}
+
+/// Returns the measure of bytes above the target for a time.
+#[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "an estimate")]
+const fn excess(bytes: u64, time: u64) -> f64 {
+    bytes as f64 * bytes as f64 * time as f64
+}
+
+/// Removal of the first entry of a heap under a condition.
+trait PopIf {
+    /// Removes the entry that ends first, if it ends at `time`.
+    fn pop_if_ends(&mut self, time: u64) -> Option<Reverse<(u64, usize)>>;
+}
+
+impl PopIf for BinaryHeap<Reverse<(u64, usize)>> {
+    fn pop_if_ends(&mut self, time: u64) -> Option<Reverse<(u64, usize)>> {
+        if self.peek().is_some_and(|Reverse((end, _))| *end == time) { self.pop() } else { None }
+    }
+}
+
+/// Returns the bytes that a node reads and writes. Views are not moved, as far as a graph can
+/// tell.
+fn touched(graph: &Graph, id: NodeId) -> u64 {
+    let node = graph.node(id);
+    let views = || node.effects().views.iter().filter(|view| view.whole == Whole::Input);
+    let mut inputs: Vec<_> = node.reads_bytes_of().collect();
+    inputs.sort_unstable_by_key(|&(position, value)| (value, position));
+    inputs.dedup_by_key(|&mut (_, value)| value);
+    let read = inputs.iter().filter(|(position, _)| views().all(|view| view.input != *position));
+    let produced: Vec<_> = node.produces().collect();
+    let made = produced.iter().filter(|(at, _)| views().all(|view| view.output != *at));
+    let bytes = read.chain(made).map(|&(_, value)| graph.value(value).bytes());
+    bytes.fold(0_u64, u64::saturating_add)
+}
+
+/// Returns pairs of steps of which the first must end before the second starts, each once: the
+/// graph's own, and a concatenation with other readers of its operands. The concatenation is lent
+/// the bytes of operands that are parts of its output.
+fn pairs(graph: &Graph, order: &[NodeId], elides: bool) -> BTreeSet<(usize, usize)> {
+    let mut step_of = vec![0; graph.nodes().len()];
+    for (step, id) in order.iter().enumerate() {
+        step_of[id.index()] = step;
+    }
+    let mut pairs = BTreeSet::new();
+    for (step, &id) in order.iter().enumerate() {
+        pairs.extend(graph.dependencies(id).map(|before| (step_of[before.index()], step)));
+    }
+    let states = graph.state_order().into_iter();
+    pairs.extend(states.map(|(first, second)| (step_of[first.index()], step_of[second.index()])));
+    if elides {
+        let readers = graph.readers();
+        for (step, &id) in order.iter().enumerate() {
+            let node = graph.node(id);
+            let parts = node.effects().views.iter().filter(|view| view.whole == Whole::Output);
+            for part in parts.filter_map(|view| node.input(view.input)) {
+                for other in readers[part.index()].iter().map(|other| step_of[other.index()]) {
+                    pairs.insert((step.min(other), step.max(other)));
+                }
+            }
+        }
+    }
+    pairs.retain(|(first, second)| first != second);
+    pairs
+}

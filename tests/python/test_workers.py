@@ -1,0 +1,235 @@
+"""Plans for several workers, hazards, and executors with threads."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+import arenaplan as ap
+from arenaplan.cli import main
+from arenaplan.errors import HazardMismatch, InvalidOption, KernelError
+from arenaplan.export import EXPORTERS
+from random_models import random_inputs, random_model
+from test_cli import model
+
+
+def branches(width: int = 4, depth: int = 3, size: int = 4096) -> ap.Graph:
+    """Return chains of nodes of one input, and their sum."""
+    graph = ap.Graph("branches")
+    x = graph.input("x", (size,))
+    ends = []
+    for branch in range(width):
+        last = x
+        for at in range(depth):
+            name = f"v{branch}_{at}"
+            op = "Exp" if at % 2 else "Tanh"
+            (last,) = graph.node(op, [last], [(name, (size,), "float32")], version=13)
+        ends.append(last)
+    while len(ends) > 1:
+        name = f"s{len(ends)}"
+        (total,) = graph.node("Add", ends[:2], [(name, (size,), "float32")], version=14)
+        ends = [*ends[2:], total]
+    graph.output(ends[0])
+    return graph
+
+
+def test_plans_for_workers_have_a_timetable() -> None:
+    graph = branches()
+    one, four = ap.plan(graph), ap.plan(graph, workers=4)
+    assert one.timetable is None
+    assert one.options["workers"] == 1
+    table = four.timetable
+    assert table is not None
+    assert (table.workers, len(table.starts)) == (4, len(four.steps))
+    assert table.work == sum(table.costs)
+    assert table.span == max(map(sum, zip(table.starts, table.costs, strict=True)))
+    assert table.parallelism > 1.5
+    assert four.arena_bytes > one.arena_bytes
+    again = ap.Plan.from_json(four.to_json().encode())
+    assert again.timetable == table
+    assert pickle.loads(pickle.dumps(table)) == table
+    again.check(graph)
+    jsonschema.validate(json.loads(four.to_json()), json.loads(ap.plan_schema()))
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1 << 32])
+def test_numbers_of_workers_are_checked(workers: int) -> None:
+    with pytest.raises(InvalidOption, match="workers"):
+        ap.plan(branches(), workers=workers)
+    with pytest.raises(TypeError):
+        ap.plan(branches(), workers=1.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="workers"):
+        ap.plan(branches(), workers=2, parallel_safe=True)
+
+
+def test_hazards_are_checked() -> None:
+    graph = branches()
+    plan = ap.plan(graph)
+    hazards = plan.hazards(graph)
+    assert hazards.steps == len(plan.steps)
+    assert len(hazards) == len(hazards.edges)
+    assert [edge for step in range(hazards.steps) for edge in hazards.of(step)] == hazards.edges
+    plan.check_hazards(graph, hazards)
+    text = hazards.to_json()
+    assert ap.Hazards.from_json(text.encode()) == hazards
+    assert pickle.loads(pickle.dumps(hazards)) == hazards
+    jsonschema.validate(json.loads(text), json.loads(ap.hazards_schema()))
+    assert json.loads(text)["edges"][0] == {"after": 1, "before": 0, "kind": hazards.edges[0].kind}
+    for index in range(len(hazards)):
+        mutant = json.loads(text)
+        del mutant["edges"][index]
+        with pytest.raises(HazardMismatch):
+            plan.check_hazards(graph, ap.Hazards.from_json(json.dumps(mutant).encode()))
+    costs = [1] * hazards.steps
+    assert hazards.timetable(costs, 1).span == hazards.steps
+    assert hazards.critical_path(costs) <= hazards.steps
+
+
+def test_hazards_are_written_and_checked_by_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = model(tmp_path / "model.onnx")
+    plan, hazards = tmp_path / "plan.json", tmp_path / "hazards.json"
+    assert main(["plan", str(path), "--workers", "2", "--optimize", "none", "-o", str(plan)]) == 0
+    assert "workers      2;" in capsys.readouterr().out
+    assert json.loads(plan.read_text())["options"]["workers"] == 2
+    to = ["export", str(path), "--plan", str(plan), "--to"]
+    assert main([*to, "hazards", "-o", str(hazards)]) == 0
+    assert main([*to, "hazards-c", "-o", str(tmp_path / "hazards.h")]) == 0
+    capsys.readouterr()
+    check = ["check", str(path), str(plan), "--hazards", str(hazards)]
+    assert main(check) == 0
+    assert "all needed" in capsys.readouterr().out
+    assert main([*check, "--json"]) == 0
+    document = json.loads(hazards.read_text())
+    assert json.loads(capsys.readouterr().out)["hazards"] == len(document["edges"]) > 0
+    document["edges"] = document["edges"][1:]
+    hazards.write_text(json.dumps(document))
+    assert main(check) == 1
+    assert "may run before" in capsys.readouterr().err
+    assert main(["check", str(path), "--hazards", str(hazards)]) == 2
+
+
+def test_the_c_table_of_hazards_compiles_and_is_that_of_the_plan(tmp_path: Path) -> None:
+    graph = branches(3, 2)
+    plan = ap.plan(graph)
+    hazards = plan.hazards(graph)
+    (tmp_path / "plan.h").write_bytes(EXPORTERS["hazards-c"].write(graph, plan))
+    (tmp_path / "main.c").write_text(
+        """
+        #include <stdio.h>
+        #include "plan.h"
+        int main(void) {
+            for (unsigned step = 0; step < BRANCHES_STEPS; ++step) {
+                for (unsigned at = BRANCHES_STARTS[step]; at < BRANCHES_STARTS[step + 1]; ++at)
+                    printf("%u %u %u\\n", step, BRANCHES_WAITS[at], BRANCHES_KINDS[at]);
+                for (unsigned at = BRANCHES_DEPENDENT_STARTS[step];
+                     at < BRANCHES_DEPENDENT_STARTS[step + 1]; ++at)
+                    printf("< %u %u\\n", step, BRANCHES_DEPENDENTS[at]);
+                printf("@ %u\\n", BRANCHES_NODES[step]);
+            }
+            return 0;
+        }
+        """
+    )
+    built = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unused", "main.c", "-o", "main"]
+    subprocess.run(built, cwd=tmp_path, check=True)
+    found = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
+    kinds = ["data", "write-after-read", "write-after-write", "control"]
+    expected = []
+    for step, after in enumerate(hazards.dependents()):
+        expected += [f"{step} {edge.before} {kinds.index(edge.kind)}" for edge in hazards.of(step)]
+        expected += [f"< {step} {other}" for other in after]
+        expected.append(f"@ {plan.steps[step][-1]}")
+    assert found.stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("planned", [1, 4])
+def test_threads_make_the_bits_of_a_serial_run(workers: int, planned: int) -> None:
+    graph = branches()
+    x = np.linspace(-1, 1, 4096, dtype=np.float32)
+    with ap.Executor(graph) as executor:
+        (expected,) = executor.run({"x": x}).values()
+    with ap.Executor(graph, ap.plan(graph, workers=planned), workers=workers) as executor:
+        for _ in range(20):
+            (found,) = executor.run({"x": x}).values()
+            np.testing.assert_array_equal(found, expected)
+        (found,) = executor.run({"x": x}, verify=True).values()
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_an_executor_plans_for_its_workers() -> None:
+    graph = branches()
+    with ap.Executor(graph, workers=3) as executor:
+        assert executor.plan.options["workers"] == 3
+    with pytest.raises(InvalidOption, match="workers"):
+        ap.Executor(graph, workers=0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_models_on_threads_compute_the_same_bits(seed: int, tmp_path: Path) -> None:
+    """Kernels wait now and then, so that steps end in any order."""
+    model, path = random_model(seed), tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    inputs = random_inputs(model)
+    graph = ap.load(path)
+    for plan in (ap.plan(graph), ap.plan(graph, workers=3), ap.plan(graph, workspace="none")):
+        with ap.Executor(graph, plan) as executor:
+            expected = executor.run(inputs)
+        draw = random.Random(seed)
+
+        def slowed(run: Callable[[], object], draw: random.Random = draw) -> Callable[[], object]:
+            def late() -> object:
+                if draw.random() < 0.2:
+                    time.sleep(draw.random() / 2000)
+                return run()
+
+            return late
+
+        for workers in (2, 4):
+            with ap.Executor(graph, plan, workers=workers) as executor:
+                setup = executor._setup
+                assert setup is not None
+                setup.program.runs[:] = [slowed(run) for run in setup.program.runs]
+                del setup  # It has views of the arena.
+                for _ in range(3):
+                    found = executor.run(inputs)
+                    for name, array in expected.items():
+                        np.testing.assert_array_equal(found[name], array)
+
+
+def test_the_first_step_that_fails_is_reported() -> None:
+    graph = branches(4, 2, 64)
+    x = np.zeros(64, np.float32)
+    with ap.Executor(graph, workers=4) as executor:
+        setup = executor._setup
+        assert setup is not None
+        names = [node.name for node in setup.program.nodes]
+
+        def failing(position: int) -> Callable[[], None]:
+            def run() -> None:
+                raise ValueError(f"run {position}")
+
+            return run
+
+        kept = list(setup.program.runs)
+        for position in (2, 5, 6):
+            setup.program.runs[position] = failing(position)
+        for _ in range(10):
+            with pytest.raises(KernelError, match=rf"{names[2]}.*run 2") as caught:
+                executor.run({"x": x})
+            assert isinstance(caught.value.__cause__, ValueError)
+            del caught  # Its frames have views of the arena.
+        setup.program.runs[:] = kept
+        del setup, kept
+        executor.run({"x": x})
