@@ -89,6 +89,22 @@ proptest! {
     }
 }
 
+#[test]
+fn a_short_schedule_is_not_mistaken_for_one_that_waits_for_bytes() {
+    // Both have one order of starts; the one with fewer bytes takes 576 in place of 448.
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let ends = ["a", "b"].map(|branch| {
+        let inner = sketch.node(&format!("{branch}0"), &[x], 64);
+        sketch.node(&format!("{branch}1"), &[inner], 64)
+    });
+    let sum = sketch.node("sum", &ends, 64);
+    let graph = sketch.build(&[sum]);
+    let two = Planner::new().workers(2).plan(&graph).unwrap();
+    assert_eq!((two.arena_bytes(), two.timetable().unwrap().span()), (256, 448));
+    check(&graph, &two);
+}
+
 /// Two chains of three nodes that join: one worker needs 3 values at once, two need 4.
 fn chains() -> Graph {
     let mut sketch = Sketch::new();

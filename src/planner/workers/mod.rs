@@ -64,14 +64,16 @@ pub(super) fn for_workers<'g>(
         .filter(|(index, attempt)| *index < MOST_BASES || attempt.schedule.is_given());
     for (_, base) in bases {
         let steps = Rc::new(Steps::new(context, base));
-        let mut known: Vec<Vec<usize>> = Vec::new();
+        // Schedules of one order differ where a step waits for bytes.
+        let mut known: Vec<(Vec<usize>, Vec<u64>)> = Vec::new();
         for (rank, limit) in steps.choices() {
             if !found.is_empty() && context.budget.exhausted() {
                 break;
             }
             let listed = steps.list(&rank, limit, context.options.workers, u64::MAX);
-            if !known.contains(&listed.order) {
-                known.push(listed.order.clone());
+            let times = (listed.order.clone(), listed.starts.clone());
+            if !known.contains(&times) {
+                known.push(times);
                 found.push(candidate(context, base, &steps, listed)?);
             }
         }
