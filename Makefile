@@ -19,6 +19,9 @@ ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit i
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+# One set of features, so that each crate is compiled once.
+CHECKED := --profile checked --workspace --exclude arenaplan-python --all-features
+
 # -- set-up ------------------------------------------------------------------------
 
 $(VENV)/.ready: pyproject.toml
@@ -42,13 +45,12 @@ demo: develop ## plan ResNet-50 and run it inside its arena
 # -- tests -------------------------------------------------------------------------
 
 .PHONY: test
-test: test-rust test-capi test-python ## everything
+test: test-rust test-python ## everything
 
 .PHONY: test-rust
-test-rust: ## the core and the engine: tests with all assertions on, and the examples of the docs
-	cargo test --profile checked --package arenaplan --all-features --lib --tests --examples
-	cargo test --profile checked --package arenaplan --all-features --doc
-	cargo test --profile checked --package arenaplan-engine --features rayon
+test-rust: ## the core, the engine and the C interface: tests with all assertions on, and the examples of the docs
+	cargo test $(CHECKED) --lib --tests --examples
+	cargo test $(CHECKED) --doc
 
 .PHONY: test-capi
 test-capi: ## the C interface: its header, and programs in C and C++, under valgrind if it is there
@@ -104,7 +106,7 @@ check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
-	cargo test --profile checked --package arenaplan-capi --test it header
+	cargo test $(CHECKED) --test it header
 
 .PHONY: stubs
 stubs: $(VENV)/.ready ## regenerate the types of the extension

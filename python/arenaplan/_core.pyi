@@ -1945,7 +1945,7 @@ class Strips:
     >>> graph.output(last)
     >>> strips = ap.Strips(1, 4, [ap.LineBuffer(1, 0, rows=6)], [])
     >>> plan = ap.plan(graph, target="ideal", steps=[[0, 1]], strips=[strips])
-    >>> plan.check(graph)
+    >>> verdict = plan.check(graph)
     >>> plan.strips[0].buffers
     [LineBuffer(value=1, offset=0, rows=6)]
     """

@@ -54,7 +54,12 @@ def test_a_model_runs_in_memory_of_the_caller() -> None:
     given = {graph.values[i].name: noise(*graph.values[i].shape) for i in graph.inputs}
     expected = ap.Executor(graph).run(given)
     plan = ap.plan(graph, inputs="caller", outputs="caller", workspace="auto", target="numpy")
-    assert plan.arena_bytes <= ap.plan(graph, workspace="auto", target="numpy").arena_bytes
+    # Strips are searched for one arena at a time: with them, this is no law.
+    options = ap.PlanOptions(
+        target="numpy", workspace="auto", optimize="views,in-place,elision,fusion,order"
+    )
+    caller = ap.plan(graph, options, inputs="caller", outputs="caller")
+    assert caller.arena_bytes <= ap.plan(graph, options).arena_bytes
     results = {graph.values[i].name: np.empty(graph.values[i].shape, F32) for i in graph.outputs}
     with ap.Executor(graph, plan, buffers={**given, **results}) as executor:
         found = executor.run({}, verify=True)
