@@ -1,17 +1,43 @@
-//! Writing files.
+//! Reading and writing files.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use arenaplan::format::{WriteError, write_files as write};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use crate::error::{raise_named, unwritten};
+use crate::call::{self, admit};
+use crate::error::{OrRaise, raise_named, unwritten};
+
+/// Bytes of JSON text per value, node or plan, at least: for the memory that reading may need.
+const BYTES_PER_ITEM: usize = 64;
 
 /// Interval at which a write that waits for the reader of a pipe looks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);
+
+/// Returns what JSON text holds. Ctrl-C interrupts the work.
+pub(crate) fn parse<T: Send + 'static>(
+    py: Python<'_>,
+    text: &[u8],
+    parse: fn(&[u8]) -> arenaplan::Result<T>,
+) -> PyResult<T> {
+    admit(py, text.len())?;
+    let text = text.to_vec();
+    call::run(py, text.len() / BYTES_PER_ITEM, move |_, _| parse(&text))?.or_raise(py)
+}
+
+/// Returns what a JSON file holds. Ctrl-C interrupts the work.
+pub(crate) fn load<T: Send + 'static>(
+    py: Python<'_>,
+    path: PathBuf,
+    load: fn(&Path) -> arenaplan::Result<T>,
+) -> PyResult<T> {
+    let bytes = fs::metadata(&path).map_or(0, |file| file.len());
+    let items = usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
+    call::run(py, items, move |_, _| load(&path))?.or_raise(py)
+}
 
 /// Write files, each given by its path and content.
 ///

@@ -13,6 +13,7 @@ use pyo3::types::PyBool;
 
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise, raise_named};
+use crate::files;
 
 /// A value, as a tuple.
 #[derive(FromPyObject)]
@@ -56,9 +57,6 @@ type WindowRow = (usize, usize, usize, u64, u64, i64, u64);
 
 /// Memory for reading one value or node, in bytes.
 const ROW_BYTES: usize = 1 << 10;
-
-/// Bytes of JSON text per value or node, for the memory that reading it may need.
-const BYTES_PER_ITEM: usize = 64;
 
 /// Return the JSON Schema of graph files.
 #[pyfunction]
@@ -177,11 +175,8 @@ impl Graph {
     /// Return the graph that JSON text holds.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        admit(py, text.len())?;
-        let text = text.to_vec();
-        let items = text.len() / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::Graph::from_json(&text))?;
-        Ok(Self { inner: Arc::new(read.or_raise(py)?) })
+        let graph = files::parse(py, text, arenaplan::Graph::from_json)?;
+        Ok(Self { inner: Arc::new(graph) })
     }
 
     /// SHA-256, in hexadecimal, of all that a plan depends on.

@@ -8,12 +8,9 @@ use pyo3::prelude::*;
 
 use crate::call::{self, admit};
 use crate::error::OrRaise;
-use crate::files::write_all;
+use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::plan::Plan;
-
-/// Bytes of JSON text per value, for the memory that reading it may need.
-const BYTES_PER_ITEM: usize = 64;
 
 /// Return the JSON Schema of model files.
 #[pyfunction]
@@ -144,11 +141,7 @@ impl Model {
     /// Return the model that JSON text holds, after a check of every plan.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        admit(py, text.len())?;
-        let text = text.to_vec();
-        let items = text.len() / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::Model::from_json(&text))?;
-        Ok(read.or_raise(py)?.into())
+        Ok(files::parse(py, text, arenaplan::Model::from_json)?.into())
     }
 
     /// Write the model to a file, which is replaced at once or unchanged; a device or a pipe is
@@ -161,9 +154,6 @@ impl Model {
     /// Read a model from a file, and check every plan.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-        let items = usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::Model::load(&path))?;
-        Ok(read.or_raise(py)?.into())
+        Ok(files::load(py, path, |path| arenaplan::Model::load(path))?.into())
     }
 }

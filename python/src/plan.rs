@@ -14,7 +14,7 @@ use pyo3::types::{PyBool, PyIterator, PyList};
 use crate::arena::Arena;
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise_named};
-use crate::files::write_all;
+use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::hazards::Hazards;
 use crate::results::{
@@ -23,9 +23,6 @@ use crate::results::{
 };
 use crate::target::Target;
 use crate::verdict::Verdict;
-
-/// Bytes of a plan file per value or node, at least.
-const BYTES_PER_ITEM: usize = 64;
 
 /// Where every value of a graph lives in one arena per memory.
 ///
@@ -527,11 +524,7 @@ impl Plan {
     /// Return the plan that JSON text holds.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        admit(py, text.len())?;
-        let text = text.to_vec();
-        let items = text.len() / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::Plan::from_json(&text))?;
-        Ok(read.or_raise(py)?.into())
+        Ok(files::parse(py, text, arenaplan::Plan::from_json)?.into())
     }
 
     /// Write the plan to a file, which is replaced at once or unchanged; a device or a pipe is
@@ -545,10 +538,7 @@ impl Plan {
     /// Read a plan from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
-        let items = usize::try_from(bytes).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::Plan::load(&path))?;
-        Ok(read.or_raise(py)?.into())
+        Ok(files::load(py, path, |path| arenaplan::Plan::load(path))?.into())
     }
 
     /// Start of the arena of each space in the memory that :meth:`commit` allocates.

@@ -1,6 +1,6 @@
 //! Several graphs in one arena.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arenaplan::plan::{SharedMember, Together};
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::arena::Arena;
 use crate::call;
 use crate::error::OrRaise;
-use crate::files::write_all;
+use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::planner::Options;
@@ -17,9 +17,6 @@ use crate::verdict::SharedVerdict;
 
 /// Memory of one value of a plan, in bytes.
 const ROW_BYTES: usize = 512;
-/// Bytes of JSON text per value, for the memory that reading it may need.
-const BYTES_PER_ITEM: usize = 64;
-
 /// Plans of several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
@@ -168,11 +165,7 @@ impl SharedPlan {
     /// Return the plans that JSON text holds.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        call::admit(py, text.len())?;
-        let text = text.to_vec();
-        let items = text.len() / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::plan::SharedPlan::from_json(&text))?;
-        Ok(Self::new(read.or_raise(py)?))
+        Ok(Self::new(files::parse(py, text, arenaplan::plan::SharedPlan::from_json)?))
     }
 
     /// Write the plans to a file, which is replaced at once or unchanged; a device or a pipe is
@@ -185,10 +178,8 @@ impl SharedPlan {
     /// Read plans from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let items = std::fs::metadata(&path).map_or(0, |about| about.len());
-        let items = usize::try_from(items).unwrap_or(usize::MAX) / BYTES_PER_ITEM;
-        let read = call::run(py, items, move |_, _| arenaplan::plan::SharedPlan::load(&path))?;
-        Ok(Self::new(read.or_raise(py)?))
+        let load = |path: &Path| arenaplan::plan::SharedPlan::load(path);
+        Ok(Self::new(files::load(py, path, load)?))
     }
 
     fn __repr__(&self) -> String {

@@ -11,8 +11,8 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::file::{self, MAX_FILE_BYTES};
-use super::{Head, admit, checksum, is_default};
+use super::form::{Form, to_text};
+use super::{admit, checksum, file, is_default};
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
     Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Window,
@@ -23,7 +23,13 @@ use crate::pack::Space;
 /// The version of graph files that this crate writes, and the only one it reads.
 pub const GRAPH_VERSION: u32 = 1;
 
-const FORMAT: &str = "arenaplan-graph";
+const FORM: Form = Form {
+    format: "arenaplan-graph",
+    version: GRAPH_VERSION,
+    too_large: |bytes, limit| Error::FileTooLarge { what: "graph", bytes, limit },
+    corrupt,
+    other_version: |reason| Error::GraphVersion { reason },
+};
 
 /// Most steps of work that the effects of a graph may take to compare with operands.
 ///
@@ -208,10 +214,7 @@ impl Graph {
     /// values inside of groups.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text =
-            serde_json::to_string(&GraphDocument::of(self)).expect("numbers and text become JSON");
-        text.push('\n');
-        text
+        to_text(&GraphDocument::of(self))
     }
 
     /// Returns the graph that JSON text holds.
@@ -243,24 +246,9 @@ impl Graph {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        if bytes > MAX_FILE_BYTES {
-            return Err(Error::FileTooLarge { what: "graph", bytes, limit: MAX_FILE_BYTES });
-        }
+        FORM.check_size(text)?;
         admit(text.len(), "the graph of a file")?;
-        let document: GraphDocument = match serde_json::from_slice(text) {
-            Ok(document) => document,
-            Err(error) => {
-                // Another format or version has other fields: say so rather than name one.
-                let head = Head::of(text);
-                if let Some(reason) = head.other_than(FORMAT) {
-                    return Err(corrupt(reason));
-                }
-                check_version(head.version)?;
-                return Err(corrupt(error.to_string()));
-            }
-        };
-        document.into_graph()
+        FORM.parse::<GraphDocument>(text)?.into_graph()
     }
 
     /// Writes the graph to a file, as [`write_file`](crate::format::write_file) does.
@@ -293,8 +281,8 @@ impl GraphDocument {
     /// Returns the document of a graph without digest and checksum.
     pub(crate) fn unsealed(graph: &Graph) -> Self {
         Self {
-            format: FORMAT.into(),
-            version: GRAPH_VERSION,
+            format: FORM.format.into(),
+            version: FORM.version,
             name: graph.name().into(),
             digest: String::new(),
             spaces: graph.spaces().iter().map(SpaceRow::of).collect(),
@@ -308,14 +296,8 @@ impl GraphDocument {
 
     /// Returns the graph that the document describes; see [`Graph::from_json`].
     pub(crate) fn into_graph(mut self) -> Result<Graph> {
-        if self.format != FORMAT {
-            return Err(corrupt(format!("its format is {}", quoted(&self.format))));
-        }
-        check_version(Some(self.version.into()))?;
-        if let Some(name) = self.extra.keys().find(|name| !name.starts_with("x-")) {
-            let reason = format!("version {GRAPH_VERSION} has no field {}", quoted(name));
-            return Err(Error::GraphVersion { reason });
-        }
+        FORM.check_head(&self.format, self.version.into())?;
+        FORM.check_fields(&self.extra)?;
         let found = std::mem::take(&mut self.checksum);
         if !found.is_empty() && found != checksum(&self) {
             return Err(corrupt("its checksum does not fit its content".into()));
@@ -575,17 +557,6 @@ fn large(position: u32) -> usize {
 
 fn all_large(positions: Vec<u32>) -> Vec<usize> {
     positions.into_iter().map(large).collect()
-}
-
-/// Refuses another version than that of this crate.
-fn check_version(version: Option<u64>) -> Result<()> {
-    match version {
-        Some(version) if version != u64::from(GRAPH_VERSION) => {
-            let reason = format!("the file is of version {version}, this is {GRAPH_VERSION}");
-            Err(Error::GraphVersion { reason })
-        }
-        _ => Ok(()),
-    }
 }
 
 fn corrupt(reason: String) -> Error {

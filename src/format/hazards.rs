@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::file::MAX_FILE_BYTES;
+use super::form::to_text;
 use crate::base::{Error, Result, quoted};
 use crate::plan::{Hazard, Hazards};
 
@@ -45,9 +46,7 @@ impl Hazards {
             steps: u64::try_from(self.steps()).unwrap_or(u64::MAX),
             edges: self.edges().to_vec(),
         };
-        let mut text = serde_json::to_string(&document).expect("numbers and text become JSON");
-        text.push('\n');
-        text
+        to_text(&document)
     }
 
     /// Returns the hazards that JSON text holds. They are trusted only after

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::file::{self, MAX_FILE_BYTES};
-use super::{Head, checksum};
-use crate::base::{Error, Fingerprint, Result, quoted};
+use super::form::{Form, to_text};
+use super::{checksum, file};
+use crate::base::{Error, Fingerprint, Result};
 use crate::pack::Status;
 use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target, Timetable,
@@ -23,7 +23,13 @@ use serde::{Deserialize, Serialize};
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;
 
-const FORMAT: &str = "arenaplan";
+const FORM: Form = Form {
+    format: "arenaplan",
+    version: PLAN_VERSION,
+    too_large: |bytes, limit| Error::PlanTooLarge { bytes, limit },
+    corrupt,
+    other_version: |reason| Error::PlanVersion { reason },
+};
 
 /// Returns the JSON Schema (draft 2020-12) of plan files.
 ///
@@ -76,10 +82,7 @@ impl Plan {
     /// Returns the plan as JSON text: the same plan always gives the same bytes.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let mut text =
-            serde_json::to_string(&PlanDocument::of(self)).expect("numbers and text become JSON");
-        text.push('\n');
-        text
+        to_text(&PlanDocument::of(self))
     }
 
     /// Returns the plan that JSON text holds.
@@ -91,23 +94,8 @@ impl Plan {
     /// - [`Error::PlanCorrupt`] if the text is not JSON, a field is missing, twice there, or
     ///   of the wrong type, or the checksum does not fit.
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        if bytes > MAX_FILE_BYTES {
-            return Err(Error::PlanTooLarge { bytes, limit: MAX_FILE_BYTES });
-        }
-        let document: PlanDocument = match serde_json::from_slice(text) {
-            Ok(document) => document,
-            Err(error) => {
-                // Another format or version has other fields: say so rather than name one.
-                let head = Head::of(text);
-                if let Some(reason) = head.other_than(FORMAT) {
-                    return Err(corrupt(reason));
-                }
-                check_version(head.version)?;
-                return Err(corrupt(error.to_string()));
-            }
-        };
-        document.into_plan()
+        FORM.check_size(text)?;
+        FORM.parse::<PlanDocument>(text)?.into_plan()
     }
 
     /// Refuses lists that are not in ascending order, as lookups need them, values past their
@@ -158,8 +146,8 @@ impl PlanDocument {
     /// Returns the document of a plan without its checksum.
     pub(crate) fn unsealed(plan: &Plan) -> Self {
         Self {
-            format: FORMAT.into(),
-            version: PLAN_VERSION,
+            format: FORM.format.into(),
+            version: FORM.version,
             model: plan.model.clone(),
             digest: plan.digest.clone(),
             target: plan.target.clone(),
@@ -183,14 +171,8 @@ impl PlanDocument {
 
     /// Returns the plan that the document describes; see [`Plan::from_json`].
     pub(crate) fn into_plan(mut self) -> Result<Plan> {
-        if self.format != FORMAT {
-            return Err(corrupt(format!("its format is {}", quoted(&self.format))));
-        }
-        check_version(Some(self.version.into()))?;
-        if let Some(name) = self.extra.keys().find(|name| !name.starts_with("x-")) {
-            let reason = format!("version {PLAN_VERSION} has no field {}", quoted(name));
-            return Err(Error::PlanVersion { reason });
-        }
+        FORM.check_head(&self.format, self.version.into())?;
+        FORM.check_fields(&self.extra)?;
         let found = std::mem::take(&mut self.checksum);
         if found != checksum(&self) {
             return Err(corrupt("its checksum does not fit its content".into()));
@@ -219,17 +201,6 @@ impl PlanDocument {
         }
         plan.check_lists()?;
         Ok(plan)
-    }
-}
-
-/// Refuses another version than that of this crate.
-fn check_version(version: Option<u64>) -> Result<()> {
-    match version {
-        Some(version) if version != u64::from(PLAN_VERSION) => {
-            let reason = format!("the file is of version {version}, this is {PLAN_VERSION}");
-            Err(Error::PlanVersion { reason })
-        }
-        _ => Ok(()),
     }
 }
 

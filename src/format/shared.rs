@@ -5,13 +5,19 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::file::{self, MAX_FILE_BYTES};
-use crate::base::{Error, Result, quoted};
+use super::file;
+use super::form::{Form, to_text};
+use crate::base::{Error, Result};
 use crate::pack::Status;
 use crate::plan::{Plan, SharedMember, SharedPlan, Together};
 
-const FORMAT: &str = "arenaplan-shared";
-const VERSION: u32 = 1;
+const FORM: Form = Form {
+    format: "arenaplan-shared",
+    version: 1,
+    too_large: |bytes, limit| Error::PlanTooLarge { bytes, limit },
+    corrupt,
+    other_version: |reason| Error::PlanVersion { reason },
+};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,8 +49,8 @@ impl SharedPlan {
             Member { base: one.base, plan }
         };
         let document = Document {
-            format: FORMAT.into(),
-            version: VERSION,
+            format: FORM.format.into(),
+            version: FORM.version,
             together: self.together,
             arena_bytes: self.arena_bytes(),
             lower_bound: self.lower_bound,
@@ -53,9 +59,7 @@ impl SharedPlan {
             capacity: self.capacity,
             plans: self.members.iter().map(member).collect(),
         };
-        let mut text = serde_json::to_string(&document).expect("numbers and text become JSON");
-        text.push('\n');
-        text
+        to_text(&document)
     }
 
     /// Returns the plans that JSON text holds; call [`check`](Self::check) before using them.
@@ -64,20 +68,10 @@ impl SharedPlan {
     ///
     /// As [`Plan::from_json`].
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        if bytes > MAX_FILE_BYTES {
-            return Err(Error::PlanTooLarge { bytes, limit: MAX_FILE_BYTES });
-        }
-        let corrupt = |reason: String| Error::PlanCorrupt { reason };
+        FORM.check_size(text)?;
         let document: Document =
             serde_json::from_slice(text).map_err(|error| corrupt(error.to_string()))?;
-        if document.format != FORMAT {
-            return Err(corrupt(format!("its format is {}", quoted(&document.format))));
-        }
-        if document.version != VERSION {
-            let reason = format!("the file is of version {}, this is {VERSION}", document.version);
-            return Err(Error::PlanVersion { reason });
-        }
+        FORM.check_head(&document.format, document.version.into())?;
         let mut members = Vec::with_capacity(document.plans.len());
         for Member { base, plan } in document.plans {
             let text = serde_json::to_vec(&plan).map_err(|error| corrupt(error.to_string()))?;
@@ -109,4 +103,8 @@ impl SharedPlan {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_json(&file::read(path.as_ref())?)
     }
+}
+
+fn corrupt(reason: String) -> Error {
+    Error::PlanCorrupt { reason }
 }

@@ -19,9 +19,9 @@ use super::numbers::Numbered;
 use super::shape::Row;
 use super::template::{Column, Template, Varying};
 use super::{Model, check_dims, check_work};
-use crate::base::{Error, Result, quoted};
+use crate::base::{Error, Result};
 use crate::format::{
-    GraphDocument, Head, MAX_FILE_BYTES, PlanDocument, admit, checksum, read, write_file,
+    Form, GraphDocument, PlanDocument, admit, checksum, read, to_text, write_file,
 };
 use crate::graph::Graph;
 use crate::plan::Plan;
@@ -29,7 +29,13 @@ use crate::plan::Plan;
 /// The version of model files that this crate writes, and the only one it reads.
 pub const MODEL_VERSION: u32 = 1;
 
-const FORMAT: &str = "arenaplan-model";
+const FORM: Form = Form {
+    format: "arenaplan-model",
+    version: MODEL_VERSION,
+    too_large: |bytes, limit| Error::FileTooLarge { what: "model", bytes, limit },
+    corrupt,
+    other_version: |reason| Error::ModelVersion { reason },
+};
 
 /// Returns the JSON Schema (draft 2020-12) of model files.
 ///
@@ -165,8 +171,8 @@ impl Model {
             digest: row.digest.clone(),
         });
         let mut document = Document {
-            format: FORMAT.into(),
-            version: MODEL_VERSION,
+            format: FORM.format.into(),
+            version: FORM.version,
             model: self.name.clone(),
             dims: self.dims.iter().map(|dim| dim.name().to_owned()).collect(),
             arena_bytes: self.arena_bytes,
@@ -177,9 +183,7 @@ impl Model {
             extra: BTreeMap::new(),
         };
         document.checksum = checksum(&document);
-        let mut text = serde_json::to_string(&document).expect("numbers and text become JSON");
-        text.push('\n');
-        text
+        to_text(&document)
     }
 
     /// Returns the model that JSON text holds, after a check of every plan against its graph.
@@ -194,24 +198,9 @@ impl Model {
     /// - As [`Graph::from_json`], [`Plan::from_json`] and [`Plan::check`], for the shape that the
     ///   message names.
     pub fn from_json(text: &[u8]) -> Result<Self> {
-        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        if bytes > MAX_FILE_BYTES {
-            return Err(Error::FileTooLarge { what: "model", bytes, limit: MAX_FILE_BYTES });
-        }
+        FORM.check_size(text)?;
         admit(text.len(), "the model of a file")?;
-        let document: Document = match serde_json::from_slice(text) {
-            Ok(document) => document,
-            Err(error) => {
-                // Another format or version has other fields: say so rather than name one.
-                let head = Head::of(text);
-                if let Some(reason) = head.other_than(FORMAT) {
-                    return Err(corrupt(reason));
-                }
-                check_version(head.version)?;
-                return Err(corrupt(error.to_string()));
-            }
-        };
-        document.into_model()
+        FORM.parse::<Document>(text)?.into_model()
     }
 
     /// Writes the model to a file, as [`write_file`] does.
@@ -285,14 +274,8 @@ impl<D> TemplateRow<D> {
 
 impl Document {
     fn into_model(mut self) -> Result<Model> {
-        if self.format != FORMAT {
-            return Err(corrupt(format!("its format is {}", quoted(&self.format))));
-        }
-        check_version(Some(self.version.into()))?;
-        if let Some(name) = self.extra.keys().find(|name| !name.starts_with("x-")) {
-            let reason = format!("version {MODEL_VERSION} has no field {}", quoted(name));
-            return Err(Error::ModelVersion { reason });
-        }
+        FORM.check_head(&self.format, self.version.into())?;
+        FORM.check_fields(&self.extra)?;
         let found = std::mem::take(&mut self.checksum);
         if found != checksum(&self) {
             return Err(corrupt("its checksum does not fit its content".into()));
@@ -356,17 +339,6 @@ fn users(templates: impl Iterator<Item = usize>, count: usize) -> Vec<usize> {
 /// Returns a position as it is written: a model has fewer than 2^32 of anything.
 fn position(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
-}
-
-/// Refuses another version than that of this crate.
-fn check_version(version: Option<u64>) -> Result<()> {
-    match version {
-        Some(version) if version != u64::from(MODEL_VERSION) => {
-            let reason = format!("the file is of version {version}, this is {MODEL_VERSION}");
-            Err(Error::ModelVersion { reason })
-        }
-        _ => Ok(()),
-    }
 }
 
 fn corrupt(reason: String) -> Error {

@@ -334,14 +334,19 @@ fn shared_bytes_are_write_after_read() {
     assert_eq!(edges, [edge(0, 1, HazardKind::WriteAfterWrite), edge(1, 2, HazardKind::Data),]);
 }
 
-/// The bytes of a shared arena are lent in turn, and a step at the wrong time is refused.
-#[test]
-fn steps_of_a_shared_arena_wait_for_their_hazards() {
+/// Returns a graph of two nodes, of which the second reads what the first makes.
+fn chain() -> Graph {
     let mut sketch = Sketch::new();
     let x = sketch.input("x", 64);
     let a = sketch.node("a", &[x], 64);
     let b = sketch.node("b", &[a], 64);
-    let graph = sketch.build(&[b]);
+    sketch.build(&[b])
+}
+
+/// The bytes of a shared arena are lent in turn, and a step at the wrong time is refused.
+#[test]
+fn steps_of_a_shared_arena_wait_for_their_hazards() {
+    let graph = chain();
     let plan = Planner::new().plan(&graph).unwrap();
     let program = plan.program(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
@@ -371,11 +376,7 @@ fn steps_of_a_shared_arena_wait_for_their_hazards() {
 /// A step that is leaked stays lent: those that wait for it are never lent.
 #[test]
 fn leaked_steps_stay_lent() {
-    let mut sketch = Sketch::new();
-    let x = sketch.input("x", 64);
-    let a = sketch.node("a", &[x], 64);
-    let b = sketch.node("b", &[a], 64);
-    let graph = sketch.build(&[b]);
+    let graph = chain();
     let plan = Planner::new().plan(&graph).unwrap();
     let program = plan.program(&graph).unwrap();
     let mut arena = plan.commit().unwrap();
