@@ -22,8 +22,8 @@ const SLOTS: i64 = 1 << 62;
 /// Bytes that several processes map: arenas that one process fills and another one reads.
 ///
 /// The memory has no name. A process hands it on as a file descriptor, by inheritance, over a
-/// socket, or as `/proc/PID/fd/NUMBER`. It is freed when the last process has let go of it, in
-/// whatever way.
+/// socket, or as `/proc/PID/fd/NUMBER`. The memory is freed when the last process has let go of
+/// the memory, in whatever way.
 ///
 /// Who reads or writes the bytes holds the [lock](Self::lock). The kernel counts attachments and
 /// holds the lock by locks of open file descriptions (`fcntl(2)`, `flock(2)`), which end with the
@@ -181,7 +181,7 @@ impl DerefMut for SharedGuard<'_> {
 
 impl Drop for SharedGuard<'_> {
     fn drop(&mut self) {
-        // It fails for no lock that is held.
+        // Unlocking fails for no lock that is held.
         let _ = flock(&self.memory.file, FlockOperation::Unlock);
     }
 }

@@ -237,7 +237,7 @@ impl ArenaPool {
 
     /// Returns a future of a lease.
     ///
-    /// It works with every executor, and leaves the queue when it is dropped; a limit of time is
+    /// The future works with every executor, and leaves the queue when dropped. A limit of time is
     /// the executor's own, for example `tokio::time::timeout`.
     pub fn lease(&self, program: &Arc<Program>) -> Leasing {
         Leasing::new(self.clone(), Arc::clone(program))
@@ -271,7 +271,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Shared {
-    /// Returns the books. They are whole after every panic, since nothing that can panic runs
+    /// Returns the books. Books are whole after every panic, since nothing that can panic runs
     /// between two changes that belong together.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -310,7 +310,7 @@ impl Shared {
         unfinished = Unfinished::new(self, plan, grant.regions);
         self.free(grant.evicted);
         drop(state);
-        // There may be enough for the one behind, too.
+        // The memory may be enough for the next request, too.
         self.leave(ticket);
         unfinished.allocate(plan)?;
         Ok(Poll::Ready(std::mem::take(&mut unfinished.regions)))
