@@ -9,7 +9,7 @@ use crate::check::forge;
 use crate::graphs::Sketch;
 use crate::hazards::{check, check_mutants, check_runs};
 use crate::planners::ideal_planner;
-use crate::randwire::{Wiring, randwire};
+use crate::randwire::{Edges, Wiring, randwire};
 
 /// Plans of small random graphs need no long search.
 fn fast<'a>() -> Planner<'a> {
@@ -223,7 +223,7 @@ fn forged_timetables_are_refused() {
 /// Networks of random wiring, several seeds: nearly the parallelism of the graph, few more bytes.
 #[test]
 fn randomly_wired_networks_keep_their_parallelism() {
-    let wiring = Wiring { nodes: 16, neighbors: 4, rewired: 75, channels: 16 };
+    let wiring = Wiring { nodes: 16, edges: Edges::SmallWorld { neighbors: 4, rewired: 75 }, channels: 16 };
     for seed in 1..4 {
         let graph = randwire(wiring, seed);
         let one = Planner::new().plan(&graph).unwrap();
