@@ -26,7 +26,7 @@ from arenaplan.dynamic.shapes import RangeBind
 from arenaplan.errors import InvalidOption, LeaseTooLarge, PlannerError, PoolBusy
 from arenaplan.importers.common import listed, quoted
 from arenaplan.options import whole_number
-from arenaplan.server.book import Book, Request, closed
+from arenaplan.server.book import Book, Request, Signal, closed
 from arenaplan.server.model import Entry, Served, ServedModel, Work
 from arenaplan.server.pages import Pages
 from arenaplan.server.saved import Saved
@@ -250,7 +250,7 @@ class Server:
         InvalidOption
             If there is no such model.
         """
-        event = threading.Event()
+        event = Signal()
         model, request = self._wanted_session(name, event.set)
         try:
             self._wait(model, request, event, timeout)
@@ -391,7 +391,7 @@ class Server:
         work = model.work(model.entry(inputs), inputs)
         if session is not None:
             session._begin()
-        event = threading.Event()
+        event = Signal()
         request = Request(work.entry.size, event.set, work.entry.residents)
         try:
             self._wait(model, request, event, timeout)
@@ -431,7 +431,7 @@ class Server:
             raise
 
     def _wait(
-        self, model: ServedModel, request: Request, event: threading.Event, timeout: float | None
+        self, model: ServedModel, request: Request, event: Signal, timeout: float | None
     ) -> None:
         """Enter a request, wait for its lease, and raise if there is none in time."""
         self._book.enter(request)
