@@ -80,8 +80,12 @@ fn main() {
     let target = std::env::args().find_map(|it| Target::known(&it)).unwrap_or(Target::NODES);
     let only = std::env::var("ARENAPLAN_NETWORK").unwrap_or_default();
     for (title, networks) in [("tuned on", tuned_on()), ("held out", held_out())] {
-        println!("\n| {title} | nodes | bytes of one worker | data | with 4 workers at most | hazards of one worker | 4 workers: bytes | parallelism | of the most | met | every order: bytes | parallelism | s |");
-        println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |");
+        println!(
+            "\n| {title} | nodes | bytes of one worker | data | with 4 workers at most | hazards of one worker | 4 workers: bytes | parallelism | of the most | met | every order: bytes | parallelism | s |"
+        );
+        println!(
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |"
+        );
         let networks: Vec<&Named> = networks.iter().filter(|it| it.name.contains(&only)).collect();
         let met = networks.iter().filter(|it| row(it, &target)).count();
         println!("\nMet by {met} of {}.", networks.len());

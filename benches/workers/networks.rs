@@ -29,10 +29,22 @@ pub fn held_out() -> Vec<Named> {
         ("WS(4, 0.75), 24 nodes", Wiring { nodes: 24, edges: world(4, 75), channels: 48 }),
         ("WS(4, 0.25), 40 nodes", Wiring { nodes: 40, edges: world(4, 25), channels: 64 }),
         ("WS(8, 0.75), 32 nodes", Wiring { nodes: 32, edges: world(8, 75), channels: 78 }),
-        ("BA(2), 32 nodes", Wiring { nodes: 32, edges: Edges::Preferential { edges: 2 }, channels: 78 }),
-        ("BA(5), 28 nodes", Wiring { nodes: 28, edges: Edges::Preferential { edges: 5 }, channels: 54 }),
-        ("ER(0.2), 32 nodes", Wiring { nodes: 32, edges: Edges::Random { percent: 20 }, channels: 78 }),
-        ("ER(0.1), 44 nodes", Wiring { nodes: 44, edges: Edges::Random { percent: 10 }, channels: 40 }),
+        (
+            "BA(2), 32 nodes",
+            Wiring { nodes: 32, edges: Edges::Preferential { edges: 2 }, channels: 78 },
+        ),
+        (
+            "BA(5), 28 nodes",
+            Wiring { nodes: 28, edges: Edges::Preferential { edges: 5 }, channels: 54 },
+        ),
+        (
+            "ER(0.2), 32 nodes",
+            Wiring { nodes: 32, edges: Edges::Random { percent: 20 }, channels: 78 },
+        ),
+        (
+            "ER(0.1), 44 nodes",
+            Wiring { nodes: 44, edges: Edges::Random { percent: 10 }, channels: 40 },
+        ),
     ];
     let mut all = named(&kinds, 101..=103);
     for seed in 101..=103 {
@@ -49,9 +61,9 @@ fn named(kinds: &[(&str, Wiring)], seeds: std::ops::RangeInclusive<u64>) -> Vec<
         name: format!("{name} {seed}"),
         graph: randwire(wiring, seed),
     };
-    let each = kinds.iter().flat_map(|&(name, wiring)| {
-        seeds.clone().map(move |seed| one(name, wiring, seed))
-    });
+    let each = kinds
+        .iter()
+        .flat_map(|&(name, wiring)| seeds.clone().map(move |seed| one(name, wiring, seed)));
     each.collect()
 }
 
@@ -106,9 +118,7 @@ fn cells(seed: u64) -> Graph {
         }
         let after = if is_reduction { pixels / 2 } else { pixels };
         for pair in genotype {
-            let ends = pair.map(|(from, op)| {
-                operation(&mut net, made[from], op, channels, after)
-            });
+            let ends = pair.map(|(from, op)| operation(&mut net, made[from], op, channels, after));
             let sum = net.node("Add", &ends, [channels, after, after], true);
             made.push((sum, after));
         }
@@ -123,7 +133,13 @@ fn cells(seed: u64) -> Graph {
 }
 
 /// Adds one of five operations of a cell.
-fn operation(net: &mut Net, from: (ValueId, u64), op: usize, channels: u64, pixels: u64) -> ValueId {
+fn operation(
+    net: &mut Net,
+    from: (ValueId, u64),
+    op: usize,
+    channels: u64,
+    pixels: u64,
+) -> ValueId {
     let (value, before) = from;
     let [old, new] = [before, pixels].map(|pixels| [channels, pixels, pixels]);
     match op {

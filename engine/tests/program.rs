@@ -184,7 +184,8 @@ fn sleeping_nodes_change_nothing() {
 
 #[test]
 fn randomly_wired_networks_run_as_in_order() {
-    let small = Wiring { nodes: 10, edges: Edges::SmallWorld { neighbors: 4, rewired: 75 }, channels: 2 };
+    let small =
+        Wiring { nodes: 10, edges: Edges::SmallWorld { neighbors: 4, rewired: 75 }, channels: 2 };
     for seed in 1..3 {
         let graph = randwire(small, seed);
         for planner in [Planner::new(), Planner::new().effort(Effort::Fast).workers(4)] {

@@ -62,7 +62,13 @@ impl Net {
     }
 
     /// Adds a node that makes `shape` of `inputs`.
-    pub fn node(&mut self, op: &str, inputs: &[ValueId], shape: [u64; 3], in_place: bool) -> ValueId {
+    pub fn node(
+        &mut self,
+        op: &str,
+        inputs: &[ValueId],
+        shape: [u64; 3],
+        in_place: bool,
+    ) -> ValueId {
         let name = format!("{op}{}", self.nodes);
         self.nodes += 1;
         let value = Value::new(&*name, ValueKind::Activation, DType::FLOAT32, shape);
