@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use super::raw::{array, input, make, output, path, string};
 use super::searches::watch;
-use crate::error::{Code, Failure, Result, guarded, required};
+use crate::error::{Code, Failure, guarded, required};
 use crate::plan::{self, Plan};
 use crate::types::{PlanInfo, PlanOptions, PlanSpace, PlanStep, PlanValue};
 

@@ -1,6 +1,7 @@
 //! Fewer bytes in about the same time: random changes of list schedules.
 
-use std::rc::Rc;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 
 use super::list::Limit;
 use super::numbers::Numbers;
@@ -33,7 +34,7 @@ pub(super) fn improve(
     // The best schedules of each base: others of the same base lead to the same places.
     let mut starts: Vec<usize> = Vec::new();
     for (index, it) in found.iter().enumerate() {
-        let alike = starts.iter().filter(|&&other| std::ptr::eq(found[other].base, it.base));
+        let alike = starts.iter().filter(|&&other| core::ptr::eq(found[other].base, it.base));
         if starts.len() < MOST_IMPROVED && alike.count() < 2 {
             starts.push(index);
         }

@@ -1,7 +1,8 @@
 //! List schedules: whenever a worker is free, it takes the ready step of the first rank.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use alloc::collections::{BTreeSet, BinaryHeap};
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 use super::bytes::Bytes;
 use crate::base::NodeId;
@@ -164,7 +165,7 @@ impl Steps {
     }
 
     /// Returns the steps in the order of the serial schedule.
-    pub(super) const fn serial(&self) -> std::ops::Range<usize> {
+    pub(super) const fn serial(&self) -> core::ops::Range<usize> {
         0..self.costs.len()
     }
 

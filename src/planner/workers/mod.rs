@@ -18,7 +18,8 @@ mod list;
 mod narrow;
 mod numbers;
 
-use std::rc::Rc;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 
 use super::attempt::{Attempt, measured};
 use super::context::Context;

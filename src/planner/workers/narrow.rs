@@ -6,7 +6,8 @@
 //! order within the limit, so have several, and the order of the ranks decides about the time alone.
 //! The serial order and the ranks are changed at random, and what is not longer stays.
 
-use std::rc::Rc;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 
 use super::list::{Limit, Listed, MOST_STEPS_TO_LIMIT, Steps};
 use super::numbers::Numbers;
@@ -36,7 +37,7 @@ pub(super) fn narrow(
     };
     let mut bases: Vec<usize> = Vec::new();
     for (index, it) in found.iter().enumerate() {
-        let is_known = bases.iter().any(|&other| std::ptr::eq(found[other].base, it.base));
+        let is_known = bases.iter().any(|&other| core::ptr::eq(found[other].base, it.base));
         let is_large = it.listed.order.len() > MOST_STEPS_TO_LIMIT;
         if bases.len() < MOST_BASES && !is_known && !is_large && !it.listed.order.is_empty() {
             bases.push(index);
