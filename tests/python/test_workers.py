@@ -239,7 +239,7 @@ def test_options_trade_bytes_for_time() -> None:
     least = ap.plan(graph, workers=4, max_slowdown=None)
     assert least.arena_bytes <= one.arena_bytes < four.arena_bytes
     spans = []
-    for capacity in range(one.arena_bytes, four.arena_bytes + 1, graph.values[0].bytes):
+    for capacity in range(one.arena_bytes, four.arena_bytes + 1, 4096 * 4):
         plan = ap.plan(graph, workers=4, capacity=capacity)
         assert plan.arena_bytes <= capacity
         assert plan.timetable is not None
