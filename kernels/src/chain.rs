@@ -1,6 +1,6 @@
 //! Chains of elementwise functions: one pass over memory, whatever the number of functions.
 //!
-//! A chain is a short program over registers of [`BLOCK`] elements, which stay in a first-level
+//! A chain is a short program over registers of 512 elements, which stay in a first-level
 //! cache. Operands are broadcast as in NumPy.
 
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::raw::Elements;
 
 /// Elements of a register.
-pub const BLOCK: usize = 512;
+const BLOCK: usize = 512;
 /// Number of registers.
 pub const REGISTERS: usize = 8;
 /// Dimensions of a loop, at most, after those that can be walked as one are merged.
-pub const DIMENSIONS: usize = 6;
+const DIMENSIONS: usize = 6;
 /// Operands of a chain that are arrays, at most.
 pub const OPERANDS: usize = 8;
 
@@ -319,19 +319,19 @@ fn apply<I: Isa>(
     };
     let (a, b) = (source(first), source(second));
     match function {
-        Function::Add => two(isa, a, b, target, count, |x, y| ops.add(x, y)),
-        Function::Sub => two(isa, a, b, target, count, |x, y| ops.sub(x, y)),
-        Function::Mul => two(isa, a, b, target, count, |x, y| ops.mul(x, y)),
-        Function::Div => two(isa, a, b, target, count, |x, y| ops.div(x, y)),
-        Function::Max => two(isa, a, b, target, count, |x, y| ops.max(x, y)),
-        Function::Min => two(isa, a, b, target, count, |x, y| ops.min(x, y)),
-        Function::Neg => one(isa, a, target, count, |x| ops.neg(x)),
-        Function::Abs => one(isa, a, target, count, |x| ops.abs(x)),
-        Function::Exp => one(isa, a, target, count, |x| Exp::apply(isa, x)),
-        Function::Tanh => one(isa, a, target, count, |x| Tanh::apply(isa, x)),
-        Function::Sigmoid => one(isa, a, target, count, |x| Sigmoid::apply(isa, x)),
-        Function::Erf => one(isa, a, target, count, |x| erf(isa, x)),
-        Function::Copy => one(isa, a, target, count, |x| x),
+        Function::Add => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.add(x, y)),
+        Function::Sub => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.sub(x, y)),
+        Function::Mul => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.mul(x, y)),
+        Function::Div => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.div(x, y)),
+        Function::Max => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.max(x, y)),
+        Function::Min => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.min(x, y)),
+        Function::Neg => one(isa, a, target, count, #[inline(always)] |x| ops.neg(x)),
+        Function::Abs => one(isa, a, target, count, #[inline(always)] |x| ops.abs(x)),
+        Function::Exp => one(isa, a, target, count, #[inline(always)] |x| Exp::apply(isa, x)),
+        Function::Tanh => one(isa, a, target, count, #[inline(always)] |x| Tanh::apply(isa, x)),
+        Function::Sigmoid => one(isa, a, target, count, #[inline(always)] |x| Sigmoid::apply(isa, x)),
+        Function::Erf => one(isa, a, target, count, #[inline(always)] |x| erf(isa, x)),
+        Function::Copy => one(isa, a, target, count, #[inline(always)] |x| x),
     }
 }
 
@@ -378,11 +378,11 @@ fn two<I: Isa>(
         }
         (Source::Register(_), Source::Number(number)) => {
             let number = ops.splat(number);
-            one(isa, a, target, count, |x| function(x, number));
+            one(isa, a, target, count, #[inline(always)] |x| function(x, number));
         }
         (Source::Number(number), _) => {
             let number = ops.splat(number);
-            one(isa, b, target, count, |y| function(number, y));
+            one(isa, b, target, count, #[inline(always)] |y| function(number, y));
         }
     }
 }

@@ -183,15 +183,13 @@ impl Product<'_, '_, '_> {
     fn block<I: Isa>(&mut self, isa: I, start: usize, first: usize, rows: usize) {
         let conv = self.conv;
         let len = COLUMNS.min(conv.window.positions() - start);
-        let segments = Segments::new(&conv.window, start, len);
-        let image = self.image;
-        let (n, channel) = (self.n, self.group * conv.fan_in);
-        let plane = |at: usize| image.plane(n, channel + at);
+        let channels = Channels { image: self.image, n: self.n, first: self.group * conv.fan_in };
+        let target = &mut self.scratch[..rows * COLUMNS];
         if conv.window.is_identity() {
-            copy_columns(isa, start, len, first, plane, &mut self.scratch[..rows * COLUMNS]);
+            copy_columns(isa, start, len, first, &channels, target);
         } else {
-            let target = &mut self.scratch[..rows * COLUMNS];
-            pack(isa, &conv.window, &segments, first, plane, target);
+            let segments = Segments::new(&conv.window, start, len);
+            pack(isa, &conv.window, &segments, first, &channels, target);
         }
         let depth = conv.depth();
         for (panel, weights) in self.weights.chunks_exact(ROWS * depth).enumerate() {
@@ -283,6 +281,21 @@ impl Product<'_, '_, '_> {
     }
 }
 
+/// The channels of one group of an image.
+pub(crate) struct Channels<'a, 'i> {
+    image: &'a Planes<'i>,
+    n: usize,
+    first: usize,
+}
+
+impl<'i> Channels<'_, 'i> {
+    /// Returns the elements of a channel of the group.
+    #[inline(always)]
+    pub(crate) fn plane(&self, channel: usize) -> &'i [f32] {
+        self.image.plane(self.n, self.first + channel)
+    }
+}
+
 /// The part of a result that is worked on.
 struct Place {
     /// The first channel of the group.
@@ -318,17 +331,17 @@ pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
 
 /// Writes rows of the matrix where the window has one element, and the columns are the image.
 #[inline(always)]
-fn copy_columns<'p, I: Isa>(
+fn copy_columns<I: Isa>(
     isa: I,
     start: usize,
     len: usize,
     first: usize,
-    plane: impl Fn(usize) -> &'p [f32],
+    channels: &Channels<'_, '_>,
     target: &mut [f32],
 ) {
     let ops = isa.f32();
     for (at, row) in target.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
-        let source = &plane(first + at)[start..start + len];
+        let source = &channels.plane(first + at)[start..start + len];
         if len == COLUMNS && COLUMNS % ops.len() == 0 {
             for v in (0..COLUMNS).step_by(ops.len()) {
                 ops.store(ops.load(&source[v..]), &mut row[v..]);

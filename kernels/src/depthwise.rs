@@ -5,13 +5,14 @@ use rten_simd::{Isa, SimdOp};
 
 use crate::conv::{bounded, store_part};
 use crate::error::{Error, Result, check, check_at_least};
-use crate::pack::Sliding;
+use crate::pack::{Sliding, every_second};
 use crate::raw::{Planes, PlanesMut};
 
-/// Vectors of results of one row that are made at a time.
-const VECTORS: usize = 2;
-/// Rows of results that are made at a time.
+/// Vectors of results of one row that are made at a time, at most.
+const VECTORS: usize = 4;
+/// Rows of results that are made at a time, where they are one or two vectors, and where more.
 const ROWS: usize = 4;
+const FEW_ROWS: usize = 2;
 /// Elements behind each row of the padded plane, which vectors may reach.
 const SLACK: usize = 64;
 
@@ -170,6 +171,11 @@ impl Depthwise {
                 // The first column of the image that belongs to this part of the frame.
                 let first = (remainder + stride - columns.before % stride) % stride;
                 let start = remainder * phase + (columns.before + first) / stride;
+                if stride == 2 {
+                    let source = line.get(first..count).unwrap_or_default();
+                    every_second(source, &mut target[start..start + source.len().div_ceil(2)]);
+                    continue;
+                }
                 let elements = line[..count].iter().skip(first).step_by(stride);
                 for (to, from) in target[start..].iter_mut().zip(elements) {
                     *to = *from;
@@ -193,23 +199,28 @@ impl Plane<'_> {
     fn run<I: Isa>(&self, isa: I, output: &mut [f32]) {
         let (rows, columns) = (&self.sizes.window.rows, &self.sizes.window.columns);
         let width = isa.f32().len();
-        for row in (0..rows.out).step_by(ROWS) {
-            let count = ROWS.min(rows.out - row);
-            for at in (0..columns.out).step_by(VECTORS * width) {
-                let vectors = (columns.out - at).div_ceil(width).min(VECTORS);
-                match (count, vectors) {
-                    (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, row, at, output),
-                    (ROWS, _) => self.tile::<I, ROWS, 1>(isa, row, at, output),
-                    (_, 2) => {
-                        for row in row..row + count {
-                            self.tile::<I, 1, 2>(isa, row, at, output);
-                        }
+        for at in (0..columns.out).step_by(VECTORS * width) {
+            let vectors = (columns.out - at).div_ceil(width).min(VECTORS);
+            let some = if vectors <= 2 { ROWS } else { FEW_ROWS };
+            if rows.out < some {
+                for row in 0..rows.out {
+                    match vectors {
+                        1 => self.tile::<I, 1, 1>(isa, row, at, output),
+                        2 => self.tile::<I, 1, 2>(isa, row, at, output),
+                        3 => self.tile::<I, 1, 3>(isa, row, at, output),
+                        _ => self.tile::<I, 1, 4>(isa, row, at, output),
                     }
-                    (_, _) => {
-                        for row in row..row + count {
-                            self.tile::<I, 1, 1>(isa, row, at, output);
-                        }
-                    }
+                }
+                continue;
+            }
+            for row in (0..rows.out).step_by(some) {
+                // The last rows may be made twice, which is faster than one by one.
+                let row = row.min(rows.out - some);
+                match vectors {
+                    1 => self.tile::<I, ROWS, 1>(isa, row, at, output),
+                    2 => self.tile::<I, ROWS, 2>(isa, row, at, output),
+                    3 => self.tile::<I, FEW_ROWS, 3>(isa, row, at, output),
+                    _ => self.tile::<I, FEW_ROWS, 4>(isa, row, at, output),
                 }
             }
         }
@@ -232,10 +243,15 @@ impl Plane<'_> {
         let mut sums = [[ops.splat(self.bias); V]; R];
         for (y, weights) in self.weights.chunks_exact(columns.kernel).enumerate() {
             let line = (row * rows.stride + y * rows.dilation) * pitch + at;
-            for (x, weight) in weights.iter().enumerate() {
+            let (mut remainder, mut steps) = (0, 0);
+            for weight in weights {
                 let weight = ops.splat(*weight);
-                let offset = x * columns.dilation;
-                let start = line + offset % columns.stride * phase + offset / columns.stride;
+                let start = line + remainder * phase + steps;
+                remainder += columns.dilation;
+                while remainder >= columns.stride {
+                    remainder -= columns.stride;
+                    steps += 1;
+                }
                 for (r, sums) in sums.iter_mut().enumerate() {
                     let source = &self.padded[start + r * step..];
                     let vectors: [I::F32; V] = ops.load_many(source);

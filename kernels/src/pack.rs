@@ -3,7 +3,7 @@
 use rten_simd::Isa;
 use rten_simd::ops::BitOps;
 
-use crate::conv::COLUMNS;
+use crate::conv::{COLUMNS, Channels};
 use crate::error::{Error, Result};
 
 /// One spatial dimension of a sliding window.
@@ -36,9 +36,19 @@ impl Side {
     #[inline(always)]
     pub(crate) fn inside(&self, first: usize, count: usize, tap: usize) -> (usize, usize) {
         let offset = first * self.stride + tap * self.dilation;
-        let start = self.before.saturating_sub(offset).div_ceil(self.stride).min(count);
+        let start = self.steps(self.before.saturating_sub(offset)).min(count);
         let room = (self.size + self.before).saturating_sub(offset);
-        (start, room.div_ceil(self.stride).clamp(start, count))
+        (start, self.steps(room).clamp(start, count))
+    }
+
+    /// Returns elements by the stride, rounded up; divisions take longer than all else of a row.
+    #[inline(always)]
+    fn steps(&self, elements: usize) -> usize {
+        match self.stride {
+            1 => elements,
+            2 => elements.div_ceil(2),
+            stride => elements.div_ceil(stride),
+        }
     }
 
     fn is_valid(&self) -> bool {
@@ -132,26 +142,29 @@ impl Segments {
 /// Row `r` of the result is row `first + r` of the matrix: rows are channels times elements under
 /// the window. Each row has [`COLUMNS`] elements; those behind the positions are zero.
 #[inline(always)]
-pub(crate) fn pack<'p, I: Isa>(
+pub(crate) fn pack<I: Isa>(
     isa: I,
     window: &Sliding,
     segments: &Segments,
     first: usize,
-    plane: impl Fn(usize) -> &'p [f32],
+    channels: &Channels<'_, '_>,
     target: &mut [f32],
 ) {
-    let (width, taps) = (window.columns.size, window.columns.kernel);
+    let width = window.columns.size;
     let mut channel = first / window.taps();
-    let mut tap = first % window.taps();
-    let mut image = plane(channel);
+    let tap = first % window.taps();
+    let (mut y, mut x) = (tap / window.columns.kernel, tap % window.columns.kernel);
+    let mut image = channels.plane(channel);
     let mut rest = target;
     while !rest.is_empty() {
-        if tap == window.taps() {
-            tap = 0;
-            channel += 1;
-            image = plane(channel);
+        if x == window.columns.kernel {
+            (y, x) = (y + 1, 0);
         }
-        let (y, x) = (tap / taps, tap % taps);
+        if y == window.rows.kernel {
+            y = 0;
+            channel += 1;
+            image = channels.plane(channel);
+        }
         for segment in &segments.all[..segments.count] {
             let Segment { row, first, at, count } = *segment;
             let Some(line) = window.rows.element(row, y) else {
@@ -165,12 +178,14 @@ pub(crate) fn pack<'p, I: Isa>(
                     + x * window.columns.dilation
                     - window.columns.before;
                 let source = &image[origin..];
-                if window.columns.stride == 1 {
-                    copy(isa, source, &mut rest[at + start..], stop - start);
-                } else {
-                    let elements = source.iter().step_by(window.columns.stride);
-                    for (to, from) in rest[at + start..at + stop].iter_mut().zip(elements) {
-                        *to = *from;
+                match window.columns.stride {
+                    1 => copy(isa, source, &mut rest[at + start..], stop - start),
+                    2 => every_second(source, &mut rest[at + start..at + stop]),
+                    step => {
+                        let elements = source.iter().step_by(step);
+                        for (to, from) in rest[at + start..at + stop].iter_mut().zip(elements) {
+                            *to = *from;
+                        }
                     }
                 }
             }
@@ -178,7 +193,20 @@ pub(crate) fn pack<'p, I: Isa>(
         }
         rest[segments.len..COLUMNS].fill(0.0);
         rest = &mut rest[COLUMNS..];
-        tap += 1;
+        x += 1;
+    }
+}
+
+/// Copies every second element, beginning with the first one.
+#[inline(always)]
+pub(crate) fn every_second(source: &[f32], target: &mut [f32]) {
+    let pairs = source.as_chunks::<2>().0;
+    for (to, [from, _]) in target.iter_mut().zip(pairs) {
+        *to = *from;
+    }
+    // The last element may be alone.
+    if let Some(to) = target.get_mut(pairs.len()) {
+        *to = source[2 * pairs.len()];
     }
 }
 

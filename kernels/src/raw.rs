@@ -37,6 +37,7 @@ impl Layout {
     /// # Panics
     ///
     /// If there is no such plane.
+    #[inline(always)]
     fn plane(&self, image: usize, channel: usize) -> Range<usize> {
         assert!(image < self.counts[0] && channel < self.counts[1], "no such plane");
         let start = image * self.steps[0] + channel * self.steps[1];
@@ -118,6 +119,7 @@ impl<'a, T> Planes<'a, T> {
     /// # Panics
     ///
     /// If there is no such plane.
+    #[inline(always)]
     pub fn plane(&self, image: usize, channel: usize) -> &'a [T] {
         let range = self.layout.plane(image, channel);
         // SAFETY: the range is part of `end` elements (invariant of `Layout`), which do not
@@ -179,6 +181,7 @@ impl<'a, T> PlanesMut<'a, T> {
     /// # Panics
     ///
     /// If there is no such plane.
+    #[inline(always)]
     pub fn plane(&mut self, image: usize, channel: usize) -> &mut [T] {
         let range = self.layout.plane(image, channel);
         // SAFETY: as in `Planes::plane`.
