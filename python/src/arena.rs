@@ -15,7 +15,7 @@ use arenaplan::arena::{ArenaAllocator, ArenaBlock, SystemAllocator};
 use arenaplan::base::{Alignment, quoted};
 use arenaplan::{Error, SpaceId};
 use arenaplan_kernels::{Elements, Planes, PlanesMut};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView, PyTuple};
@@ -601,7 +601,7 @@ impl ArenaView {
 }
 
 /// Returns the elements of a contiguous buffer; none of one that is not.
-pub(crate) fn elements(buffer: &PyBuffer<f32>) -> &[f32] {
+pub(crate) fn elements<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
     let count = if buffer.is_c_contiguous() { buffer.item_count() } else { 0 };
     if count == 0 {
         return &[];
@@ -613,7 +613,7 @@ pub(crate) fn elements(buffer: &PyBuffer<f32>) -> &[f32] {
 }
 
 /// Returns the elements of a contiguous buffer that can be written; none of another one.
-pub(crate) fn elements_mut(buffer: &mut PyBuffer<f32>) -> &mut [f32] {
+pub(crate) fn elements_mut<T: Element>(buffer: &mut PyBuffer<T>) -> &mut [T] {
     let writable = buffer.is_c_contiguous() && !buffer.readonly();
     let count = if writable { buffer.item_count() } else { 0 };
     if count == 0 {

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 
 use arenaplan_kernels::{
     Argument, Chain, Conv, Depthwise, Function, Normalization, OPERANDS, Pooling, Side, Sliding, Step,
-    pool, softmax,
+    multiply_bytes, pool, softmax,
 };
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 
 use crate::arena::{cells, elements, elements_mut, planes, planes_mut};
@@ -353,6 +353,43 @@ impl CompiledKernel {
         Ok(Self::new("pool", work))
     }
 
+    /// Return a product of a matrix of bytes and one of :func:`pack_bytes`.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows : array of uint8 or int8, shape (rows, depth)
+    /// zero : int
+    ///     Subtracted from the elements of rows.
+    /// weights : array of int16
+    /// output : array of int32, shape (rows, columns)
+    #[staticmethod]
+    fn byte_product(
+        py: Python<'_>,
+        rows: Bytes,
+        zero: i16,
+        weights: PyBuffer<i16>,
+        output: PyBuffer<i32>,
+    ) -> PyResult<Self> {
+        let columns = output.shape().last().copied().unwrap_or(0);
+        check_apart(py, &weights, &output)?;
+        let (depth, is_byte) = match &rows {
+            Bytes::Unsigned(rows) => {
+                check_apart(py, rows, &output)?;
+                (rows.shape().last().copied(), u8::try_from(zero).is_ok())
+            }
+            Bytes::Signed(rows) => {
+                check_apart(py, rows, &output)?;
+                (rows.shape().last().copied(), i8::try_from(zero).is_ok())
+            }
+        };
+        if !is_byte || output.readonly() {
+            let message = "the zero point is no such byte, or the output cannot be written";
+            return Err(raise_named(py, "InvalidOperand", message.into()));
+        }
+        let depth = depth.unwrap_or(0);
+        Ok(Self::new("byte_product", ByteProduct { rows, zero, weights, depth, columns, output }))
+    }
+
     /// Do the work.
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(mut work) = self.work.try_lock() else {
@@ -386,6 +423,55 @@ pub(crate) fn pack_weights(
     let (from, to) = (elements(&weights), elements_mut(&mut target));
     arenaplan_kernels::packed_weights(from, groups, fan_out, depth, to)
         .map_err(|error| refused(py, &error))
+}
+
+/// Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
+///
+/// Parameters
+/// ----------
+/// weights : array of uint8 or int8, shape (depth, columns)
+/// zero : int
+///     Subtracted from the weights.
+/// target : array of int16
+///     :func:`packed_bytes` elements.
+#[pyfunction]
+pub(crate) fn pack_bytes(
+    py: Python<'_>,
+    weights: Bytes,
+    zero: i16,
+    mut target: PyBuffer<i16>,
+) -> PyResult<()> {
+    let no_byte = || raise_named(py, "InvalidOperand", "the zero point is no such byte".into());
+    let packed = match &weights {
+        Bytes::Unsigned(weights) => {
+            check_apart(py, weights, &target)?;
+            let columns = weights.shape().last().copied().unwrap_or(0);
+            let zero = u8::try_from(zero).map_err(|_| no_byte())?;
+            let to = elements_mut(&mut target);
+            arenaplan_kernels::packed_bytes(elements(weights), columns, zero, to)
+        }
+        Bytes::Signed(weights) => {
+            check_apart(py, weights, &target)?;
+            let columns = weights.shape().last().copied().unwrap_or(0);
+            let zero = i8::try_from(zero).map_err(|_| no_byte())?;
+            let to = elements_mut(&mut target);
+            arenaplan_kernels::packed_bytes(elements(weights), columns, zero, to)
+        }
+    };
+    packed.map_err(|error| refused(py, &error))
+}
+
+/// Return the number of elements that :func:`pack_bytes` writes.
+#[pyfunction]
+pub(crate) fn packed_bytes(depth: usize, columns: usize) -> usize {
+    arenaplan_kernels::packed_bytes_len(depth, columns)
+}
+
+/// An array of numbers of eight bits.
+#[derive(FromPyObject)]
+pub(crate) enum Bytes {
+    Unsigned(PyBuffer<u8>),
+    Signed(PyBuffer<i8>),
 }
 
 /// Returns the exception for operands that no kernel can work on.
@@ -430,7 +516,11 @@ fn is_same(a: &PyBuffer<f32>, b: &PyBuffer<f32>) -> bool {
 }
 
 /// Fails if two buffers share bytes.
-fn check_apart(py: Python<'_>, a: &PyBuffer<f32>, b: &PyBuffer<f32>) -> PyResult<()> {
+fn check_apart<A: Element, B: Element>(
+    py: Python<'_>,
+    a: &PyBuffer<A>,
+    b: &PyBuffer<B>,
+) -> PyResult<()> {
     let (a, b) = (span(a), span(b));
     if a.0 < b.1 && b.0 < a.1 {
         return Err(raise_named(py, "InvalidOperand", "operands share memory".into()));
@@ -439,7 +529,7 @@ fn check_apart(py: Python<'_>, a: &PyBuffer<f32>, b: &PyBuffer<f32>) -> PyResult
 }
 
 /// Returns the addresses of the first byte of a buffer, and behind the last one.
-fn span(buffer: &PyBuffer<f32>) -> (usize, usize) {
+fn span<T: Element>(buffer: &PyBuffer<T>) -> (usize, usize) {
     let (mut low, mut high) = (buffer.buf_ptr().addr(), buffer.buf_ptr().addr());
     if buffer.item_count() == 0 {
         return (low, low);
@@ -448,7 +538,7 @@ fn span(buffer: &PyBuffer<f32>) -> (usize, usize) {
         let reach = stride.unsigned_abs() * (count - 1);
         if stride < 0 { low -= reach } else { high += reach }
     }
-    (low, high + 4)
+    (low, high + buffer.item_size())
 }
 
 /// Operands of a window that slides over images. The output and the scratch memory share no byte
@@ -635,5 +725,33 @@ impl Work for Pool {
             }
         };
         pool(&self.window, pooling, &image, &mut output, elements_mut(&mut self.scratch))
+    }
+}
+
+/// A product of matrices of bytes.
+struct ByteProduct {
+    rows: Bytes,
+    zero: i16,
+    weights: PyBuffer<i16>,
+    depth: usize,
+    columns: usize,
+    output: PyBuffer<i32>,
+}
+
+impl Work for ByteProduct {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let Self { rows, zero, weights, depth, columns, output } = self;
+        let (weights, output) = (elements(weights), elements_mut(output));
+        // The zero point was checked to be a byte of that kind.
+        match rows {
+            Bytes::Unsigned(rows) => {
+                let zero = u8::try_from(*zero).unwrap_or_default();
+                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output)
+            }
+            Bytes::Signed(rows) => {
+                let zero = i8::try_from(*zero).unwrap_or_default();
+                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output)
+            }
+        }
     }
 }

@@ -37,7 +37,7 @@ mod _core {
     #[pymodule_export]
     use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
     #[pymodule_export]
-    use crate::compiled::{CompiledKernel, WindowSide, pack_weights};
+    use crate::compiled::{CompiledKernel, WindowSide, pack_bytes, pack_weights, packed_bytes};
     #[pymodule_export]
     use crate::files::write_files;
     #[pymodule_export]
