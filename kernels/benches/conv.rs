@@ -5,9 +5,7 @@
 
 use std::time::Instant;
 
-use arenaplan_kernels::{
-    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, packed_weights_len,
-};
+use arenaplan_kernels::{Conv, Depthwise, Planes, PlanesMut, Side, Sliding, packed_weights_len};
 
 const BOUNDS: (f32, f32) = (0.0, 6.0);
 
@@ -67,10 +65,15 @@ fn main() {
             },
         );
     }
-    for (channels, size, kernel, stride) in
-        [(32, 112, 3, 1), (96, 112, 3, 2), (144, 56, 3, 1), (384, 14, 3, 1), (960, 7, 3, 1),
-         (96, 56, 7, 1), (44, 32, 5, 1)]
-    {
+    for (channels, size, kernel, stride) in [
+        (32, 112, 3, 1),
+        (96, 112, 3, 2),
+        (144, 56, 3, 1),
+        (384, 14, 3, 1),
+        (960, 7, 3, 1),
+        (96, 56, 7, 1),
+        (44, 32, 5, 1),
+    ] {
         let window = window(size, kernel, stride);
         let sizes = Depthwise::new(window, channels, 1).unwrap();
         let image = vec![0.5; channels * window.plane()];

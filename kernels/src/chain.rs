@@ -177,11 +177,7 @@ impl Chain {
     /// # Errors
     ///
     /// [`Error::WrongSize`] if there are more or fewer operands.
-    pub fn run<'m>(
-        &self,
-        operands: &[Elements<'m>],
-        output: &mut Elements<'m>,
-    ) -> Result<()> {
+    pub fn run<'m>(&self, operands: &[Elements<'m>], output: &mut Elements<'m>) -> Result<()> {
         crate::error::check("the list of operands", operands.len(), self.operands)?;
         Pass { chain: self, operands, output }.dispatch();
         Ok(())
@@ -218,11 +214,8 @@ fn merged(shape: &[usize], strides: &[Vec<usize>]) -> Result<Loop> {
     if all.len() > DIMENSIONS || !is_dense {
         return Err(Error::NotContiguous { what: "the last dimension of an operand" });
     }
-    let mut walk = Loop {
-        count: all.len(),
-        sizes: [1; DIMENSIONS],
-        steps: [[0; DIMENSIONS]; OPERANDS + 1],
-    };
+    let mut walk =
+        Loop { count: all.len(), sizes: [1; DIMENSIONS], steps: [[0; DIMENSIONS]; OPERANDS + 1] };
     for (axis, (size, steps)) in all.iter().enumerate() {
         walk.sizes[axis] = *size;
         for (to, step) in walk.steps.iter_mut().zip(steps) {
@@ -319,19 +312,116 @@ fn apply<I: Isa>(
     };
     let (a, b) = (source(first), source(second));
     match function {
-        Function::Add => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.add(x, y)),
-        Function::Sub => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.sub(x, y)),
-        Function::Mul => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.mul(x, y)),
-        Function::Div => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.div(x, y)),
-        Function::Max => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.max(x, y)),
-        Function::Min => two(isa, a, b, target, count, #[inline(always)] |x, y| ops.min(x, y)),
-        Function::Neg => one(isa, a, target, count, #[inline(always)] |x| ops.neg(x)),
-        Function::Abs => one(isa, a, target, count, #[inline(always)] |x| ops.abs(x)),
-        Function::Exp => one(isa, a, target, count, #[inline(always)] |x| Exp::apply(isa, x)),
-        Function::Tanh => one(isa, a, target, count, #[inline(always)] |x| Tanh::apply(isa, x)),
-        Function::Sigmoid => one(isa, a, target, count, #[inline(always)] |x| Sigmoid::apply(isa, x)),
-        Function::Erf => one(isa, a, target, count, #[inline(always)] |x| erf(isa, x)),
-        Function::Copy => one(isa, a, target, count, #[inline(always)] |x| x),
+        Function::Add => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.add(x, y),
+        ),
+        Function::Sub => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.sub(x, y),
+        ),
+        Function::Mul => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.mul(x, y),
+        ),
+        Function::Div => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.div(x, y),
+        ),
+        Function::Max => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.max(x, y),
+        ),
+        Function::Min => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.min(x, y),
+        ),
+        Function::Neg => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| ops.neg(x),
+        ),
+        Function::Abs => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| ops.abs(x),
+        ),
+        Function::Exp => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| Exp::apply(isa, x),
+        ),
+        Function::Tanh => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| Tanh::apply(isa, x),
+        ),
+        Function::Sigmoid => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| Sigmoid::apply(isa, x),
+        ),
+        Function::Erf => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| erf(isa, x),
+        ),
+        Function::Copy => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| x,
+        ),
     }
 }
 
@@ -378,11 +468,25 @@ fn two<I: Isa>(
         }
         (Source::Register(_), Source::Number(number)) => {
             let number = ops.splat(number);
-            one(isa, a, target, count, #[inline(always)] |x| function(x, number));
+            one(
+                isa,
+                a,
+                target,
+                count,
+                #[inline(always)]
+                |x| function(x, number),
+            );
         }
         (Source::Number(number), _) => {
             let number = ops.splat(number);
-            one(isa, b, target, count, #[inline(always)] |y| function(number, y));
+            one(
+                isa,
+                b,
+                target,
+                count,
+                #[inline(always)]
+                |y| function(number, y),
+            );
         }
     }
 }

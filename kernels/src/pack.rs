@@ -174,7 +174,8 @@ pub(crate) fn pack<I: Isa>(
             let (start, stop) = window.columns.inside(first, count, x);
             rest[at..at + start].fill(0.0);
             if stop > start {
-                let origin = line * width + (first + start) * window.columns.stride
+                let origin = line * width
+                    + (first + start) * window.columns.stride
                     + x * window.columns.dilation
                     - window.columns.before;
                 let source = &image[origin..];

@@ -75,7 +75,16 @@ impl SimdOp for Sweep<'_, '_, '_> {
                             reduce(window, source, row, line, target, f32::NEG_INFINITY, larger);
                         }
                         Pooling::Mean { rows, columns } => {
-                            reduce(window, source, row, line, target, 0.0, #[inline(always)] |a, b| a + b);
+                            reduce(
+                                window,
+                                source,
+                                row,
+                                line,
+                                target,
+                                0.0,
+                                #[inline(always)]
+                                |a, b| a + b,
+                            );
                             for (element, column) in target.iter_mut().zip(columns) {
                                 *element /= rows[row] * column;
                             }

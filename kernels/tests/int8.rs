@@ -2,7 +2,13 @@
 
 use arenaplan_kernels::{Byte, multiply_bytes, packed_bytes, packed_bytes_len};
 
-fn wanted<A: Byte, B: Byte>(a: &[A], b: &[B], zeros: (A, B), depth: usize, columns: usize) -> Vec<i32> {
+fn wanted<A: Byte, B: Byte>(
+    a: &[A],
+    b: &[B],
+    zeros: (A, B),
+    depth: usize,
+    columns: usize,
+) -> Vec<i32> {
     let mut made = Vec::new();
     for row in a.chunks(depth) {
         for column in 0..columns {
@@ -20,7 +26,9 @@ fn wanted<A: Byte, B: Byte>(a: &[A], b: &[B], zeros: (A, B), depth: usize, colum
 fn products_of_bytes_are_exact_for_all_sizes_and_signs() {
     for (rows, depth, columns) in [(1, 1, 1), (3, 7, 5), (4, 64, 64), (9, 33, 130), (5, 2, 65)] {
         let bytes = |count: usize, seed: usize| -> Vec<u8> {
-            (0..count).map(|at| u8::try_from((at * 167 + seed * 31 + at * at) % 256).unwrap()).collect()
+            (0..count)
+                .map(|at| u8::try_from((at * 167 + seed * 31 + at * at) % 256).unwrap())
+                .collect()
         };
         let unsigned = bytes(rows * depth, 1);
         let signed: Vec<i8> = bytes(depth * columns, 2).iter().map(|&b| b.cast_signed()).collect();

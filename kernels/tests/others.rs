@@ -1,8 +1,8 @@
 //! Chains, rows and pooling compute what their definitions say.
 
 use arenaplan_kernels::{
-    Argument, Chain, Function, Normalization, Planes, PlanesMut, Pooling, Side, Sliding, Step, pool,
-    softmax,
+    Argument, Chain, Function, Normalization, Planes, PlanesMut, Pooling, Side, Sliding, Step,
+    pool, softmax,
 };
 
 fn side(size: usize, kernel: usize, stride: usize, before: usize, after: usize) -> Side {
@@ -12,7 +12,8 @@ fn side(size: usize, kernel: usize, stride: usize, before: usize, after: usize) 
 
 #[test]
 fn rows_are_divided_by_the_sum_of_their_exponentials() {
-    let source: Vec<f32> = (0..3 * 37).map(|at| f32::from(i16::try_from(at % 19).unwrap())).collect();
+    let source: Vec<f32> =
+        (0..3 * 37).map(|at| f32::from(i16::try_from(at % 19).unwrap())).collect();
     let mut made = vec![0.0; source.len()];
     let planes = Planes::new(&source, [1, 3], 37).unwrap();
     softmax(Some(&planes), &mut PlanesMut::new(&mut made, [1, 3], 37).unwrap()).unwrap();
@@ -29,18 +30,15 @@ fn rows_are_divided_by_the_sum_of_their_exponentials() {
 
 #[test]
 fn normalized_rows_have_mean_and_deviation_of_scale_and_shift() {
-    let source: Vec<f32> = (0..2 * 50).map(|at| f32::from(i16::try_from(at * at % 23).unwrap())).collect();
+    let source: Vec<f32> =
+        (0..2 * 50).map(|at| f32::from(i16::try_from(at * at % 23).unwrap())).collect();
     let (scale, shift) = (vec![2.0; 50], vec![5.0; 50]);
     for is_centered in [true, false] {
         let mut made = vec![0.0; 100];
         let planes = Planes::new(&source, [2, 1], 50).unwrap();
         let mut output = PlanesMut::new(&mut made, [2, 1], 50).unwrap();
-        let normalization = Normalization {
-            is_centered,
-            epsilon: 1e-5,
-            scale: Some(&scale),
-            shift: Some(&shift),
-        };
+        let normalization =
+            Normalization { is_centered, epsilon: 1e-5, scale: Some(&scale), shift: Some(&shift) };
         normalization.run(Some(&planes), &mut output).unwrap();
         for (row, source) in made.chunks(50).zip(source.chunks(50)) {
             let mean = if is_centered { source.iter().sum::<f32>() / 50.0 } else { 0.0 };
@@ -60,10 +58,12 @@ fn windows_are_pooled_whatever_their_size_stride_and_padding() {
         for columns in all {
             let window = Sliding::new(rows, columns).unwrap();
             let size = rows.size * columns.size;
-            let source: Vec<f32> =
-                (0..2 * size).map(|at| f32::from(i16::try_from(at * 7 % 31).unwrap()) - 15.0).collect();
+            let source: Vec<f32> = (0..2 * size)
+                .map(|at| f32::from(i16::try_from(at * 7 % 31).unwrap()) - 15.0)
+                .collect();
             let image = Planes::new(&source, [1, 2], size).unwrap();
-            let by_row: Vec<f32> = (0..rows.out).map(|at| f32::from(u8::try_from(at + 1).unwrap())).collect();
+            let by_row: Vec<f32> =
+                (0..rows.out).map(|at| f32::from(u8::try_from(at + 1).unwrap())).collect();
             let by_column = vec![2.0; columns.out];
             for is_mean in [false, true] {
                 let pooling = if is_mean {
@@ -76,7 +76,8 @@ fn windows_are_pooled_whatever_their_size_stride_and_padding() {
                 let mut scratch = vec![0.0; columns.size];
                 pool(&window, pooling, &image, &mut output, &mut scratch).unwrap();
                 for (at, found) in made.iter().enumerate() {
-                    let (plane, rest) = (at / (rows.out * columns.out), at % (rows.out * columns.out));
+                    let (plane, rest) =
+                        (at / (rows.out * columns.out), at % (rows.out * columns.out));
                     let (row, column) = (rest / columns.out, rest % columns.out);
                     let inside = |side: &Side, position: usize| {
                         let start = position * side.stride;

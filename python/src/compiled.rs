@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use arenaplan_kernels::{
-    Argument, Chain, Conv, Depthwise, Function, Normalization, OPERANDS, Pooling, Side, Sliding, Step,
-    multiply_bytes, pool, softmax,
+    Argument, Chain, Conv, Depthwise, Function, Normalization, OPERANDS, Pooling, Side, Sliding,
+    Step, multiply_bytes, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -644,11 +644,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(
-        py: Python<'_>,
-        source: Option<PyBuffer<f32>>,
-        output: PyBuffer<f32>,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, source: Option<PyBuffer<f32>>, output: PyBuffer<f32>) -> PyResult<Self> {
         let fail = || {
             let message = "rows are apart in too many ways, or cannot be written";
             raise_named(py, "InvalidOperand", message.into())
