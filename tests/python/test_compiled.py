@@ -1,9 +1,8 @@
-"""Compiled kernels compute what the kernels of NumPy do, on any part, in place, and without copies."""
+"""Compiled kernels compute what the kernels of NumPy do: on any part, and in place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +73,9 @@ def test_convolutions_agree_with_their_activations_and_residuals(
         shape = (1, outward, size, size)
         low = graph.constant("low", (), F32, np.float32(-0.5))
         high = graph.constant("high", (), F32, np.float32(1.5))
-        (c,) = graph.node("Clip", [y, low, high], [("c", shape, F32)], version=13, in_place=[(0, 0)])
+        (c,) = graph.node(
+            "Clip", [y, low, high], [("c", shape, F32)], version=13, in_place=[(0, 0)]
+        )
         z, _ = conv(graph, c, outward, 3, 1, outward, size)
         (s,) = graph.node("Add", [z, c], [("s", shape, F32)], version=13, in_place=[(0, 0), (1, 0)])
         (r,) = graph.node("HardSwish", [s], [("r", shape, F32)], version=14, in_place=[(0, 0)])

@@ -199,7 +199,7 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Tanh"): (_one("tanh"), 1),
     (COMPOSED.domain, COMPOSED.op): (_affine, 1),
 }
-"""Per domain and operator its recipe, and the first version of the operator set that it holds for."""
+"""Per domain and operator its recipe, and the first version of the operator set that it is for."""
 
 
 class Operand(NamedTuple):
@@ -310,9 +310,7 @@ def _key(signature: Signature) -> tuple[str, str]:
     return ("" if signature.domain == "ai.onnx" else signature.domain, signature.op)
 
 
-def channel_operands(
-    key: object, signature: Signature, rank: int
-) -> dict[object, np.ndarray]:
+def channel_operands(key: object, signature: Signature, rank: int) -> dict[object, np.ndarray]:
     """Return scale and shift of an operator that has them per channel, as operands of a chain."""
     if signature.op not in ("BatchNormalization", COMPOSED.op):
         return {}

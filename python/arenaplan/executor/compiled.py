@@ -2,8 +2,8 @@
 Compiled kernels: whether they are used, and the forms of arrays that they take.
 
 The extension has kernels for what NumPy has no fast function for (the Rust crate in ``kernels/``).
-A kernel of NumPy remains for every operator; it is the reference, and runs whatever the compiled one
-does not: other element types, operands that are not constant, images of three dimensions.
+A kernel of NumPy remains for every operator; it is the reference, and runs the nodes that the
+compiled one does not: other element types, weights that vary, images of three dimensions.
 """
 
 from __future__ import annotations

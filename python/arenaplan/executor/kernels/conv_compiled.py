@@ -287,9 +287,7 @@ def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:
     bias = step.input(2)
     small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, scale, shift)]
     details = ("compiled Conv", conv.sizes.groups, conv.is_depthwise, *small)
-    packed, rest = shared(
-        [operand(step, 1)], details, lambda: _weights(step, conv, scale, shift)
-    )
+    packed, rest = shared([operand(step, 1)], details, lambda: _weights(step, conv, scale, shift))
     step.kept["packed"] = packed
     if rest is not None:
         step.kept["packed bias"] = rest

@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
-from arenaplan.errors import UnsupportedOp
 from arenaplan._core import CompiledKernel
+from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.affine import COMPOSED, normalization
 from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import PER_CHANNEL, ROWS
