@@ -7,7 +7,6 @@ from os import PathLike
 from typing import Any, Final, final
 
 from _typeshed import Incomplete
-from typing_extensions import Buffer
 
 __all__ = [
     "Allocation",
@@ -305,7 +304,7 @@ class CompiledKernel:
         """
     def __repr__(self, /) -> str: ...
     @staticmethod
-    def byte_product(rows: Buffer, zero: int, weights: Buffer, output: Buffer) -> CompiledKernel:
+    def byte_product(rows: object, zero: int, weights: object, output: object) -> CompiledKernel:
         """
         Return a product of a matrix of bytes and one of :func:`pack_bytes`.
 
@@ -321,8 +320,8 @@ class CompiledKernel:
     def chain(
         steps: Sequence[tuple[str, int, int | float, int | float]],
         result: int,
-        operands: Sequence[Buffer],
-        output: Buffer,
+        operands: Sequence[object],
+        output: object,
     ) -> CompiledKernel:
         """
         Return a chain of elementwise functions.
@@ -341,14 +340,14 @@ class CompiledKernel:
         """
     @staticmethod
     def conv(
-        image: Buffer,
-        weights: Buffer,
-        output: Buffer,
-        scratch: Buffer,
+        image: object,
+        weights: object,
+        output: object,
+        scratch: object,
         rows: WindowSide,
         columns: WindowSide,
         groups: int,
-        bias: Buffer | None = None,
+        bias: object | None = None,
         low: float = ...,
         high: float = ...,
     ) -> CompiledKernel:
@@ -373,13 +372,13 @@ class CompiledKernel:
         """
     @staticmethod
     def depthwise(
-        image: Buffer,
-        weights: Buffer,
-        output: Buffer,
-        scratch: Buffer,
+        image: object,
+        weights: object,
+        output: object,
+        scratch: object,
         rows: WindowSide,
         columns: WindowSide,
-        bias: Buffer | None = None,
+        bias: object | None = None,
         low: float = ...,
         high: float = ...,
     ) -> CompiledKernel:
@@ -400,12 +399,12 @@ class CompiledKernel:
         """
     @staticmethod
     def normalization(
-        source: Buffer | None,
-        output: Buffer,
+        source: object | None,
+        output: object,
         epsilon: float,
         centered: bool,
-        scale: Buffer | None = None,
-        shift: Buffer | None = None,
+        scale: object | None = None,
+        shift: object | None = None,
     ) -> CompiledKernel:
         """
         Return a normalization of the rows of an array: see :meth:`softmax`.
@@ -421,12 +420,12 @@ class CompiledKernel:
         """
     @staticmethod
     def pool(
-        image: Buffer,
-        output: Buffer,
-        scratch: Buffer,
+        image: object,
+        output: object,
+        scratch: object,
         rows: WindowSide,
         columns: WindowSide,
-        counts: tuple[Buffer, Buffer] | None = None,
+        counts: tuple[object, object] | None = None,
     ) -> CompiledKernel:
         """
         Return the pooling of windows: their largest elements, or sums divided by counts.
@@ -439,7 +438,7 @@ class CompiledKernel:
             One number per row and per column of the output; the largest element if left out.
         """
     @staticmethod
-    def softmax(source: Buffer | None, output: Buffer) -> CompiledKernel:
+    def softmax(source: object | None, output: object) -> CompiledKernel:
         """
         Return the softmax of the rows of an array: its elements along the last axis.
 
@@ -2457,7 +2456,7 @@ def pack_apart(
     of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
-def pack_bytes(weights: Buffer, zero: int, target: Buffer) -> None:
+def pack_bytes(weights: object, zero: int, target: object) -> None:
     """
     Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
 
@@ -2484,7 +2483,7 @@ def pack_csv(
     Pack the buffers of a CSV document.
     """
 
-def pack_weights(weights: Buffer, target: Buffer) -> None:
+def pack_weights(weights: object, target: object) -> None:
     """
     Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
 
