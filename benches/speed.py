@@ -34,7 +34,7 @@ SHARED = Path(os.environ.get("ARENAPLAN_SHARED", ROOT.parent / "shared")) / "mod
 FULL = (
     *("resnet50", "densenet121", "inception_v1", "inception_v2", "shufflenet", "squeezenet"),
     *("bert_base", "mobilenet_v2", "segformer_b0", "unet_256"),
-    *("gpt2_small", "vit_s", "convnext_tiny", "inverted", "branches", "llama_mini"),
+    *("gpt2_small", "vit_s", "convnext_tiny", "inverted", "llama_mini"),
 )
 """Models of full size. All others are small."""
 LARGE = ("bvlc_alexnet", "vgg19", "zfnet512")
