@@ -36,6 +36,8 @@ from arenaplan.executor.tenant import Tenant
 from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
+from arenaplan.importers import load as load_model
+from arenaplan.importers.common import Source
 from arenaplan.options import PlanOptions, whole_number
 from arenaplan.planning import plan as make_plan
 
@@ -60,8 +62,8 @@ class Executor(Tenant):
 
     Parameters
     ----------
-    graph : Graph
-        The model to run. All its constants need data.
+    graph : Graph or path or bytes
+        The model to run, or a file as for :func:`arenaplan.load`. All constants need data.
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
     arena : Arena, optional
@@ -99,7 +101,7 @@ class Executor(Tenant):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | Source,
         plan: Plan | None = None,
         *,
         arena: Arena | None = None,
@@ -109,11 +111,14 @@ class Executor(Tenant):
         workers = whole_number(workers, "workers")
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
+        if not isinstance(graph, Graph):
+            graph = load_model(graph)
+        graph = graph.for_target(PLAN_OPTIONS.target)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:
             plan.check(graph)
-        self.graph = graph
+        self.graph: Graph = graph
         self.plan = plan
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
@@ -134,6 +139,8 @@ class Executor(Tenant):
             for index in graph.inputs
             if index not in self._given
         }
+        if self._owns_arena:
+            self.reset()
 
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"
@@ -144,6 +151,28 @@ class Executor(Tenant):
             self._workers.close()
             self._workers = None
         self._brought, self._given, self._loads = [], {}, {}
+
+    def reset(self) -> None:
+        """
+        Give all states of the model their first content.
+
+        A new executor begins so, unless it was given an arena, which may hold states already.
+
+        Raises
+        ------
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        with self.arena.lease():
+            for value in self.graph.values:
+                if value.kind == "state" and value.index in setup.arrays:
+                    first = self.graph.initial(value.index)
+                    np.copyto(setup.arrays[value.index], 0 if first is None else first)
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
