@@ -16,7 +16,7 @@ import numpy as np
 from arenaplan.errors import UnsupportedOp
 from arenaplan.graph import Effects, Overlap
 from arenaplan.importers.common import Bind, quoted
-from arenaplan.importers.tflite.model import Model, Operator, Subgraph, Tensor
+from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.operators import RESOURCES
 from arenaplan.importers.tflite.options import attributes_of
 from arenaplan.importers.tflite.tensors import array, check_payload, dtype_of, first_content

@@ -20,7 +20,6 @@ from arenaplan.importers.tflite.model import Model, Subgraph, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.ops import Shape
 
-
 _PLAIN = frozenset(
     {"bool", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint8"}
 )

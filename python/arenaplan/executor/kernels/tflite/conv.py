@@ -187,7 +187,9 @@ class Depthwise(Separate):
         sums, products = (scratch.array(shape, self.dtype) for _ in range(2))
         copy = self.border.array(count, scratch)
         rescale = rescale_of(self.signature, self.channels)
-        taps = self.weights.astype(self.dtype).reshape(self.rows.taps, self.columns.taps, *shape[2:])
+        taps = self.weights.astype(self.dtype).reshape(
+            self.rows.taps, self.columns.taps, *shape[2:]
+        )
         runs: list[Run] = []
         for block in blocks(x.shape[0], self.rows.made, count):
             height = block.stop - block.start

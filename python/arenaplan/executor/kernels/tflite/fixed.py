@@ -37,13 +37,13 @@ def multiplier_of(real: float) -> Multiplier:
     if real == 0.0:
         return Multiplier(0, 0)
     fraction, shift = frexp(real)
-    value = floor(fraction * (1 << 31) + 0.5) if fraction > 0 else -floor(0.5 - fraction * (1 << 31))
+    value = floor(abs(fraction) * (1 << 31) + 0.5)
     if value == 1 << 31:
         value //= 2
         shift += 1
     if shift < -31:
         return Multiplier(0, 0)
-    return Multiplier(value, shift)
+    return Multiplier(value if real > 0 else -value, shift)
 
 
 def wrapped(x: Numbers) -> np.ndarray:
@@ -192,9 +192,7 @@ def reciprocal(x: Numbers, integer_bits: int) -> Reciprocal:
 
 
 def inverse_root(x: int) -> Multiplier:
-    """
-    Return 1 / sqrt(x) of a positive whole number, shift to the left: ``GetInvSqrtQuantizedMultiplierExp``.
-    """
+    """Return 1 / sqrt(x) of a positive whole number: ``GetInvSqrtQuantizedMultiplierExp``."""
     if x <= 1:
         return Multiplier(MAX, 0)
     shift = 11

@@ -104,9 +104,7 @@ def matrix_product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
     return lambda: np.einsum("ij,jk->ik", a, b, out=out, optimize=False)
 
 
-def tap_sum(
-    windows: np.ndarray, taps: np.ndarray, sums: np.ndarray, products: np.ndarray
-) -> Run:
+def tap_sum(windows: np.ndarray, taps: np.ndarray, sums: np.ndarray, products: np.ndarray) -> Run:
     """Return a function that adds up the products of a window with its weights."""
     places = [
         (windows[:, :, row, column], taps[row, column])

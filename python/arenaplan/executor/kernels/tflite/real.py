@@ -29,8 +29,8 @@ class Finish:
         low, high, bias = self._low, self._high, self._bias
 
         def finish() -> None:
-            if bias is not None:
-                np.add(sums, bias, out=sums)
+            # Without a bias the addend makes 0 of -0, as a sum that begins with 0 does.
+            np.add(sums, 0 if bias is None else bias, out=sums)
             np.maximum(sums, low, out=sums)
             np.minimum(sums, high, out=output)
 

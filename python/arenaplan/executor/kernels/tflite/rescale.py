@@ -79,10 +79,8 @@ class Rescale:
         pixels, channels = sums.shape
         step = min(pixels, max(_BLOCK // max(channels, 1), 1))
         wide, sign = (scratch.array((step, channels), np.int64) for _ in range(2))
-        return [
-            Part(sums[at : at + step], output[at : at + step], wide[: pixels - at], sign[: pixels - at])
-            for at in range(0, pixels, step)
-        ]
+        parts = (slice(at, at + step) for at in range(0, pixels, step))
+        return [Part(sums[part], output[part], wide, sign) for part in parts]
 
     def run(self, part: Part) -> None:
         """Write the results of a part."""
