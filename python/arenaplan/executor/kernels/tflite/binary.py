@@ -81,16 +81,10 @@ def _both(step: Step, left: int, factors: tuple[Multiplier, Multiplier]) -> list
 
 
 def _sum_factors(signature: Signature, left: int) -> tuple[Multiplier, Multiplier, Multiplier]:
-    """Return the factors of a sum; those of a difference are computed with ``float32``."""
+    """Return the factors of both operands of a sum, and of the result."""
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
-    if signature.op == "SUB":
-        x1, x2, made = (np.float32(each.scale) for each in (a, b, y))
-        twice32 = np.float32(2) * max(x1, x2)
-        scale = np.float32(1 << left) * made
-        reals = (float(x1 / twice32), float(x2 / twice32), float(twice32 / scale))
-    else:
-        twice = 2 * max(a.scale, b.scale)
-        reals = (a.scale / twice, b.scale / twice, twice / ((1 << left) * y.scale))
+    twice = 2 * max(a.scale, b.scale)
+    reals = (a.scale / twice, b.scale / twice, twice / ((1 << left) * y.scale))
     first, second, last = map(multiplier_of, reals)
     return first, second, last
 

@@ -28,6 +28,7 @@ from arenaplan.executor.kernels.tflite.facts import (
     rounded,
 )
 from arenaplan.executor.kernels.tflite.fixed import Multiplier, multiplier_of, scaled
+from arenaplan.executor.kernels.tflite.sigmoid import SIGMOID
 from arenaplan.executor.registry import Run, Signature, Step, kernel
 
 _SAME: Final = ("float32 float32", "int8 int8", "int16 int16")
@@ -87,13 +88,13 @@ def relu6(step: Step) -> Run | None:
 def leaky_relu(step: Step) -> Run | None:
     """Negative numbers have a slope."""
     check_types(step.signature, *_SAME)
-    alpha = np.float32(step.attributes.get("alpha", 0.0))
+    alpha = float(step.attributes.get("alpha", 0.0))
     if is_real(step):
-        return elementwise(step, lambda x: np.where(x > 0, x, x * alpha))
+        return elementwise(step, lambda x: np.where(x > 0, x, x * FLOAT.type(alpha)))
     x, y = _sides(step.signature)
-    slope = float(np.float32(x.scale) * alpha / np.float32(y.scale))
+    slope = x.scale * alpha / y.scale
     # Multipliers are positive: the sign of a slope is applied to the product.
-    below, above = multiplier_of(abs(slope)), multiplier_of(float_ratio(x, y))
+    below, above = multiplier_of(abs(slope)), multiplier_of(x.scale / y.scale)
     sign = -1 if slope < 0 else 1
 
     def table(values: np.ndarray) -> np.ndarray:
@@ -154,11 +155,6 @@ def _saturated16(x: np.ndarray) -> np.ndarray:
 
 # -- logistic function and hyperbolic tangent -----------------------------------------------
 
-_SIGMOID: Final = np.minimum(
-    np.floor(65536 / (1 + np.exp(-np.arange(256) / 24.0)) + 0.5).astype(np.int64), 65535
-)
-"""The logistic function of i / 24 with 16 bits behind the point: ``sigmoid_table_uint16``."""
-
 
 def _fraction_multiplier(scale: float) -> Multiplier:
     """Return the factor to numbers with four bits before the point."""
@@ -189,8 +185,8 @@ def _interpolated(values: np.ndarray, factor: tuple[int, int], bits: int) -> Any
     argument = (values * multiplier + half) >> shift
     size = np.abs(argument)
     at, rest = size >> bits, size & ((1 << bits) - 1)
-    low = _SIGMOID[np.minimum(at, 254)]
-    high = _SIGMOID[np.minimum(at, 254) + 1]
+    low = SIGMOID[np.minimum(at, 254)]
+    high = SIGMOID[np.minimum(at, 254) + 1]
     return argument, at, (low << bits) + rest * (high - low)
 
 
