@@ -145,5 +145,7 @@ def _quantization(tensor: Tensor) -> list[Any] | None:
     known = tensor.quantization
     if known is None:
         return None
-    scales = struct.unpack(f"<{len(known.scale)}f", struct.pack(f"<{len(known.scale)}I", *known.scale))
+    scales = struct.unpack(
+        f"<{len(known.scale)}f", struct.pack(f"<{len(known.scale)}I", *known.scale)
+    )
     return [list(scales), list(known.zero_point) or [0], known.dimension]

@@ -8,6 +8,7 @@ of them runs as one with others.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Final, NamedTuple
 
@@ -17,8 +18,9 @@ from arenaplan.errors import UnsupportedOp
 from arenaplan.graph import Effects, Overlap
 from arenaplan.importers.common import Bind, quoted
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
-from arenaplan.importers.tflite.operators import RESOURCES
+from arenaplan.importers.tflite.operators import RESOURCES, Operand
 from arenaplan.importers.tflite.options import attributes_of
+from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.tensors import array, check_payload, dtype_of, first_content
 from arenaplan.importers.tflite.walk import Walk
 
@@ -51,8 +53,48 @@ class RunnableWalk(Walk):
         self._states: dict[Resource, int] = {}
         self._contents: dict[Resource, np.ndarray] = {}
 
+    def _declare(self, index: int, *, is_input: bool = False) -> int:
+        tensor = self._main.tensors[index]
+        if DTYPES.get(tensor.type) != "int4" or not self._model.is_constant(tensor):
+            return super()._declare(index, is_input=is_input)
+        # Kernels unpack such weights, here once for all runs.
+        name, shape = self._names[index], self._shapes.of(index)
+        check_payload(self._model, tensor, name, shape, "int4")
+        content = np.frombuffer(self._model.content(tensor.buffer), np.int8)
+        numbers = np.stack([content << 4 >> 4, content >> 4], axis=1).reshape(-1)
+        data = numbers[: prod(shape)].reshape(shape)
+        value = self._graph.constant(name, shape, "int8", data)
+        self._values[index] = value
+        self._operands[index] = Operand(shape, "int8", tensor.quantization, True, None)
+        return value
+
+    def _fold(self, operator: Operator) -> bool:
+        """Declare widened weights as constants: they have half of the bytes in the file."""
+        if operator.is_custom or operator.name != "DEQUANTIZE":
+            return False
+        ((source, *_), (made, *_)) = operator.inputs or (None,), operator.outputs or (None,)
+        if source is None or made is None or made in self._values:
+            return False
+        tensor, name = self._main.tensors[source], self._names[made]
+        shape = self._shapes.of(made)
+        if DTYPES.get(tensor.type) != "float16" or not self._model.is_constant(tensor):
+            return False
+        if DTYPES.get(self._main.tensors[made].type) != "float32":
+            return False
+        check_payload(self._model, tensor, self._names[source], shape, "float16")
+        data = array(self._model, tensor, shape, "float16")
+        if data is None:
+            return False
+        self._values[made] = self._graph.constant(
+            name, shape, "float32", partial(data.astype, np.float32)
+        )
+        self._operands[made] = Operand(shape, "float32", None, True, None)
+        return True
+
     def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
         what = f"{operator.name}_{position}"
+        if self._fold(operator):
+            return before
         if operator.is_custom or operator.name not in RESOURCES | {"CALL_ONCE"}:
             return super()._add(operator, position, before)
         if operator.name == "CALL_ONCE" and self._learn(operator):

@@ -87,7 +87,7 @@ def scaled(x: Numbers, by: Multiplier) -> np.ndarray:
 def scaled_wide(x: Numbers, by: Multiplier) -> np.ndarray:
     """Return the same of numbers of 48 bits: ``MultiplyByQuantizedMultiplier`` of ``int64``."""
     total = 15 - by.shift
-    return (np.asarray(x, np.int64) * reduced(by.value) + (1 << (total - 1))) >> total
+    return wrapped((np.asarray(x, np.int64) * reduced(by.value) + (1 << (total - 1))) >> total)
 
 
 def reduced(value: int) -> int:

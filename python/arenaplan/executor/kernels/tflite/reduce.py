@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -114,6 +115,18 @@ def extreme(step: Step) -> Run | None:
     return lambda: function.reduce(x, axis=axes, keepdims=True, out=target)
 
 
+@kernel("REDUCE_ALL", domain=DOMAIN)
+def reduce_all(step: Step) -> Run | None:
+    """Whether all are true."""
+    check_types(step.signature, "bool bool")
+    x, y = operand(step, 0), result(step)
+    if y.size == 0:
+        return None
+    axes = tuple(_axes(step.signature))
+    shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
+    return partial(np.logical_and.reduce, x, axis=axes, keepdims=True, out=y.reshape(shape))
+
+
 @kernel("ARG_MAX", "ARG_MIN", domain=DOMAIN)
 def arg_extreme(step: Step) -> Run | None:
     """The first position counts."""
@@ -187,9 +200,11 @@ def _integer_sums(signature: Signature) -> Any:
     twice = 2 * a.scale
     inner = multiplier_of(a.scale / twice)
     last = multiplier_of(twice / ((1 << 20) * b.scale))
+    # The source begins with the number 0, and not with the one that stands for 0.
+    first = int(scaled(np.int64(-a.zero) << 20, inner))
 
     def function(line: np.ndarray, target: np.ndarray, is_exclusive: bool) -> None:
-        total = np.zeros(1, np.int64)
+        total = np.array([first])
         for at in range(0, len(line), FEW):
             numbers = scaled((line[at : at + FEW].astype(np.int64) - a.zero) << 20, inner)
             sums = np.add.accumulate(np.concatenate([total, numbers]))

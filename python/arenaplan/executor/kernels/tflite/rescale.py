@@ -101,6 +101,8 @@ class Rescale:
             np.add(x, sign, out=x)
         np.add(x, self._half, out=x)
         np.right_shift(x, self._right, out=x)
+        if self._wide:
+            _wrap(x)
         np.add(x, self._zero, out=x)
         np.clip(x, *self._bounds, out=x)
         np.copyto(output, x, casting="unsafe")

@@ -332,7 +332,8 @@ _REAL: Final[dict[str, Callable[[np.ndarray], Any]]] = {
     "FLOOR": np.floor,
     "LOG": libm.nearest(np.log),
     "NEG": np.negative,
-    "ROUND": np.rint,
+    # Of numbers that round to zero the source returns 0, not -0.
+    "ROUND": lambda x: np.where(x == 0, x, np.rint(x) + 0.0),
     "SIN": libm.nearest(np.sin),
     "SQRT": np.sqrt,
     "SQUARE": np.square,
@@ -389,7 +390,9 @@ def quantize(step: Step) -> Run | None:
 @kernel("DEQUANTIZE", domain=DOMAIN, in_order=True)
 def dequantize(step: Step) -> Run | None:
     """Products are made with 64 bits."""
-    check_types(step.signature, "int8 float32", "int16 float32", "uint8 float32")
+    check_types(step.signature, "int8 float32", "int16 float32", "uint8 float32", "float16 float32")
+    if operand(step, 0).dtype == np.float16:
+        return elementwise(step, lambda x: x.astype(FLOAT))
     x = encoding(step.signature, 0)
 
     def real_number(values: np.ndarray) -> np.ndarray:
