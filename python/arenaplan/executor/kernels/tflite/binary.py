@@ -144,8 +144,7 @@ def divide(step: Step) -> Run | None:
     if made == np.int32:
         return combined(step, _truncated)
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
-    scales = [np.float32(each.scale) for each in (a, b, y)]
-    last = multiplier_of(float(scales[0] / (scales[1] * scales[2])))
+    last = multiplier_of(a.scale / (b.scale * y.scale))
     low, high = activation_range(signature, y)
 
     def quotient(p: np.ndarray, q: np.ndarray) -> np.ndarray:

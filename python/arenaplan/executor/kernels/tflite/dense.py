@@ -40,9 +40,8 @@ _ROWS: Final = (4096, 256, 16, 1)
 
 
 def tensor_multiplier(x: Quantity, weights: Quantity, y: Quantity) -> Multiplier:
-    """Return the factor of a whole result: the product of the scales is a ``float32``."""
-    product = np.float32(x.scale) * np.float32(weights.scale)
-    return multiplier_of(float(product) / y.scale)
+    """Return the factor of a whole result: ``GetQuantizedConvolutionMultipler``."""
+    return multiplier_of(x.scale * weights.scale / y.scale)
 
 
 class _Dense:

@@ -92,10 +92,10 @@ class _IntegerSvdf:
         signature = step.signature
         x, w, t, a = (encoding(signature, at) for at in (0, 1, 2, 4))
         y = encoding(signature, 0, "output")
-        one = np.float32
-        first = one(x.scale) * one(w.scale) / one(a.scale)
-        second = one(a.scale) * one(t.scale) / one(y.scale)
-        self._factors = multiplier_of(float(first)), multiplier_of(float(second))
+        self._factors = (
+            multiplier_of(x.scale * w.scale / a.scale),
+            multiplier_of(a.scale * t.scale / y.scale),
+        )
         self._x, self._y = operand(step, 0), result(step).reshape(shape[0], -1)
         self._state = operand(step, 4).reshape(shape)
         self._zeros = x.zero, a.zero, y.zero

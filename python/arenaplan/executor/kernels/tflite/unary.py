@@ -35,11 +35,6 @@ _SAME: Final = ("float32 float32", "int8 int8", "int16 int16")
 _ZERO, _SIX = np.float32(0), np.float32(6)
 
 
-def float_ratio(x: Quantity, y: Quantity) -> float:
-    """Return the ratio of two scales, as ``float32`` computes it."""
-    return float(np.float32(x.scale) / np.float32(y.scale))
-
-
 def is_real(step: Step) -> bool:
     """Whether input 0 has real numbers."""
     return operand(step, 0).dtype == FLOAT
@@ -65,7 +60,7 @@ def relu(step: Step) -> Run | None:
     if is_real(step):
         return elementwise(step, lambda x: np.where(x < 0, _ZERO, x))
     x, y = _sides(step.signature)
-    factor = multiplier_of(float_ratio(x, y))
+    factor = multiplier_of(x.scale / y.scale)
     low, high = limits(result(step).dtype)
     low = max(low, y.zero)
     return by_table(step, lambda v: np.clip(y.zero + scaled(v - x.zero, factor), low, high))
@@ -115,9 +110,8 @@ def hard_swish(step: Step) -> Run | None:
             step, lambda x: x * np.minimum(_SIX, np.maximum(_ZERO, x + three)) / _SIX
         )
     x, y = _sides(step.signature)
-    fine = np.float32(1.0 / 128.0) * np.float32(x.scale)
-    out = multiplier_of(float(fine / np.float32(y.scale)))
-    ramp = multiplier_of(float(fine / np.float32(3.0 / 32768.0)))
+    out = multiplier_of(x.scale / 128.0 / y.scale)
+    ramp = multiplier_of(x.scale / 128.0 / (3.0 / 32768.0))
     if out.shift > 0:
         raise refused(step.signature, "the scale of its result is too small")
 
@@ -133,7 +127,8 @@ def hard_swish(step: Step) -> Run | None:
         elif ramp.shift < 0:
             value = fixed.halved(value, -ramp.shift)
         value = (value + (1 << 15)) >> 1
-        product = np.minimum((value * before) >> 15, 32767)
+        raw = value * before
+        product = np.minimum(np.where(raw < 0, -(-raw >> 15), raw >> 15), 32767)
         return _clamped(fixed.halved(product, -out.shift) + y.zero, step)
 
     return by_table(step, table)
@@ -292,7 +287,7 @@ def absolute(step: Step) -> Run | None:
     if not step.attributes.get("input_quantization"):
         return elementwise(step, np.abs)
     x, y = _sides(step.signature)
-    factor = multiplier_of(float_ratio(x, y))
+    factor = multiplier_of(x.scale / y.scale)
 
     def table(values: np.ndarray) -> np.ndarray:
         v = np.abs(values - x.zero)
