@@ -48,7 +48,9 @@ _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
 # shorter than half of that; with 1024 such an addition takes a third of the time.
 
-PLAN_OPTIONS: Final = PlanOptions(target="numpy")
+_TARGET: Final = "numpy"
+
+PLAN_OPTIONS: Final = PlanOptions(target=_TARGET)
 """Options of the plans that executors make for themselves."""
 
 
@@ -113,7 +115,7 @@ class Executor(Tenant):
             raise InvalidOption(f"option workers: {workers} is no number of workers")
         if not isinstance(graph, Graph):
             graph = load_model(graph)
-        graph = graph.for_target(PLAN_OPTIONS.target)
+        graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:

@@ -15,8 +15,6 @@ from arenaplan.importers.tflite.model import Operator, Tensor
 
 Attributes = Mapping[str, Any]
 
-_CODES: Final = {"b": "b", "B": "B", "i": "i", "f": "I"}
-
 
 class Field(NamedTuple):
     """One option: slot of its table, and type as :mod:`struct` names it."""
@@ -27,6 +25,13 @@ class Field(NamedTuple):
 
 
 _PADDING: Final = {"padding": Field(0, "b"), "stride_w": Field(1, "i"), "stride_h": Field(2, "i")}
+_POOL: Final = {
+    **_PADDING,
+    "filter_width": Field(3, "i"),
+    "filter_height": Field(4, "i"),
+    "fused_activation": Field(5, "b"),
+}
+_BLOCK: Final = {"block_size": Field(0, "i")}
 _ACTIVATION: Final = {"fused_activation": Field(0, "b")}
 _PIXELS: Final = {"align_corners": Field(2, "B"), "half_pixel_centers": Field(3, "B")}
 _KEEP: Final = {"keep_dims": Field(0, "B")}
@@ -51,15 +56,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Field]]] = {
         "fused_activation": Field(3, "b"),
         "quantized_bias_type": Field(4, "b"),
     },
-    **dict.fromkeys(
-        ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"),
-        {
-            **_PADDING,
-            "filter_width": Field(3, "i"),
-            "filter_height": Field(4, "i"),
-            "fused_activation": Field(5, "b"),
-        },
-    ),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), _POOL),
     "SVDF": {"rank": Field(0, "i"), "fused_activation": Field(1, "b")},
     "FULLY_CONNECTED": {
         **_ACTIVATION,
@@ -76,7 +73,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Field]]] = {
         "align_corners": Field(0, "B"),
         "half_pixel_centers": Field(1, "B"),
     },
-    **dict.fromkeys(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE"), {"block_size": Field(0, "i")}),
+    **dict.fromkeys(("SPACE_TO_DEPTH", "DEPTH_TO_SPACE"), _BLOCK),
     "GATHER": {"axis": Field(0, "i"), "batch_dims": Field(1, "i")},
     **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL"), _KEEP),
     "STRIDED_SLICE": {

@@ -16,6 +16,7 @@ from arenaplan.executor.kernels.tflite.facts import (
     FLOAT,
     activation_range,
     check_types,
+    clamped,
     dtype_at,
     encoding,
     float_range,
@@ -52,7 +53,7 @@ def _wrapping(signature: Signature, function: _Function) -> _Function:
     """Return a function of 32-bit numbers, whose results wrap and are clamped."""
     low, high = float_range(signature)
     bounds = (max(int(low), fixed.MIN), min(int(high), fixed.MAX))
-    return lambda a, b: np.clip(
+    return lambda a, b: clamped(
         fixed.wrapped(function(a.astype(np.int64), b.astype(np.int64))), *bounds
     )
 
@@ -107,7 +108,7 @@ def add(step: Step) -> Run | None:
     low, high = activation_range(signature, y)
 
     def rescaled(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        return np.clip(scaled(function(a(p), b(q)), last) + y.zero, low, high)
+        return clamped(scaled(function(a(p), b(q)), last) + y.zero, low, high)
 
     return combined(step, rescaled)
 
@@ -128,7 +129,7 @@ def multiply(step: Step) -> Run | None:
 
     def product(p: np.ndarray, q: np.ndarray) -> np.ndarray:
         raw = (p.astype(np.int64) - a.zero) * (q.astype(np.int64) - b.zero)
-        return np.clip(scaled(raw, factor) + y.zero, low, high)
+        return clamped(scaled(raw, factor) + y.zero, low, high)
 
     return combined(step, product)
 
@@ -156,7 +157,7 @@ def divide(step: Step) -> Run | None:
         headroom = 31 - np.frexp(size.astype(np.float64))[1].astype(np.int64)
         raw = fixed.high_product(fixed.wrapped(x << headroom), inverse.value)
         shift = last.shift - inverse.bits_over_unit - headroom
-        return np.clip(
+        return clamped(
             fixed.halved(fixed.high_product(raw, last.value), np.minimum(-shift, 40)) + y.zero,
             low,
             high,
@@ -200,7 +201,7 @@ def squared_difference(step: Step) -> Run | None:
     low, high = limits(made)
 
     def square(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        return np.clip(scaled(np.square(a(p) - b(q)), last) + y.zero, low, high)
+        return clamped(scaled(np.square(a(p) - b(q)), last) + y.zero, low, high)
 
     return combined(step, square)
 
@@ -248,7 +249,7 @@ def prelu(step: Step) -> Run | None:
         v = p.astype(np.int64) - x.zero
         slope = q.astype(np.int64) - alpha.zero
         made = np.where(v >= 0, scaled(v, above), scaled(v * slope, below))
-        return np.clip(made + y.zero, low, high)
+        return clamped(made + y.zero, low, high)
 
     return combined(step, function)
 
@@ -270,7 +271,8 @@ def floored(step: Step) -> Run | None:
 
     def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         rest = np.fmod(a, b)
-        return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+        made: np.ndarray = np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+        return made
 
     return combined(step, remainder)
 
@@ -299,6 +301,6 @@ def add_n(step: Step) -> Run | None:
 
     def function(*blocks: np.ndarray) -> np.ndarray:
         total = zero + sum(each(block) for block in blocks)
-        return np.clip(scaled(total, last) + y.zero, -128, 127)
+        return clamped(scaled(total, last) + y.zero, -128, 127)
 
     return by_blocks(function, inputs, result(step))

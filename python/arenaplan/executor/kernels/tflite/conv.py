@@ -39,6 +39,8 @@ from arenaplan.executor.kernels.tflite.rescale import Rescale
 from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 
+_INT32: Final = 2
+"""The code of the type."""
 _COSTS: Final = (1.0, 1.05, 1.2, 2.0)
 
 
@@ -95,7 +97,7 @@ def is_wide(signature: Signature, bias: int) -> bool:
         return False
     if found is not None:
         return found != np.int32
-    return signature.attributes.get("quantized_bias_type", 0) != 2  # The code of int32.
+    return int(signature.attributes.get("quantized_bias_type", 0)) != _INT32
 
 
 def check_operands(signature: Signature, weights: int = 1) -> None:
@@ -148,18 +150,14 @@ class Convolution(Unrolled):
             height = block.stop - block.start
             size = height * self.columns.made
             output = y[block.image, block.start : block.stop].reshape(size, self.channels)
-            parts = rescale.bind(sums[:size], output, scratch.rest())
+            finish = rescale.bind(sums[:size], output, scratch.rest())
             for group in range(self.groups):
                 runs.append(self.unroll(x, copy, patches[:size], block, group))
                 width = self.channels // self.groups
                 made = sums[:size, group * width : (group + 1) * width]
                 runs.append(matrix_product(patches[:size], matrices[group], made))
-            runs.extend(_rescaling(rescale, part) for part in parts)
+            runs.extend(finish)
         return runs
-
-
-def _rescaling(rescale: Rescale, part: Any) -> Run:
-    return lambda: rescale.run(part)
 
 
 class Depthwise(Separate):
@@ -199,7 +197,7 @@ class Depthwise(Separate):
             runs.append(self.border.load(x, copy, block))
             runs.append(tap_sum(windows, taps, sums[:height], products[:height]))
             flat = sums[:height].reshape(size, self.channels)
-            runs.extend(_rescaling(rescale, p) for p in rescale.bind(flat, output, scratch.rest()))
+            runs.extend(rescale.bind(flat, output, scratch.rest()))
         return runs
 
 

@@ -130,17 +130,12 @@ class _Dense:
             size = len(x[part])
             runs.append(_shifted(x[part], offset, copy[:size]))
             runs.append(matrix_product(copy[:size], matrix, sums[:size]))
-            for piece in rescale.bind(sums[:size], y[part], scratch.rest()):
-                runs.append(_rescaling(rescale, piece))
+            runs.extend(rescale.bind(sums[:size], y[part], scratch.rest()))
         return runs
 
 
 def _shifted(x: np.ndarray, offset: Any, out: np.ndarray) -> Run:
     return lambda: np.add(x, offset, out=out, casting="unsafe")
-
-
-def _rescaling(rescale: Rescale, piece: Any) -> Run:
-    return lambda: rescale.run(piece)
 
 
 def _dense_choices(signature: Signature) -> list[list[Choice]]:
@@ -183,7 +178,7 @@ class _Stack:
         )
         self.depth = a.shape[-2] if self.turned[0] else a.shape[-1]
         self.rows, self.columns = y.shape[-2:]
-        self.dtype = FLOAT
+        self.dtype: np.dtype[Any] = FLOAT
         if not self.is_real:
             low, high = limits(a.dtype)
             # The bound of `exact_float`, for weights that are not known.
@@ -233,8 +228,7 @@ class _Stack:
             runs.append(_shifted(a[place], offsets[0], copies[0]))
             runs.append(_shifted(b[place], offsets[1], copies[1]))
             runs.append(matrix_product(copies[0], copies[1], sums))
-            for piece in rescale.bind(sums, y[place], scratch.rest()):
-                runs.append(_rescaling(rescale, piece))
+            runs.extend(rescale.bind(sums, y[place], scratch.rest()))
         return runs
 
 

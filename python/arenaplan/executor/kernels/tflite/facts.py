@@ -115,6 +115,12 @@ def limits(dtype: np.dtype[Any]) -> Range:
     return Range(int(info.min), int(info.max))
 
 
+def clamped(x: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Return numbers limited to a range."""
+    made: np.ndarray = np.clip(x, low, high)
+    return made
+
+
 def rounded(number: float) -> int:
     """Return the nearest whole number, halves away from zero: ``TfLiteRound``."""
     return -floor(-number + 0.5) if number < 0 else floor(number + 0.5)

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from arenaplan.executor.kernels.tflite.facts import clamped
+
 Numbers: TypeAlias = "np.ndarray | int | np.integer"
 MAX: Final = (1 << 31) - 1
 MIN: Final = -(1 << 31)
@@ -62,7 +64,8 @@ def high_product(a: Numbers, b: Numbers) -> np.ndarray:
     product = np.multiply(a, b, dtype=np.int64)
     product += 1 << 30
     product >>= 31
-    return np.minimum(product, MAX)  # Only the square of the least number is larger.
+    made: np.ndarray = np.minimum(product, MAX)  # Only the square of the least number is larger.
+    return made
 
 
 def halved(x: Numbers, exponent: Numbers) -> np.ndarray:
@@ -74,7 +77,8 @@ def halved(x: Numbers, exponent: Numbers) -> np.ndarray:
     """
     x = np.asarray(x, np.int64)
     half = (np.int64(1) << np.asarray(exponent, np.int64)) >> 1
-    return (x + half + np.where(half > 0, x >> 63, 0)) >> np.asarray(exponent, np.int64)
+    made: np.ndarray = (x + half + np.where(half > 0, x >> 63, 0)) >> np.asarray(exponent, np.int64)
+    return made
 
 
 def scaled(x: Numbers, by: Multiplier) -> np.ndarray:
@@ -104,7 +108,7 @@ def saturated_shift(x: Numbers, exponent: int) -> np.ndarray:
     """Return ``x * 2**exponent``, clamped: ``SaturatingRoundingMultiplyByPOT``."""
     if exponent <= 0:
         return halved(x, -exponent)
-    return np.clip(np.asarray(x, np.int64) << exponent, MIN, MAX)
+    return clamped(np.asarray(x, np.int64) << exponent, MIN, MAX)
 
 
 # -- functions of numbers with no bit before the point ------------------------------------------

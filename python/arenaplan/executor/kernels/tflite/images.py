@@ -156,7 +156,7 @@ def blocks(images: int, rows: int, length: int) -> Iterator[Rows]:
 
 def row_counts(rows: int, columns: int) -> list[int]:
     """Return numbers of rows that can be made at a time: the largest first."""
-    counts = {min(rows, max(1, elements // max(columns, 1))) for elements in (4096, 1024, 256, 1)}
+    counts = {min(rows, max(1, elements // max(columns, 1))) for elements in (1024, 256, 64, 1)}
     return sorted(counts, reverse=True)
 
 

@@ -12,6 +12,7 @@ from arenaplan.executor.kernels.tflite.facts import (
     DOMAIN,
     FLOAT,
     NONE,
+    clamped,
     constant_operand,
     encoding_or,
     refused,
@@ -196,7 +197,7 @@ def space_to_batch(step: Step) -> Run | None:
         runs.append(partial(y.fill, _blank(signature)))
     for number in range(batch.shape[0]):
         offset, image = divmod(number, images)
-        starts = []
+        starts: list[int] = []
         for block in reversed(blocks):
             offset, start = divmod(offset, block)
             starts.insert(0, start)
@@ -212,7 +213,7 @@ def space_to_batch(step: Step) -> Run | None:
             inner.append(slice(first, stop))
             at = first * block + shift
             outer.append(slice(at, at + (stop - first) * block, block))
-        small, large = batch[(number, *inner)], space[(image, *outer)]
+        small, large = batch[number][tuple(inner)], space[image][tuple(outer)]
         runs.append(copy(large, small) if is_forward else copy(small, large))
     return in_sequence(*runs)
 
@@ -288,10 +289,10 @@ def _nearest(size: int, made: int, attributes: object) -> np.ndarray:
     ratio = one(size - 1) / one(made - 1) if aligned and made > 1 else one(size) / one(made)
     at = (np.arange(made, dtype=FLOAT) + one(0.5 if half else 0.0)) * ratio
     at = np.floor(at + one(0.5)) if aligned else np.floor(at)
-    return np.clip(at.astype(np.int64), 0, size - 1)
+    return clamped(at.astype(np.int64), 0, size - 1)
 
 
-# -- rows by number -----------------------------------------------------------------------------------
+# -- rows by number --------------------------------------------------------------------------
 
 
 @kernel("GATHER", "EMBEDDING_LOOKUP", domain=DOMAIN)
@@ -361,7 +362,7 @@ def dynamic_update_slice(step: Step) -> Run | None:
     return run
 
 
-# -- selections and constants ---------------------------------------------------------------------------
+# -- selections and constants ----------------------------------------------------------------
 
 
 @kernel("SELECT_V2", domain=DOMAIN)

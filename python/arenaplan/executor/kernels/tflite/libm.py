@@ -39,7 +39,10 @@ def exp(x: np.ndarray) -> np.ndarray:
     r = z - whole
     power = np.exp2((whole % _STEPS) / _STEPS) * np.exp2(np.floor(whole / _STEPS))
     square = r * r
-    return (((_CUBIC[0] * r + _CUBIC[1]) * square + (_CUBIC[2] * r + 1)) * power).astype(np.float32)
+    made: np.ndarray = (
+        ((_CUBIC[0] * r + _CUBIC[1]) * square + (_CUBIC[2] * r + 1)) * power
+    ).astype(np.float32)
+    return made
 
 
 def nearest(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -120,4 +123,5 @@ def tanh(x: np.ndarray) -> np.ndarray:
 def away(x: np.ndarray) -> np.ndarray:
     """Return the nearest whole numbers, halves away from zero: ``roundf``."""
     whole = np.trunc(x)
-    return whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), 0)
+    made: np.ndarray = whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), 0)
+    return made

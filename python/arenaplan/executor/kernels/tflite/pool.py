@@ -13,6 +13,7 @@ from arenaplan.executor.kernels.tflite.facts import (
     FLOAT,
     activation_range,
     check_types,
+    clamped,
     encoding_or,
     float_range,
     limits,
@@ -57,19 +58,30 @@ class _Pool:
     def scratch(self, count: int) -> int:
         """Return the bytes for making ``count`` rows at a time."""
         shape = (count, self.columns.made, self.image.shape[3])
-        return self.border.scratch(count) + scratch_bytes(shape, self.dtype)
+        border = self.border.scratch(count) if self.is_padded else 0
+        return border + scratch_bytes(shape, self.dtype)
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether a window reaches over an edge, so that rows are copied with a border."""
+        return self.rows.is_padded or self.columns.is_padded
 
     def bind(self, step: Step, count: int) -> list[Run]:
         """Return functions that make the rows, ``count`` at a time."""
         x, y, scratch = operand(step, 0), result(step), step.scratch()
-        copy = self.border.array(count, scratch)
+        copy = self.border.array(count, scratch) if self.is_padded else None
         made = scratch.array((count, self.columns.made, x.shape[3]), self.dtype)
         sizes = _taps(self.rows)[:, None] * _taps(self.columns)[None, :]
         runs: list[Run] = []
         for block in blocks(x.shape[0], self.rows.made, count):
             height = block.stop - block.start
-            windows = self.border.windows(copy, height)
-            runs.append(self.border.load(x, copy, block))
+            if copy is None:
+                windows = self.border.windows(
+                    x[block.image, block.start * self.rows.stride :], height
+                )
+            else:
+                windows = self.border.windows(copy, height)
+                runs.append(self.border.load(x, copy, block))
             runs.append(self._combined(windows, made[:height]))
             output = y[block.image, block.start : block.stop]
             counts = sizes[block.start : block.stop, :, None].astype(self.dtype)
@@ -101,11 +113,12 @@ class _Pool:
                 sums = np.sqrt(sums / counts)
             elif not self.is_max:
                 sums = sums / counts
-            return np.minimum(np.maximum(sums, low), high)
+            made: np.ndarray = np.minimum(np.maximum(sums, low), high)
+            return made
         if not self.is_max:
             # Divisions round halves away from zero.
             sums = np.sign(sums) * ((np.abs(sums) + counts // 2) // counts)
-        return np.clip(sums, *activation_range(signature, encoding_or(signature, 0, "output")))
+        return clamped(sums, *activation_range(signature, encoding_or(signature, 0, "output")))
 
 
 def _squares(parts: list[np.ndarray], made: np.ndarray) -> None:

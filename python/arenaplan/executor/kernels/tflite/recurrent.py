@@ -17,6 +17,7 @@ from arenaplan.executor.kernels.tflite.facts import (
     DOMAIN,
     FLOAT,
     Quantity,
+    clamped,
     constant_operand,
     dtype_at,
     encoding,
@@ -114,7 +115,7 @@ class _IntegerSvdf:
         for image, state, y in zip(self._x, self._state, self._y, strict=True):
             centered = image.astype(self._features.dtype) - self._features.dtype.type(x_zero)
             sums = np.matmul(centered, self._features).astype(np.int64)
-            state[:, -1] = np.clip(scaled(sums, self._factors[0]), *self._range) + state_zero
+            state[:, -1] = clamped(scaled(sums, self._factors[0]), *self._range) + state_zero
             for at in range(0, len(state), self._rows):
                 part = slice(at, at + self._rows)
                 products = self._times[part].astype(np.int64) * (
@@ -122,7 +123,7 @@ class _IntegerSvdf:
                 )
                 sums[part] = products.sum(axis=1)
             total = self._bias + sums.reshape(-1, self._rank).sum(axis=1)
-            y[:] = np.clip(scaled(total, self._factors[1]) + y_zero, -128, 127)
+            y[:] = clamped(scaled(total, self._factors[1]) + y_zero, -128, 127)
 
 
 class _RealSvdf:
@@ -173,7 +174,7 @@ def lstm(step: Step) -> Run | None:
     if step.attributes.get("fused_activation", _TANH) != _TANH:
         raise refused(signature, "its activation is not the hyperbolic tangent")
     kinds = tuple(str(dtype_at(signature, at)) for at in (0, 1, 12, _HIDDEN, _CELL))
-    known = {
+    known: dict[tuple[str, ...], type[_IntegerLstm | _RealLstm]] = {
         ("float32",) * 5: _RealLstm,
         ("int8", "int8", "int32", "int8", "int16"): _IntegerLstm,
         ("int16", "int8", "int64", "int16", "int16"): _IntegerLstm,
@@ -186,7 +187,7 @@ def lstm(step: Step) -> Run | None:
         x, y = x.swapaxes(0, 1), y.swapaxes(0, 1)
     if x.shape[:2] != y.shape[:2] or hidden.shape != cell.shape or len(hidden) != len(x):
         raise refused(signature, "its operands do not fit each other")
-    cells = known[kinds](step)
+    cells: _IntegerLstm | _RealLstm = known[kinds](step)
 
     def run() -> None:
         for batch in range(len(x)):
@@ -231,15 +232,15 @@ class _IntegerLstm:
         kept = _short(scaled(forget * cell.astype(np.int64), self._forget))
         state = _short(kept + _short(scaled(enter * new, self._input)))
         if self._clip:
-            state = np.clip(state, -self._clip, self._clip)
+            state = clamped(state, -self._clip, self._clip)
         cell[:] = state
         shown = tanh16(state, self._tanh) * leave
-        hidden[:] = np.clip(scaled(shown, self._output) + self._zero, *self._range)
+        hidden[:] = clamped(scaled(shown, self._output) + self._zero, *self._range)
 
 
 def _short(x: np.ndarray) -> np.ndarray:
     """Return numbers clamped to 16 bits."""
-    return np.clip(x, -32768, 32767)
+    return clamped(x, -32768, 32767)
 
 
 class _Product:
@@ -288,7 +289,7 @@ class _RealLstm:
         forget, enter, leave = (real_logistic(sums[at]) for at in (0, 1, 3))
         state = forget * cell + enter * libm.tanh(sums[2])
         if self._clip > 0:
-            state = np.clip(state, -self._clip, self._clip)
+            state = clamped(state, -float(self._clip), float(self._clip))
         cell[:] = state
         hidden[:] = libm.tanh(state) * leave
 

@@ -14,6 +14,7 @@ from arenaplan.executor.kernels.tflite.facts import (
     DOMAIN,
     FLOAT,
     check_types,
+    clamped,
     constant_operand,
     encoding,
     limits,
@@ -84,7 +85,7 @@ def mean(step: Step) -> Run | None:
     low, high = limits(x.dtype)
 
     def rescaled(sums: np.ndarray) -> np.ndarray:
-        return np.clip(scaled(sums - a.zero * count, factor) + b.zero, low, high)
+        return clamped(scaled(sums - a.zero * count, factor) + b.zero, low, high)
 
     finish = by_blocks(rescaled, [wide], y)
     assert finish is not None
@@ -209,7 +210,7 @@ def _integer_sums(signature: Signature) -> Any:
             numbers = scaled((line[at : at + FEW].astype(np.int64) - a.zero) << 20, inner)
             sums = np.add.accumulate(np.concatenate([total, numbers]))
             shown = sums[:-1] if is_exclusive else sums[1:]
-            target[at : at + FEW] = np.clip(scaled(shown, last) + b.zero, -128, 127)
+            target[at : at + FEW] = clamped(scaled(shown, last) + b.zero, -128, 127)
             total = sums[-1:]
 
     return function

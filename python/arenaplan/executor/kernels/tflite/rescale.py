@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from arenaplan.executor.kernels.tflite.facts import Range
 from arenaplan.executor.kernels.tflite.fixed import Multiplier, reduced
-from arenaplan.executor.registry import Scratch, scratch_bytes
+from arenaplan.executor.registry import Run, Scratch, scratch_bytes
 
-_BLOCK: Final = 4096
-"""Elements that are worked on at a time, so that they stay in cache."""
+_LEAST, _MOST = 512, 4096
+"""Elements that are worked on at a time: more take fewer calls, and leave the cache."""
+_SHARE: Final = 8
+"""Sums are so many times as large as what is worked on, if these bounds permit."""
+
+
+class _Block(NamedTuple):
+    """Pixels and channels that are worked on at a time."""
+
+    pixels: int
+    channels: int
+
+    @staticmethod
+    def of(pixels: int, channels: int) -> _Block:
+        """Return the block for sums of some pixels."""
+        count = min(max(pixels * channels // _SHARE, _LEAST), _MOST)
+        return _Block(min(pixels, max(count // max(channels, 1), 1)), min(channels, max(count, 1)))
 
 
 class Rescale:
@@ -51,7 +67,6 @@ class Rescale:
             self._right = 15 - shifts
             self._half = np.int64(1) << (self._right - 1)
             self._left: np.ndarray | None = None
-            self._negative: np.ndarray | None = None
             return
         self._values = values
         left = np.maximum(shifts, 0)
@@ -63,44 +78,54 @@ class Rescale:
 
     @staticmethod
     def scratch(channels: int, pixels: int) -> int:
-        """Return the bytes of scratch memory for results of some channels."""
-        count = min(pixels, max(_BLOCK // max(channels, 1), 1)) * channels
-        return 2 * scratch_bytes((count,), np.int64)
+        """Return the bytes of scratch memory for sums of some pixels."""
+        return 2 * scratch_bytes(_Block.of(pixels, channels), np.int64)
 
-    def bind(self, sums: np.ndarray, output: np.ndarray, scratch: Scratch) -> list[Part]:
+    def bind(self, sums: np.ndarray, output: np.ndarray, scratch: Scratch) -> list[Run]:
         """
-        Return what to do with ``sums``, whose rows are pixels and whose columns are channels.
+        Return functions that turn ``sums`` into results.
 
         Parameters
         ----------
+        sums : array
+            One row per pixel, one column per channel.
         output : array
-            Results, of the shape of the sums.
+            Results, of the same shape.
+        scratch : Scratch
+            At least :meth:`scratch` bytes for these, or for more pixels.
         """
         pixels, channels = sums.shape
-        step = min(pixels, max(_BLOCK // max(channels, 1), 1))
-        wide, sign = (scratch.array((step, channels), np.int64) for _ in range(2))
-        parts = (slice(at, at + step) for at in range(0, pixels, step))
-        return [Part(sums[part], output[part], wide, sign) for part in parts]
+        block = _Block.of(pixels, channels)
+        memory = [scratch.array(block, np.int64) for _ in range(2)]
+        runs: list[Run] = []
+        for at in range(0, pixels, block.pixels):
+            for first in range(0, channels, block.channels):
+                part = slice(at, at + block.pixels), slice(first, first + block.channels)
+                size = sums[part].shape
+                wide, sign = (array[: size[0], : size[1]] for array in memory)
+                runs.append(partial(self._run, sums[part], output[part], wide, sign, part[1]))
+        return runs
 
-    def run(self, part: Part) -> None:
-        """Write the results of a part."""
-        sums, output, x, sign = part.sums, part.output, part.wide, part.sign
+    def _run(
+        self, sums: np.ndarray, output: np.ndarray, x: np.ndarray, sign: np.ndarray, part: slice
+    ) -> None:
+        """Write the results of some pixels and channels."""
         np.copyto(x, sums, casting="unsafe")
         if self._bias is not None:
-            np.add(x, self._bias, out=x)
+            np.add(x, self._bias[part], out=x)
         if self._left is not None:
-            np.left_shift(x, self._left, out=x)
+            np.left_shift(x, _own(self._left, part), out=x)
             _wrap(x)
-        np.multiply(x, self._values, out=x)
+        np.multiply(x, _own(self._values, part), out=x)
         if not self._wide:
             # The steps of `fixed.high_product` and `fixed.halved`, in place.
             np.add(x, 1 << 30, out=x)
             np.right_shift(x, 31, out=x)
             np.right_shift(x, 63, out=sign)
-            np.bitwise_and(sign, self._negative, out=sign)
+            np.bitwise_and(sign, _own(self._negative, part), out=sign)
             np.add(x, sign, out=x)
-        np.add(x, self._half, out=x)
-        np.right_shift(x, self._right, out=x)
+        np.add(x, _own(self._half, part), out=x)
+        np.right_shift(x, _own(self._right, part), out=x)
         if self._wide:
             _wrap(x)
         np.add(x, self._zero, out=x)
@@ -108,16 +133,9 @@ class Rescale:
         np.copyto(output, x, casting="unsafe")
 
 
-class Part:
-    """Memory of some pixels."""
-
-    __slots__ = ("output", "sign", "sums", "wide")
-
-    def __init__(
-        self, sums: np.ndarray, output: np.ndarray, wide: np.ndarray, sign: np.ndarray
-    ) -> None:
-        self.sums, self.output = sums, output
-        self.wide, self.sign = wide[: len(sums)], sign[: len(sums)]
+def _own(numbers: np.ndarray, part: slice) -> np.ndarray:
+    """Return the numbers of some channels, or the one for all."""
+    return numbers if numbers.size == 1 else numbers[part]
 
 
 def _wrap(x: np.ndarray) -> None:

@@ -89,7 +89,10 @@ def resize_bilinear(step: Step) -> Run | None:
 def _real_mean(corners: Any, rows: Any, columns: Any) -> np.ndarray:
     """Add up in the order of the source."""
     total: np.ndarray = corners[0] * rows[0] * columns[0] + corners[1] * rows[1] * columns[0]
-    return (total + corners[2] * rows[0] * columns[1]) + corners[3] * rows[1] * columns[1]
+    made: np.ndarray = (total + corners[2] * rows[0] * columns[1]) + corners[3] * rows[1] * columns[
+        1
+    ]
+    return made
 
 
 def _integer_mean(corners: Any, rows: Any, columns: Any) -> np.ndarray:
@@ -98,4 +101,5 @@ def _integer_mean(corners: Any, rows: Any, columns: Any) -> np.ndarray:
     total = wide[0] * rows[0] * columns[0] + wide[1] * rows[1] * columns[0]
     total += wide[2] * rows[0] * columns[1] + wide[3] * rows[1] * columns[1]
     sizes = (np.abs(total) + (1 << 19)) >> 20
-    return np.where(total < 0, -sizes, sizes)
+    made: np.ndarray = np.where(total < 0, -sizes, sizes)
+    return made

@@ -32,6 +32,6 @@ SIGMOID: Final = np.array(_NUMBERS.split(), np.int64)
 """
 The logistic function of about i / 24 with 16 bits behind the point.
 
-These are the numbers of ``sigmoid_table_uint16`` of TensorFlow Lite (Apache License 2.0). No formula
-gives them: 44 differ by one from the rounded values.
+These are the numbers of ``sigmoid_table_uint16`` of TensorFlow Lite (Apache License 2.0). No
+formula gives them: 44 differ by one from the rounded values.
 """

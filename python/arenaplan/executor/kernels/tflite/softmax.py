@@ -11,7 +11,14 @@ import numpy as np
 from arenaplan.executor.kernels.pieces import operand, result
 from arenaplan.executor.kernels.tflite import fixed, libm
 from arenaplan.executor.kernels.tflite.blocks import FEW
-from arenaplan.executor.kernels.tflite.facts import DOMAIN, FLOAT, check_types, encoding, limits
+from arenaplan.executor.kernels.tflite.facts import (
+    DOMAIN,
+    FLOAT,
+    check_types,
+    clamped,
+    encoding,
+    limits,
+)
 from arenaplan.executor.kernels.tflite.fixed import Multiplier, multiplier_of, scaled
 from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
@@ -109,7 +116,7 @@ def softmax(step: Step) -> Run | None:
             at = scratch[:, piece]
             unsaturated = fixed.halved(fixed.high_product(inverse.value, exps[at]), exponent)
             b[:, piece] = np.where(
-                at <= -least, np.clip(unsaturated + made.low, made.low, made.high), made.low
+                at <= -least, clamped(unsaturated + made.low, made.low, made.high), made.low
             )
 
     return by_rows(step, function)
@@ -149,7 +156,7 @@ def _table16(function: Callable[[np.ndarray], np.ndarray], scale: Any, zero: int
     between = libm.away((following * inverse + sample) / one(2))
     bias = libm.away((between - libm.away(middle * inverse)) / one(2))
     last = libm.away(function(np.array([high], FLOAT)) * inverse)
-    table = np.clip(np.concatenate([sample - bias, last]), -32768, 32767)
+    table = clamped(np.concatenate([sample - bias, last]), -32768, 32767)
     return table.astype(np.int64)
 
 
@@ -157,7 +164,8 @@ def _looked_up(values: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Return entries between which 16-bit numbers lie: ``LUTLookup``."""
     at = (values >> 7) + 256
     low = table[at]
-    return low + (((table[at + 1] - low) * (values & 0x7F) + (1 << 6)) >> 7)
+    made: np.ndarray = low + (((table[at + 1] - low) * (values & 0x7F) + (1 << 6)) >> 7)
+    return made
 
 
 def _softmax16(step: Step, beta: float) -> Run | None:
@@ -172,15 +180,15 @@ def _softmax16(step: Step, beta: float) -> Run | None:
         total = np.zeros((len(a), 1), np.int64)
         for piece in _pieces(a.shape[1]):
             difference = scaled(a[:, piece] - most, factor) + 32767
-            scratch[:, piece] = _looked_up(np.clip(difference, -32768, 32767), exps)
+            scratch[:, piece] = _looked_up(clamped(difference, -32768, 32767), exps)
             total += scratch[:, piece].sum(axis=1, keepdims=True)
         headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
         shifted = ((total << (headroom - 1)) + (1 << 13)) >> 14
-        inverse = _looked_up(np.clip(shifted - (1 << 15) - (1 << 16), -32768, 32767), inverses)
+        inverse = _looked_up(clamped(shifted - (1 << 15) - (1 << 16), -32768, 32767), inverses)
         right = 31 - headroom
         for piece in _pieces(a.shape[1]):
             made = (scratch[:, piece] * inverse + (np.int64(1) << (right - 1))) >> right
-            b[:, piece] = np.clip(made, 0, 32767)
+            b[:, piece] = clamped(made, 0, 32767)
 
     return by_rows(step, function)
 
@@ -216,7 +224,7 @@ def l2_normalization(step: Step) -> Run | None:
             by = fixed.inverse_root(sum(int(np.square(row[p]).sum()) for p in _pieces(len(row))))
             factor = Multiplier(by.value, by.shift + 7)
             for piece in _pieces(len(row)):
-                made[piece] = np.clip(scaled(row[piece], factor), -128, 127)
+                made[piece] = clamped(scaled(row[piece], factor), -128, 127)
 
     return by_rows(step, function)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -99,8 +98,7 @@ class _Scatter:
         for image in range(images):
             runs.append(self._integer(x[image].reshape(copy.shape), copy, sums, products))
             flat = y[image].reshape(-1, channels)
-            for piece in rescale.bind(sums.reshape(-1, channels), flat, scratch.rest()):
-                runs.append(_rescaling(rescale, piece))
+            runs.extend(rescale.bind(sums.reshape(-1, channels), flat, scratch.rest()))
         return runs
 
     def _integer(
@@ -172,10 +170,6 @@ class _Scatter:
 def _moved(signature: Signature) -> Signature:
     """Return the signature of a convolution with the same operands."""
     return replace(signature, inputs=(signature.inputs[_IMAGE], signature.inputs[_WEIGHTS]))
-
-
-def _rescaling(rescale: Rescale, piece: Any) -> Run:
-    return lambda: rescale.run(piece)
 
 
 def _choices(signature: Signature) -> list[list[Choice]]:

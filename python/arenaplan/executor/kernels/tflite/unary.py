@@ -21,6 +21,7 @@ from arenaplan.executor.kernels.tflite.facts import (
     FLOAT,
     Quantity,
     check_types,
+    clamped,
     encoding,
     limits,
     refused,
@@ -50,7 +51,7 @@ def _sides(signature: Signature) -> tuple[Quantity, Quantity]:
 
 
 def _clamped(x: np.ndarray, step: Step) -> np.ndarray:
-    return np.clip(x, *limits(result(step).dtype))
+    return clamped(x, *limits(result(step).dtype))
 
 
 @kernel("RELU", domain=DOMAIN, in_order=True)
@@ -63,7 +64,7 @@ def relu(step: Step) -> Run | None:
     factor = multiplier_of(x.scale / y.scale)
     low, high = limits(result(step).dtype)
     low = max(low, y.zero)
-    return by_table(step, lambda v: np.clip(y.zero + scaled(v - x.zero, factor), low, high))
+    return by_table(step, lambda v: clamped(y.zero + scaled(v - x.zero, factor), low, high))
 
 
 @kernel("RELU6", domain=DOMAIN, in_order=True)
@@ -76,7 +77,7 @@ def relu6(step: Step) -> Run | None:
     low, high = limits(result(step).dtype)
     six = x.zero + rounded(float(_SIX / np.float32(x.scale)))
     six = min(max(six, low), high)
-    return by_table(step, lambda v: np.clip(v, x.zero, six))
+    return by_table(step, lambda v: clamped(v, x.zero, six))
 
 
 @kernel("LEAKY_RELU", domain=DOMAIN, in_order=True)
@@ -141,11 +142,12 @@ def _upper(value: int) -> int:
 
 def _high16(a: np.ndarray, b: int) -> np.ndarray:
     """Return the upper half of twice a product: ``SaturatingRoundingDoublingHighMul``, 16 bits."""
-    return np.minimum((a * b + (1 << 14)) >> 15, 32767)
+    made: np.ndarray = np.minimum((a * b + (1 << 14)) >> 15, 32767)
+    return made
 
 
 def _saturated16(x: np.ndarray) -> np.ndarray:
-    return np.clip(x, -32768, 32767)
+    return clamped(x, -32768, 32767)
 
 
 # -- logistic function and hyperbolic tangent -----------------------------------------------
@@ -200,8 +202,8 @@ def logistic(step: Step) -> Run | None:
 
     def table(values: np.ndarray) -> np.ndarray:
         v = values - x.zero
-        inner = fixed.logistic(scaled(np.clip(v, -edge, edge), by), 4)
-        made = np.clip(fixed.halved(inner, 23) - 128, -128, 127)
+        inner = fixed.logistic(scaled(clamped(v, -edge, edge), by), 4)
+        made = clamped(fixed.halved(inner, 23) - 128, -128, 127)
         return np.where(v <= -edge, -128, np.where(v >= edge, 127, made))
 
     return by_table(step, table)
@@ -237,8 +239,8 @@ def tanh(step: Step) -> Run | None:
 
     def table(values: np.ndarray) -> np.ndarray:
         v = values - x.zero
-        inner = fixed.tanh(scaled(np.clip(v, -edge, edge), by), 4)
-        made = np.clip(fixed.halved(inner, 24), -128, 127)
+        inner = fixed.tanh(scaled(clamped(v, -edge, edge), by), 4)
+        made = clamped(fixed.halved(inner, 24), -128, 127)
         return np.where(v <= -edge, -128, np.where(v >= edge, 127, made))
 
     return by_table(step, table)
@@ -367,7 +369,7 @@ def quantize(step: Step) -> Run | None:
         scale = np.float32(y.scale)
 
         def divided(x: np.ndarray) -> np.ndarray:
-            return np.clip(libm.away(x / scale).astype(np.int64) + y.zero, low, high)
+            return clamped(libm.away(x / scale).astype(np.int64) + y.zero, low, high)
 
         return elementwise(step, divided)
     x = encoding(step.signature, 0)
@@ -375,7 +377,7 @@ def quantize(step: Step) -> Run | None:
 
     def changed(values: np.ndarray) -> np.ndarray:
         v = fixed.wrapped(values.astype(np.int64) - x.zero)
-        return np.clip(fixed.wrapped(scaled(v, factor) + y.zero), low, high)
+        return clamped(fixed.wrapped(scaled(v, factor) + y.zero), low, high)
 
     if operand(step, 0).itemsize <= 2:
         return by_table(step, changed)
