@@ -10,7 +10,7 @@ import numpy as np
 
 from arenaplan.executor.kernels.pieces import operand, present, result
 from arenaplan.executor.kernels.tflite import fixed
-from arenaplan.executor.kernels.tflite.blocks import by_blocks, table_of
+from arenaplan.executor.kernels.tflite.blocks import FEW, by_blocks, table_of
 from arenaplan.executor.kernels.tflite.facts import (
     DOMAIN,
     FLOAT,
@@ -31,9 +31,9 @@ _SAME: Final = ("float32 float32", "int8 int8", "int16 int16")
 _Function = Callable[..., Any]
 
 
-def combined(step: Step, function: _Function) -> Run | None:
+def combined(step: Step, function: _Function, *, few: int = FEW) -> Run | None:
     """Return a function that combines two operands block by block."""
-    return by_blocks(function, [operand(step, 0), operand(step, 1)], result(step))
+    return by_blocks(function, [operand(step, 0), operand(step, 1)], result(step), few=few)
 
 
 def _check_pair(signature: Signature, *allowed: str) -> None:
@@ -163,7 +163,7 @@ def divide(step: Step) -> Run | None:
             high,
         )
 
-    return combined(step, quotient)
+    return combined(step, quotient, few=FEW // 4)
 
 
 def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -251,7 +251,7 @@ def prelu(step: Step) -> Run | None:
         made = np.where(v >= 0, scaled(v, above), scaled(v * slope, below))
         return clamped(made + y.zero, low, high)
 
-    return combined(step, function)
+    return combined(step, function, few=FEW // 2)
 
 
 @kernel("LOGICAL_AND", "LOGICAL_OR", domain=DOMAIN, in_order=True)

@@ -22,7 +22,11 @@ _LENGTH: Final = np.empty(FEW, np.int8)
 
 
 def by_blocks(
-    function: Callable[..., Any], inputs: Sequence[np.ndarray], output: np.ndarray
+    function: Callable[..., Any],
+    inputs: Sequence[np.ndarray],
+    output: np.ndarray,
+    *,
+    few: int = FEW,
 ) -> Run | None:
     """
     Return a function that computes an output block by block, in order.
@@ -31,13 +35,15 @@ def by_blocks(
     ----------
     function : callable
         Returns a new array for blocks of the inputs, which broadcast to the output.
+    few : int
+        Elements of a block: fewer for functions with many temporary arrays.
     """
 
     def body(*arrays: np.ndarray) -> None:
         *operands, made, _ = arrays
         np.copyto(made, function(*operands), casting="unsafe")
 
-    return blockwise(body, inputs, output, [_LENGTH])
+    return blockwise(body, inputs, output, [_LENGTH[:few]])
 
 
 def by_table(step: Step, function: Callable[[np.ndarray], np.ndarray]) -> Run | None:

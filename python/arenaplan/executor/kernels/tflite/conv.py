@@ -64,8 +64,9 @@ def exact_float(weights: np.ndarray, offset: int, x: np.dtype[Any]) -> np.dtype[
     """
     low, high = limits(x)
     largest = max(abs(low + offset), abs(high + offset))
-    flat = np.abs(weights.reshape(len(weights), -1).astype(np.int64))
-    bound = largest * int(flat.sum(axis=1).max(initial=0))
+    flat = weights.reshape(len(weights), -1)
+    sizes = np.abs(flat.astype(np.int16) if flat.itemsize == 1 else flat)
+    bound = largest * int(sizes.sum(axis=1, dtype=np.int64).max(initial=0))
     return np.dtype(np.float32 if bound <= 1 << 24 else np.float64)
 
 

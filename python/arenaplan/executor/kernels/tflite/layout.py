@@ -251,6 +251,8 @@ def mirror_pad(step: Step) -> Run | None:
     runs = []
     # Dimension by dimension, each with the borders of those before.
     inner = [slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)]
+    if y[tuple(inner)].shape != x.shape:
+        raise refused(signature, "its result is too small")
     runs.append(copy(x, y[tuple(inner)]))
     for axis, (before, after) in enumerate(amounts):
         dim = x.shape[axis]
@@ -268,6 +270,8 @@ def mirror_pad(step: Step) -> Run | None:
 def resize_nearest(step: Step) -> Run | None:
     """Each pixel is that of the image at its place."""
     x, y = operand(step, 0), result(step)
+    if x.ndim != 4 or y.ndim != 4 or (x.shape[0], x.shape[3]) != (y.shape[0], y.shape[3]):
+        raise refused(step.signature, "its result has other images or channels")
     rows, columns = (_nearest(x.shape[axis], y.shape[axis], step.attributes) for axis in (1, 2))
     pairs = [(int(row), at) for at, row in enumerate(rows)]
 
@@ -307,6 +311,9 @@ def gather(step: Step) -> Run | None:
     axis = _axis(signature, int(step.attributes.get("axis", 0)), x.ndim)
     if batch < 0 or batch > min(axis, index.ndim):
         raise refused(signature, f"it has {batch} dimensions of batches")
+    made = (*x.shape[:axis], *index.shape[batch:], *x.shape[axis + 1 :])
+    if y.shape != made or x.shape[:batch] != index.shape[:batch]:
+        raise refused(signature, f"a result of shape {y.shape} is not that of {made}")
     outer = list(np.ndindex(*x.shape[:axis]))
 
     def run() -> None:
@@ -347,6 +354,9 @@ def gather_nd(step: Step) -> Run | None:
 def dynamic_update_slice(step: Step) -> Run | None:
     """A part of an operand is replaced, from indices that a run decides."""
     x, update, start, y = (*(operand(step, at) for at in range(3)), result(step))
+    fits = all(size <= dim for size, dim in zip(update.shape, y.shape, strict=False))
+    if x.shape != y.shape or not update.ndim == start.size == y.ndim or not fits:
+        raise refused(step.signature, "its operands do not fit each other")
     whole = copy(x, y)
 
     def run() -> None:

@@ -167,6 +167,8 @@ def cumsum(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if y.size == 0:
         return None
+    if x.shape != y.shape:
+        raise refused(signature, f"a result of shape {y.shape} is not that of {x.shape}")
     (axis,) = constant_operand(signature, 1).reshape(-1).tolist()
     lines, made = np.moveaxis(x, axis, 0), np.moveaxis(y, axis, 0)
     if step.attributes.get("reverse", 0):

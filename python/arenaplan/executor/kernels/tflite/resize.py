@@ -64,6 +64,8 @@ def resize_bilinear(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if x.ndim != 4 or y.ndim != 4 or y.size == 0:
         raise refused(signature, "its operands are no images of four dimensions")
+    if (x.shape[0], x.shape[3]) != (y.shape[0], y.shape[3]):
+        raise refused(signature, "its result has other images or channels")
     is_real = x.dtype == FLOAT
     sides = _real_sides if is_real else _integer_sides
     rows, columns = (sides(signature, x.shape[at], y.shape[at]) for at in (1, 2))

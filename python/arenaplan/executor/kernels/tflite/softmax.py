@@ -25,6 +25,8 @@ from arenaplan.graph import Choice
 
 _DIFFERENCE_BITS: Final = 5
 _SUM_BITS: Final = 12
+_PIECE: Final = FEW // 4
+"""Elements of a row, or of some rows, that functions with many temporary arrays work on."""
 
 
 def _scratch(signature: Signature) -> list[list[Choice]]:
@@ -37,7 +39,7 @@ def _scratch(signature: Signature) -> list[list[Choice]]:
 
 def _rows(shape: tuple[int, ...]) -> int:
     """Return how many rows are worked on at a time."""
-    return max(1, min(prod(shape[:-1]), FEW // max(shape[-1], 1)))
+    return max(1, min(prod(shape[:-1]), _PIECE // max(shape[-1], 1)))
 
 
 _OfRows: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
@@ -74,7 +76,7 @@ def by_rows(step: Step, function: _OfRows) -> Run | None:
 
 def _pieces(depth: int) -> list[slice]:
     """Return parts of rows, so that temporary arrays of long rows are short."""
-    return [slice(at, at + FEW) for at in range(0, depth, FEW)]
+    return [slice(at, at + _PIECE) for at in range(0, depth, _PIECE)]
 
 
 def _softmax_scale(beta: float, scale: float) -> Multiplier:

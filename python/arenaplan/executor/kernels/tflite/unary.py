@@ -15,7 +15,7 @@ import numpy as np
 
 from arenaplan.executor.kernels.pieces import operand, result
 from arenaplan.executor.kernels.tflite import fixed, libm
-from arenaplan.executor.kernels.tflite.blocks import by_blocks, by_table
+from arenaplan.executor.kernels.tflite.blocks import FEW, by_blocks, by_table
 from arenaplan.executor.kernels.tflite.facts import (
     DOMAIN,
     FLOAT,
@@ -43,7 +43,8 @@ def is_real(step: Step) -> bool:
 
 def elementwise(step: Step, function: Callable[[np.ndarray], Any]) -> Run | None:
     """Return a function that computes block by block."""
-    return by_blocks(function, [operand(step, 0)], result(step))
+    # The functions of `libm` have a dozen temporary arrays.
+    return by_blocks(function, [operand(step, 0)], result(step), few=FEW // 4)
 
 
 def _sides(signature: Signature) -> tuple[Quantity, Quantity]:
