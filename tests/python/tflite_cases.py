@@ -1,8 +1,8 @@
 """
 Models of one operator each with drawn weights, scales and zero points, and their expected outputs.
 
-``tflite_outputs.json`` has digests of what the interpreter of tflite-micro computes. Run as a program
-where that is installed, this module writes the file anew: ``python tests/python/tflite_cases.py``.
+``tflite_outputs.json`` has digests of what the interpreter of tflite-micro computes. Run as a
+program where that is installed, this module writes the file anew.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def inputs_of(graph: Graph, seed: str) -> dict[str, np.ndarray]:
         dtype = np.dtype(value.dtype)
         if dtype.kind == "f":
             numbers = np.frombuffer(drawn, "<i2")[:count].astype(dtype) / dtype.type(8192)
-        elif dtype == bool:
+        elif dtype.kind == "b":
             numbers = np.frombuffer(drawn, np.uint8)[:count] % 2 == 1
         elif dtype.itemsize > 2:
             numbers = np.frombuffer(drawn, np.uint8)[:count].astype(dtype) % 3

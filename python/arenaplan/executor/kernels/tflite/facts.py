@@ -117,7 +117,8 @@ def limits(dtype: np.dtype[Any]) -> Range:
 
 def clamped(x: np.ndarray, low: float, high: float) -> np.ndarray:
     """Return numbers limited to a range."""
-    made: np.ndarray = np.clip(x, low, high)
+    # Both together take less time than `clip`, which looks the limits of the type up.
+    made: np.ndarray = np.minimum(np.maximum(x, low), high)
     return made
 
 

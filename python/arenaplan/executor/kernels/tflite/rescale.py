@@ -129,7 +129,8 @@ class Rescale:
         if self._wide:
             _wrap(x)
         np.add(x, self._zero, out=x)
-        np.clip(x, *self._bounds, out=x)
+        np.maximum(x, self._bounds.low, out=x)
+        np.minimum(x, self._bounds.high, out=x)
         np.copyto(output, x, casting="unsafe")
 
 
