@@ -55,6 +55,7 @@ from arenaplan._core import (
 from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
 from arenaplan.errors import PlannerError
 from arenaplan.executor import BACKEND, Executor
+from arenaplan.executor.executor import loaders
 from arenaplan.graph import (
     Choice,
     Effects,
@@ -97,6 +98,7 @@ from arenaplan.storage import (
 )
 
 backend.register(BACKEND.name, lambda: BACKEND)
+loaders.append(load)
 
 __all__ = [
     "Allocation",

@@ -4,9 +4,10 @@ The executor: one loop over steps that were bound to the arena beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,13 +37,17 @@ from arenaplan.executor.tenant import Tenant
 from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
-from arenaplan.importers import load as load_model
-from arenaplan.importers.common import Source
 from arenaplan.options import PlanOptions, whole_number
 from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes"
+"""A model file, or the content of one."""
+
+loaders: list[Callable[[Source], Graph]] = []
+"""The function that reads model files: the package registers it, since importers lie beside."""
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
@@ -114,7 +119,7 @@ class Executor(Tenant):
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
         if not isinstance(graph, Graph):
-            graph = load_model(graph)
+            graph = loaders[0](graph)
         graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
