@@ -4,14 +4,14 @@ The executor: one loop over steps that were bound to the arena beforehand.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.backend import Source, read_model
 from arenaplan.errors import (
     ArenaState,
     CapacityExceeded,
@@ -42,12 +42,6 @@ from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
-
-Source: TypeAlias = "str | os.PathLike[str] | bytes"
-"""A model file, or the content of one."""
-
-loaders: list[Callable[[Source], Graph]] = []
-"""The function that reads model files: the package registers it, since importers lie beside."""
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
@@ -119,7 +113,7 @@ class Executor(Tenant):
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
         if not isinstance(graph, Graph):
-            graph = loaders[0](graph)
+            graph = read_model(graph)
         graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
