@@ -202,7 +202,9 @@ impl<'m> Network<'m> {
             self.raise_potentials(&touched, distance, direction);
             Path { end, edges: self.followed(start, end, direction) }
         });
-        touched.iter().for_each(|&node| self.reached[node] = None);
+        for node in touched {
+            self.reached[node] = None;
+        }
         path
     }
 

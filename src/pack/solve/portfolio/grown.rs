@@ -88,7 +88,8 @@ impl Grown {
         worker: usize,
         clock: &Clock<'_>,
     ) -> Result<Option<Self>> {
-        if !items.is_plain() {
+        let is_small = items.items.len() <= clock.tuning().portfolio.small_core;
+        if !is_small || !items.is_plain() {
             return Ok(None);
         }
         let Some(model) = grown(items, tolerance, clock)? else { return Ok(None) };

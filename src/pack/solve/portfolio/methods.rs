@@ -41,7 +41,7 @@ enum Role {
     LargeAndSmall,
     /// Searches a small core as a whole, or one that is not solid.
     Exact,
-    /// Takes turns on large cores, and with exact search on small ones that are not decided soon.
+    /// Takes turns with exact search on small cores that are not decided soon.
     Grown,
 }
 
@@ -302,10 +302,10 @@ impl<'m> Portfolio<'m> {
             it.method.role() == Role::LargeAndSmall && it.method.can(core, clock) && it.spent < part
         };
         let due = self.least_spent(is_due).filter(|_| part >= tuning.shortest_turn);
-        // Grown items are searched as long as the items themselves.
+        // Grown items are searched half as long as the items themselves.
         let most = self.methods[exact].spent;
         let is_grown = |it: &Entry<'_>| {
-            it.method.role() == Role::Grown && it.method.can(core, clock) && it.spent < most
+            it.method.role() == Role::Grown && it.method.can(core, clock) && 2 * it.spent < most
         };
         let due = due.or_else(|| self.least_spent(is_grown).filter(|_| most >= tuning.grown_after));
         let place = due.unwrap_or(exact);
@@ -336,7 +336,9 @@ impl<'m> Portfolio<'m> {
         let tuning = &clock.tuning().portfolio;
         // Many solid items are searched in part, by the method for the critical part.
         let is_due = |it: &Entry<'_>| {
-            it.method.can(core, clock) && !(it.method.role() == Role::Exact && core.all_solid())
+            it.method.can(core, clock)
+                && it.method.role() != Role::Grown
+                && !(it.method.role() == Role::Exact && core.all_solid())
         };
         let Some(place) = self.least_spent(is_due) else { return Ok(false) };
         let (before, peak) = (clock.effort(), best.peak());
