@@ -74,6 +74,9 @@ class Executor(Tenant):
     workers : int, default 1
         Number of threads that run steps at the same time, as far as the hazards of the plan allow;
         results are the same, bit for bit. A plan that is made here is for so many workers.
+    seed : int, default 0
+        Seed of the random operators that have none in the model. Their numbers depend on seed,
+        name of the node and number of the run, and on nothing else.
 
     Raises
     ------
@@ -105,6 +108,7 @@ class Executor(Tenant):
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
+        seed: int = 0,
     ) -> None:
         workers = whole_number(workers, "workers")
         if workers < 1:
@@ -122,6 +126,7 @@ class Executor(Tenant):
         memories = [memory, *(buffer.memory for buffer in self._brought)]
         setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
         """Bytes of scratch memory outside the arena, because the plan has none."""
+        setup.program.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays
         self._workers: Workers | None = None
@@ -190,6 +195,7 @@ class Executor(Tenant):
                 else array
                 for index, array in checked_inputs(setup.graph, inputs, self._given).items()
             }
+            setup.program.clock.run += 1
             if verify:
                 verified_run(setup, {**given, **self._inputs_given()}, self._loads)
             else:

@@ -76,6 +76,16 @@ class Signature:
         return None if load is None else load()
 
 
+@dataclass(slots=True)
+class Clock:
+    """What changes from run to run of the same steps, besides their inputs."""
+
+    seed: int = 0
+    """Seed of random operators that have none of their own."""
+    run: int = 0
+    """Number of the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A node together with the memory it runs on."""
@@ -92,6 +102,8 @@ class Step:
     """:attr:`Signature.guests` with their memory."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Results of the kernel for the same constants when it prepared other parts of the node."""
+    clock: Clock = field(default_factory=Clock)
+    """The clock of all steps of an executor."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:

@@ -59,6 +59,7 @@ class Resident:
             np.copyto(array, 0 if states is None else states[name])
         with quiet_arithmetic():
             load(self._inputs, inputs)
+            self._program.clock.run += 1
             run_all(self._program)
         if states is not None:
             for name, array in self._states.items():
