@@ -16,6 +16,8 @@ from struct import pack
 
 import numpy as np
 
+from arenaplan.executor.cuts import RESHAPE
+from arenaplan.executor.kernels.layout import dropout
 from arenaplan.executor.kernels.pieces import invalid, operand, result
 from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
@@ -158,3 +160,58 @@ def multinomial(step: Step) -> Run | None:
                 np.copyto(part, np.searchsorted(limits, numbers, "right"), casting="unsafe")
 
     return run
+
+
+# -- dropout -----------------------------------------------------------------------------------
+
+
+def _may_drop(signature: Signature) -> bool:
+    """Whether a node is, or may be told to be, in training."""
+    training = signature.constant_data(2)
+    return signature.input(2) is not None and (training is None or bool(training.any()))
+
+
+def _declare_dropped(signature: Signature) -> Sequence[Sequence[Choice]]:
+    x = signature.inputs[0]
+    if x is None or 0 in x.shape or not _may_drop(signature):
+        return []
+    count = min(prod(x.shape), _BLOCK)
+    return [[Choice(scratch_bytes((count,), np.float32) + scratch_bytes((count,), np.bool_), 0.0)]]
+
+
+@kernel("Dropout", since=12, workspace=_declare_dropped, cut=RESHAPE)
+def training_dropout(step: Step) -> Run | None:
+    """Write zeros in the place of random elements, and scale the others up, if told to train."""
+    keep = dropout(step)
+    if not _may_drop(step.signature) or result(step).size == 0:
+        return keep
+    x, y, mask = (a if a is None else a.reshape(-1) for a in (step.inputs[0], *_both(step)))
+    assert x is not None
+    assert y is not None
+    training, ratio = operand(step, 2), step.input(1)
+    scratch = step.scratch()
+    numbers = scratch.array((min(y.size, _BLOCK),), np.float32)
+    dropped = scratch.array(numbers.shape, np.bool_)
+
+    def run() -> None:
+        share = 0.5 if ratio is None else float(ratio.item())
+        if not training.any() or share == 0:
+            if keep is not None:
+                keep()
+            return
+        source, scale = generator(step), y.dtype.type(1 / (1 - share) if share < 1 else 0)
+        for start in range(0, y.size, _BLOCK):
+            cut = slice(start, min(start + _BLOCK, y.size))
+            part, is_out = numbers[: cut.stop - start], dropped[: cut.stop - start]
+            source.random(out=part, dtype=np.float32)
+            np.less(part, share, out=is_out)
+            np.multiply(x[cut], scale, out=y[cut])
+            np.copyto(y[cut], 0, where=is_out)
+            if mask is not None:
+                np.logical_not(is_out, out=mask[cut])
+
+    return run
+
+
+def _both(step: Step) -> tuple[np.ndarray | None, np.ndarray | None]:
+    return step.output(0), step.output(1)

@@ -140,7 +140,7 @@ def col2im(step: Step) -> Run | None:
                 for k in range(rank)
             ]
             part: Any = columns[(..., *place, *(of for of, _ in cuts))]  # type: ignore[arg-type]
-            target = y[(..., *(at for _, at in cuts))]
+            target: Any = y[(..., *(at for _, at in cuts))]  # type: ignore[arg-type]
             if part.size:
                 work.append(partial(np.add, target, part, target))
         return in_sequence(*work)

@@ -325,7 +325,7 @@ def _declare_align(signature: Signature) -> Sequence[Sequence[Choice]]:
         (some, height, columns),
     )
     if signature.attributes.get("mode", "avg") == "max":
-        shapes: tuple[tuple[int, ...], ...] = ((rows * columns,), (x.shape[1], rows * columns))
+        shapes = ((rows * columns,), (x.shape[1], rows * columns))
     size = sum(scratch_bytes(shape, x.dtype) for shape in shapes)
     return [[Choice(size + scratch_bytes((rows * columns,), np.int64), 0.0)]]
 

@@ -80,6 +80,10 @@ def body_of(
         raise _without(op)
     if not function.node:
         raise _without(op)
+    imported = {each.domain for each in function.opset_import}
+    for domain, number in versions.items():
+        if domain not in imported:
+            function.opset_import.add(domain=domain, version=number)
     stated = {default.name for default in function.attribute_proto}
     for name, attribute in schema.attributes.items():
         if name not in stated and attribute.default_value.type:
