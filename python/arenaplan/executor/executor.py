@@ -21,6 +21,7 @@ from arenaplan.errors import (
 )
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
+from arenaplan.executor.narrow import is_packed, loaded
 from arenaplan.executor.parallel import Workers
 from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
@@ -207,7 +208,7 @@ class Executor(Tenant):
             return {
                 self.graph.values[index].name: self._given[index]
                 if index in self._given
-                else _handed_out(setup.arrays[index], borrow)
+                else _handed_out(self.graph.values[index], setup.arrays[index], borrow)
                 for index in self.graph.outputs
             }
 
@@ -227,8 +228,10 @@ def quiet_arithmetic() -> Iterator[None]:
             np.setbufsize(previous)
 
 
-def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
+def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
     """Return an output as a copy, or as a view that cannot be written."""
+    if is_packed(value.dtype):
+        return loaded(array, value.shape, value.dtype)
     if not borrow:
         return array.copy()
     view = array.view()

@@ -14,6 +14,7 @@ import numpy as np
 
 from arenaplan.errors import KernelError
 from arenaplan.executor.groups import Unit
+from arenaplan.executor.narrow import is_packed, store
 from arenaplan.executor.regions import region_of
 from arenaplan.executor.registry import Clock, Run, Step, attributed, find_kernel
 from arenaplan.executor.signatures import byte_size, check_array, dtype_of, signature_of
@@ -79,9 +80,15 @@ def aligned_bytes(count: int, like: np.ndarray | None = None) -> np.ndarray:
 
 
 def array_at(graph: Graph, index: int, memory: np.ndarray) -> np.ndarray:
-    """Return the array of value ``index`` on ``memory``, which has exactly its bytes."""
+    """
+    Return the array of value ``index`` on ``memory``, which has exactly its bytes.
+
+    Of elements smaller than a byte it is the array of these bytes.
+    """
     value = graph.values[index]
     check_array(value)
+    if is_packed(value.dtype):
+        return memory
     return memory.view(dtype_of(value)).reshape(value.shape)
 
 
@@ -261,7 +268,11 @@ def _node_run(
 def load(arrays: Mapping[int, np.ndarray], inputs: Mapping[int, np.ndarray]) -> None:
     """Write the inputs to where they are read."""
     for index, array in inputs.items():
-        np.copyto(arrays[index], array)
+        target = arrays[index]
+        if target.dtype == array.dtype:
+            np.copyto(target, array)
+        else:  # Only elements smaller than a byte are in memory of another type.
+            store(array, target, array.dtype.name)
 
 
 def run_all(program: Program) -> None:
