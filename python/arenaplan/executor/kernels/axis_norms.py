@@ -1,4 +1,4 @@
-"""Norms and maxima along one axis: LpNormalization, Hardmax."""
+"""Norms, deviations, maxima and determinants."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from math import prod
 
 import numpy as np
 
+from arenaplan.errors import InvalidAttribute
 from arenaplan.executor.cuts import ROWS, SOFTMAX
-from arenaplan.executor.kernels.pieces import invalid, normalized_axis, operand, result
+from arenaplan.executor.kernels.pieces import boxes, invalid, normalized_axis, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
@@ -83,6 +84,68 @@ def lp_normalization(step: Step) -> Run | None:
         np.equal(norms, 0, out=is_zero)
         np.copyto(norms, 1, where=is_zero)
         np.divide(source, norms[:, None], out=target)
+
+    return run
+
+
+# -- MeanVarianceNormalization -----------------------------------------------------------
+
+
+def _reduced(signature: Signature) -> tuple[int, ...]:
+    """Return the axes that statistics are taken over."""
+    x = signature.inputs[0]
+    rank = 0 if x is None else len(x.shape)
+    axes = signature.attributes.get("axes")
+    chosen = (0, 2, 3) if axes is None else axes
+    if any(not -rank <= axis < rank for axis in chosen):
+        raise InvalidAttribute(
+            f"node {signature.name!r} ({signature.op}): axes {tuple(chosen)} of {rank} dimensions"
+        )
+    return tuple(sorted({axis % rank for axis in chosen}))
+
+
+def _declare_statistics(signature: Signature) -> Sequence[Sequence[Choice]]:
+    x = signature.inputs[0]
+    if x is None or 0 in x.shape:
+        return []
+    axes = _reduced(signature)
+    kept = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
+    block = min(prod(x.shape), _BLOCK)
+    return [[Choice(3 * scratch_bytes(kept, x.dtype) + scratch_bytes((block,), x.dtype), 0.0)]]
+
+
+@heavy_kernel("MeanVarianceNormalization", since=9, workspace=_declare_statistics)
+def mean_variance_normalization(step: Step) -> Run | None:
+    """Subtract the mean over some axes, and divide by the standard deviation."""
+    x, y, axes = operand(step, 0), result(step), _reduced(step.signature)
+    if y.size == 0:
+        return None
+    scratch = step.scratch()
+    kept = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
+    mean, deviation, part = (scratch.array(kept, x.dtype) for _ in range(3))
+    squares = scratch.array((min(y.size, _BLOCK),), x.dtype)
+    share = x.dtype.type(prod(kept) / x.size)
+    pieces = []
+    for start in range(0, y.size, _BLOCK):
+        for box in boxes(y.shape, start, min(start + _BLOCK, y.size)):
+            own = tuple(slice(None) if k in axes else cut for k, cut in enumerate(box))
+            piece = y[box]
+            square = squares[: piece.size].reshape(piece.shape)
+            pieces.append((piece, square, deviation[own], part[own]))
+
+    def run() -> None:
+        np.add.reduce(x, axis=axes, keepdims=True, out=mean)
+        np.multiply(mean, share, out=mean)
+        np.subtract(x, mean, out=y)
+        deviation.fill(0)
+        for piece, square, total, some in pieces:
+            np.multiply(piece, piece, out=square)
+            np.add.reduce(square, axis=axes, keepdims=True, out=some)
+            np.add(total, some, out=total)
+        np.multiply(deviation, share, out=deviation)
+        np.sqrt(deviation, out=deviation)
+        np.add(deviation, x.dtype.type(1e-9), out=deviation)
+        np.divide(y, deviation, out=y)
 
     return run
 

@@ -14,7 +14,7 @@ from arenaplan.executor.registry import Run, Step, kernel
 
 
 def _pool(attributes: Mapping[str, Any]) -> dict[tuple[int, ...], int]:
-    """Return the columns of the sequences that are counted."""
+    """Return the columns of the sequences that are counted, in the order of the pool."""
     pool = attributes["pool_int64s"]
     counts, columns = [*attributes["ngram_counts"], len(pool)], iter(attributes["ngram_indexes"])
     shortest, longest = attributes["min_gram_length"], attributes["max_gram_length"]
@@ -48,7 +48,9 @@ def tf_idf_vectorizer(step: Step) -> Run | None:
     if mode not in ("TF", "IDF", "TFIDF"):
         raise invalid(step, f"mode is {mode!r}")
     columns = _pool(attributes)
-    weights = np.asarray(attributes.get("weights") or np.ones(y.shape[-1]), y.dtype)
+    weights = np.ones(y.shape[-1], y.dtype)
+    if attributes.get("weights"):  # One for each sequence of the pool.
+        weights[list(attributes["ngram_indexes"])] = attributes["weights"]
     width = x.shape[-1] if x.ndim else 1
 
     def run() -> None:
@@ -62,7 +64,6 @@ def tf_idf_vectorizer(step: Step) -> Run | None:
         if mode == "IDF":
             np.greater(y, 0, out=y, casting="unsafe")
         if mode != "TF":
-            # Weights are those of the pool's sequences, in the order of the columns.
             np.multiply(y, weights, out=y)
 
     return run

@@ -98,7 +98,8 @@ class Sampler:
                 np.multiply(x, x.dtype.type(0.5), out=x)
             if self.mode == "nearest":
                 np.rint(x, out=x)
-            self._pad(x, axis)
+            if self.mode != "cubic":  # Pixels outside are brought back one by one, as in PyTorch.
+                self._pad(x, axis)
 
     def _pad(self, x: np.ndarray, axis: int) -> None:
         """Bring positions outside of the image back, unless zeros are there."""

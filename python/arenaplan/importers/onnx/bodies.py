@@ -15,7 +15,6 @@ INLINED: Final[Mapping[str, frozenset[str]]] = {
     "": frozenset(
         [
             "CausalConvWithState",
-            "MeanVarianceNormalization",
             "NegativeLogLikelihoodLoss",
             "SoftmaxCrossEntropyLoss",
         ]

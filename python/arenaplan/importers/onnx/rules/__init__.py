@@ -29,6 +29,7 @@ RULES: Mapping[str, Rule] = {
     "BatchNormalization": elementwise.batch_norm,
     "Cast": elementwise.cast,
     "CastLike": elementwise.cast_like,
+    "Compress": layout.compress,
     "Concat": layout.concat,
     "Constant": layout.constant,
     "ConstantOfShape": layout.constant_of_shape,
