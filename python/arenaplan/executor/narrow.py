@@ -26,6 +26,7 @@ from arenaplan.executor.registry import (
     Signature,
     Step,
     Tensor,
+    adapter,
     scratch_bytes,
 )
 from arenaplan.graph import Choice
@@ -127,20 +128,18 @@ def loaded(source: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
 # -- kernels -----------------------------------------------------------------------------------
 
 
-def is_narrow(signature: Signature) -> bool:
-    """Return whether a node has an operand of a type of this module."""
-    return any(t is not None and t.dtype.name in _WIDE for t in _operands(signature))
-
-
+@adapter
 def narrowed(kernel: Kernel, signature: Signature) -> Kernel:
     """
-    Return a kernel that computes with wider copies.
+    Return a kernel that computes with wider copies, if an operand is of a type of this module.
 
     Raises
     ------
     UnsupportedDtype
         If the operator computes with numbers that are too narrow for that.
     """
+    if all(t is None or t.dtype.isbuiltin == 1 for t in _operands(signature)):
+        return kernel
     names = {t.dtype.name for t in _operands(signature) if t is not None and t.dtype.name in _WIDE}
     if names != {"bfloat16"} and signature.op not in (*_CONVERSIONS, *_MOVES):
         found = ", ".join(sorted(names - {"bfloat16"}))

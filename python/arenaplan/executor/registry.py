@@ -250,6 +250,7 @@ class Kernel:
 
 
 _KERNELS: dict[tuple[str, str], list[Kernel]] = {}
+_ADAPTERS: list[Callable[[Kernel, Signature], Kernel]] = []
 
 
 def kernel(
@@ -302,20 +303,19 @@ def find_kernel(signature: Signature) -> Kernel:
     domain = "" if signature.domain == "ai.onnx" else signature.domain
     for known in _KERNELS.get((domain, signature.op), ()):
         if known.since <= max(signature.version, 1):
-            return _adapted(known, signature)
+            for adapt in _ADAPTERS:
+                known = adapt(known, signature)
+            return known
     raise UnsupportedOp(
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
     )
 
 
-def _adapted(kernel: Kernel, signature: Signature) -> Kernel:
-    """Return a kernel for the element types of a node."""
-    if all(t is None or t.dtype.isbuiltin == 1 for t in (*signature.inputs, *signature.outputs)):
-        return kernel
-    from arenaplan.executor.narrow import narrowed  # It is built on this module, and seldom needed.
-
-    return narrowed(kernel, signature)
+def adapter(adapt: Callable[[Kernel, Signature], Kernel]) -> Callable[[Kernel, Signature], Kernel]:
+    """Register a function that returns, for the element types of a node, a kernel of a kernel."""
+    _ADAPTERS.append(adapt)
+    return adapt
 
 
 def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:

@@ -1,8 +1,9 @@
 """
 Signals: Fourier transforms, windows, and the matrix from a spectrum to the mel scale.
 
-NumPy transforms straight into memory that is given. The transform of real numbers makes one half
-of a spectrum; the other half is its mirror image.
+NumPy transforms straight into memory that is given, through a few lines of its own of the length of
+the transform. The transform of real numbers makes one half of a spectrum; the other half is its
+mirror image.
 """
 
 from __future__ import annotations
@@ -50,12 +51,22 @@ def _mirror(spectrum: np.ndarray, axis: int) -> Run | None:
 
 def _transform(x: np.ndarray, y: np.ndarray, length: int, axis: int) -> Run | None:
     """Return a function that transforms ``x``; a ``y`` that is shorter is one half."""
+    # Only with a factor does NumPy compute in the precision of the data: without one, it takes
+    # copies of all of them in double precision.
+    scale = y.real.dtype.type(length)
     if x.dtype.kind == "c":
-        return partial(np.fft.fft, x, length, axis, None, y)
+        return in_sequence(
+            partial(np.fft.fft, x, length, axis, "forward", y),
+            partial(np.multiply, y, scale, y),
+        )
     half = length // 2 + 1
     front = y.swapaxes(axis, -1)[..., :half].swapaxes(axis, -1)
     mirrored = _mirror(y, axis) if y.shape[axis] == length else None
-    return in_sequence(partial(np.fft.rfft, x, length, axis, None, front), mirrored)
+    return in_sequence(
+        partial(np.fft.rfft, x, length, axis, "forward", front),
+        partial(np.multiply, front, scale, front),
+        mirrored,
+    )
 
 
 def _inverse(x: np.ndarray, y: np.ndarray, length: int, axis: int) -> Run | None:
