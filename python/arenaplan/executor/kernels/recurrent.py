@@ -2,19 +2,21 @@
 Recurrent layers: RNN, GRU, LSTM.
 
 The products with the inputs of several steps are one product of matrices, as many steps as the
-workspace has room for; the products with the hidden state follow step by step. The hidden state
-(and the cell of an LSTM) of one direction is in scratch memory while it changes, so that the final
-state may be in the memory of the initial one.
+workspace has room for; the products with the hidden state follow step by step, each added to its
+part of the first. The hidden state (and the cell of an LSTM) of one direction is in scratch memory
+while it changes, so that the final state may be in the memory of the initial one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from arenaplan.executor.constants import shared
 from arenaplan.executor.kernels.pieces import in_sequence, invalid, operand
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
@@ -29,7 +31,6 @@ _FUNCTIONS = {
 """Activations that a direction has by default."""
 _BLOCKS = (1 << 20, 1 << 16, 0)
 """Sizes of the products with inputs that are offered, in bytes; at least one step fits."""
-_COSTS = (1.0, 1.1, 1.4)
 
 
 class _Sizes(NamedTuple):
@@ -67,6 +68,14 @@ class _Sizes(NamedTuple):
         each = self.batch * self.rows * itemsize
         return max(1, min(self.steps, room // max(each, 1)))
 
+    def nanoseconds(self, steps: int) -> float:
+        """Return about how long a run takes with the products of so many steps at a time."""
+        blocks = -(-self.steps // steps)
+        loads = blocks * (2e3 + 0.25 * self.width * self.rows)
+        products = self.steps * self.batch * self.rows * (self.width + self.hidden) / 70
+        activations = self.steps * (2e4 + 2.5 * self.batch * self.rows)
+        return self.directions * (loads + products + activations)
+
     def block_shape(self, steps: int) -> tuple[int, int, int]:
         """Return the shape of the products of some steps."""
         first = (self.batch, steps) if self.batch_first else (steps, self.batch)
@@ -78,8 +87,8 @@ class _Sizes(NamedTuple):
 
     def fixed(self) -> Iterator[tuple[int, ...]]:
         """Yield the shapes of the scratch arrays besides the block."""
-        yield (self.batch, self.rows)
-        yield from [(self.batch, self.hidden)] * 4
+        yield from [(self.batch, self.rows)] * 2
+        yield from [(self.batch, self.hidden)] * 3
         yield from [(1, self.rows)] * 2
 
 
@@ -90,11 +99,11 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     fixed = sum(scratch_bytes(shape, x.dtype) for shape in sizes.fixed())
     fixed += scratch_bytes((sizes.batch, 1), np.bool_)
     choices: list[Choice] = []
-    for room, cost in zip(_BLOCKS, _COSTS, strict=True):
+    for room in _BLOCKS:
         steps = sizes.block(room, x.dtype.itemsize)
         size = fixed + scratch_bytes(sizes.block_shape(steps), x.dtype)
         if not choices or size < choices[-1].bytes:
-            choices.append(Choice(size, cost))
+            choices.append(Choice(size, sizes.nanoseconds(steps)))
     return [choices]
 
 
@@ -199,6 +208,21 @@ def _activations(step: Step, sizes: _Sizes) -> list[list[Activation]]:
     return [found[at : at + len(default)] for at in range(0, count, len(default))]
 
 
+_MANY_ROWS = 64
+"""From so many rows on, a product is as fast with a transposed matrix as with a copy of it."""
+
+
+def _transposed(step: Step, position: int, index: int, *, copies: bool) -> np.ndarray:
+    """Return the weights of a direction, transposed; copied once if they are constant."""
+    weights = operand(step, position)
+    view: np.ndarray = weights[index].T
+    if not copies or step.signature.constant[position] is None:
+        return view
+    details = "transposed", index
+    copy, _ = shared([weights], details, lambda: (np.ascontiguousarray(view), None))
+    return copy
+
+
 # -- one direction ---------------------------------------------------------------------------
 
 
@@ -228,7 +252,7 @@ class _Direction:
         self.sizes, self.functions = sizes, functions
         self.backward = backward
         self.x = operand(step, 0)
-        self.weights, self.recurrence = operand(step, 1)[index].T, operand(step, 2)[index].T
+        self.recurrence = _transposed(step, 2, index, copies=sizes.batch < _MANY_ROWS)
         bias = step.input(3)
         self.bias = None if bias is None else bias[index]
         self.lengths = step.input(4)
@@ -246,13 +270,18 @@ class _Direction:
         self.clip = float(step.attributes.get("clip", 0.0) or 0.0)
         scratch = step.scratch()
         dtype = self.x.dtype
-        self.gates = scratch.array((sizes.batch, sizes.rows), dtype)
-        state = [scratch.array((sizes.batch, sizes.hidden), dtype) for _ in range(4)]
-        self.hidden, self.cell, self.fresh, self.spare = state
+        self.product, self.spare = (
+            scratch.array((sizes.batch, sizes.rows), dtype) for _ in range(2)
+        )
+        self.hidden, self.cell, self.fresh = (
+            scratch.array((sizes.batch, sizes.hidden), dtype) for _ in range(3)
+        )
         self.added = scratch.array((1, sizes.rows), dtype)
         self.more = scratch.array((1, sizes.rows), dtype)
         self.is_over = scratch.array((sizes.batch, 1), np.bool_)
         self.block = self._block(scratch)
+        few = prod(self.block.shape[:2]) < _MANY_ROWS
+        self.weights = _transposed(step, 1, index, copies=few)
 
     def _block(self, scratch: Scratch) -> np.ndarray:
         room = scratch.left
@@ -268,7 +297,7 @@ class _Direction:
         """Apply an activation, to clipped numbers if the layer clips."""
         if self.clip > 0:
             np.clip(x, -self.clip, self.clip, out=x)
-        self.functions[function](x, self.spare)
+        self.functions[function](x, self.spare[:, : x.shape[1]])
 
     def run(self) -> None:
         """Compute all steps."""
@@ -286,8 +315,7 @@ class _Direction:
             stop = min(start + ends.step, sizes.steps)
             self.multiply(start, stop)
             for at in reversed(range(start, stop)) if self.backward else range(start, stop):
-                np.copyto(self.gates, sizes.at(self.block, at - start))
-                self.advance()
+                self.advance(sizes.at(self.block, at - start))
                 self.store(at)
         for state, final in zip((self.hidden, self.cell), self.final, strict=True):
             if final is not None:
@@ -317,13 +345,16 @@ class _Direction:
             )
         np.add(block, self.added, out=block)
 
-    def advance(self) -> None:
-        """Make ``fresh`` of the gates, which have the product with the inputs, and the state."""
+    def advance(self, gates: np.ndarray) -> None:
+        """Make ``fresh`` of the state and the products with the inputs, which are overwritten."""
         raise NotImplementedError
 
     def store(self, at: int) -> None:
         """Replace the hidden state of sequences that are not over, and write step ``at``."""
-        self.replace(self.hidden, self.fresh, at)
+        if self.lengths is None:
+            self.hidden, self.fresh = self.fresh, self.hidden
+        else:
+            self.replace(self.hidden, self.fresh, at)
         made = self.made
         if made is not None:
             target = self.sizes.at(made, at)
@@ -333,9 +364,7 @@ class _Direction:
 
     def replace(self, state: np.ndarray, fresh: np.ndarray, at: int) -> None:
         """Replace a state, for sequences that are not over at step ``at``."""
-        if self.lengths is None:
-            np.copyto(state, fresh)
-            return
+        assert self.lengths is not None
         np.less(at, self.lengths[:, None], out=self.is_over)
         np.copyto(state, fresh, where=self.is_over)
         np.logical_not(self.is_over, out=self.is_over)
@@ -344,9 +373,9 @@ class _Direction:
 class _Simple(_Direction):
     """``H = f(X·W + H·R + b)``."""
 
-    def advance(self) -> None:
+    def advance(self, gates: np.ndarray) -> None:
         np.matmul(self.hidden, self.recurrence, out=self.fresh)
-        np.add(self.fresh, self.gates, out=self.fresh)
+        np.add(self.fresh, gates, out=self.fresh)
         self.activate(0, self.fresh)
 
 
@@ -377,13 +406,13 @@ class _Gated(_Direction):
                 np.copyto(kept, self.gate(self.bias[rows:], 2))
                 np.copyto(self.gate(self.added, 2)[0], self.gate(self.bias[:rows], 2))
 
-    def advance(self) -> None:
-        first = self.gates[:, : 2 * self.sizes.hidden]
-        for index, gate in enumerate((self.gate(first, 0), self.gate(first, 1))):
-            np.matmul(self.hidden, self.gate(self.early, index), out=self.fresh)
-            np.add(gate, self.fresh, out=gate)
-            self.activate(0, gate)
-        update, reset, new = (self.gate(self.gates, index) for index in range(3))
+    def advance(self, gates: np.ndarray) -> None:
+        size = self.sizes.hidden
+        first, product = gates[:, : 2 * size], self.product[:, : 2 * size]
+        np.matmul(self.hidden, self.early, out=product)
+        np.add(first, product, out=first)
+        self.activate(0, first)
+        update, reset, new = (self.gate(gates, index) for index in range(3))
         if self.resets_late:
             np.matmul(self.hidden, self.late, out=self.fresh)
             np.add(self.fresh, self.gate(self.more, 2), out=self.fresh)
@@ -394,9 +423,10 @@ class _Gated(_Direction):
         np.add(self.fresh, new, out=self.fresh)
         self.activate(1, self.fresh)
         # h + z·(H - h)
-        np.subtract(self.hidden, self.fresh, out=self.spare)
-        np.multiply(self.spare, update, out=self.spare)
-        np.add(self.fresh, self.spare, out=self.fresh)
+        change = self.cell
+        np.subtract(self.hidden, self.fresh, out=change)
+        np.multiply(change, update, out=change)
+        np.add(self.fresh, change, out=self.fresh)
 
 
 class _Cell(_Direction):
@@ -415,40 +445,50 @@ class _Cell(_Direction):
         peepholes = step.input(7)
         self.peepholes = None if peepholes is None else peepholes[index]
         self.couples = bool(step.attributes.get("input_forget", 0))
-        self.product = step.scratch(1).array((sizes.batch, sizes.rows), self.x.dtype)
+        self.changed = self.cell
 
-    def advance(self) -> None:
+    def advance(self, gates: np.ndarray) -> None:
         np.matmul(self.hidden, self.recurrence, out=self.product)
-        np.add(self.gates, self.product, out=self.gates)
-        taken, shown, kept, new = (self.gate(self.gates, index) for index in range(4))
-        self.peep(taken, 0)
-        self.activate(0, taken)
-        if self.couples:
-            np.subtract(1, taken, out=kept)
+        np.add(gates, self.product, out=gates)
+        taken, shown, kept, new = (self.gate(gates, index) for index in range(4))
+        if self.peepholes is None and not self.couples:
+            self.activate(0, gates[:, : 3 * self.sizes.hidden])
         else:
-            self.peep(kept, 2)
-            self.activate(0, kept)
+            self.peep(self.cell, taken, 0)
+            self.activate(0, taken)
+            if self.couples:
+                np.subtract(1, taken, out=kept)
+            else:
+                self.peep(self.cell, kept, 2)
+                self.activate(0, kept)
         self.activate(1, new)
         np.multiply(new, taken, out=new)
-        np.multiply(kept, self.cell, out=kept)
-        np.add(new, kept, out=new)
-        np.copyto(self.fresh, new)
-        if self.peepholes is not None:
-            np.multiply(new, self.gate(self.peepholes, 1), out=self.spare)
-            np.add(shown, self.spare, out=shown)
-        self.activate(0, shown)
-        self.functions[2](self.fresh, self.spare)
+        if self.lengths is None:
+            cell = self.cell
+            np.multiply(cell, kept, out=cell)
+        else:  # The cell of a sequence that is over stays.
+            cell = kept
+            np.multiply(kept, self.cell, out=kept)
+        np.add(cell, new, out=cell)
+        if self.peepholes is not None or self.couples:
+            self.peep(cell, shown, 1)
+            self.activate(0, shown)
+        self.changed = cell
+        np.copyto(self.fresh, cell)
+        self.functions[2](self.fresh, self.spare[:, : self.sizes.hidden])
         np.multiply(self.fresh, shown, out=self.fresh)
 
-    def peep(self, gate: np.ndarray, index: int) -> None:
+    def peep(self, cell: np.ndarray, gate: np.ndarray, index: int) -> None:
         """Let a gate see the cell."""
         if self.peepholes is not None:
-            np.multiply(self.cell, self.gate(self.peepholes, index), out=self.spare)
-            np.add(gate, self.spare, out=gate)
+            seen = self.spare[:, : self.sizes.hidden]
+            np.multiply(cell, self.gate(self.peepholes, index), out=seen)
+            np.add(gate, seen, out=gate)
 
     def store(self, at: int) -> None:
         """Replace the cell, too."""
-        self.replace(self.cell, self.gate(self.gates, 3), at)
+        if self.lengths is not None:
+            self.replace(self.cell, self.changed, at)
         super().store(at)
 
 
@@ -495,15 +535,7 @@ def gru(step: Step) -> Run | None:
     return _layer(step, _Gated)
 
 
-def _declare_lstm(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for the product of all gates with the hidden state, too."""
-    slots, sizes, x = _declare(signature), _Sizes.of(signature), signature.input(0)
-    if not slots or sizes is None or x is None:
-        return slots
-    return [*slots, [Choice(scratch_bytes((sizes.batch, sizes.rows), x.dtype), 0.0)]]
-
-
-@heavy_kernel("LSTM", workspace=_declare_lstm)
+@heavy_kernel("LSTM", workspace=_declare)
 def lstm(step: Step) -> Run | None:
     """A hidden state and a cell, with gates for input, output and forgetting."""
     return _layer(step, _Cell)
