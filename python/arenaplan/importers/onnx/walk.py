@@ -29,6 +29,7 @@ from arenaplan.errors import (
 )
 from arenaplan.graph import Graph
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
+from arenaplan.importers.onnx.behind import shapes_behind
 from arenaplan.importers.onnx.bodies import INLINED, body_of
 from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
@@ -97,6 +98,7 @@ class Walk:
         self._functions = Functions(model.functions)
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
+        self._behind: Mapping[str, Declared] | None = None
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
@@ -359,8 +361,14 @@ class Walk:
             return (), "bool"
         shape, dtype = found
         info = frame.infos.get(name)
-        if info is not None:
-            shape, dtype = self._merged(op, name, found, declared(info))
+        stated = None if info is None else declared(info)
+        if (shape is None or None in shape) and frame is self._main:
+            if self._behind is None:
+                self._behind = shapes_behind(self._proto)
+            if stated is None or stated.dims is None:
+                stated = self._behind.get(name, stated)
+        if stated is not None:
+            shape, dtype = self._merged(op, name, found, stated)
         if shape is None or dtype is None:
             raise op.error(
                 UnknownShape,
