@@ -21,6 +21,7 @@ from arenaplan.errors import (
 )
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
+from arenaplan.executor.narrow import is_packed, loaded
 from arenaplan.executor.parallel import Workers
 from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
@@ -74,6 +75,9 @@ class Executor(Tenant):
     workers : int, default 1
         Number of threads that run steps at the same time, as far as the hazards of the plan allow;
         results are the same, bit for bit. A plan that is made here is for so many workers.
+    seed : int, default 0
+        Seed of the random operators that have none in the model. Their numbers depend on seed,
+        name of the node and number of the run, and on nothing else.
 
     Raises
     ------
@@ -105,6 +109,7 @@ class Executor(Tenant):
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
+        seed: int = 0,
     ) -> None:
         workers = whole_number(workers, "workers")
         if workers < 1:
@@ -122,6 +127,7 @@ class Executor(Tenant):
         memories = [memory, *(buffer.memory for buffer in self._brought)]
         setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
         """Bytes of scratch memory outside the arena, because the plan has none."""
+        setup.program.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays
         self._workers: Workers | None = None
@@ -190,6 +196,7 @@ class Executor(Tenant):
                 else array
                 for index, array in checked_inputs(setup.graph, inputs, self._given).items()
             }
+            setup.program.clock.run += 1
             if verify:
                 verified_run(setup, {**given, **self._inputs_given()}, self._loads)
             else:
@@ -201,7 +208,7 @@ class Executor(Tenant):
             return {
                 self.graph.values[index].name: self._given[index]
                 if index in self._given
-                else _handed_out(setup.arrays[index], borrow)
+                else _handed_out(self.graph.values[index], setup.arrays[index], borrow)
                 for index in self.graph.outputs
             }
 
@@ -221,8 +228,10 @@ def quiet_arithmetic() -> Iterator[None]:
             np.setbufsize(previous)
 
 
-def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
+def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
     """Return an output as a copy, or as a view that cannot be written."""
+    if is_packed(value.dtype):
+        return loaded(array, value.shape, value.dtype)
     if not borrow:
         return array.copy()
     view = array.view()

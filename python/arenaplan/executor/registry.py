@@ -76,6 +76,16 @@ class Signature:
         return None if load is None else load()
 
 
+@dataclass(slots=True)
+class Clock:
+    """What changes from run to run of the same steps, besides their inputs."""
+
+    seed: int = 0
+    """Seed of random operators that have none of their own."""
+    run: int = 0
+    """Number of the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A node together with the memory it runs on."""
@@ -92,6 +102,8 @@ class Step:
     """:attr:`Signature.guests` with their memory."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Results of the kernel for the same constants when it prepared other parts of the node."""
+    clock: Clock = field(default_factory=Clock)
+    """The clock of all steps of an executor."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -238,6 +250,7 @@ class Kernel:
 
 
 _KERNELS: dict[tuple[str, str], list[Kernel]] = {}
+_ADAPTERS: list[Callable[[Kernel, Signature], Kernel]] = []
 
 
 def kernel(
@@ -290,11 +303,19 @@ def find_kernel(signature: Signature) -> Kernel:
     domain = "" if signature.domain == "ai.onnx" else signature.domain
     for known in _KERNELS.get((domain, signature.op), ()):
         if known.since <= max(signature.version, 1):
+            for adapt in _ADAPTERS:
+                known = adapt(known, signature)
             return known
     raise UnsupportedOp(
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
     )
+
+
+def adapter(adapt: Callable[[Kernel, Signature], Kernel]) -> Callable[[Kernel, Signature], Kernel]:
+    """Register a function that returns, for the element types of a node, a kernel of a kernel."""
+    _ADAPTERS.append(adapt)
+    return adapt
 
 
 def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:
