@@ -250,12 +250,10 @@ class Executor(Tenant):
 @contextmanager
 def quiet_arithmetic() -> Iterator[None]:
     """Set NumPy up for kernels: no warnings, small buffers."""
+    # The end of the context restores the buffers, too.
     with np.errstate(all="ignore"):
-        previous = np.setbufsize(_UFUNC_BUFFER)
-        try:
-            yield
-        finally:
-            np.setbufsize(previous)
+        np.setbufsize(_UFUNC_BUFFER)
+        yield
 
 
 def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
