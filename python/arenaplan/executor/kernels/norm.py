@@ -8,10 +8,13 @@ from math import prod
 
 import numpy as np
 
+from arenaplan._core import CompiledKernel
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.affine import COMPOSED, normalization
+from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import PER_CHANNEL, ROWS
 from arenaplan.executor.kernels.pieces import (
+    address,
     in_sequence,
     invalid,
     negligible,
@@ -26,7 +29,15 @@ from arenaplan.executor.kernels.window_cuts import (
     SCALED_PLANES,
     neighbors,
 )
-from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
+from arenaplan.executor.registry import (
+    Run,
+    Scratch,
+    Signature,
+    Step,
+    compiled_kernel,
+    kernel,
+    scratch_bytes,
+)
 from arenaplan.graph import Choice
 
 _BLOCK = 1 << 16
@@ -283,6 +294,34 @@ def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
     if not per_row:
         work += [partial(function, output, part, output) for function, part in affine]
     return in_sequence(*work)
+
+
+def _is_compiled(signature: Signature) -> bool:
+    """Whether rows of single precision are normalized, and no statistics are wanted."""
+    source, shape = signature.input(0), _row_shape(signature)
+    if source is None or shape is None or source.dtype != np.float32 or not is_enabled():
+        return False
+    factors = [tensor for tensor in signature.inputs[1:] if tensor is not None]
+    return not any(signature.outputs[1:]) and all(
+        tensor.dtype == np.float32 and prod(tensor.shape) == shape[1] for tensor in factors
+    )
+
+
+@compiled_kernel("LayerNormalization", "RMSNormalization", when=_is_compiled)
+def compiled_normalization(step: Step) -> Run | None:
+    """Normalize the elements behind an axis, then scale and shift them."""
+    source, output = operand(step, 0), result(step)
+    normalized_axis(step, step.attributes.get("axis", -1), source.ndim)
+    shape = _row_shape(step.signature)
+    assert shape is not None, "the kernel was chosen for such nodes"
+    factors = [None if a is None else a.reshape(-1) for a in (step.input(1), step.input(2))]
+    return CompiledKernel.normalization(
+        None if address(source) == address(output) else source.reshape(shape),
+        output.reshape(shape),
+        step.attributes.get("epsilon", 1e-5),
+        step.signature.op == "LayerNormalization",
+        *factors,
+    )
 
 
 @heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows, cut=SCALED_PLANES)
