@@ -73,7 +73,7 @@ valgrind: ## the tests of the unsafe code under valgrind
 
 .PHONY: miri
 miri: ## the lending to several threads under Miri (a nightly toolchain with rust-src)
-	MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --package arenaplan --test it \
+	MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --package arenaplan --test it -- \
 	    hazards::shared_steps hazards::steps_of hazards::leaked
 
 .PHONY: oracles

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.backend import Source, read_model
 from arenaplan.errors import (
     ArenaState,
     CapacityExceeded,
@@ -47,7 +48,9 @@ _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
 # shorter than half of that; with 1024 such an addition takes a third of the time.
 
-PLAN_OPTIONS: Final = PlanOptions(target="numpy")
+_TARGET: Final = "numpy"
+
+PLAN_OPTIONS: Final = PlanOptions(target=_TARGET)
 """Options of the plans that executors make for themselves."""
 
 
@@ -61,8 +64,8 @@ class Executor(Tenant):
 
     Parameters
     ----------
-    graph : Graph
-        The model to run. All its constants need data.
+    graph : Graph or path or bytes
+        The model to run, or a file as for :func:`arenaplan.load`. All constants need data.
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
     arena : Arena, optional
@@ -103,7 +106,7 @@ class Executor(Tenant):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | Source,
         plan: Plan | None = None,
         *,
         arena: Arena | None = None,
@@ -114,11 +117,14 @@ class Executor(Tenant):
         workers = whole_number(workers, "workers")
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
+        if not isinstance(graph, Graph):
+            graph = read_model(graph)
+        graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:
             plan.check(graph)
-        self.graph = graph
+        self.graph: Graph = graph
         self.plan = plan
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
@@ -140,6 +146,8 @@ class Executor(Tenant):
             for index in graph.inputs
             if index not in self._given
         }
+        if self._owns_arena:
+            self.reset()
 
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"
@@ -150,6 +158,28 @@ class Executor(Tenant):
             self._workers.close()
             self._workers = None
         self._brought, self._given, self._loads = [], {}, {}
+
+    def reset(self) -> None:
+        """
+        Give all states of the model their first content.
+
+        A new executor begins so, unless it was given an arena, which may hold states already.
+
+        Raises
+        ------
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        with self.arena.lease():
+            for value in self.graph.values:
+                if value.kind == "state" and value.index in setup.arrays:
+                    first = self.graph.initial(value.index)
+                    np.copyto(setup.arrays[value.index], 0 if first is None else first)
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
@@ -220,12 +250,10 @@ class Executor(Tenant):
 @contextmanager
 def quiet_arithmetic() -> Iterator[None]:
     """Set NumPy up for kernels: no warnings, small buffers."""
+    # The end of the context restores the buffers, too.
     with np.errstate(all="ignore"):
-        previous = np.setbufsize(_UFUNC_BUFFER)
-        try:
-            yield
-        finally:
-            np.setbufsize(previous)
+        np.setbufsize(_UFUNC_BUFFER)
+        yield
 
 
 def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:

@@ -242,6 +242,9 @@ class Kernel:
     """The way to run it on a part of its operands, if that is possible."""
     hosts: bool = False
     """Whether it performs :attr:`Step.guests`."""
+    in_order: bool = False
+    """Whether it writes output 0 from the first byte to the last, and each byte after it has read
+    all that its node's effects say: the output may then overlap an input as these permit."""
 
     @property
     def is_pointwise(self) -> bool:
@@ -260,6 +263,7 @@ def kernel(
     workspace: Declare | None = None,
     cut: Cut | None = None,
     hosts: bool = False,
+    in_order: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """
     Register the decorated function for some operators.
@@ -279,12 +283,14 @@ def kernel(
         others, piece by piece.
     hosts : bool, default False
         Whether the kernel performs elementwise members of a group: :class:`Guests`.
+    in_order : bool, default False
+        Whether the output may overlap an input without staging: :attr:`Kernel.in_order`.
     """
 
     def register(prepare: Prepare) -> Prepare:
         for op in ops:
             versions = _KERNELS.setdefault((domain, op), [])
-            versions.append(Kernel(prepare, workspace, since, cut, hosts))
+            versions.append(Kernel(prepare, workspace, since, cut, hosts, in_order))
             versions.sort(key=lambda known: -known.since)
         return prepare
 
@@ -329,6 +335,13 @@ def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signat
         raise KernelError(f"{where} cannot be prepared: {error}") from error
 
 
-def supported_ops() -> list[str]:
-    """Return the names of all operators of the default domain that have a kernel."""
-    return sorted(op for domain, op in _KERNELS if not domain)
+def supported_ops(domain: str = "") -> list[str]:
+    """
+    Return the names of all operators of a domain that have a kernel.
+
+    Parameters
+    ----------
+    domain : str, default ""
+        The default domain is that of ONNX; ``"tflite"`` and ``"tflite.custom"`` are others.
+    """
+    return sorted(op for known, op in _KERNELS if known == domain)

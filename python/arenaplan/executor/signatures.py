@@ -12,7 +12,7 @@ import numpy as np
 from arenaplan.errors import RankTooLarge, SizeOverflow, UnsupportedDtype, UnsupportedOp
 from arenaplan.executor.groups import Group, form, member_of
 from arenaplan.executor.narrow import narrow_dtype
-from arenaplan.executor.registry import Signature, Tensor
+from arenaplan.executor.registry import Signature, Tensor, find_kernel
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.ops import array_bytes
 
@@ -105,3 +105,8 @@ def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
     """Return the group of some nodes, before a plan decides its in-place operands."""
     members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
     return form(graph, members, lambda value: byte_size(graph.values[value]))
+
+
+def is_in_order(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether a step is one node whose kernel may overlap its output with an input by itself."""
+    return len(nodes) == 1 and find_kernel(signature_of(graph, graph.nodes[nodes[0]])).in_order
