@@ -229,6 +229,25 @@ impl Graph {
         self.with_scratch(workspaces, |effects, workspaces| effects.staging = Some(workspaces))
     }
 
+    /// Returns a copy of the graph in which some values are pinned: each lies at the given offset
+    /// of its space, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if there is no such value. Pins that contradict each other or an
+    /// alignment are refused by the planner.
+    pub fn with_pins(&self, pins: impl IntoIterator<Item = (ValueId, u64)>) -> Result<Self> {
+        let mut graph = self.clone();
+        for (id, offset) in pins {
+            let Some(value) = graph.values.get_mut(id.index()) else {
+                let reason = format!("there is no value {id}");
+                return Err(Error::InvalidOption { option: "pins", reason });
+            };
+            value.pin = Some(offset);
+        }
+        Ok(graph)
+    }
+
     fn with_scratch(
         &self,
         workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 64
 _NOTHING = np.empty(0, np.uint8)
+_NO_RUNS: Mapping[int, Run] = {}
 Workspaces = Mapping[int, Sequence[np.ndarray]]
 
 
@@ -153,11 +154,17 @@ def own_workspaces(
     sizes: Mapping[int, Sequence[int]],
     *,
     shared: bool = True,
+    block: np.ndarray | None = None,
 ) -> tuple[dict[int, list[np.ndarray]], int]:
     """
     Return new scratch memory of the given sizes per node, and how much that is together.
 
     Steps that run one at a time have a ``shared`` block; others have one each.
+
+    Parameters
+    ----------
+    block : array, optional
+        At least :func:`block_bytes` bytes to be the shared block.
     """
     if not shared:
         alone = [own_workspaces({node: slots}) for node, slots in sizes.items()]
@@ -167,7 +174,8 @@ def own_workspaces(
         node: list(accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots))
         for node, slots in sizes.items()
     }
-    block = aligned_bytes(max((end[-1] for end in ends.values()), default=0))
+    if block is None:
+        block = aligned_bytes(block_bytes(sizes))
     arrays = {
         node: [
             block[start : start + size]
@@ -178,11 +186,23 @@ def own_workspaces(
     return arrays, block.nbytes
 
 
+def block_bytes(sizes: Mapping[int, Sequence[int]]) -> int:
+    """Return the bytes of a block of scratch memory that steps use one at a time."""
+    needs = [sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots) for slots in sizes.values()]
+    return max(needs, default=0)
+
+
 # -- steps ------------------------------------------------------------------------
 
 
 def prepare(
-    graph: Graph, units: Sequence[Unit], arrays: Mapping[int, np.ndarray], workspaces: Workspaces
+    graph: Graph,
+    units: Sequence[Unit],
+    arrays: Mapping[int, np.ndarray],
+    workspaces: Workspaces,
+    *,
+    given: Mapping[int, Run] = _NO_RUNS,
+    is_apart: bool = False,
 ) -> Program:
     """
     Bind every kernel to its memory.
@@ -195,6 +215,10 @@ def prepare(
         Memory of every value that a run touches.
     workspaces : mapping of int to sequence of array
         Scratch memory per node.
+    given : mapping of int to callable
+        Functions that run nodes which have no kernel.
+    is_apart : bool, default False
+        Whether values share no memory, those inside of nodes included.
 
     Raises
     ------
@@ -206,12 +230,14 @@ def prepare(
     for unit in units:
         own = tuple(workspaces.get(unit.home, ()))
         run: Run | None
-        if unit.strips is not None:
+        if unit.home in given:
+            run = given[unit.home]
+        elif unit.strips is not None:
             lines, scratch = (*own, _NOTHING, _NOTHING)[:2]
             region = region_of(former, unit.nodes, unit.strips.rows, scratch.nbytes, unit.strips)
             run = region_run(region, arrays, lines, scratch)
         elif unit.group is None:
-            run = _node_run(graph, graph.nodes[unit.home], arrays, own)
+            run = _node_run(graph, graph.nodes[unit.home], arrays, own, is_apart)
         else:
             bound = staged_run if unit.staged else group_run
             run = bound(unit.group, arrays, own[0] if own else _NOTHING)
@@ -222,7 +248,11 @@ def prepare(
 
 
 def _node_run(
-    graph: Graph, node: Node, arrays: Mapping[int, np.ndarray], workspaces: tuple[np.ndarray, ...]
+    graph: Graph,
+    node: Node,
+    arrays: Mapping[int, np.ndarray],
+    workspaces: tuple[np.ndarray, ...],
+    is_apart: bool,
 ) -> Run | None:
     """Return a function that runs a node alone."""
 
@@ -238,6 +268,7 @@ def _node_run(
         tuple(map(array, node.inputs)),
         tuple(map(array, node.outputs)),
         workspaces,
+        is_apart=is_apart,
     )
     return attributed(find_kernel(step.signature).prepare, step, step.signature)
 

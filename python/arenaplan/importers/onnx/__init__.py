@@ -28,6 +28,7 @@ except ImportError as error:
 
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import Source, is_text, read_model
+from arenaplan.importers.onnx.flow import emit_flow
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import Walk
 
@@ -95,7 +96,7 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
 
     def graph_with(bind: Bind | None) -> Graph:
         try:
-            graph = Walk(model, name, folder, bind, tensors).run()
+            graph = Walk(model, name, folder, bind, tensors, emit_flow).run()
             _check_text(graph)
         except (AttributeError, TypeError, UnicodeDecodeError) as error:
             # protobuf hands out bytes for text that is not UTF-8, or refuses to.

@@ -36,7 +36,23 @@ MAX_LIST = 4096
 
 
 class DataDependent(Exception):
-    """A result's shape depends on data that is only known when the model runs."""
+    """
+    A result's shape depends on data that is only known when the model runs.
+
+    Parameters
+    ----------
+    operand : Operand, optional
+        The value that decides, if it is a single one.
+    error : PlannerError, optional
+        The refusal of a model in which that is so; a general one if left out.
+    """
+
+    def __init__(
+        self, operand: Operand | None = None, error: PlannerError | None = None
+    ) -> None:
+        super().__init__()
+        self.operand = operand
+        self.error = error
 
 
 class Operand:
@@ -133,9 +149,10 @@ class Op:
 
     def array(self, position: int) -> np.ndarray:
         """Return the data of a constant operand."""
-        data = peek(self.input(position), self.budget)
+        operand = self.input(position)
+        data = peek(operand, self.budget)
         if data is None:
-            raise DataDependent
+            raise DataDependent(operand)
         return data
 
     def numbers(self, position: int) -> Shape:
@@ -150,7 +167,7 @@ class Op:
             raise self.error(InvalidOperand, f"input {position} holds {operand.dtype}, not int64")
         array = peek(operand, self.budget)
         if array is None:
-            raise DataDependent
+            raise DataDependent(operand)
         return tuple(array.tolist()) if shape else (array.item(),)
 
     def scalar(self, position: int) -> int | float:

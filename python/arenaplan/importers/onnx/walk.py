@@ -9,12 +9,12 @@ place of a node is a :class:`~arenaplan.importers.onnx.frames.Frame` on a stack.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from arenaplan.errors import (
     DuplicateName,
@@ -61,6 +61,24 @@ from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.tensors import StoredTensor
 
 
+FLOWS = frozenset({"If", "Loop", "Scan"})
+"""Operators of the default domain that become nodes with bodies."""
+
+EmitFlow: TypeAlias = "Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]"
+"""Adds a branch or loop to the graph of a walk, and returns its results."""
+
+
+class Common(NamedTuple):
+    """Facts that the walks over a model and over its subgraphs share."""
+
+    folder: Folder
+    functions: Functions | None
+    budget: Budget
+    dims: Dims
+    flows: EmitFlow
+    tensors: dict[str, StoredTensor]
+
+
 class Walk:
     """
     One import of a model.
@@ -77,6 +95,8 @@ class Walk:
         Numbers for symbolic dimensions.
     tensors : dict of str to StoredTensor
         Initializers that earlier walks over the same model have read; this one adds to them.
+    flows : callable
+        Adds branches and loops to the graph.
     """
 
     def __init__(
@@ -86,26 +106,44 @@ class Walk:
         folder: Folder,
         bind: Bind | None,
         tensors: dict[str, StoredTensor],
+        flows: EmitFlow,
     ) -> None:
         graph = model.graph
-        self._tensors = tensors
-        self.graph = Graph(name)
-        self._proto = graph
-        self._folder = folder
-        self._functions = Functions(model.functions) if model.functions else None
-        self._taken: dict[str, int] = {}
-        self._joined: Joined = {}
+        functions = Functions(model.functions) if model.functions else None
+        scope: Scope = {**stored_tensors(graph, folder)}
+        infos = _input_types(graph, scope)
+        dims = Dims(bind, graph, infos)
+        common = Common(folder, functions, Budget(model), dims, flows, tensors)
+        self._begin(Graph(name), graph, common)
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
-        self._budget = Budget(model)
-        scope: Scope = {**stored_tensors(graph, folder)}
-        self._dims = self._add_inputs(scope, bind)
-        infos = declared_types(graph.value_info, graph.output)
-        self._main = Frame(iter(fill(graph.node, scope)), scope, scope, versions, infos)
+        self._add_inputs(scope, infos)
+        types = declared_types(graph.value_info, graph.output)
+        self._main = Frame(iter(fill(graph.node, scope)), scope, scope, versions, types)
+
+    def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
+        """Prepare to make a graph of a graph in the model."""
+        self.graph = graph
+        self.common = common
+        self.scratch: set[int] = set()
+        """Values that only a node itself uses."""
+        self._proto = proto
+        self._folder, self._functions, self._budget = common[:3]
+        self._dims = common.dims
+        self._is_inside = False
+        self._taken: dict[str, int] = {}
+        self._joined: Joined = {}
 
     def run(self) -> Graph:
         """Return the graph of the whole model."""
+        self._visit_all()
+        self._add_outputs()
+        self._warn_of_unread()
+        return self.graph
+
+    def _visit_all(self) -> None:
+        """Take in every node, and those of functions and branches in their place."""
         stack = [self._main]
         while stack:
             frame = stack[-1]
@@ -116,31 +154,16 @@ class Walk:
             inner = self._visit(frame, node)
             if inner is not None:
                 stack.append(inner)
-        self._add_outputs()
-        self._warn_of_unread()
-        return self.graph
 
     # -- the graph's own inputs and outputs --------------------------------------------
 
-    def _add_inputs(self, scope: Scope, bind: Bind | None) -> Dims:
+    def _add_inputs(self, scope: Scope, infos: Mapping[str, Declared]) -> None:
         """Declare the values that the caller supplies."""
-        infos = {}
-        for info in self._proto.input:
-            name = info.name
-            # Old models list their initializers as inputs, too.
-            if name not in scope:
-                if name in infos:
-                    raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
-                if not name:
-                    raise InvalidName("a graph input has no name")
-                infos[name] = declared(info)
-        dims = Dims(bind, self._proto, infos)
         for name, known in infos.items():
-            shape, dtype = dims.of_input(name, known)
+            shape, dtype = self._dims.of_input(name, known)
             checked_bytes(name, shape, dtype)
             index = self.graph.input(name, shape, dtype)
             scope[name] = Operand(name, shape, dtype, index=index)
-        return dims
 
     def _add_outputs(self) -> None:
         """Declare the values that the caller receives, each under its own name."""
@@ -150,12 +173,12 @@ class Walk:
             if name in seen:
                 raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
-            operand = self._lookup(self._main.scope, name)
+            operand = self.lookup(self._main.scope, name)
             if operand is None:
                 raise UndefinedValue(f"graph output {quoted(name)} is never produced")
             if operand.name != name:
                 operand = self._renamed(operand, name)
-            self.graph.output(self._index(operand))
+            self.graph.output(self.index_of(operand))
 
     def _renamed(self, operand: Operand, name: str) -> Operand:
         """Return a copy of a value that something put in a node's place only passes on."""
@@ -173,6 +196,7 @@ class Walk:
         graph = self.graph
         read = {index for node in graph.nodes for index in node.inputs}
         read.update(graph.outputs)
+        read.update(self.scratch)
         names = [v.name for v in graph.values if v.kind == "activation" and v.index not in read]
         if names:
             graph.warnings.append(f"nothing reads {listed(names)}")
@@ -193,8 +217,8 @@ class Walk:
             return None
         for position, known in enumerate(inputs):
             if type(known) is TensorProto:
-                inputs[position] = self._lookup(scope, names[position])
-        if frame.place is not None:
+                inputs[position] = self.lookup(scope, names[position])
+        if frame is not self._main or self._is_inside:
             self._budget.expand(node)
         if self._functions is not None:
             key = self._functions.key(node, domain)
@@ -214,16 +238,19 @@ class Walk:
         name = name and frame.prefix + name
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         if domain or kind in BRANCHING:
-            if kind == "If" and not domain:
-                if any(outer not in scope for outer in captured(node)):
-                    frame.sort(node)
-                    return None
+            if not domain and any(outer not in scope for outer in captured(node)):
+                frame.sort(node)
+                return None
+            if kind == "If" and not domain and op.input(0).inline:
                 branch, stored = open_branch(frame, op, self._prefix(frame, node), self._folder)
                 for inner, proto in stored.items():
                     (shown,) = self._names(branch, [inner])
                     tensor = StoredTensor(proto, shown, self._folder)
                     branch.own[inner] = stored_operand(tensor)
                 return self._named(branch)
+            if not domain and kind in FLOWS:
+                self._define_all(frame, node, self._flow(frame, op))
+                return None
             if subgraphs(node):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
         results = self._infer(frame, node, op)
@@ -231,19 +258,35 @@ class Walk:
         operands = self._fold(op, results, names)
         if operands is None:
             operands = self._emit(op, results, names)
-        for output, operand in zip(outputs, operands, strict=True):
-            if output:
-                self._define(frame, output, operand, node)
+        self._define_all(frame, node, operands)
         return None
 
-    def _lookup(self, scope: Scope, name: str) -> Operand | None:
+    def _flow(self, frame: Frame, op: Op) -> list[Operand | None]:
+        """Add a branch or loop whose course data decides, and return its results."""
+        names = op.outputs if frame.place is None else self._names(frame, op.outputs)
+        try:
+            return self.common.flows(self, frame, op, names)
+        except DataDependent as dependent:
+            if dependent.error is None:
+                raise
+            raise dependent.error from None
+
+    def _define_all(
+        self, frame: Frame, node: NodeProto, operands: Sequence[Operand | None]
+    ) -> None:
+        """Let the names of a node's outputs mean its results."""
+        for output, operand in zip(node.output, operands, strict=False):
+            if output:
+                self._define(frame, output, operand, node)
+
+    def lookup(self, scope: Scope, name: str) -> Operand | None:
         """Return the meaning of a name, if it has one."""
         known = scope.get(name)
         if type(known) is TensorProto:
             # Only the graph itself has such; all other scopes see it through this one.
-            tensor = self._tensors.get(name)
+            tensor = self.common.tensors.get(name)
             if tensor is None:
-                tensor = self._tensors[name] = StoredTensor(known, name, self._folder)
+                tensor = self.common.tensors[name] = StoredTensor(known, name, self._folder)
             known = self._main.own[name] = stored_operand(tensor)
         return known
 
@@ -270,7 +313,7 @@ class Walk:
         for inner, target in zip(results, targets, strict=False):
             if not target:
                 continue
-            operand = self._lookup(frame.scope, inner)
+            operand = self.lookup(frame.scope, inner)
             if operand is None:
                 raise UndefinedValue(
                     f"{quoted(inner)}, a result of a function or branch that makes "
@@ -300,7 +343,7 @@ class Walk:
                 inputs.append(None)
             else:
                 # A constant becomes part of the graph when it is first used.
-                inputs.append(self._index(known) if known.index is None else known.index)
+                inputs.append(self.index_of(known) if known.index is None else known.index)
         graph.append(
             op.type,
             tuple(inputs),
@@ -315,7 +358,7 @@ class Walk:
             note(op, flat, operands[0], self._joined)
         return operands
 
-    def _index(self, operand: Operand) -> int:
+    def index_of(self, operand: Operand) -> int:
         """Return the value in the graph of an operand."""
         index = operand.index
         if index is None:
@@ -451,10 +494,10 @@ class Walk:
             return names
         for name in names:
             if name and name not in frame.names:
-                frame.names[name] = self._unique(frame.prefix + name)
+                frame.names[name] = self.unique(frame.prefix + name)
         return [frame.names[name] if name else "" for name in names]
 
-    def _unique(self, name: str) -> str:
+    def unique(self, name: str) -> str:
         """Return a name that no other value has."""
         if not self._taken:
             self._taken = dict.fromkeys(self._main.scope, 0)
@@ -466,6 +509,21 @@ class Walk:
             free = f"{name}_{self._taken[name]}"
         self._taken[free] = 0
         return free
+
+
+def _input_types(graph: GraphProto, stored: Mapping[str, object]) -> dict[str, Declared]:
+    """Return the declared types of the values that the caller supplies."""
+    infos = {}
+    for info in graph.input:
+        name = info.name
+        # Old models list their initializers as inputs, too.
+        if name not in stored:
+            if name in infos:
+                raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
+            if not name:
+                raise InvalidName("a graph input has no name")
+            infos[name] = declared(info)
+    return infos
 
 
 def _plain(op: Op) -> Mapping[str, Any]:
