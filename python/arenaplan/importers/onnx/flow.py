@@ -251,7 +251,7 @@ def _branch(walk: Walk, frame: Frame, op: Op) -> Flow:
     operands: list[Operand | None] = [condition]
     bodies = []
     for branch, found in zip(branches, results, strict=True):
-        _capture(branch, operands)
+        _capture(branch, operands, 1)
         branch.draft.results = [branch.index_of(known) for known in found]
         bodies.append(finish(branch.draft))
     kinds = [(known.shape, known.dtype) for known in results[0]]
@@ -272,13 +272,16 @@ def _check_same(op: Op, output: str, one: Operand, other: Operand) -> None:
         )
 
 
-def _capture(body: BodyWalk, operands: list[Operand | None]) -> None:
-    """Add the values that a body reads from around it to the operands of its node."""
-    positions = {id(known): at for at, known in enumerate(operands) if known is not None}
+def _capture(body: BodyWalk, operands: list[Operand | None], first: int) -> None:
+    """
+    Add the values that a body reads from around it to the operands of its node.
+
+    Those before position ``first`` come twice then, so that no result is written over them.
+    """
     for index, known in body.scope.captured:
-        at = positions.get(id(known))
+        at = next((at for at in range(first, len(operands)) if operands[at] is known), None)
         if at is None:
-            at = positions[id(known)] = len(operands)
+            at = len(operands)
             operands.append(known)
         body.draft.slots[index] = Slot("operand", at)
 
@@ -402,7 +405,7 @@ def _finish_loop(
         draft.scanned.append(body.index_of(known) if name else None)
         shape = known.shape
         kinds.append(((*shape[:axis], trips, *shape[axis:]), known.dtype))
-    _capture(body, operands)
+    _capture(body, operands, len(operands))
     return kinds
 
 
