@@ -103,9 +103,7 @@ class BoundBody:
         """Run the body once."""
         run_all(self._program)
 
-    def _array(
-        self, step: Step, results: Sequence[np.ndarray | None], slot: Slot
-    ) -> np.ndarray:
+    def _array(self, step: Step, results: Sequence[np.ndarray | None], slot: Slot) -> np.ndarray:
         """Return the memory of a value outside."""
         found = {"operand": step.inputs, "result": results, "counter": [self.counter]}
         array = found[slot.kind][slot.index]

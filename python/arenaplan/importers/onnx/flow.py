@@ -7,6 +7,7 @@ of that graph, and operands of the node; constants from around it are constants 
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
@@ -28,13 +29,23 @@ from arenaplan.effects import NO_EFFECTS
 from arenaplan.errors import (
     InvalidAttribute,
     InvalidOperand,
+    PlannerError,
+    UnboundDim,
     UndefinedValue,
+    UnknownShape,
+    UnsupportedDtype,
     UnsupportedSubgraph,
 )
 from arenaplan.graph import Graph
 from arenaplan.importers.common import checked_bytes, quoted
 from arenaplan.importers.onnx.dims import Dim, declared
-from arenaplan.importers.onnx.frames import Frame, declared_types, stored_operand, stored_tensors
+from arenaplan.importers.onnx.frames import (
+    Frame,
+    Place,
+    declared_types,
+    stored_operand,
+    stored_tensors,
+)
 from arenaplan.importers.onnx.op import DataDependent, Op, Operand, Result, Scope
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import Walk
@@ -194,7 +205,20 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
     UnsupportedSubgraph
         If it cannot be planned: its sizes, or the types of its results, depend on its course.
     """
-    flow = _FLOWS[op.type](walk, frame, op)
+    calls = walk.common.functions
+    depth = 0 if calls is None else calls.depth
+    try:
+        flow = _FLOWS[op.type](walk, frame, op)
+    except DataDependent:
+        raise
+    except (UnboundDim, UnknownShape, UnsupportedDtype, UnsupportedSubgraph) as error:
+        if calls is not None:
+            calls.unwind(depth)
+        if op.type == "If":
+            raise DataDependent(op.input(0), error) from None
+        if op.type == "Loop":
+            return _unrolled(walk, frame, op, error)
+        raise
     graph = walk.graph
     # A carried value needs memory, also if nothing reads its last state.
     names = [*names, *[""] * (flow.carried - len(names))]
@@ -230,7 +254,7 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
         version=op.version,
     )
     walk.scratch.update(inner)
-    return made
+    return made[: len(op.outputs)]
 
 
 # -- branches -------------------------------------------------------------------------------
@@ -407,6 +431,86 @@ def _finish_loop(
         kinds.append(((*shape[:axis], trips, *shape[axis:]), known.dtype))
     _capture(body, operands, len(operands))
     return kinds
+
+
+def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Operand | None]:
+    """
+    Return the results of a loop whose rounds differ in shapes, and which is walked round by round.
+
+    Parameters
+    ----------
+    error : PlannerError
+        The reason why its body has no plan for all rounds.
+    """
+    body = op.attributes["body"]
+    limit, start = op.optional(0), op.optional(1)
+    for known in (limit, start):
+        if known is not None and not known.inline:
+            raise DataDependent(known, error)
+    trips = None if limit is None else int(_peeked(limit, op).item())
+    goes_on = start is None or bool(_peeked(start, op).all())
+    carried = [op.input(at) for at in range(2, len(op.inputs))]
+    joined: list[list[Operand]] = [[] for _ in body.output[1 + len(carried) :]]
+    prefix = op.name or frame.prefix + next(filter(None, op.outputs), op.type)
+    number = 0
+    while goes_on and (trips is None or number < trips):
+        results = _round(walk, frame, op, f"{prefix[:64]}/{number}/", number, carried)
+        again, carried = results[0], results[1 : 1 + len(carried)]
+        for rows, row in zip(joined, results[1 + len(carried) :], strict=True):
+            rows.append(row)
+        if not again.inline:
+            walk.keep([*carried, *(row for rows in joined for row in rows)])
+            raise DataDependent(again, error)
+        goes_on = bool(_peeked(again, op).all())
+        number += 1
+    made: list[Operand | None] = [*carried]
+    for at, rows in enumerate(joined):
+        if not rows:
+            raise error  # No row tells the shape of a result without rows.
+        name = f"{prefix[:64]}/joined.{at}"
+        axis = Operand(f"{name}.axis", (1,), "int64", np.array([0]), True)
+        parts = [
+            walk.apply("Unsqueeze", [row, axis], walk.unique(f"{name}.{number}"))
+            for number, row in enumerate(rows)
+        ]
+        made.append(walk.apply("Concat", parts, walk.unique(name), axis=0))
+    return made[: len(op.outputs)]
+
+
+def _round(
+    walk: Walk, frame: Frame, op: Op, prefix: str, number: int, carried: Sequence[Operand]
+) -> list[Operand]:
+    """Walk the body of a loop once, in the place of the loop, and return its results."""
+    body: GraphProto = op.attributes["body"]
+    own: Scope = {}
+    outer = frame.scope
+    inner = Frame(
+        iter(body.node),
+        own,
+        outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
+        frame.versions,
+        {},
+        prefix,
+        bound=frame.bound,
+        place=Place(frame, (), ()),
+    )
+    counter = Operand(f"{prefix}number", (), "int64", np.array(number), True)
+    condition = Operand(f"{prefix}condition", (), "bool", np.array(True), True)
+    for info, known in zip(body.input, [counter, condition, *carried], strict=True):
+        own[info.name] = known
+    for name, proto in stored_tensors(body, walk.common.folder).items():
+        (shown,) = walk.names_in(inner, [name])
+        own[name] = stored_operand(StoredTensor(proto, shown, walk.common.folder))
+    walk.visit_frame(inner)
+    results = []
+    for info in body.output:
+        known = walk.lookup(inner.scope, info.name)
+        if known is None:
+            raise op.error(
+                UndefinedValue, f"result {quoted(info.name)} of its subgraph is never produced"
+            )
+        results.append(known)
+    return results
 
 
 # -- scans ----------------------------------------------------------------------------------

@@ -47,9 +47,7 @@ class DataDependent(Exception):
         The refusal of a model in which that is so; a general one if left out.
     """
 
-    def __init__(
-        self, operand: Operand | None = None, error: PlannerError | None = None
-    ) -> None:
+    def __init__(self, operand: Operand | None = None, error: PlannerError | None = None) -> None:
         super().__init__()
         self.operand = operand
         self.error = error
@@ -93,6 +91,15 @@ class Operand:
             raise OutOfMemory(
                 f"constant {quoted(self.name)} of shape {self.shape} does not fit into memory"
             ) from error
+
+
+class Pending(Operand):
+    """A value whose size is not known yet: nodes that read it wait, too."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (), "bool")
 
 
 class Op:

@@ -48,6 +48,7 @@ from arenaplan.importers.onnx.op import (
     DataDependent,
     Op,
     Operand,
+    Pending,
     Result,
     Scope,
     decode_attributes,
@@ -131,6 +132,8 @@ class Walk:
         self._proto = proto
         self._folder, self._functions, self._budget = common[:3]
         self._dims = common.dims
+        self.decider: Operand | None = None
+        """Value whose data decides the sizes of the latest node, if one does."""
         self._is_inside = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
@@ -143,8 +146,12 @@ class Walk:
         return self.graph
 
     def _visit_all(self) -> None:
-        """Take in every node, and those of functions and branches in their place."""
-        stack = [self._main]
+        """Take in every node."""
+        self.visit_frame(self._main)
+
+    def visit_frame(self, first: Frame) -> None:
+        """Take in every node of a frame, and those of functions and branches in their place."""
+        stack = [first]
         while stack:
             frame = stack[-1]
             node = next(frame.nodes, None)
@@ -223,7 +230,7 @@ class Walk:
         if self._functions is not None:
             key = self._functions.key(node, domain)
             if key is not None:
-                prefix = self._prefix(frame, node)
+                prefix = self.prefix(frame, node)
                 body = self._functions.open(key, frame, node, inputs, prefix, self._budget)
                 return self._named(body)
         version = frame.versions.get(domain)
@@ -242,42 +249,35 @@ class Walk:
                 frame.sort(node)
                 return None
             if kind == "If" and not domain and op.input(0).inline:
-                branch, stored = open_branch(frame, op, self._prefix(frame, node), self._folder)
+                branch, stored = open_branch(frame, op, self.prefix(frame, node), self._folder)
                 for inner, proto in stored.items():
-                    (shown,) = self._names(branch, [inner])
+                    (shown,) = self.names_in(branch, [inner])
                     tensor = StoredTensor(proto, shown, self._folder)
                     branch.own[inner] = stored_operand(tensor)
                 return self._named(branch)
-            if not domain and kind in FLOWS:
-                self._define_all(frame, node, self._flow(frame, op))
-                return None
-            if subgraphs(node):
+            if subgraphs(node) and (domain or kind not in FLOWS):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
-        results = self._infer(frame, node, op)
-        names = outputs if frame.place is None else self._names(frame, outputs)
-        operands = self._fold(op, results, names)
-        if operands is None:
-            operands = self._emit(op, results, names)
-        self._define_all(frame, node, operands)
-        return None
-
-    def _flow(self, frame: Frame, op: Op) -> list[Operand | None]:
-        """Add a branch or loop whose course data decides, and return its results."""
-        names = op.outputs if frame.place is None else self._names(frame, op.outputs)
-        try:
-            return self.common.flows(self, frame, op, names)
-        except DataDependent as dependent:
-            if dependent.error is None:
-                raise
-            raise dependent.error from None
-
-    def _define_all(
-        self, frame: Frame, node: NodeProto, operands: Sequence[Operand | None]
-    ) -> None:
-        """Let the names of a node's outputs mean its results."""
-        for output, operand in zip(node.output, operands, strict=False):
+        for output, operand in zip(outputs, self._results(frame, node, op), strict=True):
             if output:
                 self._define(frame, output, operand, node)
+        return None
+
+    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Operand | None]:
+        """Return the results of a node, which is added to the graph unless they are constant."""
+        names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
+        self.decider = None
+        if op.type in FLOWS and not op.domain:
+            try:
+                return self.common.flows(self, frame, op, names)
+            except DataDependent as dependent:
+                self.decider = dependent.operand
+                error = dependent.error
+                if error is None:
+                    error = op.error(UnsupportedSubgraph, "its course depends on data")
+                raise error from None
+        results = self._infer(frame, node, op)
+        operands = self._fold(op, results, names)
+        return self._emit(op, results, names) if operands is None else operands
 
     def lookup(self, scope: Scope, name: str) -> Operand | None:
         """Return the meaning of a name, if it has one."""
@@ -358,6 +358,21 @@ class Walk:
             note(op, flat, operands[0], self._joined)
         return operands
 
+    def apply(
+        self, kind: str, inputs: Sequence[Operand], name: str, **attributes: object
+    ) -> Operand:
+        """Return the result of an operator with a rule that stands in no model."""
+        if any(isinstance(known, Pending) for known in inputs):
+            return Pending(name)
+        op = Op("", kind, "", 13, list(inputs), [name], attributes, self._budget)
+        results = RULES[kind](op)
+        (made,) = self._fold(op, results, [name]) or self._emit(op, results, [name])
+        assert made is not None
+        return made
+
+    def keep(self, operands: Sequence[Operand]) -> None:
+        """Note that nodes which are not in the graph yet will read some values."""
+
     def index_of(self, operand: Operand) -> int:
         """Return the value in the graph of an operand."""
         index = operand.index
@@ -374,7 +389,8 @@ class Walk:
         rule = None if op.domain else RULES.get(op.type)
         try:
             complete = () if rule is None else rule(op)
-        except DataDependent:
+        except DataDependent as dependent:
+            self.decider = dependent.operand
             complete = ()
         found: Sequence[PartialResult] = complete
         if not complete:
@@ -474,7 +490,7 @@ class Walk:
 
     # -- names ---------------------------------------------------------------------------
 
-    def _prefix(self, frame: Frame, node: NodeProto) -> str:
+    def prefix(self, frame: Frame, node: NodeProto) -> str:
         """Return the prefix of names in the place of a node."""
         name = node.name or next(filter(None, node.output), node.op_type)
         return f"{frame.prefix}{name[:64]}/"
@@ -483,12 +499,12 @@ class Walk:
         """Let the results of a body have the names that they have in its caller."""
         assert frame.place is not None
         caller, results, targets = frame.place
-        for inner, target in zip(results, self._names(caller, targets), strict=False):
+        for inner, target in zip(results, self.names_in(caller, targets), strict=False):
             if target:
                 frame.names[inner] = target
         return frame
 
-    def _names(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
+    def names_in(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
         """Return the names in the graph of values that ``frame`` produces."""
         if frame.place is None:
             return names
