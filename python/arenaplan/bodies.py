@@ -164,7 +164,11 @@ def finish(draft: Draft) -> Body:
 
 def _changed(draft: Draft) -> list[int]:
     """Return which results are not simply the carried values as they were."""
-    kept = {at for at, pair in enumerate(zip(draft.carried, draft.results)) if pair[0] == pair[1]}
+    kept = {
+        at
+        for at, pair in enumerate(zip(draft.carried, draft.results, strict=False))
+        if pair[0] == pair[1]
+    }
     return [at for at in range(len(draft.results)) if at not in kept]
 
 

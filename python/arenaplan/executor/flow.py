@@ -12,12 +12,11 @@ from functools import partial
 
 import numpy as np
 
-from arenaplan.bodies import TAKE, Body, Slot, bodies_of
+from arenaplan.bodies import TAKE, Body, Slot
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.registry import Run, Signature, Step
 from arenaplan.executor.signatures import byte_size
 from arenaplan.executor.steps import (
-    Program,
     aligned_bytes,
     arena_arrays,
     array_at,
@@ -113,7 +112,7 @@ class BoundBody:
     def _apart(
         self, step: Step, body: Body, results: Sequence[np.ndarray | None]
     ) -> dict[int, np.ndarray]:
-        """Return memory for every value alone, but for inputs, which are where the node has them."""
+        """Return memory for every value alone; inputs are where the node has them."""
         graph = body.graph
         arrays = {}
         for index in used_values(graph):

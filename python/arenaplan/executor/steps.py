@@ -4,11 +4,11 @@ From a graph and memory to functions: everything that is settled before the firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import length_hint
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,14 @@ _ALIGNMENT = 64
 _NOTHING = np.empty(0, np.uint8)
 _NO_RUNS: Mapping[int, Run] = {}
 Workspaces = Mapping[int, Sequence[np.ndarray]]
+Given: TypeAlias = Callable[[Mapping[int, np.ndarray]], Mapping[int, Run]]
+"""Returns, for the arrays of all values, functions by node."""
+
+
+def no_runs(arrays: Mapping[int, np.ndarray]) -> Mapping[int, Run]:
+    """Return no functions: all nodes have kernels."""
+    del arrays
+    return _NO_RUNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,8 @@ class Setup:
     units: Sequence[Unit]
     """The units, in order."""
     program: Program
+    given: Given = no_runs
+    """Functions that run nodes which have no kernel, on any memory."""
 
 
 # -- memory -----------------------------------------------------------------------

@@ -235,7 +235,8 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         node: [aligned_bytes(slot.nbytes, slot) for slot in slots]
         for node, slots in setup.workspaces.items()
     }
-    program = prepare(graph, setup.units, arrays, workspaces, is_apart=True)
+    given = setup.given(arrays)
+    program = prepare(graph, setup.units, arrays, workspaces, given=given, is_apart=True)
     apart = Setup(graph, setup.plan, setup.memories, arrays, workspaces, setup.units, program)
     load(arrays, inputs)
     return apart

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from arenaplan.bodies import TAKE, Body, Emitted
+from arenaplan.bodies import TAKE, Emitted
 from arenaplan.executor.flow import BoundBody, body_scratch
-from arenaplan.executor.kernels.pieces import invalid, operand
+from arenaplan.executor.kernels.pieces import operand
 from arenaplan.executor.registry import Run, Step, kernel
 from arenaplan.graph import Node
 

@@ -149,6 +149,10 @@ class Dims:
         hint = f"pass its shape: bind={{{quoted(name)}: (…)}}"
         return self.complete(f"input {quoted(name)}", known.dims, hint), known.dtype
 
+    def bound(self, name: str) -> Shape | None:
+        """Return the shape that was given for a value, if one was."""
+        return self._shapes.get(name)
+
     def complete(self, what: str, dims: tuple[Dim, ...], hint: str) -> Shape:
         """
         Return dimensions as numbers only.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto
+from onnx import GraphProto, TensorProto
 
 from arenaplan.bodies import (
     DOMAIN,

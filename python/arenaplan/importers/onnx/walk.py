@@ -61,7 +61,6 @@ from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.tensors import StoredTensor
 
-
 FLOWS = frozenset({"If", "Loop", "Scan"})
 """Operators of the default domain that become nodes with bodies."""
 
@@ -180,12 +179,16 @@ class Walk:
             if name in seen:
                 raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
-            operand = self.lookup(self._main.scope, name)
-            if operand is None:
-                raise UndefinedValue(f"graph output {quoted(name)} is never produced")
-            if operand.name != name:
-                operand = self._renamed(operand, name)
-            self.graph.output(self.index_of(operand))
+            self._add_output(name)
+
+    def _add_output(self, name: str) -> None:
+        """Declare a value that the caller receives, under its own name."""
+        operand = self.lookup(self._main.scope, name)
+        if operand is None:
+            raise UndefinedValue(f"graph output {quoted(name)} is never produced")
+        if operand.name != name:
+            operand = self._renamed(operand, name)
+        self.graph.output(self.index_of(operand))
 
     def _renamed(self, operand: Operand, name: str) -> Operand:
         """Return a copy of a value that something put in a node's place only passes on."""
@@ -432,7 +435,7 @@ class Walk:
                 f"output {quoted(name)} is declared to hold {stated.dtype}, not {dtype}",
             )
         dtype = dtype or stated.dtype
-        dims = self._dims.resolved(stated.dims)
+        dims = self._resolved(stated)
         if shape is None or dims is None:
             return (dims if shape is None else shape), dtype
         if len(dims) != len(shape):
@@ -445,6 +448,10 @@ class Walk:
                 f"value {quoted(name)} is declared with shape {dims}; its shape is {shape}"
             )
         return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
+
+    def _resolved(self, stated: Declared) -> tuple[Dim, ...] | None:
+        """Return declared dimensions with the numbers of the caller."""
+        return self._dims.resolved(stated.dims)
 
     # -- constants -----------------------------------------------------------------------
 

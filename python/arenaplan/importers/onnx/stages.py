@@ -1,0 +1,277 @@
+"""
+The walk over a model whose sizes data decides: as far as they are known.
+
+A node whose result has a size that depends on data waits, and so do all nodes behind it. The graph
+has all other nodes, and :class:`Partial` says what has to become known. When it is, a walk that
+knows it goes further, and its graph has the same nodes and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from onnx import ModelProto, NodeProto
+
+from arenaplan.errors import PlannerError, UnboundDim, UnknownShape, UnsupportedSubgraph
+from arenaplan.graph import Graph
+from arenaplan.importers.common import Bind
+from arenaplan.importers.onnx.dims import Declared, Dim, declared
+from arenaplan.importers.onnx.external import Folder
+from arenaplan.importers.onnx.file import Source, read_model
+from arenaplan.importers.onnx.flow import emit_flow
+from arenaplan.importers.onnx.frames import Frame
+from arenaplan.importers.onnx.op import Op, Operand, Pending, Result
+from arenaplan.importers.onnx.order import captured, subgraphs
+from arenaplan.importers.onnx.rules.schema import infer
+from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.importers.onnx.walk import Walk
+from arenaplan.ops import Shape
+
+DECIDING: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose results have a size that depends on the content of their inputs."""
+
+_MOST_NUMBERS = 4096
+"""Elements of a value that can say shapes, axes or sizes."""
+
+
+class Known(NamedTuple):
+    """Facts that a run has found out."""
+
+    data: Mapping[str, np.ndarray]
+    """Values that decide sizes."""
+    shapes: Mapping[str, Shape]
+    """Shapes of the results of deciding operators."""
+
+
+NOTHING_KNOWN: Final = Known({}, {})
+
+
+class Wanted(NamedTuple):
+    """A value whose data has to be known before a node's sizes are."""
+
+    value: str
+    node: str
+    """The node that waits for it, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A node that has to run before the sizes of its results are known."""
+
+    node: str
+    """For messages."""
+    op: str
+    version: int
+    attributes: Mapping[str, Any]
+    inputs: tuple[str | None, ...]
+    """Names of values in the graph; constants are in ``constants``."""
+    constants: Mapping[int, Callable[[], np.ndarray]]
+    """Data of constant inputs by position."""
+    results: tuple[str, ...]
+    """Names of the results; empty for those left out."""
+    bounds: tuple[tuple[int | None, ...] | None, ...]
+    """Most elements that each dimension of a result may have, as far as that is given."""
+
+
+@dataclass(slots=True)
+class Partial:
+    """A graph as far as sizes are known."""
+
+    graph: Graph
+    wanted: list[Wanted] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    awaited: set[str] = field(default_factory=set)
+    """Values of the graph that nodes beyond it read."""
+    waiting: list[str] = field(default_factory=list)
+    """Nodes that are not in the graph yet, for messages."""
+    outputs: list[str] = field(default_factory=list)
+    """Names of all outputs of the model, in order."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the graph has all nodes."""
+        return not self.waiting
+
+
+PartialWith: TypeAlias = "Callable[[Known], Partial]"
+"""Returns the graph of a model as far as it follows from some facts."""
+
+
+def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
+    """
+    Read an ONNX model, and return a function that makes its graph as far as sizes are known.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As for :func:`~arenaplan.importers.onnx.load_onnx`, and so does the function.
+    """
+    model, path = read_model(source)
+    name = model.graph.name or (path.stem if path is not None else "")
+    folder = Folder(None if path is None else path.absolute().parent)
+    tensors: dict[str, StoredTensor] = {}
+
+    def partial_with(known: Known) -> Partial:
+        walk = StagedWalk(model, name, folder, bind, tensors, known)
+        walk.run()
+        walk.graph.target = "numpy"
+        return walk.partial
+
+    return partial_with
+
+
+class StagedWalk(Walk):
+    """
+    A walk that passes over nodes whose sizes are not known yet.
+
+    Parameters
+    ----------
+    known : Known
+        Facts that a run has found out.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        name: str,
+        folder: Folder,
+        bind: Bind | None,
+        tensors: dict[str, StoredTensor],
+        known: Known,
+    ) -> None:
+        super().__init__(model, name, folder, bind, tensors, emit_flow)
+        self._known = known
+        self.partial = Partial(self.graph, outputs=[info.name for info in model.graph.output])
+
+    def keep(self, operands: Sequence[Operand]) -> None:
+        """Note that nodes which are not in the graph yet will read some values."""
+        values = self.graph.values
+        self.partial.awaited.update(
+            values[known.index].name for known in operands if known.index is not None
+        )
+
+    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Operand | None]:
+        names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
+        operands = [known for known in op.inputs if known is not None]
+        if subgraphs(node):
+            around = [self.lookup(frame.scope, name) for name in captured(node)]
+            operands += [known for known in around if known is not None]
+        if not any(isinstance(known, Pending) for known in operands):
+            try:
+                if self._is_undecided(op, names):
+                    self._decide(frame, op, names)
+                else:
+                    return [self._told(made) for made in super()._results(frame, node, op)]
+            except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
+                self._want(op, error)
+        self.keep([known for known in operands if not isinstance(known, Pending)])
+        self.partial.waiting.append(op.label)
+        return [Pending(name) if name else None for name in names]
+
+    def _told(self, operand: Operand | None) -> Operand | None:
+        """Return a value with its data, if that is known."""
+        if operand is not None and operand.source is None:
+            operand.source = self._known.data.get(operand.name)
+            operand.inline = operand.source is not None
+        return operand
+
+    def _is_undecided(self, op: Op, names: Sequence[str]) -> bool:
+        """Whether a node decides sizes that are not known."""
+        if op.domain or op.type not in DECIDING:
+            return False
+        if all(known is None or known.inline for known in op.inputs):
+            return False
+        return not all(name in self._known.shapes for name in names if name)
+
+    def _decide(self, frame: Frame, op: Op, names: Sequence[str]) -> None:
+        """Note that a node has to run before its sizes are known."""
+        inputs: list[str | None] = []
+        constants: dict[int, Callable[[], np.ndarray]] = {}
+        for at, known in enumerate(op.inputs):
+            if known is not None and known.source is not None:
+                constants[at] = known
+                inputs.append(None)
+            else:
+                inputs.append(None if known is None else known.name)
+        self.partial.decisions.append(
+            Decision(
+                op.label,
+                op.type,
+                op.version,
+                op.attributes,
+                tuple(inputs),
+                constants,
+                tuple(names),
+                tuple(self._bound(frame, name) for name in op.outputs),
+            )
+        )
+
+    def _bound(self, frame: Frame, name: str) -> tuple[int | None, ...] | None:
+        """Return the most elements that each dimension of a result may have."""
+        given = self._dims.bound(name)
+        if given is not None:
+            return given
+        info = frame.infos.get(name)
+        dims = None if info is None else self._dims.resolved(declared(info).dims)
+        return None if dims is None else tuple(d if isinstance(d, int) else None for d in dims)
+
+    def _want(self, op: Op, error: PlannerError) -> None:
+        """
+        Note which data a node waits for.
+
+        Raises
+        ------
+        PlannerError
+            If no data would help: ``error``.
+        """
+        deciders = [self.decider] if self.decider is not None else _numbers(op)
+        values = self.graph.values
+        found = [
+            known
+            for known in deciders
+            if known.index is not None
+            and known.source is None
+            and values[known.index].name == known.name
+        ]
+        if not found:
+            raise error
+        self.partial.wanted.extend(Wanted(known.name, op.label) for known in found)
+        self.keep(found)
+
+    def _infer(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Result]:
+        if op.domain or op.type not in DECIDING:
+            return super()._infer(frame, node, op)
+        names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
+        shapes = self._known.shapes
+        if not all(name in shapes for name in names if name):
+            return super()._infer(frame, node, op)
+        pairs = [(proto.name, proto) for proto in node.attribute]
+        found = infer(op, pairs, frame.versions)
+        return [
+            (shapes[name], dtype or "int64") if name else ((), "bool")
+            for name, (_, dtype) in zip(names, found, strict=False)
+        ]
+
+    def _resolved(self, stated: Declared) -> tuple[Dim, ...] | None:
+        """Numbers for sizes that data decides are bounds and no sizes."""
+        return stated.dims if self.decider is not None else super()._resolved(stated)
+
+    def _add_output(self, name: str) -> None:
+        """Declare an output, if it is in the graph."""
+        if not isinstance(self.lookup(self._main.scope, name), Pending):
+            super()._add_output(name)
+
+
+def _numbers(op: Op) -> list[Operand]:
+    """Return the operands that may say shapes, axes or sizes."""
+    return [
+        known
+        for known in op.inputs
+        if known is not None
+        and known.dtype in ("int64", "int32")
+        and prod(known.shape) <= _MOST_NUMBERS
+    ]
