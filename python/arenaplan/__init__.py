@@ -52,7 +52,13 @@ from arenaplan._core import (
     plan_schema,
     techniques,
 )
-from arenaplan.dynamic import DynamicExecutor, PlanFamily, plan_family
+from arenaplan.dynamic import (
+    DynamicExecutor,
+    PlanFamily,
+    StagedExecutor,
+    StageReport,
+    plan_family,
+)
 from arenaplan.errors import PlannerError
 from arenaplan.executor import BACKEND, Executor
 from arenaplan.graph import (
@@ -146,6 +152,8 @@ __all__ = [
     "SimpleArena",
     "Space",
     "Spilled",
+    "StageReport",
+    "StagedExecutor",
     "StepOperands",
     "StorageEntry",
     "StorageNode",

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan.dynamic.stages import Before, Place, StageGraph, given_runs, places_after, stage_graph
+from arenaplan.dynamic.stages import (
+    Before,
+    StageGraph,
+    given_runs,
+    places_after,
+    stage_graph,
+)
 from arenaplan.errors import (
     ArenaBusy,
     ArenaState,
     InvalidOption,
-    PlannerError,
     ShapeNotPlanned,
     SizeError,
     UnsupportedModel,
@@ -28,17 +32,10 @@ from arenaplan.executor.executor import arena_bytes, checked_inputs, quiet_arith
 from arenaplan.executor.steps import Setup, aligned_bytes, load, run_all
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph
-from arenaplan.importers import Bind, load as load_graph
-from arenaplan.importers.common import listed, quoted
-from arenaplan.importers.onnx.file import Source
-from arenaplan.importers.onnx.stages import (
-    NOTHING_KNOWN,
-    Decision,
-    Known,
-    Partial,
-    PartialWith,
-    open_partial,
-)
+from arenaplan.importers import load as load_graph
+from arenaplan.importers import open_partial
+from arenaplan.importers.common import Bind, Source, listed, quoted
+from arenaplan.importers.partial import NOTHING_KNOWN, Decision, Known, Partial, PartialWith
 from arenaplan.options import PlanKeywords, PlanOptions, resolve, whole_number
 from arenaplan.planning import plan as make_plan
 
@@ -96,7 +93,7 @@ class StagedExecutor:
 
     Parameters
     ----------
-    model : path, bytes or onnx.ModelProto
+    model : path or bytes
         The model.
     bind : mapping, optional
         Numbers for symbolic dimensions by name, and whole shapes of inputs by name, as for
@@ -124,7 +121,7 @@ class StagedExecutor:
     >>> node = helper.make_node("NonZero", ["x"], ["y"])
     >>> model = helper.make_model(helper.make_graph([node], "find", [x], [y]))
     >>> import arenaplan as ap
-    >>> with ap.StagedExecutor(model) as executor:
+    >>> with ap.StagedExecutor(model.SerializeToString()) as executor:
     ...     executor.run({"x": np.array([0, 1, 0, 2], np.float32)})
     {'y': array([[1, 3]])}
     """
@@ -293,8 +290,7 @@ class StagedExecutor:
         """Return the stage for the sizes that are known now."""
         kept = stage.built.kept
         data = {
-            wanted.value: setup.arrays[kept[wanted.value]].copy()
-            for wanted in stage.partial.wanted
+            wanted.value: setup.arrays[kept[wanted.value]].copy() for wanted in stage.partial.wanted
         }
         results: dict[str, np.ndarray] = {}
         for each in stage.partial.decisions:
@@ -383,7 +379,9 @@ def _decide(
         if not name:
             continue
         limits = bound or (None,) * array.ndim
-        if any(most is not None and dim > most for dim, most in zip(array.shape, limits)):
+        if any(
+            most is not None and dim > most for dim, most in zip(array.shape, limits, strict=False)
+        ):
             shown = tuple("?" if most is None else most for most in limits)
             raise ShapeNotPlanned(
                 f"{decision.node}: {quoted(name)} has shape {array.shape}, and at most {shown} "

@@ -17,7 +17,7 @@ from arenaplan.bodies import DOMAIN
 from arenaplan.effects import NO_EFFECTS, View
 from arenaplan.executor.registry import Run
 from arenaplan.graph import Graph, Value
-from arenaplan.importers.onnx.stages import Partial
+from arenaplan.importers.partial import Partial
 
 if TYPE_CHECKING:
     from arenaplan import Plan

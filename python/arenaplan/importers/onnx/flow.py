@@ -209,8 +209,10 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
     depth = 0 if calls is None else calls.depth
     try:
         flow = _FLOWS[op.type](walk, frame, op)
-    except DataDependent:
-        raise
+    except DataDependent as dependent:
+        if op.type != "Loop" or dependent.operand is not None or dependent.error is None:
+            raise
+        return _unrolled(walk, frame, op, dependent.error)
     except (UnboundDim, UnknownShape, UnsupportedDtype, UnsupportedSubgraph) as error:
         if calls is not None:
             calls.unwind(depth)
@@ -328,12 +330,13 @@ def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
     results = _carry(op, body, 2, initial)
     again, changed, scanned = results[0], results[1 : 1 + len(initial)], results[1 + len(initial) :]
     _check_carried(op, body, initial, changed)
-    trips, is_exact = _trips(op, again)
+    trips = _trips(op, again)
     wanted = op.outputs[len(initial) :]
     if trips is None and any(wanted):
         name = next(filter(None, wanted))
+        undecided = [known for known in op.inputs[:2] if known is not None and not known.inline]
         raise DataDependent(
-            op.optional(0) if is_exact else None,
+            undecided[0] if undecided and _always(again, op) else None,
             op.error(
                 UnsupportedSubgraph,
                 f"output {quoted(name)} has one row for each round, and the number of rounds "
@@ -357,19 +360,16 @@ def _peeked(operand: Operand, op: Op) -> np.ndarray:
     return Op(op.name, op.type, "", op.version, [operand], [], {}, op.budget).array(0)
 
 
-def _trips(op: Op, again: Operand) -> tuple[int | None, bool]:
-    """
-    Return the number of rounds, if it is known, and whether operand 0 alone decides it.
-    """
+def _trips(op: Op, again: Operand) -> int | None:
+    """Return the number of rounds, if it is known."""
     limit, start = op.optional(0), op.optional(1)
-    if start is not None and start.inline and not _peeked(start, op).all():
-        return 0, True
-    counts = start is None or start.inline
-    if limit is None or not counts or not _always(again, op):
-        return None, False
-    if not limit.inline:
-        return None, True
-    return max(int(_peeked(limit, op).item()), 0), True
+    if start is not None and not start.inline:
+        return None
+    if start is not None and not _peeked(start, op).all():
+        return 0
+    if limit is None or not limit.inline or not _always(again, op):
+        return None
+    return max(int(_peeked(limit, op).item()), 0)
 
 
 def _single(body: BodyWalk, position: int) -> Shape:

@@ -2,103 +2,38 @@
 The walk over a model whose sizes data decides: as far as they are known.
 
 A node whose result has a size that depends on data waits, and so do all nodes behind it. The graph
-has all other nodes, and :class:`Partial` says what has to become known. When it is, a walk that
-knows it goes further, and its graph has the same nodes and more.
+has all other nodes, and :class:`~arenaplan.importers.partial.Partial` says what has to become
+known. When it is, a walk that knows it goes further, and its graph has the same nodes and more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final
 
 import numpy as np
 from onnx import ModelProto, NodeProto
 
 from arenaplan.errors import PlannerError, UnboundDim, UnknownShape, UnsupportedSubgraph
-from arenaplan.graph import Graph
 from arenaplan.importers.common import Bind
 from arenaplan.importers.onnx.dims import Declared, Dim, declared
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import Source, read_model
 from arenaplan.importers.onnx.flow import emit_flow
 from arenaplan.importers.onnx.frames import Frame
-from arenaplan.importers.onnx.op import Op, Operand, Pending, Result
+from arenaplan.importers.onnx.op import Op, Operand, Pending, Result, Scope
 from arenaplan.importers.onnx.order import captured, subgraphs
 from arenaplan.importers.onnx.rules.schema import infer
 from arenaplan.importers.onnx.tensors import StoredTensor
-from arenaplan.importers.onnx.walk import Walk
-from arenaplan.ops import Shape
+from arenaplan.importers.onnx.walk import FLOWS, Walk
+from arenaplan.importers.partial import Decision, Known, Partial, PartialWith, Wanted
 
 DECIDING: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 """Operators whose results have a size that depends on the content of their inputs."""
 
 _MOST_NUMBERS = 4096
 """Elements of a value that can say shapes, axes or sizes."""
-
-
-class Known(NamedTuple):
-    """Facts that a run has found out."""
-
-    data: Mapping[str, np.ndarray]
-    """Values that decide sizes."""
-    shapes: Mapping[str, Shape]
-    """Shapes of the results of deciding operators."""
-
-
-NOTHING_KNOWN: Final = Known({}, {})
-
-
-class Wanted(NamedTuple):
-    """A value whose data has to be known before a node's sizes are."""
-
-    value: str
-    node: str
-    """The node that waits for it, for messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A node that has to run before the sizes of its results are known."""
-
-    node: str
-    """For messages."""
-    op: str
-    version: int
-    attributes: Mapping[str, Any]
-    inputs: tuple[str | None, ...]
-    """Names of values in the graph; constants are in ``constants``."""
-    constants: Mapping[int, Callable[[], np.ndarray]]
-    """Data of constant inputs by position."""
-    results: tuple[str, ...]
-    """Names of the results; empty for those left out."""
-    bounds: tuple[tuple[int | None, ...] | None, ...]
-    """Most elements that each dimension of a result may have, as far as that is given."""
-
-
-@dataclass(slots=True)
-class Partial:
-    """A graph as far as sizes are known."""
-
-    graph: Graph
-    wanted: list[Wanted] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
-    awaited: set[str] = field(default_factory=set)
-    """Values of the graph that nodes beyond it read."""
-    waiting: list[str] = field(default_factory=list)
-    """Nodes that are not in the graph yet, for messages."""
-    outputs: list[str] = field(default_factory=list)
-    """Names of all outputs of the model, in order."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the graph has all nodes."""
-        return not self.waiting
-
-
-PartialWith: TypeAlias = "Callable[[Known], Partial]"
-"""Returns the graph of a model as far as it follows from some facts."""
 
 
 def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
@@ -143,9 +78,16 @@ class StagedWalk(Walk):
         tensors: dict[str, StoredTensor],
         known: Known,
     ) -> None:
-        super().__init__(model, name, folder, bind, tensors, emit_flow)
         self._known = known
+        super().__init__(model, name, folder, bind, tensors, emit_flow)
         self.partial = Partial(self.graph, outputs=[info.name for info in model.graph.output])
+
+    def _add_inputs(self, scope: Scope, infos: Mapping[str, Declared]) -> None:
+        super()._add_inputs(scope, infos)
+        for name in infos:
+            known = scope[name]
+            assert isinstance(known, Operand)
+            self._told(known)
 
     def keep(self, operands: Sequence[Operand]) -> None:
         """Note that nodes which are not in the graph yet will read some values."""
@@ -228,7 +170,9 @@ class StagedWalk(Walk):
         PlannerError
             If no data would help: ``error``.
         """
-        deciders = [self.decider] if self.decider is not None else _numbers(op)
+        deciders = [] if self.decider is None else [self.decider]
+        if self.decider is None and op.type not in FLOWS:
+            deciders = _numbers(op)
         values = self.graph.values
         found = [
             known
