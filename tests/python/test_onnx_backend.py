@@ -78,8 +78,9 @@ def outcome_of(case: Any, path: Path) -> Outcome:
             names = [graph.values[index].name for index in graph.inputs]
             given = dict(zip(names, map(array_of, inputs), strict=True))
             executor.run(given, verify=True)
-            for got, wanted in zip(executor.run(given).values(), expected, strict=True):
-                compare(got, array_of(wanted), case.rtol, case.atol)
+            arrays = [array for each in expected for array in arrays_of(each)]
+            for got, wanted in zip(executor.run(given).values(), arrays, strict=True):
+                compare(got, wanted, case.rtol, case.atol)
     except REFUSALS as error:
         return Outcome(refusal=type(error).__name__)
     except KernelError as error:
@@ -104,6 +105,13 @@ def array_of(value: Any) -> np.ndarray:
     if isinstance(value, onnx.TensorProto):
         return np.asarray(onnx.numpy_helper.to_array(value))
     return np.asarray(value)
+
+
+def arrays_of(value: Any) -> list[np.ndarray]:
+    """Return an output of a test as arrays: a sequence leaves a graph as its elements."""
+    if isinstance(value, onnx.SequenceProto):
+        value = onnx.numpy_helper.to_list(value)
+    return [np.asarray(each) for each in value] if isinstance(value, list) else [array_of(value)]
 
 
 def compare(got: np.ndarray, wanted: np.ndarray, rtol: float, atol: float) -> None:

@@ -279,10 +279,9 @@ class StagedExecutor:
                 run_all(setup.program)
             stage.results.clear()
             if stage.partial.is_complete:
-                return {
-                    name: setup.arrays[stage.built.kept[name]].copy()
-                    for name in stage.partial.outputs
-                }
+                whole = stage.partial.graph
+                names = [whole.values[index].name for index in whole.outputs]
+                return {name: setup.arrays[stage.built.kept[name]].copy() for name in names}
             stage = self._next(stage, setup)
             self._latest.append(stage)
 

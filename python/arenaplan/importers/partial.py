@@ -62,8 +62,6 @@ class Partial:
     """Values of the graph that nodes beyond it read."""
     waiting: list[str] = field(default_factory=list)
     """Nodes that are not in the graph yet, for messages."""
-    outputs: list[str] = field(default_factory=list)
-    """Names of all outputs of the model, in order."""
 
     @property
     def is_complete(self) -> bool:

@@ -102,6 +102,8 @@ class Dims:
         """Refuse names that the model does not have."""
         symbols = {dim for known in inputs.values() for dim in known.dims or () if dim}
         for info in chain(graph.output, graph.value_info):
+            if info.type.WhichOneof("value") != "tensor_type":
+                continue  # A sequence has no dimensions of its own.
             symbols.update(dim for dim in declared(info).dims or () if dim)
         known = sorted(symbol for symbol in symbols if isinstance(symbol, str))
         for name in self._numbers:

@@ -7,7 +7,6 @@ of that graph, and operands of the node; constants from around it are constants 
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
@@ -41,12 +40,12 @@ from arenaplan.importers.common import checked_bytes, quoted
 from arenaplan.importers.onnx.dims import Dim, declared
 from arenaplan.importers.onnx.frames import (
     Frame,
-    Place,
     declared_types,
     stored_operand,
     stored_tensors,
 )
-from arenaplan.importers.onnx.op import DataDependent, Op, Operand, Result, Scope
+from arenaplan.importers.onnx.op import Absent, DataDependent, Items, Op, Operand, Result, Scope
+from arenaplan.importers.onnx.sequences import SETTLED, refuse_items, settle, walk_body
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import Walk
 from arenaplan.ops import Shape
@@ -76,8 +75,11 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
 
     def _brought(self, known: Operand | None) -> Operand | None:
         """Return a value from around the subgraph as one inside."""
-        if known is None:
-            return None
+        if known is None or isinstance(known, Absent):
+            return known
+        if isinstance(known, Items):
+            items = [self._brought(item) for item in known.items]
+            return Items(known.name, [item for item in items if item is not None])
         if known.source is not None:
             return Operand(known.name, known.shape, known.dtype, known.source, known.inline)
         index = self._graph.input(known.name, known.shape, known.dtype)
@@ -176,6 +178,10 @@ class BodyWalk(Walk):
             raise self._op.error(
                 UndefinedValue, f"result {quoted(name)} of its subgraph is never produced"
             )
+        if isinstance(operand, (Items, Absent)):
+            raise self._op.error(
+                UnsupportedSubgraph, f"result {quoted(name)} of its subgraph is no array"
+            )
         return operand
 
     def declared_input(self, position: int) -> tuple[Dim, ...] | None:
@@ -198,13 +204,15 @@ class Flow(NamedTuple):
 
 def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
     """
-    Add a branch or loop to the graph, and return its results.
+    Add a branch or loop to the graph, or settle a sequence, and return the results.
 
     Raises
     ------
     UnsupportedSubgraph
         If it cannot be planned: its sizes, or the types of its results, depend on its course.
     """
+    if op.type in SETTLED:
+        return settle(walk, frame, op, names)
     calls = walk.common.functions
     depth = 0 if calls is None else calls.depth
     try:
@@ -380,6 +388,7 @@ def _single(body: BodyWalk, position: int) -> Shape:
 
 def _carry(op: Op, body: BodyWalk, first: int, initial: Sequence[Operand]) -> list[Operand]:
     """Declare the carried values, and return all results of a body."""
+    refuse_items(op)
     for at, known in enumerate(initial):
         index = body.bring(first + at, known.shape, known.dtype, Slot("result", at))
         body.draft.carried.append(index)
@@ -454,7 +463,7 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
     prefix = op.name or frame.prefix + next(filter(None, op.outputs), op.type)
     number = 0
     while goes_on and (trips is None or number < trips):
-        results = _round(walk, frame, op, f"{prefix[:64]}/{number}/", number, carried)
+        results = _round(walk, frame, op, number, carried)
         again, carried = results[0], results[1 : 1 + len(carried)]
         for rows, row in zip(joined, results[1 + len(carried) :], strict=True):
             rows.append(row)
@@ -478,39 +487,14 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
 
 
 def _round(
-    walk: Walk, frame: Frame, op: Op, prefix: str, number: int, carried: Sequence[Operand]
+    walk: Walk, frame: Frame, op: Op, number: int, carried: Sequence[Operand]
 ) -> list[Operand]:
     """Walk the body of a loop once, in the place of the loop, and return its results."""
-    body: GraphProto = op.attributes["body"]
-    own: Scope = {}
-    outer = frame.scope
-    inner = Frame(
-        iter(body.node),
-        own,
-        outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
-        frame.versions,
-        {},
-        prefix,
-        bound=frame.bound,
-        place=Place(frame, (), ()),
-    )
-    counter = Operand(f"{prefix}number", (), "int64", np.array(number), True)
-    condition = Operand(f"{prefix}condition", (), "bool", np.array(True), True)
-    for info, known in zip(body.input, [counter, condition, *carried], strict=True):
-        own[info.name] = known
-    for name, proto in stored_tensors(body, walk.common.folder).items():
-        (shown,) = walk.names_in(inner, [name])
-        own[name] = stored_operand(StoredTensor(proto, shown, walk.common.folder))
-    walk.visit_frame(inner)
-    results = []
-    for info in body.output:
-        known = walk.lookup(inner.scope, info.name)
-        if known is None:
-            raise op.error(
-                UndefinedValue, f"result {quoted(info.name)} of its subgraph is never produced"
-            )
-        results.append(known)
-    return results
+    name = op.outputs[0] or op.type
+    counter = Operand(f"{name}.number", (), "int64", np.array(number), True)
+    condition = Operand(f"{name}.condition", (), "bool", np.array(True), True)
+    given = [counter, condition, *carried]
+    return walk_body(walk, frame, op, op.attributes["body"], f"{number}", given)
 
 
 # -- scans ----------------------------------------------------------------------------------

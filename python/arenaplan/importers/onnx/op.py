@@ -102,6 +102,25 @@ class Pending(Operand):
         super().__init__(name, (), "bool")
 
 
+class Items(Operand):
+    """A sequence of a known number of values, which no memory holds as one."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, name: str, items: Iterable[Operand]) -> None:
+        super().__init__(name, (), "bool")
+        self.items = tuple(items)
+
+
+class Absent(Operand):
+    """An optional value that is not there."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (), "bool")
+
+
 class Op:
     """One operator with its operands, and typed access to its attributes."""
 

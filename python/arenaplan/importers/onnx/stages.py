@@ -80,7 +80,7 @@ class StagedWalk(Walk):
     ) -> None:
         self._known = known
         super().__init__(model, name, folder, bind, tensors, emit_flow)
-        self.partial = Partial(self.graph, outputs=[info.name for info in model.graph.output])
+        self.partial = Partial(self.graph)
 
     def _add_inputs(self, scope: Scope, infos: Mapping[str, Declared]) -> None:
         super()._add_inputs(scope, infos)

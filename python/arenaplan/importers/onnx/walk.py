@@ -24,6 +24,7 @@ from arenaplan.errors import (
     ShapeMismatch,
     UndefinedValue,
     UnknownShape,
+    UnsupportedDtype,
     UnsupportedModel,
     UnsupportedSubgraph,
 )
@@ -45,7 +46,9 @@ from arenaplan.importers.onnx.frames import (
 )
 from arenaplan.importers.onnx.joined import Joined, nested, note
 from arenaplan.importers.onnx.op import (
+    Absent,
     DataDependent,
+    Items,
     Op,
     Operand,
     Pending,
@@ -63,6 +66,15 @@ from arenaplan.importers.onnx.tensors import StoredTensor
 
 FLOWS = frozenset({"If", "Loop", "Scan"})
 """Operators of the default domain that become nodes with bodies."""
+
+_SEQUENCES = frozenset(
+    {
+        *("ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement"),
+        *("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"),
+        *("SequenceLength", "SequenceMap", "SplitToSequence"),
+    }
+)
+"""Operators of the default domain on sequences and optional values, which become no node."""
 
 EmitFlow: TypeAlias = "Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]"
 """Adds a branch or loop to the graph of a walk, and returns its results."""
@@ -186,6 +198,14 @@ class Walk:
         operand = self.lookup(self._main.scope, name)
         if operand is None:
             raise UndefinedValue(f"graph output {quoted(name)} is never produced")
+        if isinstance(operand, Absent):
+            raise UnsupportedDtype(f"graph output {quoted(name)} is an optional value without one")
+        if isinstance(operand, Items):
+            # A sequence leaves the graph as its elements.
+            for number, item in enumerate(operand.items):
+                copy = self._renamed(item, self.unique(f"{name}[{number}]"))
+                self.graph.output(self.index_of(copy))
+            return
         if operand.name != name:
             operand = self._renamed(operand, name)
         self.graph.output(self.index_of(operand))
@@ -258,7 +278,7 @@ class Walk:
                     tensor = StoredTensor(proto, shown, self._folder)
                     branch.own[inner] = stored_operand(tensor)
                 return self._named(branch)
-            if subgraphs(node) and (domain or kind not in FLOWS):
+            if subgraphs(node) and (domain or kind not in BRANCHING):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
         for output, operand in zip(outputs, self._results(frame, node, op), strict=True):
             if output:
@@ -269,15 +289,22 @@ class Walk:
         """Return the results of a node, which is added to the graph unless they are constant."""
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         self.decider = None
-        if op.type in FLOWS and not op.domain:
+        if not op.domain and (op.type in FLOWS or op.type in _SEQUENCES):
             try:
                 return self.common.flows(self, frame, op, names)
             except DataDependent as dependent:
                 self.decider = dependent.operand
                 error = dependent.error
                 if error is None:
-                    error = op.error(UnsupportedSubgraph, "its course depends on data")
+                    error = op.error(
+                        UnknownShape,
+                        "it depends on data that is only known when the model runs",
+                    )
                 raise error from None
+        if any(isinstance(known, (Items, Absent)) for known in op.inputs):
+            if op.type == "Identity":
+                return [op.input(0)]
+            raise op.error(UnsupportedDtype, "it reads a sequence or optional value")
         results = self._infer(frame, node, op)
         operands = self._fold(op, results, names)
         return self._emit(op, results, names) if operands is None else operands
