@@ -40,11 +40,14 @@ class Generator:
     ----------
     seed : int
         Equal seeds give equal models.
+    loose : bool, default False
+        Whether there are values whose size depends on data.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, loose: bool = False) -> None:
         self.random = random.Random(seed)
         self._names = 0
+        self._loose: list[str] | None = [] if loose else None
 
     def name(self, stem: str = "v") -> str:
         self._names += 1
@@ -67,6 +70,9 @@ class Generator:
         made = sorted({value for value in scope.values if not value[0].startswith("x")})
         chosen = self.random.sample(made, min(len(made), self.random.randint(1, 3)))
         outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in chosen]
+        if self._loose:
+            names = self.random.sample(self._loose, min(2, len(self._loose)))
+            outputs += [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in names]
         graph = helper.make_graph(nodes, "flow", inputs, outputs)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         model.ir_version = 9
@@ -95,7 +101,109 @@ class Generator:
             kinds = [self.light] * 4
             if depth < MAX_DEPTH:
                 kinds += [self.branch, self.loop, self.scan]
+            if self._loose is not None and depth == 0:
+                kinds += [self.loose] * 5
             self.random.choice(kinds)(nodes, scope, depth)
+
+    def loose(self, nodes: list[NodeProto], scope: Scope, depth: int) -> None:
+        """Add a value whose size depends on data, and a single number that is made of it."""
+        assert self._loose is not None
+        name, shape = self.value(scope)
+        made = self.name("d")
+        kind = self.random.randrange(7)
+        if kind == 0 and len(shape) > 0:
+            axis = self.random.randrange(len(shape))
+            row = self.of_shape(nodes, scope, (3,)) if shape[axis] == 3 else None
+            if row is None:
+                return
+            zero, chosen = self.name("c"), self.name("b")
+            nodes.append(constant(zero, np.float32(self.random.randint(-2, 2))))
+            nodes.append(helper.make_node("Greater", [row, zero], [chosen]))
+            nodes.append(helper.make_node("Compress", [name, chosen], [made], axis=axis))
+        elif kind == 1 and len(shape) > 0:
+            found, columns = self.name(), self.name()
+            nodes.append(helper.make_node("NonZero", [name], [found]))
+            nodes.append(helper.make_node("Transpose", [found], [columns], perm=[1, 0]))
+            nodes.append(helper.make_node("GatherND", [name, columns], [made]))
+        elif kind == 2:
+            outputs = [made, "", "", self.name()][: self.random.choice([1, 4])]
+            nodes.append(helper.make_node("Unique", [name], outputs))
+        elif kind == 3:
+            zero, one, raw = self.name("c"), self.name("c"), self.name()
+            nodes.append(constant(zero, np.int64(0)))
+            nodes.append(constant(one, np.int64(1)))
+            count = self.random.choice(scope.counts)
+            nodes.append(helper.make_node("Range", [zero, count, one], [raw]))
+            nodes.append(helper.make_node("Cast", [raw], [made], to=TensorProto.FLOAT))
+        elif kind == 4 and len(shape) > 0:
+            start, axes, end = self.name("c"), self.name("c"), self.name()
+            nodes.append(constant(start, np.array([0], np.int64)))
+            nodes.append(constant(axes, np.array([0], np.int64)))
+            count = self.random.choice(scope.counts)
+            nodes.append(helper.make_node("Unsqueeze", [count, axes], [end]))
+            nodes.append(helper.make_node("Slice", [name, start, end, axes], [made]))
+        elif kind == 5 and scope.bools:
+            branches = []
+            for shape in ((3,), (2,)):
+                inner = self.name()
+                data = np.full(shape, self.random.randint(-2, 2), np.float32)
+                info = helper.make_tensor_value_info(inner, TensorProto.FLOAT, shape)
+                body = [constant(inner, data)]
+                branches.append(helper.make_graph(body, self.name("g"), [], [info]))
+            nodes.append(
+                helper.make_node(
+                    "If",
+                    [self.random.choice(scope.bools)],
+                    [made],
+                    then_branch=branches[0],
+                    else_branch=branches[1],
+                )
+            )
+        elif kind == 6:
+            self.loose_loop(nodes, scope, name, shape, made)
+        else:
+            return
+        later = self.name("d")
+        nodes.append(helper.make_node(self.random.choice(["Neg", "Relu", "Abs"]), [made], [later]))
+        self._loose.append(self.random.choice([made, later]))
+        total, low, high, single = self.name(), self.name("c"), self.name("c"), self.name()
+        nodes.append(helper.make_node("ReduceSum", [later], [total], keepdims=0))
+        nodes.append(constant(low, np.float32(-4)))
+        nodes.append(constant(high, np.float32(4)))
+        nodes.append(helper.make_node("Clip", [total, low, high], [single]))
+        scope.values.append((single, ()))
+
+    def loose_loop(
+        self,
+        nodes: list[NodeProto],
+        scope: Scope,
+        name: str,
+        shape: tuple[int, ...],
+        made: str,
+    ) -> None:
+        """Add a Loop whose number of rounds depends on data; its result has a row for each."""
+        inside, own = scope.inner(), []
+        counter, condition, state = self.name("k"), self.name("b"), self.name("s")
+        inputs = [
+            helper.make_tensor_value_info(counter, TensorProto.INT64, ()),
+            helper.make_tensor_value_info(condition, TensorProto.BOOL, ()),
+            helper.make_tensor_value_info(state, TensorProto.FLOAT, shape),
+        ]
+        inside.values.append((state, shape))
+        self.fill(own, inside, 2, 2)
+        again = self.name("b")
+        is_counted = self.random.random() < 0.6
+        chosen = condition if is_counted else self.random.choice([condition, *inside.bools])
+        own.append(helper.make_node("Identity", [chosen], [again]))
+        body = self.graph(own, inputs, inside, [shape, shape], [again])
+        count = self.random.choice(scope.counts)
+        # Without a round, ONNX Runtime makes a result of another rank.
+        limit, one = self.name(), self.name("c")
+        nodes.append(constant(one, np.int64(1)))
+        nodes.append(helper.make_node("Max", [count, one], [limit]))
+        last = self.name()
+        nodes.append(helper.make_node("Loop", [limit, "", name], [last, made], body=body))
+        scope.values.append((last, shape))
 
     def value(self, scope: Scope, shape: tuple[int, ...] | None = None) -> tuple[str, Any]:
         """Return a value that is in a scope, of a shape if one is asked for."""

@@ -16,7 +16,7 @@ import numpy as np
 from arenaplan.bodies import DOMAIN
 from arenaplan.effects import NO_EFFECTS, View
 from arenaplan.executor.registry import Run
-from arenaplan.graph import Graph, Value
+from arenaplan.graph import Graph, Node, Value
 from arenaplan.importers.partial import Partial
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def stage_graph(found: Partial, before: Before) -> StageGraph:
     ]
     outputs = [values[index].name for index in whole.outputs]
     kept = dict.fromkeys([*outputs, *sorted(found.awaited)])
+    if before.done:
+        nodes = _needed(whole, nodes, kept, before)
     made = {values[v].name for node in nodes for v in node.outputs if v is not None}
     read = {values[v].name for node in nodes for v in node.inputs if v is not None}
     by_name = {value.name: value for value in values}
@@ -109,6 +111,27 @@ def stage_graph(found: Partial, before: Before) -> StageGraph:
     for name in kept:
         graph.output(index[name])
     return StageGraph(graph, {name: index[name] for name in kept}, decided)
+
+
+def _needed(whole: Graph, nodes: list[Node], kept: Iterable[str], before: Before) -> list[Node]:
+    """
+    Return the nodes without which some value is missing.
+
+    A branch that has run as a body may stand in its node's place once the condition is known; its
+    results are there already then.
+    """
+    values = whole.values
+    missing = {name for name in kept if name not in before.live}
+    chosen = []
+    for node in reversed(nodes):
+        made = {values[v].name for v in node.outputs if v is not None}
+        if made & missing:
+            chosen.append(node)
+            if made & before.decided:
+                continue  # Its results are there, and only have to be written.
+            read = (values[v].name for v in node.inputs if v is not None)
+            missing.update(name for name in read if name not in before.live)
+    return chosen[::-1]
 
 
 def _named(values: list[Value], index: Mapping[str, int], value: int | None) -> int | None:

@@ -124,7 +124,7 @@ class BodyWalk(Walk):
             raise op.error(InvalidAttribute, f"attribute {name!r} is missing")
         graph = Graph(f"{op.outputs[0] or op.type}.{name}")
         self._begin(graph, proto, outer.common)
-        self._is_inside = True
+        self._is_inside = self._has_items = True
         self.draft = Draft(graph)
         self._op = op
         self.scope = _Around(self.graph, outer, frame.scope)

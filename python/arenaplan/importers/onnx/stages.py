@@ -18,11 +18,12 @@ from onnx import ModelProto, NodeProto
 from arenaplan.errors import PlannerError, UnboundDim, UnknownShape, UnsupportedSubgraph
 from arenaplan.importers.common import Bind
 from arenaplan.importers.onnx.dims import Declared, Dim, declared
+from arenaplan.importers.onnx.evaluate import EVALUATORS
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import Source, read_model
 from arenaplan.importers.onnx.flow import emit_flow
 from arenaplan.importers.onnx.frames import Frame
-from arenaplan.importers.onnx.op import Op, Operand, Pending, Result, Scope
+from arenaplan.importers.onnx.op import Items, Op, Operand, Pending, Result, Scope
 from arenaplan.importers.onnx.order import captured, subgraphs
 from arenaplan.importers.onnx.rules.schema import infer
 from arenaplan.importers.onnx.tensors import StoredTensor
@@ -92,9 +93,11 @@ class StagedWalk(Walk):
     def keep(self, operands: Sequence[Operand]) -> None:
         """Note that nodes which are not in the graph yet will read some values."""
         values = self.graph.values
-        self.partial.awaited.update(
-            values[known.index].name for known in operands if known.index is not None
-        )
+        for known in operands:
+            if isinstance(known, Items):
+                self.keep(known.items)
+            elif known.index is not None:
+                self.partial.awaited.add(values[known.index].name)
 
     def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Operand | None]:
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
@@ -116,7 +119,7 @@ class StagedWalk(Walk):
 
     def _told(self, operand: Operand | None) -> Operand | None:
         """Return a value with its data, if that is known."""
-        if operand is not None and operand.source is None:
+        if operand is not None and operand.source is None and operand.index is not None:
             operand.source = self._known.data.get(operand.name)
             operand.inline = operand.source is not None
         return operand
@@ -125,8 +128,8 @@ class StagedWalk(Walk):
         """Whether a node decides sizes that are not known."""
         if op.domain or op.type not in DECIDING:
             return False
-        if all(known is None or known.inline for known in op.inputs):
-            return False
+        if op.type in EVALUATORS and all(known is None or known.inline for known in op.inputs):
+            return False  # It is folded.
         return not all(name in self._known.shapes for name in names if name)
 
     def _decide(self, frame: Frame, op: Op, names: Sequence[str]) -> None:

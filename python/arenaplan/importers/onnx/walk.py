@@ -146,6 +146,7 @@ class Walk:
         self.decider: Operand | None = None
         """Value whose data decides the sizes of the latest node, if one does."""
         self._is_inside = False
+        self._has_items = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
 
@@ -290,6 +291,7 @@ class Walk:
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         self.decider = None
         if not op.domain and (op.type in FLOWS or op.type in _SEQUENCES):
+            self._has_items = self._has_items or op.type in _SEQUENCES
             try:
                 return self.common.flows(self, frame, op, names)
             except DataDependent as dependent:
@@ -301,7 +303,7 @@ class Walk:
                         "it depends on data that is only known when the model runs",
                     )
                 raise error from None
-        if any(isinstance(known, (Items, Absent)) for known in op.inputs):
+        if self._has_items and any(isinstance(known, (Items, Absent)) for known in op.inputs):
             if op.type == "Identity":
                 return [op.input(0)]
             raise op.error(UnsupportedDtype, "it reads a sequence or optional value")
