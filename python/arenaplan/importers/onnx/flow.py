@@ -62,6 +62,7 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
         self.own: dict[str, Operand | TensorProto | None] = {}
         self.captured: list[tuple[int, Operand]] = []
         """Inputs of the subgraph, and the values around it that they are."""
+        self._known: dict[int, tuple[Operand, Operand]] = {}
         self._graph = graph
         self._outer = outer
         self._scope = scope
@@ -74,17 +75,24 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
         return self.own[name]
 
     def _brought(self, known: Operand | None) -> Operand | None:
-        """Return a value from around the subgraph as one inside."""
+        """Return a value from around the subgraph as one inside, where it has one name."""
         if known is None or isinstance(known, Absent):
             return known
         if isinstance(known, Items):
             items = [self._brought(item) for item in known.items]
             return Items(known.name, [item for item in items if item is not None])
-        if known.source is not None:
-            return Operand(known.name, known.shape, known.dtype, known.source, known.inline)
-        index = self._graph.input(known.name, known.shape, known.dtype)
-        self.captured.append((index, known))
-        return Operand(known.name, known.shape, known.dtype, index=index)
+        found = self._known.get(id(known))
+        if found is None:
+            name, shape, dtype = known.name, known.shape, known.dtype
+            if known.source is not None:
+                inside = Operand(name, shape, dtype, known.source, known.inline)
+            else:
+                inside = Operand(name, shape, dtype, index=self._graph.input(name, shape, dtype))
+                assert inside.index is not None
+                self.captured.append((inside.index, known))
+            # The value around is held, so that no other one gets its address.
+            found = self._known[id(known)] = (known, inside)
+        return found[1]
 
     def __setitem__(self, name: str, value: Operand | TensorProto | None) -> None:
         self.own[name] = value
