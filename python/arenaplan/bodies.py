@@ -47,7 +47,7 @@ class Slot(NamedTuple):
 
     kind: SlotKind
     """An operand or a result of the node, or the number of the round."""
-    index: int = 0
+    position: int = 0
     """Position among the node's operands or results."""
 
 
@@ -55,7 +55,7 @@ class Emitted(NamedTuple):
     """Destination of a value that leaves a body at every round."""
 
     kind: Literal["condition", "carried", "scan"]
-    index: int = 0
+    position: int = 0
     """Which carried value, or which result that is joined from all rounds."""
 
 
@@ -229,7 +229,7 @@ def _emit(graph: Graph, value: int, target: Emitted, after: tuple[int, ...] = ()
         EMIT,
         (value,),
         (),
-        name=f"{EMIT}.{target.kind}.{target.index}",
+        name=f"{EMIT}.{target.kind}.{target.position}",
         attributes={"target": target},
         domain=DOMAIN,
         after=tuple(node for node in after if node not in made),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan.dynamic.stages import (
+    NOTHING_DONE,
     Before,
     StageGraph,
     given_runs,
@@ -22,7 +23,6 @@ from arenaplan.errors import (
     ArenaBusy,
     ArenaState,
     InvalidOption,
-    ShapeNotPlanned,
     SizeError,
     UnsupportedModel,
 )
@@ -34,7 +34,7 @@ from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph
 from arenaplan.importers import load as load_graph
 from arenaplan.importers import open_partial
-from arenaplan.importers.common import Bind, Source, listed, quoted
+from arenaplan.importers.common import Bind, Source, listed
 from arenaplan.importers.partial import NOTHING_KNOWN, Decision, Known, Partial, PartialWith
 from arenaplan.options import PlanKeywords, PlanOptions, resolve, whole_number
 from arenaplan.planning import plan as make_plan
@@ -97,9 +97,9 @@ class StagedExecutor:
         The model.
     bind : mapping, optional
         Numbers for symbolic dimensions by name, and whole shapes of inputs by name, as for
-        :func:`load`. A number for a dimension that data decides, or a shape for a value whose
-        shape data decides, is an upper bound: if all are bounded, the arena is large enough for
-        them from the start.
+        :func:`load`. Of dimensions that data decides they are upper bounds; the name of a value
+        stands for all such dimensions of it. If everything is bounded, the arena has the bytes of
+        a plan for the largest sizes from the start.
     options : PlanOptions, optional
         Options of the plans; default is a plan for the target ``"numpy"``.
     keep : int, optional
@@ -143,9 +143,7 @@ class StagedExecutor:
         self._partial_with: PartialWith = open_partial(model, bind)
         self._keep = keep
         self._lock = threading.Lock()
-        self._root: _Stage | None = self._prepare(
-            NOTHING_KNOWN, Before(frozenset(), {}, frozenset())
-        )
+        self._root: _Stage | None = self._prepare(NOTHING_KNOWN, NOTHING_DONE)
         self._bound = self._bounded(model, bind)
         size = arena_bytes(self._root.plan)
         self._memory = aligned_bytes(max(size, 0 if self._bound is None else self._bound))
@@ -186,7 +184,7 @@ class StagedExecutor:
     @property
     def deciders(self) -> tuple[str, ...]:
         """What decides the first sizes, one sentence each."""
-        return deciders_of(self._first.partial)
+        return self._first.partial.deciders
 
     @property
     def arena_bytes(self) -> int:
@@ -353,16 +351,6 @@ class StagedExecutor:
             return None  # Some size has no bound.
 
 
-def deciders_of(found: Partial) -> tuple[str, ...]:
-    """Return what decides the first sizes that are not known, one sentence each."""
-    made = [
-        f"{each.node} decides the size of {listed(filter(None, each.results))}"
-        for each in found.decisions
-    ]
-    made += [f"{each.node} waits for the content of {quoted(each.value)}" for each in found.wanted]
-    return tuple(dict.fromkeys(made))
-
-
 def _decide(
     decision: Decision, kept: Mapping[str, int], arrays: Mapping[int, np.ndarray]
 ) -> dict[str, np.ndarray]:
@@ -373,21 +361,7 @@ def _decide(
     for position, load_constant in decision.constants.items():
         inputs[position] = load_constant()
     made = decided(decision.op, decision.node, decision.attributes, inputs)
-    results = {}
-    for name, array, bound in zip(decision.results, made, decision.bounds, strict=False):
-        if not name:
-            continue
-        limits = bound or (None,) * array.ndim
-        if any(
-            most is not None and dim > most for dim, most in zip(array.shape, limits, strict=False)
-        ):
-            shown = tuple("?" if most is None else most for most in limits)
-            raise ShapeNotPlanned(
-                f"{decision.node}: {quoted(name)} has shape {array.shape}, and at most {shown} "
-                "was given with bind"
-            )
-        results[name] = array
-    return results
+    return {name: array for name, array in zip(decision.results, made, strict=False) if name}
 
 
 def _is_same(bound: np.ndarray, memory: np.ndarray) -> bool:

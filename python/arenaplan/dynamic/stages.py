@@ -57,6 +57,9 @@ class Before(NamedTuple):
     """Values whose content is outside of the arena."""
 
 
+NOTHING_DONE: Final = Before(frozenset(), {}, frozenset())
+
+
 def stage_graph(found: Partial, before: Before) -> StageGraph:
     """Return the graph of the nodes that have become known."""
     whole = found.graph

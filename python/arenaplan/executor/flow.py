@@ -105,7 +105,7 @@ class BoundBody:
     def _array(self, step: Step, results: Sequence[np.ndarray | None], slot: Slot) -> np.ndarray:
         """Return the memory of a value outside."""
         found = {"operand": step.inputs, "result": results, "counter": [self.counter]}
-        array = found[slot.kind][slot.index]
+        array = found[slot.kind][slot.position]
         assert array is not None
         return array
 
@@ -137,7 +137,7 @@ class BoundBody:
         """Let results reach the memory of the node when all of them are there."""
         node = body.graph.nodes[-1]
         for value in body.graph.outputs:
-            target = results[body.slots[value].index]
+            target = results[body.slots[value].position]
             assert target is not None
             self._program.runs.append(partial(np.copyto, target, arrays[value]))
             self._program.nodes.append(node)

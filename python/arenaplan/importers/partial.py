@@ -9,7 +9,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from arenaplan.graph import Graph
+from arenaplan.importers.common import listed, quoted
 from arenaplan.ops import Shape
+
+DECIDING: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose results have a size that depends on the content of their inputs."""
 
 
 class Known(NamedTuple):
@@ -47,8 +51,6 @@ class Decision:
     """Data of constant inputs by position."""
     results: tuple[str, ...]
     """Names of the results; empty for those left out."""
-    bounds: tuple[tuple[int | None, ...] | None, ...]
-    """Most elements that each dimension of a result may have, as far as that is given."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,18 @@ class Partial:
     def is_complete(self) -> bool:
         """Whether the graph has all nodes."""
         return not self.waiting
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """What decides the next sizes, one sentence each."""
+        made = [
+            f"{each.node} decides the size of {listed(filter(None, each.results))}"
+            for each in self.decisions
+        ]
+        made += [
+            f"{each.node} waits for the content of {quoted(each.value)}" for each in self.wanted
+        ]
+        return tuple(dict.fromkeys(made))
 
 
 PartialWith: TypeAlias = "Callable[[Known], Partial]"

@@ -69,16 +69,16 @@ class _Loop:
         if target.kind == "condition":
             return partial(self._decide, array)
         if target.kind == "carried":
-            carried = self._results[target.index]
+            carried = self._results[target.position]
             assert carried is not None
             return partial(np.copyto, carried, array)
-        joined = self._results[self._carried + target.index]
+        joined = self._results[self._carried + target.position]
         assert joined is not None
         axes = self._step.attributes.get("axes")
         if axes is not None:
-            joined = np.moveaxis(joined, axes[target.index], 0)
+            joined = np.moveaxis(joined, axes[target.position], 0)
         backward = self._step.attributes.get("backward", ())
-        if target.index < len(backward) and backward[target.index]:
+        if target.position < len(backward) and backward[target.position]:
             joined = joined[::-1]
         return partial(self._write, joined, array)
 

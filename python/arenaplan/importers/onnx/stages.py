@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Final
 
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from arenaplan.errors import PlannerError, UnboundDim, UnknownShape, UnsupportedSubgraph
-from arenaplan.importers.common import Bind
+from arenaplan.errors import (
+    PlannerError,
+    ShapeNotPlanned,
+    UnboundDim,
+    UnknownShape,
+    UnsupportedSubgraph,
+)
+from arenaplan.importers.common import Bind, quoted
 from arenaplan.importers.onnx.dims import Declared, Dim, declared
 from arenaplan.importers.onnx.evaluate import EVALUATORS
 from arenaplan.importers.onnx.external import Folder
@@ -28,10 +33,15 @@ from arenaplan.importers.onnx.order import captured, subgraphs
 from arenaplan.importers.onnx.rules.schema import infer
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import FLOWS, Walk
-from arenaplan.importers.partial import Decision, Known, Partial, PartialWith, Wanted
-
-DECIDING: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
-"""Operators whose results have a size that depends on the content of their inputs."""
+from arenaplan.importers.partial import (
+    DECIDING,
+    NOTHING_KNOWN,
+    Decision,
+    Known,
+    Partial,
+    PartialWith,
+    Wanted,
+)
 
 _MOST_NUMBERS = 4096
 """Elements of a value that can say shapes, axes or sizes."""
@@ -108,9 +118,12 @@ class StagedWalk(Walk):
         if not any(isinstance(known, Pending) for known in operands):
             try:
                 if self._is_undecided(op, names):
-                    self._decide(frame, op, names)
+                    self._decide(op, names)
                 else:
-                    return [self._told(made) for made in super()._results(frame, node, op)]
+                    made = super()._results(frame, node, op)
+                    if self._known != NOTHING_KNOWN:
+                        self._check_bounds(frame, op, made)
+                    return [self._told(each) for each in made]
             except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
                 self._want(op, error)
         self.keep([known for known in operands if not isinstance(known, Pending)])
@@ -132,7 +145,7 @@ class StagedWalk(Walk):
             return False  # It is folded.
         return not all(name in self._known.shapes for name in names if name)
 
-    def _decide(self, frame: Frame, op: Op, names: Sequence[str]) -> None:
+    def _decide(self, op: Op, names: Sequence[str]) -> None:
         """Note that a node has to run before its sizes are known."""
         inputs: list[str | None] = []
         constants: dict[int, Callable[[], np.ndarray]] = {}
@@ -151,18 +164,27 @@ class StagedWalk(Walk):
                 tuple(inputs),
                 constants,
                 tuple(names),
-                tuple(self._bound(frame, name) for name in op.outputs),
             )
         )
 
-    def _bound(self, frame: Frame, name: str) -> tuple[int | None, ...] | None:
-        """Return the most elements that each dimension of a result may have."""
-        given = self._dims.bound(name)
-        if given is not None:
-            return given
-        info = frame.infos.get(name)
-        dims = None if info is None else self._dims.resolved(declared(info).dims)
-        return None if dims is None else tuple(d if isinstance(d, int) else None for d in dims)
+    def _check_bounds(self, frame: Frame, op: Op, made: Sequence[Operand | None]) -> None:
+        """Refuse results that are larger than the caller said."""
+        for name, known in zip(op.outputs, made, strict=False):
+            if known is None or isinstance(known, (Items, Pending)):
+                continue
+            info = frame.infos.get(name)
+            dims = None if info is None else self._dims.resolved(declared(info).dims)
+            rank = (None,) * len(known.shape)
+            bounds = self._dims.most(name, rank if dims is None else dims) or ()
+            if any(
+                isinstance(most, int) and dim > most
+                for dim, most in zip(known.shape, bounds, strict=False)
+            ):
+                shown = tuple("?" if most is None else most for most in bounds)
+                raise op.error(
+                    ShapeNotPlanned,
+                    f"{quoted(name)} has shape {known.shape}, and is bound to at most {shown}",
+                )
 
     def _want(self, op: Op, error: PlannerError) -> None:
         """
@@ -202,6 +224,10 @@ class StagedWalk(Walk):
             (shapes[name], dtype or "int64") if name else ((), "bool")
             for name, (_, dtype) in zip(names, found, strict=False)
         ]
+
+    def _bounded(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+        """Upper bounds are no sizes."""
+        return dims
 
     def _resolved(self, stated: Declared) -> tuple[Dim, ...] | None:
         """Numbers for sizes that data decides are bounds and no sizes."""

@@ -443,6 +443,7 @@ class Walk:
         info = frame.infos.get(name)
         if info is not None:
             shape, dtype = self._merged(op, name, found, declared(info))
+        shape = self._bounded(name, shape)
         if shape is None or dtype is None:
             raise op.error(
                 UnknownShape,
@@ -477,6 +478,10 @@ class Walk:
                 f"value {quoted(name)} is declared with shape {dims}; its shape is {shape}"
             )
         return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
+
+    def _bounded(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+        """Return dimensions with the upper bounds of the caller."""
+        return self._dims.most(name, dims)
 
     def _resolved(self, stated: Declared) -> tuple[Dim, ...] | None:
         """Return declared dimensions with the numbers of the caller."""
