@@ -173,9 +173,9 @@ class StagedWalk(Walk):
             if known is None or isinstance(known, (Items, Pending)):
                 continue
             info = frame.infos.get(name)
-            dims = None if info is None else self._dims.resolved(declared(info).dims)
-            rank = (None,) * len(known.shape)
-            bounds = self._dims.most(name, rank if dims is None else dims) or ()
+            stated = (None if info is None else declared(info).dims) or (None,) * len(known.shape)
+            symbols = tuple(dim if isinstance(dim, str) else None for dim in stated)
+            bounds = self._dims.most(name, self._dims.resolved(symbols)) or ()
             if any(
                 isinstance(most, int) and dim > most
                 for dim, most in zip(known.shape, bounds, strict=False)
