@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from arenaplan.bodies import bodies_of, describe
 from arenaplan.cli.common import is_onnx, load_model, say, shown
-from arenaplan.dynamic.stages import NOTHING_DONE, stage_graph
 from arenaplan.errors import UnboundDim, UnknownShape, UnsupportedSubgraph
 from arenaplan.graph import Graph
 from arenaplan.importers import open_partial
@@ -49,6 +48,8 @@ def load_ahead(options: argparse.Namespace) -> Ahead:
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
             raise
+        from arenaplan.dynamic.stages import NOTHING_DONE, stage_graph  # Few models need them.
+
         found = open_partial(options.model, dict(options.bind))(NOTHING_KNOWN)
         if found.is_complete:
             raise error from None
