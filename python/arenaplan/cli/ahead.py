@@ -10,7 +10,7 @@ from arenaplan.cli.common import is_onnx, load_model, say, shown
 from arenaplan.errors import UnboundDim, UnknownShape, UnsupportedSubgraph
 from arenaplan.graph import Graph
 from arenaplan.importers import open_partial
-from arenaplan.importers.partial import NOTHING_KNOWN
+from arenaplan.importers.partial import DECIDING, NOTHING_KNOWN
 
 
 class Ahead(NamedTuple):
@@ -66,8 +66,12 @@ def flow_facts(graph: Graph) -> dict[str, Any]:
 
 
 def tell_flow(graph: Graph) -> None:
-    """Print the branches and loops of a graph for people."""
+    """Print the branches and loops of a graph, and its upper bounds, for people."""
     for node in graph.nodes:
+        if node.op in DECIDING and not node.domain:
+            print(
+                f"  bounded      the results of {node.op} {shown(node.name, 40)} have upper bounds"
+            )
         bodies = bodies_of(node)
         if not bodies:
             continue
