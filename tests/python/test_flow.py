@@ -333,6 +333,22 @@ def test_a_loop_without_an_end_that_grows_is_refused_by_name() -> None:
         ap.load(data)
 
 
+def test_hostile_loops_are_refused() -> None:
+    shapes = [("a", "b", (2,)), ("b", "a", (3,))]
+    endless = loop([], shapes, trips=1 << 40)
+    with pytest.raises(errors.BudgetExceeded, match="too many nodes"):
+        ap.load(endless)
+    nodes = [helper.make_node("Neg", ["s"], ["t"])]
+    wide = loop(nodes, [("s", "t", (4,))], trips=None)
+    proto = onnx.ModelProto.FromString(wide)
+    proto.graph.input[1].type.tensor_type.shape.dim.add().dim_value = 2
+    with pytest.raises(errors.InvalidOperand, match=r"'loop'.*number of rounds"):
+        ap.load(proto.SerializeToString())
+    many = loop(nodes, [("s", "t", (4,))], [("t", (4,))], trips=1 << 62)
+    with pytest.raises(errors.PlannerError, match="all_t"):
+        ap.load(many)
+
+
 def test_errors_inside_a_body_name_the_node_there() -> None:
     nodes = [helper.make_node("NoSuchOp", ["s"], ["t"], name="odd")]
     graph = ap.load(loop(nodes, [("s", "t", (4,))]))

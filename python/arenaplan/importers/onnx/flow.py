@@ -133,6 +133,7 @@ class BodyWalk(Walk):
         graph = Graph(f"{op.outputs[0] or op.type}.{name}")
         self._begin(graph, proto, outer.common)
         self._is_inside = self._has_items = True
+        self.depth = outer.depth
         self.draft = Draft(graph)
         self._op = op
         self.scope = _Around(self.graph, outer, frame.scope)
@@ -177,7 +178,8 @@ class BodyWalk(Walk):
 
     def walk(self) -> list[Operand]:
         """Take in all nodes, and return the results."""
-        self._visit_all()
+        with self.deeper(self._op):
+            self._visit_all()
         return [self._result(name) for name in self.results]
 
     def _result(self, name: str) -> Operand:
@@ -333,6 +335,7 @@ def _capture(body: BodyWalk, operands: list[Operand | None], first: int) -> None
 
 def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
     """A body that runs a number of times, or until it says that it is done."""
+    _check_control(op)
     initial = [op.input(at) for at in range(2, len(op.inputs))]
     body = BodyWalk(walk, frame, op, "body")
     _check_count(op, body, 2 + len(initial), 1 + len(initial))
@@ -345,6 +348,8 @@ def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
         body.scope.own[condition] = Operand(condition, shape, "bool", np.array(True), True)
     results = _carry(op, body, 2, initial)
     again, changed, scanned = results[0], results[1 : 1 + len(initial)], results[1 + len(initial) :]
+    if again.dtype != "bool" or again.shape not in ((), (1,)):
+        raise op.error(InvalidOperand, "the condition that its body makes is not a single bool")
     _check_carried(op, body, initial, changed)
     trips = _trips(op, again)
     wanted = op.outputs[len(initial) :]
@@ -376,6 +381,16 @@ def _peeked(operand: Operand, op: Op) -> np.ndarray:
     return Op(op.name, op.type, "", op.version, [operand], [], {}, op.budget).array(0)
 
 
+def _check_control(op: Op) -> None:
+    """Refuse a number of rounds or a condition that is not a single one."""
+    for known, dtype, what in (
+        (op.optional(0), "int64", "number of rounds"),
+        (op.optional(1), "bool", "condition"),
+    ):
+        if known is not None and (known.dtype != dtype or known.shape not in ((), (1,))):
+            raise op.error(InvalidOperand, f"its {what} is not a single {dtype}")
+
+
 def _trips(op: Op, again: Operand) -> int | None:
     """Return the number of rounds, if it is known."""
     limit, start = op.optional(0), op.optional(1)
@@ -385,7 +400,7 @@ def _trips(op: Op, again: Operand) -> int | None:
         return 0
     if limit is None or not limit.inline or not _always(again, op):
         return None
-    return max(int(_peeked(limit, op).item()), 0)
+    return max(int(op.scalar(0)), 0)
 
 
 def _single(body: BodyWalk, position: int) -> Shape:
@@ -464,7 +479,7 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
     for known in (limit, start):
         if known is not None and not known.inline:
             raise DataDependent(known, error)
-    trips = None if limit is None else int(_peeked(limit, op).item())
+    trips = None if limit is None else int(op.scalar(0))
     goes_on = start is None or bool(_peeked(start, op).all())
     carried = [op.input(at) for at in range(2, len(op.inputs))]
     joined: list[list[Operand]] = [[] for _ in body.output[1 + len(carried) :]]

@@ -15,6 +15,7 @@ import numpy as np
 from onnx import GraphProto
 
 from arenaplan.errors import (
+    BudgetExceeded,
     InvalidAttribute,
     InvalidOperand,
     ShapeMismatch,
@@ -26,6 +27,9 @@ from arenaplan.importers.onnx.frames import Frame, Place, stored_operand, stored
 from arenaplan.importers.onnx.op import Absent, Items, Op, Operand, Scope
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import Walk
+
+_MOST_ITEMS: Final = 1 << 14
+"""Most elements that a sequence can get one by one."""
 
 
 def settle(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
@@ -66,6 +70,8 @@ def _construct(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[O
 
 def _insert(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
     items = list(_items(op).items)
+    if len(items) >= _MOST_ITEMS:
+        raise op.error(BudgetExceeded, f"a sequence has more than {_MOST_ITEMS} elements")
     at = len(items) if op.optional(2) is None else _position(op, 2, len(items), len(items))
     items.insert(at, op.input(1))
     return [Items(names[0], items)]
@@ -108,6 +114,7 @@ def _split(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Opera
     data = op.input(0)
     axis = op.axis(op.integer("axis", 0), len(data.shape))
     length = data.shape[axis]
+    op.budget.expand(op.label, length)
     keeps = op.optional(1) is not None or bool(op.integer("keepdims", 1))
     if op.optional(1) is None:
         sizes = [1] * length
@@ -168,6 +175,7 @@ def walk_body(
     given : sequence of Operand
         Meanings of its inputs.
     """
+    op.budget.expand(op.label)
     if len(body.input) != len(given):
         raise op.error(
             InvalidOperand, f"its body has {len(body.input)} inputs instead of {len(given)}"
@@ -190,7 +198,8 @@ def walk_body(
     for stored, proto in stored_tensors(body, walk.common.folder).items():
         (shown,) = walk.names_in(inner, [stored])
         own[stored] = stored_operand(StoredTensor(proto, shown, walk.common.folder))
-    walk.visit_frame(inner)
+    with walk.deeper(op):
+        walk.visit_frame(inner)
     results = []
     for info in body.output:
         made = walk.lookup(inner.scope, info.name)

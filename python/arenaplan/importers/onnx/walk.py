@@ -9,7 +9,8 @@ place of a node is a :class:`~arenaplan.importers.onnx.frames.Frame` on a stack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,6 +22,7 @@ from arenaplan.errors import (
     DuplicateProducer,
     InvalidName,
     InvalidOperand,
+    NestingTooDeep,
     ShapeMismatch,
     UndefinedValue,
     UnknownShape,
@@ -58,7 +60,7 @@ from arenaplan.importers.onnx.op import (
     resolved_attributes,
 )
 from arenaplan.importers.onnx.operators import node_effects
-from arenaplan.importers.onnx.order import BRANCHING, captured, label, subgraphs
+from arenaplan.importers.onnx.order import BRANCHING, MAX_NESTING, captured, label, subgraphs
 from arenaplan.importers.onnx.rules import RULES
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
@@ -145,6 +147,8 @@ class Walk:
         self._dims = common.dims
         self.decider: Operand | None = None
         """Value whose data decides the sizes of the latest node, if one does."""
+        self.depth = 0
+        """Number of bodies around the one that is walked."""
         self._is_inside = False
         self._has_items = False
         self._taken: dict[str, int] = {}
@@ -401,6 +405,24 @@ class Walk:
         (made,) = self._fold(op, results, [name]) or self._emit(op, results, [name])
         assert made is not None
         return made
+
+    @contextmanager
+    def deeper(self, op: Op) -> Iterator[None]:
+        """
+        Count how deep bodies are nested, while one is walked.
+
+        Raises
+        ------
+        NestingTooDeep
+            If that is too deep.
+        """
+        if self.depth >= MAX_NESTING:
+            raise op.error(NestingTooDeep, f"bodies are nested {MAX_NESTING} deep")
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
     def keep(self, operands: Sequence[Operand]) -> None:
         """Note that nodes which are not in the graph yet will read some values."""
