@@ -325,6 +325,12 @@ def test_a_sequence_that_leaves_the_model_is_its_elements() -> None:
     np.testing.assert_array_equal(np.concatenate(list(made.values())), numbers(2, 3))
 
 
+def test_every_operator_on_sequences_has_a_rule() -> None:
+    from arenaplan.importers.onnx import sequences, walk
+
+    assert set(sequences._RULES) == walk.SEQUENCES
+
+
 def test_positions_outside_of_a_sequence_are_refused() -> None:
     nodes = [
         constant("at", np.int64(2)),

@@ -45,9 +45,9 @@ from arenaplan.importers.onnx.frames import (
     stored_tensors,
 )
 from arenaplan.importers.onnx.op import Absent, DataDependent, Items, Op, Operand, Result, Scope
-from arenaplan.importers.onnx.sequences import SETTLED, refuse_items, settle, walk_body
+from arenaplan.importers.onnx.sequences import refuse_items, settle, walk_body
 from arenaplan.importers.onnx.tensors import StoredTensor
-from arenaplan.importers.onnx.walk import Walk
+from arenaplan.importers.onnx.walk import SEQUENCES, Walk
 from arenaplan.ops import Shape
 
 
@@ -221,7 +221,7 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
     UnsupportedSubgraph
         If it cannot be planned: its sizes, or the types of its results, depend on its course.
     """
-    if op.type in SETTLED:
+    if op.type in SEQUENCES:
         return settle(walk, frame, op, names)
     calls = walk.common.functions
     depth = 0 if calls is None else calls.depth

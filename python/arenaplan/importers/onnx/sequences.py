@@ -261,5 +261,3 @@ _RULES: Final[Mapping[str, Callable[[Walk, Frame, Op, Sequence[str]], list[Opera
     "SequenceMap": _map,
     "SplitToSequence": _split,
 }
-SETTLED: Final = frozenset(_RULES)
-"""Operators of the default domain that become no node."""

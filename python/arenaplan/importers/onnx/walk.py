@@ -69,7 +69,7 @@ from arenaplan.importers.onnx.tensors import StoredTensor
 FLOWS = frozenset({"If", "Loop", "Scan"})
 """Operators of the default domain that become nodes with bodies."""
 
-_SEQUENCES = frozenset(
+SEQUENCES = frozenset(
     {
         *("ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement"),
         *("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"),
@@ -77,6 +77,7 @@ _SEQUENCES = frozenset(
     }
 )
 """Operators of the default domain on sequences and optional values, which become no node."""
+_SPECIAL = FLOWS | SEQUENCES
 
 EmitFlow: TypeAlias = "Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]"
 """Adds a branch or loop to the graph of a walk, and returns its results."""
@@ -143,8 +144,8 @@ class Walk:
         self.scratch: set[int] = set()
         """Values that only a node itself uses."""
         self._proto = proto
-        self._folder, self._functions, self._budget = common[:3]
-        self._dims = common.dims
+        self._folder, self._functions = common.folder, common.functions
+        self._budget, self._dims = common.budget, common.dims
         self.decider: Operand | None = None
         """Value whose data decides the sizes of the latest node, if one does."""
         self.depth = 0
@@ -294,8 +295,8 @@ class Walk:
         """Return the results of a node, which is added to the graph unless they are constant."""
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         self.decider = None
-        if not op.domain and (op.type in FLOWS or op.type in _SEQUENCES):
-            self._has_items = self._has_items or op.type in _SEQUENCES
+        if op.type in _SPECIAL and not op.domain:
+            self._has_items = self._has_items or op.type in SEQUENCES
             try:
                 return self.common.flows(self, frame, op, names)
             except DataDependent as dependent:
