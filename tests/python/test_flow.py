@@ -407,6 +407,11 @@ def test_random_models_are_equal_to_onnx_runtime(block: int) -> None:
                     np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}")
 
 
+def test_a_number_without_dimensions_is_computed_like_others() -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Sub", ["h", "x"], ["y"])]
+    check(model(nodes, [info("x")], [info("y")]), {"x": np.array(3, np.float32)})
+
+
 # -- memory ---------------------------------------------------------------------------------
 
 

@@ -92,6 +92,7 @@ class BoundBody:
             find_units(graph, plan),
             arrays,
             workspaces,
+            step.clock,
             given=moves,
             is_apart=step.is_apart,
         )

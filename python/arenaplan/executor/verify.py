@@ -236,7 +236,15 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         for node, slots in setup.workspaces.items()
     }
     given = setup.given(arrays)
-    program = prepare(graph, setup.units, arrays, workspaces, given=given, is_apart=True)
+    program = prepare(
+        graph,
+        setup.units,
+        arrays,
+        workspaces,
+        setup.program.clock,
+        given=given,
+        is_apart=True,
+    )
     apart = Setup(graph, setup.plan, setup.memories, arrays, workspaces, setup.units, program)
     load(arrays, inputs)
     return apart

@@ -224,7 +224,7 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
     if op.type in SEQUENCES:
         return settle(walk, frame, op, names)
     calls = walk.common.functions
-    depth = 0 if calls is None else calls.depth
+    depth = calls.depth
     try:
         flow = _FLOWS[op.type](walk, frame, op)
     except DataDependent as dependent:
@@ -232,8 +232,7 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
             raise
         return _unrolled(walk, frame, op, dependent.error)
     except (UnboundDim, UnknownShape, UnsupportedDtype, UnsupportedSubgraph) as error:
-        if calls is not None:
-            calls.unwind(depth)
+        calls.unwind(depth)
         if op.type == "If":
             raise DataDependent(op.input(0), error) from None
         if op.type == "Loop":
