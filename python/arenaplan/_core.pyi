@@ -557,6 +557,10 @@ class Graph:
         """
         Whether the nodes were not in a topological order and had to be sorted.
         """
+    def with_pins(self, /, pins: Sequence[tuple[int, int]]) -> Graph:
+        """
+        Return a copy in which some values, by index, lie at fixed offsets in bytes.
+        """
     def with_workspaces(
         self,
         /,

@@ -148,6 +148,15 @@ impl Graph {
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
     }
 
+    /// Return a copy in which some values, by index, lie at fixed offsets in bytes.
+    fn with_pins(&self, py: Python<'_>, pins: Vec<(u32, u64)>) -> PyResult<Self> {
+        let graph = Arc::clone(&self.inner);
+        let inner = call::run(py, self.items(), move |_, _| {
+            graph.with_pins(pins.into_iter().map(|(value, at)| (ValueId::from(value), at)))
+        })?;
+        Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
+    }
+
     /// Return the graph in which each group of nodes, by index in execution order, is one node.
     /// Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
     ///

@@ -13,6 +13,7 @@ mod reach;
 mod value;
 
 use alloc::{
+    format,
     string::{String, ToString as _},
     vec,
     vec::Vec,
@@ -233,6 +234,38 @@ impl Graph {
         workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
     ) -> Result<Self> {
         self.with_scratch(workspaces, |effects, workspaces| effects.staging = Some(workspaces))
+    }
+
+    /// Returns a copy of the graph in which some values are pinned: each lies at the given offset
+    /// of its space, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if there is no such value. Pins that contradict each other or an
+    /// alignment are refused by the planner.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Value, ValueId, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("pinned");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [16])?);
+    /// let graph = builder.build()?.with_pins([(x, 128)])?;
+    /// assert_eq!(graph.value(x).pin(), Some(128));
+    /// assert!(graph.with_pins([(ValueId::new(7), 0)]).is_err());
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn with_pins(&self, pins: impl IntoIterator<Item = (ValueId, u64)>) -> Result<Self> {
+        let mut graph = self.clone();
+        for (id, offset) in pins {
+            let Some(value) = graph.values.get_mut(id.index()) else {
+                let reason = format!("there is no value {id}");
+                return Err(Error::InvalidOption { option: "pins", reason });
+            };
+            value.pin = Some(offset);
+        }
+        Ok(graph)
     }
 
     fn with_scratch(
