@@ -110,8 +110,8 @@ class _Around:
         self._root = [find(value) for value in range(len(sizes))]
         made: dict[int, int] = {}
         for at, nodes in enumerate(plan.steps):
-            for node in nodes:
-                made |= dict.fromkeys((v for v in graph.nodes[node].outputs if v is not None), at)
+            # Values inside of a group have no place.
+            made |= dict.fromkeys((v for v in graph.nodes[nodes[-1]].outputs if v is not None), at)
         self._made = made
         self._exits = [plan.steps[at][-1] for at in range(len(plan.steps))]
 

@@ -9,6 +9,7 @@ mod numbers;
 mod order;
 mod overlap;
 mod reach;
+mod repeat;
 mod value;
 
 use sha2::{Digest as _, Sha256};
@@ -17,6 +18,7 @@ pub use builder::GraphBuilder;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
+pub(crate) use repeat::{Repeated, Stored};
 pub use reach::Reachability;
 pub use value::{DType, Value, ValueKind};
 
@@ -361,6 +363,14 @@ impl Graph {
                 hash.number(window.stride);
                 hash.number(window.before.cast_unsigned());
                 hash.number(window.scale);
+            }
+        }
+        // The same for nodes that repeat; no window is of the node that ends the list.
+        if self.nodes.iter().any(|node| node.effects.repeats) {
+            hash.number(u64::MAX);
+            for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| node.effects.repeats)
+            {
+                hash.count(index);
             }
         }
         hash.finish()

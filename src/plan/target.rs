@@ -246,6 +246,11 @@ impl Target {
         Ok(self)
     }
 
+    /// Returns the same runner, of which fewer techniques are known.
+    pub(crate) fn with_techniques(self, techniques: Techniques) -> Self {
+        Self { techniques, ..self }
+    }
+
     /// Sets the alignment, in bytes, of offsets that the planner chooses by default.
     ///
     /// # Errors

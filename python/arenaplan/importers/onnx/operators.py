@@ -194,7 +194,9 @@ def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     if windows:
         effects = effects._replace(windows=windows)
     ignores = _IGNORES.get(op.type)
-    return effects._replace(ignores=ignores, flows=()) if ignores else effects
+    if ignores:
+        return effects._replace(ignores=ignores, flows=())
+    return effects._replace(repeats=True) if ops.repeats(operator, node) else effects
 
 
 def _check_size(op: Op, node: ops.Operands) -> None:

@@ -27,7 +27,7 @@ from arenaplan.errors import (
     UnsupportedModel,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import Graph
+from arenaplan.graph import Graph, View
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
 from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
@@ -59,6 +59,9 @@ from arenaplan.importers.onnx.rules import RULES
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.tensors import StoredTensor
+
+
+_WHOLE = (View(0, 0),)
 
 
 class Walk:
@@ -95,6 +98,8 @@ class Walk:
         self._functions = Functions(model.functions) if model.functions else None
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
+        self._repeated: set[int | None] = set()
+        """Values of nodes that may run again for each reader."""
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
@@ -301,12 +306,17 @@ class Walk:
             else:
                 # A constant becomes part of the graph when it is first used.
                 inputs.append(self._index(known) if known.index is None else known.index)
+        effects = node_effects(op, operands)
+        if effects.repeats or (effects.views == _WHOLE and inputs[0] in self._repeated):
+            # A view of a value that is made again is made again with it.
+            effects = effects._replace(repeats=True)
+            self._repeated.update(known.index for known in operands if known is not None)
         graph.append(
             op.type,
             tuple(inputs),
             tuple([None if known is None else known.index for known in operands]),
             name=op.name,
-            effects=node_effects(op, operands),
+            effects=effects,
             attributes=_plain(op) if op.attributes else None,
             domain=op.domain,
             version=op.version,
