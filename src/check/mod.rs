@@ -279,12 +279,16 @@ impl Plan {
         let mut placed = self.workspaces.iter();
         if self.options.workspace == WorkspacePolicy::Auto {
             let mut staged = vec![None; graph.nodes().len()];
+            let mut ends = vec![false; graph.nodes().len()];
+            units.iter().for_each(|unit| ends[unit.last().index()] = true);
             for unit in units.iter().filter(|unit| !unit.overlaps.is_empty()) {
                 let Some(staging) = &graph.node(unit.last()).effects().staging else {
                     let name = quoted(unit.name);
                     return mismatch(format!("node {name} has no scratch memory to overlap with"));
                 };
-                unit.nodes.iter().for_each(|node| staged[node.index()] = Some(&[][..]));
+                // A member that another step ends with has its own scratch memory there.
+                let inner = unit.nodes.iter().filter(|node| !ends[node.index()]);
+                inner.for_each(|node| staged[node.index()] = Some(&[][..]));
                 staged[unit.last().index()] = Some(staging);
             }
             let without = repeats::without_scratch(graph, units);

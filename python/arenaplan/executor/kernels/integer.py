@@ -22,7 +22,14 @@ from arenaplan import ops
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.cuts import UNARY, footprint_of
 from arenaplan.executor.groups import Group, Member
-from arenaplan.executor.kernels.pieces import Blocks, blockwise, operand, result
+from arenaplan.executor.kernels.pieces import (
+    Blocks,
+    blockwise,
+    in_sequence,
+    operand,
+    result,
+)
+from arenaplan.executor.kernels.quantize import range_of
 from arenaplan.executor.kernels.qlinear import MICROSOFT, number, round_to
 from arenaplan.executor.registry import (
     Cut,
@@ -104,6 +111,53 @@ def _requantize(step: Step) -> Run | None:
     return blockwise(requantize, inputs, output, _REAL.arrays(step))
 
 
+@kernel("Rescale", domain=_INTERNAL, workspace=_REAL.declare, cut=_SCALED)
+def _rescale(step: Step) -> Run | None:
+    """Write sums times one scale, or two, plus an addend, as real numbers."""
+    x, output = operand(step, 0), result(step)
+
+    def rescale(x: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
+        factor = operand(step, 1) * operand(step, 2)
+        np.copyto(real, x, casting="same_kind")
+        np.multiply(real, factor if factor.size > 1 else factor.reshape(()), out=real)
+        addend = step.input(3)
+        if addend is not None:
+            np.add(real, addend, out=real)
+        np.copyto(output, real)
+
+    # Scales for each column are those of the last dimension, which no block cuts.
+    rows = x.reshape(-1, x.shape[-1])
+    scratch = _REAL.arrays(step)[0]
+    height = max(scratch.size // max(x.shape[-1], 1), 0)
+    if height == 0:
+        raise UnsupportedOp(f"node {step.signature.name!r}: a row is larger than scratch memory")
+    targets = output.reshape(rows.shape)
+    calls = []
+    for start in range(0, len(rows), height):
+        part = rows[start : start + height]
+        calls.append((part, targets[start : start + height], scratch[: part.size].reshape(part.shape)))
+
+    def run() -> None:
+        for arguments in calls:
+            rescale(*arguments)
+
+    return run
+
+
+@kernel("QuantizeWide", domain=_INTERNAL, cut=UNARY)
+def _quantize_wide(step: Step) -> Run | None:
+    """Write real numbers as 8-bit integers less their zero point, in a wide type."""
+    x, output = operand(step, 0), result(step)
+
+    def quantize(x: np.ndarray, output: np.ndarray) -> None:
+        zero = number(step, 2)
+        np.divide(x, number(step, 1), out=output)
+        np.rint(output, out=output)
+        np.clip(output, -zero, _LARGEST - zero, out=output)
+
+    return blockwise(quantize, [x], output)
+
+
 # -- groups of parts --------------------------------------------------------------------------
 
 
@@ -116,6 +170,10 @@ class _Parts:
     arrays: dict[int, np.ndarray] = field(default_factory=dict)
     """Constants that were derived from those of the node."""
     tensors: dict[int, Tensor] = field(default_factory=dict)
+    variable: set[int] = field(default_factory=set)
+    """Those of the arrays that a run writes."""
+    first: Callable[[Step, Mapping[int, np.ndarray]], Run] | None = None
+    """Returns a function that writes them, before the group runs."""
 
     def constant(self, array: np.ndarray) -> int:
         """Return a new value that holds an array."""
@@ -172,7 +230,7 @@ class _Parts:
             return None
         if value < len(self.signature.inputs):
             return self.signature.constant[value]
-        array = self.arrays.get(value)
+        array = None if value in self.variable else self.arrays.get(value)
         return None if array is None else lambda: array
 
     def group(self) -> Group:
@@ -208,7 +266,8 @@ def _composed(
         arrays |= parts.arrays
         arrays[group.sink.value] = output
         scratch = step.workspaces[0] if step.workspaces else np.empty(0, np.uint8)
-        return group_run(group, arrays, scratch)
+        first = None if parts.first is None else parts.first(step, parts.arrays)
+        return in_sequence(first, group_run(group, arrays, scratch))
 
     def register(parts_of: Callable[[Signature], _Parts]) -> Callable[[Signature], _Parts]:
         kernel(*ops_, domain=domain, workspace=lambda signature: declare(parts_of, signature))(
@@ -236,10 +295,17 @@ def _known(signature: Signature, position: int) -> np.ndarray | None:
     return data
 
 
+def _required(signature: Signature, position: int) -> np.ndarray:
+    """Return the data of an input that has to be constant."""
+    data = _known(signature, position)
+    if data is None:
+        raise _refused(signature, f"input {position} is missing")
+    return data
+
+
 def _scale_of(signature: Signature, scales: Sequence[int], by: int) -> np.ndarray:
     """Return the factor of the sums: the product of two scales, divided by that of the result."""
-    first, second, made = (_known(signature, at) for at in (*scales, by))
-    assert first is not None and second is not None and made is not None
+    first, second, made = (_required(signature, at) for at in (*scales, by))
     return np.asarray(first * second.reshape(-1) / made, np.float32).reshape(-1)
 
 
@@ -363,13 +429,69 @@ def qlinear_matmul(signature: Signature) -> _Parts:
 @_composed("QGemm", domain=MICROSOFT)
 def qgemm(signature: Signature) -> _Parts:
     """Inputs are two matrices with scale and zero point each, an addend, and those of the result."""
-    if signature.attributes.get("transA", 0) or signature.input(7) is None:
-        raise _refused(signature, "no kernel runs it with a left operand that is transposed, or a "
-                                  "result that is not quantized")
+    if signature.attributes.get("transA", 0):
+        raise _refused(signature, "no kernel runs it with a left operand that is transposed")
     bias = 6 if signature.input(6) is not None else None
     transposed = bool(signature.attributes.get("transB", 0))
     parts, sums, made = _multiplied(signature, (0, 2, 3, 5, bias), transposed=transposed)
-    alpha = np.float32(signature.attributes.get("alpha", 1.0))
-    scale = parts.constant(alpha * _scale_of(signature, (1, 4), 7))
-    parts.add("Requantize", (sums, scale, 8), made, {"channel": 1}, (0,))
+    first = np.float32(signature.attributes.get("alpha", 1.0)) * _required(signature, 1)
+    factor = np.asarray(first * _required(signature, 4).reshape(-1), np.float32)
+    if signature.input(7) is None:
+        scales = parts.constant(factor), parts.constant(np.ones(1, np.float32))
+        parts.add("Rescale", (sums, *scales), made, {"channel": 1}, (0,))
+    else:
+        scale = parts.constant((factor / _required(signature, 7)).reshape(-1))
+        parts.add("Requantize", (sums, scale, 8), made, {"channel": 1}, (0,))
+    return parts
+
+
+@_composed("MatMulIntegerToFloat", domain=MICROSOFT)
+def matmul_integer_to_float(signature: Signature) -> _Parts:
+    """Inputs are two stacks of matrices, a scale of each, a zero point of each, and an addend."""
+    parts, sums, made = _multiplied(signature, (0, 4, 1, 5, None))
+    addend = (6,) if signature.input(6) is not None else ()
+    attributes = {"channel": len(made.shape) - 1}
+    parts.add("Rescale", (sums, 2, 3, *addend), made, attributes, (0,))
+    return parts
+
+
+@_composed("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_quantize_matmul(signature: Signature) -> _Parts:
+    """Inputs are real matrices, matrices of integers, their scale and zero point, and an addend."""
+    matrix = _less_zero(signature, 1, 3, len(signature.inputs[1].shape) - 1)  # type: ignore[union-attr]
+    dtype = _exact_type(matrix, (matrix.ndim - 2,), None)
+    parts = _Parts(signature)
+    a, made = signature.inputs[0], signature.outputs[0]
+    assert a is not None and made is not None
+    scale, zero = parts.constant(np.ones(1, np.float32)), parts.constant(np.zeros(1, np.float32))
+    parts.variable |= {scale, zero}
+    integers = parts.add("QuantizeWide", (0, scale, zero), Tensor(a.shape, dtype), {}, (0,))
+    right = parts.constant(matrix.astype(dtype))
+    product = Tensor(made.shape, dtype)
+    sums = parts.add("MatMul", (integers, right), product, {}, (0,), domain="")
+    addend = (4,) if signature.input(4) is not None else ()
+    attributes = {"channel": len(made.shape) - 1}
+    parts.add("Rescale", (sums, scale, 2, *addend), made, attributes, (0,))
+
+    def choose_range(step: Step, arrays: Mapping[int, np.ndarray]) -> Run:
+        return lambda: range_of(operand(step, 0), arrays[scale], arrays[zero])
+
+    parts.first = choose_range
+    return parts
+
+
+@_composed("QLinearAveragePool", domain=MICROSOFT)
+def qlinear_average_pool(signature: Signature) -> _Parts:
+    """Means of real numbers; inputs are the image and the result's scale and zero point."""
+    if signature.attributes.get("channels_last", 0):
+        raise _refused(signature, "no kernel runs images with channels last")
+    parts = _Parts(signature)
+    x, made = signature.inputs[0], signature.outputs[0]
+    assert x is not None and made is not None
+    single = np.dtype(np.float32)
+    real = Tensor(x.shape, single)
+    value = parts.add("DequantizeLinear", (0, 1, 2), real, {}, (0,), domain="")
+    means = Tensor(made.shape, single)
+    value = parts.add("AveragePool", (value,), means, signature.attributes, domain="")
+    parts.add("QuantizeLinear", (value, 3, 4), made, {}, (0,), domain="")
     return parts

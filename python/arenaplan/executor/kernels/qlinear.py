@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from arenaplan.errors import UnsupportedOp
+from arenaplan.executor.cuts import ELEMENTWISE, UNARY
 from arenaplan.executor.kernels.pieces import (
     Blocks,
     blockwise,
@@ -62,7 +63,7 @@ def round_to(real: np.ndarray, output: np.ndarray) -> None:
 # -- two operands -----------------------------------------------------------------------------
 
 
-@kernel("QLinearAdd", domain=MICROSOFT, workspace=_BOTH.declare)
+@kernel("QLinearAdd", domain=MICROSOFT, workspace=_BOTH.declare, cut=ELEMENTWISE)
 def qlinear_add(step: Step) -> Run | None:
     """Write ``a * (A / C) + b * (B / C)`` and the part that zero points add."""
 
@@ -84,7 +85,7 @@ def qlinear_add(step: Step) -> Run | None:
     return blockwise(add, inputs, result(step), _BOTH.arrays(step))
 
 
-@kernel("QLinearMul", domain=MICROSOFT, workspace=_PAIR.declare)
+@kernel("QLinearMul", domain=MICROSOFT, workspace=_PAIR.declare, cut=ELEMENTWISE)
 def qlinear_mul(step: Step) -> Run | None:
     """Write ``(a - zero) * (b - zero) * (A * B / C)``."""
 
@@ -120,7 +121,7 @@ def _quantized(step: Step, position: int, real: np.ndarray, output: np.ndarray) 
     round_to(real, output)
 
 
-@kernel("QLinearSigmoid", domain=MICROSOFT, workspace=_REAL.declare)
+@kernel("QLinearSigmoid", domain=MICROSOFT, workspace=_REAL.declare, cut=UNARY)
 def qlinear_sigmoid(step: Step) -> Run | None:
     """Write the logistic function."""
 
@@ -135,7 +136,7 @@ def qlinear_sigmoid(step: Step) -> Run | None:
     return blockwise(logistic, [operand(step, 0)], result(step), _REAL.arrays(step))
 
 
-@kernel("QLinearLeakyRelu", domain=MICROSOFT, workspace=_PAIR.declare)
+@kernel("QLinearLeakyRelu", domain=MICROSOFT, workspace=_PAIR.declare, cut=UNARY)
 def qlinear_leaky_relu(step: Step) -> Run | None:
     """Multiply negative numbers by ``alpha``."""
     alpha = _SINGLE(step.attributes.get("alpha", 0.01))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -110,10 +111,18 @@ def dynamic_quantize_linear(step: Step) -> Run | None:
     if y.size == 0:
         raise invalid(step, "an empty tensor has no range")
 
-    def choose_range() -> None:
-        low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
-        scale.fill((high - low) / 255 if high > low else 1 / 255)
-        zero.fill(np.clip(np.rint(-low / scale.item()), 0, 255))
-
     inputs = [x, scale.reshape(()), zero.reshape(())]
-    return in_sequence(choose_range, blockwise(_quantize, inputs, y, _REAL.arrays(step)))
+    choose = partial(range_of, x, scale, zero)
+    return in_sequence(choose, blockwise(_quantize, inputs, y, _REAL.arrays(step)))
+
+
+def range_of(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> None:
+    """
+    Write the scale and the zero point of 8-bit integers that just cover the numbers and zero.
+
+    Every step is in single precision, as in ONNX Runtime, whose scale of zeros alone is 1.
+    """
+    low, high = (bound(np.float32(0), np.float32(edge)) for bound, edge in ((min, x.min()), (max, x.max())))
+    unit = (high - low) / np.float32(255) if high > low else np.float32(1)
+    scale.fill(unit)
+    zero.fill(np.rint(np.clip(np.float32(0) - low / unit, np.float32(0), np.float32(255))))

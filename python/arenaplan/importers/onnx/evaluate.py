@@ -389,3 +389,13 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Xor": _plain(np.logical_xor),
 }
 """Evaluators by operator of the default domain."""
+
+_WHOLE_BYTES = frozenset(["int8", "uint8", "int16", "uint16"])
+"""Types that constants are quantized to; others are left to the executor."""
+
+
+def evaluator_of(op: Op, results: Sequence[Result]) -> Evaluate | None:
+    """Return how an operator of the default domain is computed, if this module knows it."""
+    if op.type == "QuantizeLinear" and results[0][1] not in _WHOLE_BYTES:
+        return None
+    return EVALUATORS.get(op.type)

@@ -31,7 +31,7 @@ from arenaplan.graph import Graph, View
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
 from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
-from arenaplan.importers.onnx.evaluate import EVALUATORS
+from arenaplan.importers.onnx.evaluate import evaluator_of
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
 from arenaplan.importers.onnx.fill import fill
@@ -55,7 +55,7 @@ from arenaplan.importers.onnx.op import (
 )
 from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.order import BRANCHING, captured, label, subgraphs
-from arenaplan.importers.onnx.rules import RULES
+from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.tensors import StoredTensor
@@ -338,7 +338,7 @@ class Walk:
 
     def _infer(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Result]:
         """Return shapes and types of all results, inferred or declared."""
-        rule = None if op.domain else RULES.get(op.type)
+        rule = rule_of(op)
         try:
             complete = () if rule is None else rule(op)
         except DataDependent:
@@ -421,7 +421,7 @@ class Walk:
             value = constant_value(op)
             inline = not (isinstance(value, StoredTensor) and value.is_external)
             return [Operand(name, value.shape, str(value.dtype), value, inline) for name in names]
-        evaluate = EVALUATORS.get(op.type)
+        evaluate = evaluator_of(op, results)
         # The old way to broadcast, aligned by attributes, is not worth a second evaluator.
         if evaluate is None or "broadcast" in op.attributes:
             return None
