@@ -105,9 +105,9 @@ impl Plan {
             Err(Error::TargetMismatch { target: quoted(target.name()), reason: reason.to_owned() })
         };
         let described = |known: Target| {
-            // A plan of an older version knows fewer techniques.
-            let techniques = target.techniques().and(known.techniques());
-            known.with_techniques(techniques) != *target
+            // Plans of before there was recomputation describe the same runner without it.
+            let before = known.techniques().without(Technique::Recompute);
+            known != *target && known.with_techniques(before) != *target
         };
         if Target::known(target.name()).is_some_and(described) {
             return refuse("the plan describes the target of this name in another way");

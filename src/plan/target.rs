@@ -246,7 +246,7 @@ impl Target {
         Ok(self)
     }
 
-    /// Returns the same runner, of which fewer techniques are known.
+    /// Returns the same runner with other techniques.
     pub(crate) fn with_techniques(self, techniques: Techniques) -> Self {
         Self { techniques, ..self }
     }

@@ -54,6 +54,7 @@ mod pool;
 mod problem;
 mod program;
 mod randwire;
+mod recompute;
 mod resize;
 mod shared;
 mod sharing;

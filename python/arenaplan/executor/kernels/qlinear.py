@@ -198,7 +198,8 @@ def _softmax_scratch(signature: Signature) -> Sequence[Sequence[Choice]]:
 def _softmax_axis(signature: Signature, rank: int) -> int:
     """Return the first axis of a row; from version 13 of the standard on it is the only one."""
     old = signature.attributes.get("opset", 13) < 13
-    axis = int(signature.attributes.get("axis", 1 if old else -1)) % max(rank, 1)
+    # ONNX Runtime takes the last dimension by default, also where the standard took the second.
+    axis = int(signature.attributes.get("axis", -1)) % max(rank, 1)
     if not old and axis != rank - 1:
         raise UnsupportedOp(
             f"node {signature.name!r} ({signature.op}): no kernel runs axis {axis} of {rank}"

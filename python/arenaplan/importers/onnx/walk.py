@@ -307,7 +307,8 @@ class Walk:
                 # A constant becomes part of the graph when it is first used.
                 inputs.append(self._index(known) if known.index is None else known.index)
         effects = node_effects(op, operands)
-        if effects.repeats or (effects.views == _WHOLE and inputs[0] in self._repeated):
+        shows_repeated = effects.views == _WHOLE and inputs[0] in self._repeated
+        if effects.repeats or (shows_repeated and not any(operands[1:])):
             # A view of a value that is made again is made again with it.
             effects = effects._replace(repeats=True)
             self._repeated.update(known.index for known in operands if known is not None)
