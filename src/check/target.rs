@@ -41,7 +41,8 @@ impl Plan {
         let refuse =
             |reason: String| Err(Error::TargetMismatch { target: quoted(target.name()), reason });
         let honors = |technique| target.techniques().contains(technique);
-        if let Some(&(node, _)) = self.repeated().first().filter(|_| !honors(Technique::Recompute)) {
+        if let Some(&(node, _)) = self.repeated().first().filter(|_| !honors(Technique::Recompute))
+        {
             return refuse(format!("node {node} runs in several steps ({})", Technique::Recompute));
         }
         for step in &self.steps {

@@ -184,8 +184,11 @@ fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
     for group in groups {
         // By member that is elementwise: the most bytes of a value from outside that it is made from.
         let mut widest: BTreeMap<ValueId, u64> = BTreeMap::new();
-        let inside: BTreeSet<ValueId> =
-            group.iter().flat_map(|&id| graph.node(id).produces()).map(|(_, value)| value).collect();
+        let inside: BTreeSet<ValueId> = group
+            .iter()
+            .flat_map(|&id| graph.node(id).produces())
+            .map(|(_, value)| value)
+            .collect();
         for (position, &id) in group.iter().enumerate() {
             let Some(Candidate { role: Role::View | Role::Elementwise, flow, output, .. }) =
                 candidate(graph, graph.node(id))
@@ -238,16 +241,16 @@ fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
         let mut note = |copy: NodeId| {
             stored.extend(readers(copy).iter().map(|reader| (*of, origin[reader.index()])));
         };
-        let alone: Vec<NodeId> = copies.iter().copied().filter(|id| !is_inner[id.index()]).collect();
+        let alone: Vec<NodeId> =
+            copies.iter().copied().filter(|id| !is_inner[id.index()]).collect();
         if alone.len() > 1 {
             alone.into_iter().for_each(&mut note);
         }
         for (index, &copy) in copies.iter().enumerate().filter(|(_, copy)| is_inner[copy.index()]) {
             let beside = |other: &&NodeId| group_of[other.index()] == group_of[copy.index()];
             let mut others = copies[..index].iter().filter(beside);
-            let in_step = |id: NodeId| {
-                readers(id).iter().all(|&reader| follows(graph, reader, made(id)))
-            };
+            let in_step =
+                |id: NodeId| readers(id).iter().all(|&reader| follows(graph, reader, made(id)));
             if others.any(|&other| in_step(other) != in_step(copy)) {
                 note(copy);
             }

@@ -114,7 +114,9 @@ impl Graph {
                 }
                 None => (self.node(id).clone(), &single[..]),
             };
-            for &member in stands_for.iter().filter(|&&member| member == id || !stored[member.index()]) {
+            for &member in
+                stands_for.iter().filter(|&&member| member == id || !stored[member.index()])
+            {
                 new_id[member.index()] = NodeId::new(nodes.len());
             }
             nodes.push(node);
@@ -370,7 +372,8 @@ impl Grouping<'_> {
             }
         }
         outside.reverse();
-        let stays = inner.iter().all(|&id| graph.node(id).effects.repeats || !self.leaves(index, id));
+        let stays =
+            inner.iter().all(|&id| graph.node(id).effects.repeats || !self.leaves(index, id));
         (pieces > 1 && stays).then_some((outside, pieces))
     }
 

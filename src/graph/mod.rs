@@ -18,8 +18,8 @@ pub use builder::GraphBuilder;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
-pub(crate) use repeat::{Repeated, Stored};
 pub use reach::Reachability;
+pub(crate) use repeat::{Repeated, Stored};
 pub use value::{DType, Value, ValueKind};
 
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, hexadecimal};

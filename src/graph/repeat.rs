@@ -78,7 +78,10 @@ impl Graph {
         if graph.nodes.len() == self.nodes.len() {
             return None;
         }
-        let runs = self.order.iter().flat_map(|&id| std::iter::once(id).chain(copies[id.index()].iter().copied()));
+        let runs = self
+            .order
+            .iter()
+            .flat_map(|&id| std::iter::once(id).chain(copies[id.index()].iter().copied()));
         graph.order = runs.collect();
         debug_assert!(graph.is_topological(&graph.order));
         debug_assert!(graph.values.iter().all(|value| value.kind != ValueKind::Inner));

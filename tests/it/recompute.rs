@@ -29,7 +29,7 @@ struct Case {
 
 fn case(branches: usize, repeats: bool, keeps_wide: bool) -> Case {
     let mut builder = Graph::builder("quantized");
-    let mut value = |name: &str, kind, dtype| Value::new(name, kind, dtype, [COUNT]).unwrap();
+    let value = |name: &str, kind, dtype| Value::new(name, kind, dtype, [COUNT]).unwrap();
     let x = builder.add_value(value("x", ValueKind::Input, DType::INT8));
     let small = builder.add_value(value("small", ValueKind::Activation, DType::INT8));
     let wide = builder.add_value(value("wide", ValueKind::Activation, DType::FLOAT32));
@@ -39,9 +39,8 @@ fn case(branches: usize, repeats: bool, keeps_wide: bool) -> Case {
     let widen = builder.add_node(widen.with_effects(effects));
     let mut ends = Vec::new();
     for branch in 0..branches {
-        let mut add = |name: String, dtype| {
-            builder.add_value(value(&name, ValueKind::Activation, dtype))
-        };
+        let mut add =
+            |name: String, dtype| builder.add_value(value(&name, ValueKind::Activation, dtype));
         let sums = add(format!("sums{branch}"), DType::FLOAT32);
         let end = add(format!("end{branch}"), DType::INT8);
         let conv = Effects { loads: vec![0], ..elementwise(&[]) };
@@ -120,7 +119,7 @@ fn an_output_that_is_needed_as_a_whole_is_made_once_besides() {
 #[test]
 fn nodes_of_which_a_second_run_might_differ_are_refused() {
     let mut builder = Graph::builder("state");
-    let mut value = |name: &str, kind| Value::new(name, kind, DType::INT8, [COUNT]).unwrap();
+    let value = |name: &str, kind| Value::new(name, kind, DType::INT8, [COUNT]).unwrap();
     let state = builder.add_value(value("state", ValueKind::State));
     let y = builder.add_value(value("y", ValueKind::Activation));
     let effects = Effects { repeats: true, ..elementwise(&[0]) };
@@ -147,9 +146,7 @@ fn forged_repetitions_are_refused() {
         Err(error) => error.to_string(),
         Ok(forged) => forged.check(&graph).unwrap_err().to_string(),
     };
-    let at = |name: &str| {
-        plan.steps().iter().position(|step| step.name == name).unwrap()
-    };
+    let at = |name: &str| plan.steps().iter().position(|step| step.name == name).unwrap();
     let (first, second) = (at("narrow0"), at("narrow1"));
     // One of the groups reads the wide value, which no step puts into memory.
     let text = says(&|json| {
@@ -191,6 +188,7 @@ fn scratch_memory_belongs_to_the_step_that_a_node_ends() {
     // Without a step of its own, the node has none.
     let Case { graph, widen, .. } = case(2, true, false);
     let graph = graph.with_workspaces([(widen, vec![scratch(64)])]).unwrap();
-    let steps: Vec<_> = steps.iter().filter(|step| step.len() != 1 || step[0] != widen).cloned().collect();
+    let steps: Vec<_> =
+        steps.iter().filter(|step| step.len() != 1 || step[0] != widen).cloned().collect();
     assert!(planner.plan_steps(&graph, &steps).unwrap().workspaces().is_empty());
 }

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan import ops
 from arenaplan.errors import UnsupportedOp
-from arenaplan.executor.cuts import UNARY, footprint_of
+from arenaplan.executor.cuts import UNARY
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.kernels.pieces import (
     Blocks,
@@ -42,6 +41,7 @@ from arenaplan.executor.registry import (
 )
 from arenaplan.executor.streaming import group_choices, group_run
 from arenaplan.graph import Choice
+from arenaplan.ops.boxes import Box
 
 _INTERNAL = "arenaplan"
 """Domain of the parts of a kernel, which no model can contain."""
@@ -55,14 +55,15 @@ _REAL = Blocks("float32")
 # -- parts ------------------------------------------------------------------------------------
 
 
-def _parameter(signature: Signature) -> ops.Operator:
-    """One number, or one for each index of the dimension that an attribute names."""
-    scale = signature.input(1)
+def _scaled_parts(signature: Signature, box: Box) -> Sequence[Box | None]:
+    """A scale is one number, or one for each index of the dimension that an attribute names."""
+    scale, channel = signature.input(1), signature.attributes["channel"]
     several = scale is not None and scale.shape not in ((), (1,))
-    return ops.FirstOperand(signature.attributes["channel"] if several else None)
+    rest = (None for _ in signature.inputs[2:])
+    return [box, box[channel : channel + 1] if several else None, *rest]
 
 
-_SCALED = Cut(footprint_of(_parameter), pointwise=True)
+_SCALED = Cut(_scaled_parts, pointwise=True)
 
 
 @kernel("Widen", domain=_INTERNAL, cut=UNARY)
@@ -97,9 +98,7 @@ def _requantize(step: Step) -> Run | None:
     shape[step.attributes["channel"]] = -1
     limits = np.iinfo(output.dtype)
 
-    def requantize(
-        x: np.ndarray, scale: np.ndarray, output: np.ndarray, real: np.ndarray
-    ) -> None:
+    def requantize(x: np.ndarray, scale: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
         np.copyto(real, x, casting="same_kind")
         np.multiply(real, scale, out=real)
         np.clip(real, limits.min - zero, limits.max - zero, out=real)
@@ -135,7 +134,9 @@ def _rescale(step: Step) -> Run | None:
     calls = []
     for start in range(0, len(rows), height):
         part = rows[start : start + height]
-        calls.append((part, targets[start : start + height], scratch[: part.size].reshape(part.shape)))
+        calls.append(
+            (part, targets[start : start + height], scratch[: part.size].reshape(part.shape))
+        )
 
     def run() -> None:
         for arguments in calls:
@@ -384,7 +385,9 @@ def _multiplied(
 
     if signature.constant[right] is None:
         if len(b.shape) < 2 or transposed or addend is not None:
-            raise _refused(signature, f"no kernel runs it with an input {right} that is no constant")
+            raise _refused(
+                signature, f"no kernel runs it with an input {right} that is no constant"
+            )
         zeros = signature.input(right_zero) if given(right_zero) is not None else None
         if zeros is not None and zeros.shape not in ((), (1,)):
             raise _refused(signature, "no kernel runs it with a zero point for each column")

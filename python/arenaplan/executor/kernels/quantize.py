@@ -136,7 +136,9 @@ def range_of(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> None:
 
     Every step is in single precision, as in ONNX Runtime, whose scale of zeros alone is 1.
     """
-    low, high = (bound(np.float32(0), np.float32(edge)) for bound, edge in ((min, x.min()), (max, x.max())))
+    low, high = (
+        bound(np.float32(0), np.float32(edge)) for bound, edge in ((min, x.min()), (max, x.max()))
+    )
     unit = (high - low) / np.float32(255) if high > low else np.float32(1)
     scale.fill(unit)
     zero.fill(np.rint(np.clip(np.float32(0) - low / unit, np.float32(0), np.float32(255))))

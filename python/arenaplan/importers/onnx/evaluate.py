@@ -305,7 +305,13 @@ def _cumulative(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[A
 def _scatter_nd(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
     """The data with slices replaced, or combined with others."""
     data, indices, updates = _present(arrays)
-    combine = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+    combine = {
+        "none": None,
+        "add": np.add,
+        "mul": np.multiply,
+        "max": np.maximum,
+        "min": np.minimum,
+    }
     function = combine[op.text("reduction", "none")]
     changed = data.copy()
     where = tuple(np.moveaxis(indices, -1, 0))

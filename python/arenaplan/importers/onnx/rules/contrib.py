@@ -65,7 +65,9 @@ def _gemm(op: Op) -> Sequence[Result]:
 def _fused_matmul(op: Op) -> Sequence[Result]:
     """Stacks of matrices whose last two dimensions may change places."""
     a, b = (
-        (*x.shape[:-2], x.shape[-1], x.shape[-2]) if op.integer(name, 0) and len(x.shape) > 1 else x.shape
+        (*x.shape[:-2], x.shape[-1], x.shape[-2])
+        if op.integer(name, 0) and len(x.shape) > 1
+        else x.shape
         for x, name in ((op.input(0), "transA"), (op.input(1), "transB"))
     )
     if op.integer("transBatchA", 0) or op.integer("transBatchB", 0):
