@@ -1,5 +1,7 @@
 //! Nodes that run in several steps.
 
+use alloc::{format, vec, vec::Vec};
+
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
 use crate::check::unit::Unit;
@@ -24,7 +26,7 @@ pub(super) fn check(graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
             }
             runs[id.index()] += 1;
         }
-        if std::mem::replace(&mut ends[unit.last().index()], true) {
+        if core::mem::replace(&mut ends[unit.last().index()], true) {
             return refuse(unit.last(), "ends two steps");
         }
     }

@@ -4,7 +4,8 @@
 //! group and need its output piece by piece. The saving is not known here, since the inputs of a
 //! group live until its last node; the planner tries several kinds of fusion.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{vec, vec::Vec};
 
 use crate::base::{NodeId, ValueId, gcd};
 use crate::graph::{Flow, Graph, Node, Repeated, Stored, ValueKind};
@@ -153,7 +154,7 @@ pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> 
         // The last round has to settle readers, and nothing else.
         let narrow = narrow_members(&repeated.graph, &groups);
         for id in narrow.iter().map(origin).filter(|_| round + 2 < MOST_ROUNDS) {
-            is_new |= !std::mem::replace(&mut ends[id.index()], true);
+            is_new |= !core::mem::replace(&mut ends[id.index()], true);
         }
         if is_new {
             continue;

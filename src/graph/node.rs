@@ -1,6 +1,7 @@
 //! Nodes: operands, results, and effects on memory.
 
-use std::ops::Range;
+use alloc::{boxed::Box, string::String, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{Alignment, NodeId, ValueId};
 

@@ -1,6 +1,7 @@
 //! Graphs in which nodes that may run again run once for each reader.
 
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
+use alloc::{vec, vec::Vec};
 
 use crate::base::{NodeId, ValueId};
 use crate::graph::{Graph, ValueKind};
@@ -44,7 +45,7 @@ impl Graph {
             let Some((_, value)) = node.produces().next().filter(|_| node.effects.repeats) else {
                 continue;
             };
-            let mut readers = std::mem::take(&mut users[value.index()]);
+            let mut readers = core::mem::take(&mut users[value.index()]);
             readers.dedup();
             // The node itself serves the outputs of the graph and the readers of its memory.
             let is_stored = |reader: &NodeId| stored.contains(&(id, origin[reader.index()]));
@@ -81,7 +82,7 @@ impl Graph {
         let runs = self
             .order
             .iter()
-            .flat_map(|&id| std::iter::once(id).chain(copies[id.index()].iter().copied()));
+            .flat_map(|&id| core::iter::once(id).chain(copies[id.index()].iter().copied()));
         graph.order = runs.collect();
         debug_assert!(graph.is_topological(&graph.order));
         debug_assert!(graph.values.iter().all(|value| value.kind != ValueKind::Inner));
