@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-use arenaplan::base::{Alignment, NodeId, SpaceId, ValueId};
+use arenaplan::base::{Alignment, SpaceId, ValueId};
 
 use crate::error::{Code, Failure, Result};
 use crate::plan::{Plan, bytes_of, count, no_step};
@@ -138,10 +138,8 @@ impl Arena {
             }
         }
         let workspaces = self.workspaces.len();
-        for &node in step.nodes() {
-            for work in inner.plan.workspaces_of(NodeId::from(node)) {
-                self.workspaces.push(memory(&self.spaces, work.space, work.offset, work.bytes));
-            }
+        for work in inner.plan.workspaces_in(row) {
+            self.workspaces.push(memory(&self.spaces, work.space, work.offset, work.bytes));
         }
         Ok(Row {
             inputs,

@@ -122,7 +122,7 @@ fn writes(plan: &Plan, graph: &Graph, unit: &Unit<'_>, step: usize) -> Vec<Bytes
     let stored = plan.stored(graph, unit).map(|(state, _)| state);
     let states = unit.mutates.iter().filter(|&&state| Some(state) != stored);
     found.extend(states.filter_map(|&state| place(plan, state)));
-    for work in unit.nodes.iter().flat_map(|&id| plan.workspaces_of(id)) {
+    for work in plan.workspaces_in(&plan.steps[step]) {
         let (space, start) = (work.space, work.offset);
         found.push(Bytes { space, start, end: start + work.bytes });
     }

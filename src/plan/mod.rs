@@ -562,6 +562,17 @@ impl Plan {
         &self.workspaces
     }
 
+    /// Iterates over the workspaces that live at a step: those of its nodes. A node that runs in
+    /// several steps has its workspaces in the one that [`step_of`](Self::step_of) returns.
+    pub fn workspaces_in<'a>(
+        &'a self,
+        step: &'a PlanStep,
+    ) -> impl Iterator<Item = &'a WorkspacePlacement> {
+        let is_home =
+            |node: &NodeId| self.step_of(*node).is_some_and(|home| home.node == step.node);
+        step.nodes().filter(is_home).flat_map(|node| self.workspaces_of(node))
+    }
+
     /// Returns where the workspaces of `node` live, by slot.
     pub fn workspaces_of(&self, node: NodeId) -> &[WorkspacePlacement] {
         let Ok(id) = u32::try_from(node.index()) else { return &[] };

@@ -1,4 +1,4 @@
-"""Quantized models: the bytes that live, and results that equal those of ONNX Runtime bit for bit."""
+"""Quantized models: the bytes that live, and results equal to those of ONNX Runtime."""
 
 from __future__ import annotations
 

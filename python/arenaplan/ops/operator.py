@@ -110,7 +110,7 @@ def effects_of(operator: Operator | None, node: Operands, *, copies: bool = Fals
 
 def repeats(operator: Operator | None, node: Operands) -> bool:
     """
-    Return whether a node may run again for each of its readers: a cheap one that makes much of little.
+    Return whether a node may run again for each reader: a cheap one that makes much of little.
 
     Its inputs are then kept and not its output, which is larger than all of them together.
     """

@@ -5,9 +5,9 @@ A kernel here is a group of kernels (:mod:`arenaplan.executor.groups`), tile by 
 their zero point become real numbers, BLAS multiplies these, and the sums become integers again. So
 neither operand nor sums exist as a whole in a wide type.
 
-The sums are exact. A product of 9-bit integers has 17 bits, and as long as the absolute values of all
-products of a sum add up to at most 2**24, every partial sum, in any order, is an integer that single
-precision represents. Otherwise double precision is used, up to 2**53.
+The sums are exact. A product of 9-bit integers has 17 bits, and as long as the absolute values of
+all products of a sum add up to at most 2**24, every partial sum, in any order, is an integer that
+single precision represents. Otherwise double precision is used, up to 2**53.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from arenaplan.executor.kernels.pieces import (
     operand,
     result,
 )
-from arenaplan.executor.kernels.quantize import range_of
 from arenaplan.executor.kernels.qlinear import MICROSOFT, number, round_to
+from arenaplan.executor.kernels.quantize import range_of
 from arenaplan.executor.registry import (
     Cut,
     Run,
@@ -332,15 +332,17 @@ def _less_zero(signature: Signature, weights: int, zero: int, axis: int) -> np.n
 
 
 def _convolved(signature: Signature, at: Sequence[int | None]) -> tuple[_Parts, int, Tensor]:
-    """Return the parts of a convolution: positions of image, its zero point, weights, theirs, bias."""
+    """Return the parts of a convolution of image, its zero point, weights, theirs, and bias."""
     image, zero, weights, weights_zero, bias = at
-    assert image is not None and weights is not None
+    assert image is not None
+    assert weights is not None
     matrix = _less_zero(signature, weights, weights_zero or len(signature.inputs), 0)
     addend = None if bias is None else _known(signature, bias)
     dtype = _exact_type(matrix, tuple(range(1, matrix.ndim)), addend)
     parts = _Parts(signature)
     x, made = signature.inputs[image], signature.outputs[0]
-    assert x is not None and made is not None
+    assert x is not None
+    assert made is not None
     has_zero = zero is not None and signature.input(zero) is not None
     wide = parts.add("Widen", (image, zero if has_zero else None), Tensor(x.shape, dtype), {}, (0,))
     operands = [wide, parts.constant(matrix.astype(dtype))]
@@ -374,10 +376,13 @@ def _multiplied(
 ) -> tuple[_Parts, int, Tensor]:
     """Return the parts of a product: positions of left, its zero point, right, its own, addend."""
     left, zero, right, right_zero, bias = at
-    assert left is not None and right is not None
+    assert left is not None
+    assert right is not None
     parts = _Parts(signature)
     a, b, made = signature.inputs[left], signature.inputs[right], signature.outputs[0]
-    assert a is not None and b is not None and made is not None
+    assert a is not None
+    assert b is not None
+    assert made is not None
     addend = None if bias is None else _known(signature, bias)
 
     def given(position: int | None) -> int | None:
@@ -388,7 +393,7 @@ def _multiplied(
             raise _refused(
                 signature, f"no kernel runs it with an input {right} that is no constant"
             )
-        zeros = signature.input(right_zero) if given(right_zero) is not None else None
+        zeros = None if right_zero is None else signature.input(right_zero)
         if zeros is not None and zeros.shape not in ((), (1,)):
             raise _refused(signature, "no kernel runs it with a zero point for each column")
         exact = b.shape[-2] * _LARGEST**2 <= _SINGLE_EXACT
@@ -431,7 +436,7 @@ def qlinear_matmul(signature: Signature) -> _Parts:
 
 @_composed("QGemm", domain=MICROSOFT)
 def qgemm(signature: Signature) -> _Parts:
-    """Inputs are two matrices with scale and zero point each, an addend, and those of the result."""
+    """Inputs are two matrices with scale and zero point, an addend, and those of the result."""
     if signature.attributes.get("transA", 0):
         raise _refused(signature, "no kernel runs it with a left operand that is transposed")
     bias = 6 if signature.input(6) is not None else None
@@ -465,7 +470,8 @@ def dynamic_quantize_matmul(signature: Signature) -> _Parts:
     dtype = _exact_type(matrix, (matrix.ndim - 2,), None)
     parts = _Parts(signature)
     a, made = signature.inputs[0], signature.outputs[0]
-    assert a is not None and made is not None
+    assert a is not None
+    assert made is not None
     scale, zero = parts.constant(np.ones(1, np.float32)), parts.constant(np.zeros(1, np.float32))
     parts.variable |= {scale, zero}
     integers = parts.add("QuantizeWide", (0, scale, zero), Tensor(a.shape, dtype), {}, (0,))
@@ -490,7 +496,8 @@ def qlinear_average_pool(signature: Signature) -> _Parts:
         raise _refused(signature, "no kernel runs images with channels last")
     parts = _Parts(signature)
     x, made = signature.inputs[0], signature.outputs[0]
-    assert x is not None and made is not None
+    assert x is not None
+    assert made is not None
     single = np.dtype(np.float32)
     real = Tensor(x.shape, single)
     value = parts.add("DequantizeLinear", (0, 1, 2), real, {}, (0,), domain="")

@@ -108,7 +108,7 @@ def qlinear_mul(step: Step) -> Run | None:
 
 
 def _real(step: Step, position: int, x: np.ndarray, real: np.ndarray) -> None:
-    """Write the real numbers of integers whose scale and zero point are inputs from a position on."""
+    """Write integers as real numbers; scale and zero point are inputs from a position on."""
     np.subtract(x, number(step, position + 1), out=real, dtype=np.float32)
     np.multiply(real, number(step, position), out=real)
 

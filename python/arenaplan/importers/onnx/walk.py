@@ -60,7 +60,6 @@ from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.tensors import StoredTensor
 
-
 _WHOLE = (View(0, 0),)
 
 

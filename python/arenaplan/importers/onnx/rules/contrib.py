@@ -1,8 +1,8 @@
 """
 Shapes of operators that ONNX Runtime adds to the standard ones.
 
-Its quantizer and its optimizer write them. The package ``onnx`` has no schema of them; the shapes follow
-the definitions in ONNX Runtime (``ContribOperators.md``).
+Its quantizer and its optimizer write them. The package ``onnx`` has no schema of them; the shapes
+follow the definitions in ONNX Runtime (``ContribOperators.md``).
 """
 
 from __future__ import annotations

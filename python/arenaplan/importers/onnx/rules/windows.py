@@ -130,7 +130,7 @@ def conv_integer(op: Op) -> Sequence[Result]:
 
 
 def qlinear_conv(op: Op) -> Sequence[Result]:
-    """Data, weights and result have a scale and a zero point each; that of the result has its type."""
+    """Data, weights and result have a scale and a zero point; the last one has the type."""
     return ((_convolved(op, 3, 8), op.input(7).dtype),)
 
 
