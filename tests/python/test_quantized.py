@@ -135,8 +135,10 @@ def test_values_of_a_quantized_model_live_as_small_integers(tmp_path: Path, dtyp
         assert placement is None or value.kind == "input" or value.dtype != "float32"
     small.check(graph)
     # A runner of single nodes cannot run such a plan.
+    nodes = ap.Target.known("nodes")
+    assert nodes is not None
     with pytest.raises(TargetMismatch):
-        small.check_target("nodes")
+        small.check_target(nodes)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
