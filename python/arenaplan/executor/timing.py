@@ -70,7 +70,7 @@ _RATES = {
     "QuantizeLinear": Rate(5000, 0.68),
 }
 _WINDOWS = frozenset(["MaxPool", "AveragePool", "LpPool"])
-_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention"])
+_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention", "GRU", "LSTM", "RNN"])
 """Operators whose choices of scratch memory cost nanoseconds; others' costs are relative."""
 
 
