@@ -402,6 +402,5 @@ _WHOLE_BYTES = frozenset(["int8", "uint8", "int16", "uint16"])
 
 def evaluator_of(op: Op, results: Sequence[Result]) -> Evaluate | None:
     """Return how an operator of the default domain is computed, if this module knows it."""
-    if op.type == "QuantizeLinear" and results[0][1] not in _WHOLE_BYTES:
-        return None
-    return EVALUATORS.get(op.type)
+    is_plain = results[0][1] in _WHOLE_BYTES and not op.attributes.get("block_size", 0)
+    return EVALUATORS.get(op.type) if is_plain or op.type != "QuantizeLinear" else None
