@@ -1503,7 +1503,7 @@ class Plan:
     @property
     def order(self, /) -> list[int]:
         """
-        Indices of the nodes in execution order.
+        Indices of the nodes in the order in which they first run.
         """
     @property
     def order_search(self, /) -> str | None:
@@ -1528,6 +1528,12 @@ class Plan:
         Per value of the graph its place, or None if it has none, as constants.
 
         ``plan[name]`` looks one up by the name of its value.
+        """
+    @property
+    def repeated(self, /) -> list[int]:
+        """
+        Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
+        not their large output.
         """
     def resized(self, /, graph: Any) -> Plan:
         """

@@ -253,6 +253,7 @@ class Graph:
         loads: Iterable[int] = (),
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
         windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
+        repeats: bool = False,
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -266,7 +267,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -282,6 +283,7 @@ class Graph:
             tuple(loads),
             tuple(Overlap(*overlap) for overlap in overlaps),
             tuple(Window(*window) for window in windows),
+            repeats,
         )
         self.append(
             op,

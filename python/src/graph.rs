@@ -364,6 +364,7 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
             .collect(),
         ignores: read_effect(effects, "ignores", who)?,
         mutates: read_effect(effects, "mutates", who)?,
+        repeats: read_effect(effects, "repeats", who)?,
         workspaces: read_workspaces(workspaces),
         staging: None,
     })

@@ -10,6 +10,7 @@ mod numbers;
 mod order;
 mod overlap;
 mod reach;
+mod repeat;
 mod value;
 
 use alloc::{
@@ -25,6 +26,7 @@ pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Windo
 #[cfg(feature = "serde")]
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
+pub(crate) use repeat::{Repeated, Stored};
 pub use value::{DType, Value, ValueKind};
 
 use crate::base::{Alignment, Error, Hasher, NodeId, Result, SpaceId, ValueId};
@@ -400,6 +402,14 @@ impl Graph {
                 hash.number(window.stride);
                 hash.number(window.before.cast_unsigned());
                 hash.number(window.scale);
+            }
+        }
+        // The same for nodes that repeat; no window is of the node that ends the list.
+        if self.nodes.iter().any(|node| node.effects.repeats) {
+            hash.number(u64::MAX);
+            for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| node.effects.repeats)
+            {
+                hash.count(index);
             }
         }
         hash.finish()

@@ -298,6 +298,13 @@ def report(
         print(
             f"  steps        {len(plan.steps)}; {fused} of {len(graph.nodes)} nodes run with others"
         )
+    repeated = set(plan.repeated)
+    if repeated:
+        runs = sum(node in repeated for step in plan.steps for node in step)
+        print(
+            f"  recompute    {len(repeated)} nodes run in {runs} steps, so that their inputs are "
+            "kept and not their outputs"
+        )
     if plan.timetable is not None:
         table = plan.timetable
         print(

@@ -154,9 +154,11 @@ def arena_arrays(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> di
 
 
 def inner_values(graph: Graph, steps: Iterable[Sequence[int]]) -> set[int]:
-    """Return the values that never leave the group of nodes that makes them."""
+    """Return the values that never leave the groups of nodes that make them."""
+    steps = list(steps)
     inner = (node for nodes in steps for node in nodes[:-1])
-    return {v for node in inner for v in graph.nodes[node].outputs if v is not None}
+    found = {v for node in inner for v in graph.nodes[node].outputs if v is not None}
+    return found.difference(*(graph.nodes[nodes[-1]].outputs for nodes in steps))
 
 
 def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarray]]:

@@ -97,10 +97,14 @@ def _live_values(
     """Yield the values whose bytes matter: before the first step, and after each one."""
     last: dict[int, int] = {}
     for step, nodes in enumerate(steps):
+        made: set[int | None] = set()
         for node in map(graph.nodes.__getitem__, nodes):
             for position, value in enumerate(node.inputs):
-                if value is not None and position not in node.effects.ignores:
+                # What a member made beside it, a node does not read from memory.
+                is_read = value not in made and position not in node.effects.ignores
+                if value is not None and is_read:
                     last[value] = step
+            made.update(node.outputs)
     states = [value.index for value in graph.values if value.kind == "state"]
     last.update(dict.fromkeys([*graph.outputs, *states], len(steps)))
     if keep_inputs:
@@ -108,8 +112,8 @@ def _live_values(
     alive = {value for value in (*graph.inputs, *states) if value in last}
     yield alive
     for step, nodes in enumerate(steps):
-        for node in map(graph.nodes.__getitem__, nodes):
-            alive.update(value for value in node.outputs if value in last and value is not None)
+        stored = graph.nodes[nodes[-1]].outputs
+        alive.update(value for value in stored if value in last and value is not None)
         for node in map(graph.nodes.__getitem__, nodes):
             for value in (*node.inputs, *node.outputs):
                 if value is not None and last.get(value, -1) <= step:

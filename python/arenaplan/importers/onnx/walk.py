@@ -30,13 +30,13 @@ from arenaplan.errors import (
     UnsupportedModel,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import Graph
+from arenaplan.graph import Graph, View
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
 from arenaplan.importers.onnx.behind import shapes_behind
 from arenaplan.importers.onnx.bodies import INLINED, body_of
 from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
-from arenaplan.importers.onnx.evaluate import EVALUATORS
+from arenaplan.importers.onnx.evaluate import evaluator_of
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
 from arenaplan.importers.onnx.fill import fill
@@ -64,10 +64,12 @@ from arenaplan.importers.onnx.op import (
 )
 from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.order import BRANCHING, MAX_NESTING, captured, label, subgraphs
-from arenaplan.importers.onnx.rules import RULES
+from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.tensors import StoredTensor
+
+_WHOLE = (View(0, 0),)
 
 FLOWS = frozenset({"If", "Loop", "Scan"})
 """Operators of the default domain that become nodes with bodies."""
@@ -157,6 +159,8 @@ class Walk:
         self._has_items = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
+        self._repeated: set[int | None] = set()
+        """Values of nodes that may run again for each reader."""
         self._behind: Mapping[str, Declared] | None = None
 
     def run(self) -> Graph:
@@ -392,12 +396,18 @@ class Walk:
             else:
                 # A constant becomes part of the graph when it is first used.
                 inputs.append(self.index_of(known) if known.index is None else known.index)
+        effects = node_effects(op, operands)
+        shows_repeated = effects.views == _WHOLE and inputs[0] in self._repeated
+        if effects.repeats or (shows_repeated and not any(operands[1:])):
+            # A view of a value that is made again is made again with it.
+            effects = effects._replace(repeats=True)
+            self._repeated.update(known.index for known in operands if known is not None)
         graph.append(
             op.type,
             tuple(inputs),
             tuple([None if known is None else known.index for known in operands]),
             name=op.name,
-            effects=node_effects(op, operands),
+            effects=effects,
             attributes=_plain(op) if op.attributes else None,
             domain=op.domain,
             version=op.version,
@@ -413,7 +423,9 @@ class Walk:
         if any(isinstance(known, Pending) for known in inputs):
             return Pending(name)
         op = Op("", kind, "", 13, list(inputs), [name], attributes, self._budget)
-        results = RULES[kind](op)
+        rule = rule_of(op)
+        assert rule is not None, "the kinds that are applied have rules"
+        results = rule(op)
         (made,) = self._fold(op, results, [name]) or self._emit(op, results, [name])
         assert made is not None
         return made
@@ -452,7 +464,7 @@ class Walk:
 
     def _infer(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Result]:
         """Return shapes and types of all results, inferred or declared."""
-        rule = None if op.domain else RULES.get(op.type)
+        rule = rule_of(op)
         try:
             complete = () if rule is None else rule(op)
         except DataDependent as dependent:
@@ -551,7 +563,7 @@ class Walk:
             value = constant_value(op)
             inline = not (isinstance(value, StoredTensor) and value.is_external)
             return [Operand(name, value.shape, str(value.dtype), value, inline) for name in names]
-        evaluate = EVALUATORS.get(op.type)
+        evaluate = evaluator_of(op, results)
         # The old way to broadcast, aligned by attributes, is not worth a second evaluator.
         if evaluate is None or "broadcast" in op.attributes:
             return None
