@@ -82,6 +82,7 @@ impl GraphBuilder {
     /// - [`Error::UndefinedValue`] if an operand or output is not there or is never produced.
     /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if
     ///   a node's effects do not fit its operands.
+    /// - [`Error::InvalidAttribute`] if an attribute is a number that is not finite, or has no name.
     /// - [`Error::GraphCycle`] if nodes depend on each other in a circle.
     pub fn build(self) -> Result<Graph> {
         let Self { name, values, nodes, outputs, spaces } = self;
@@ -101,6 +102,7 @@ impl GraphBuilder {
             check_operands(node, &values, &producers, nodes.len())?;
             check_effects(node, &values)?;
             check_workspaces(node)?;
+            check_attributes(node)?;
         }
         for &output in &outputs {
             check_defined(|| "the graph's outputs".into(), output, &values, &producers)?;
@@ -323,6 +325,25 @@ fn check_windows(node: &Node, values: &[Value]) -> Result<()> {
                 return refuse(format!("{name} has no dimension {axis} for a window"));
             }
         }
+    }
+    Ok(())
+}
+
+/// Refuses attributes that files cannot hold.
+fn check_attributes(node: &Node) -> Result<()> {
+    for (name, attribute) in &node.attributes {
+        let reason = if name.is_empty() {
+            "it has no name"
+        } else if !attribute.is_finite() {
+            "it has a number that is not finite"
+        } else {
+            continue;
+        };
+        return Err(Error::InvalidAttribute {
+            node: quoted(&node.name),
+            attribute: quoted(name),
+            reason: reason.into(),
+        });
     }
     Ok(())
 }
