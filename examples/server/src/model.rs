@@ -135,7 +135,11 @@ impl ServedShape {
             });
         }
         let nodes = (0..graph.nodes().len()).map(NodeId::new);
-        let kernels = nodes.map(|node| kernel_of(&graph, node, weights)).collect::<Result<_>>()?;
+        let mut sizes: Vec<_> = shape.sizes().map(|(dim, size)| format!("{dim}={size}")).collect();
+        sizes.sort_unstable();
+        let sizes = sizes.join(",");
+        let kernels = nodes.map(|node| kernel_of(&graph, node, weights, &sizes));
+        let kernels = kernels.collect::<Result<_>>()?;
         let ports = |values: &mut dyn Iterator<Item = ValueId>| -> Result<Vec<Port>> {
             values.map(|value| Port::of(&graph, value)).collect()
         };

@@ -27,7 +27,7 @@ const RETRY_AFTER: &str = "1";
 pub struct Service {
     models: BTreeMap<String, ServedModel>,
     pool: ArenaPool,
-    /// Most time that a request waits for memory and a thread.
+    /// Most time that a request waits for memory.
     patience: Duration,
     metrics: Metrics,
 }
@@ -78,23 +78,17 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// [`arenaplan::Error::PoolBusy`] if there is no memory or no thread in time; else as
+    /// [`arenaplan::Error::PoolBusy`] if there is no memory in time; else as
     /// [`ServedModel::shape_of`] and [`ServedShape::run`](crate::model::ServedShape::run).
     pub async fn infer(self: Arc<Self>, name: String, body: Bytes) -> Result<Vec<u8>> {
-        let deadline = Instant::now() + self.patience;
         let program = {
             let shape = self.model(&name)?.shape_of(&parse(&body)?)?;
             Arc::clone(shape.program())
         };
-        let timer = tokio::time::sleep_until(deadline.into());
+        let timer = tokio::time::sleep(self.patience);
         let mut lease = self.pool.lease_until(&program, timer).await?;
         let failed = Error::Failed { name: name.clone() };
         let run = tokio::task::spawn_blocking(move || {
-            if Instant::now() > deadline {
-                let (leased, cap) = (self.pool.statistics().leased_bytes, self.pool.cap());
-                let bytes = lease.plan().arena_bytes();
-                return Err(arenaplan::Error::PoolBusy { bytes, leased, cap }.into());
-            }
             let request = parse(&body)?;
             let shape = self.model(&name)?.shape_of(&request)?;
             shape.write_inputs(&mut lease, &request)?;

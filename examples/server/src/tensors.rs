@@ -60,14 +60,15 @@ impl Weights {
         Ok(Self(weights))
     }
 
-    /// Returns a constant of a shape.
+    /// Returns a constant that has the dimensions `shape`, in the graph for the sizes `sizes` of
+    /// the model: `batch=2,seq=16`. A constant that depends on the sizes is there once for each.
     ///
     /// # Errors
     ///
-    /// [`Error::Weight`] if it is not there, or has another shape.
-    pub fn get(&self, name: &str, shape: &[u64]) -> Result<&Weight> {
+    /// [`Error::Weight`] if it is not there, or has other dimensions.
+    pub fn get(&self, name: &str, sizes: &str, shape: &[u64]) -> Result<&Weight> {
         let refuse = |reason| Error::Weight { name: name.to_owned(), reason };
-        let found = self.0.get(name);
+        let found = self.0.get(name).or_else(|| self.0.get(&format!("{name}@{sizes}")));
         let weight = found.ok_or_else(|| refuse("it is not in the weights file".into()))?;
         if weight.shape != shape {
             let own = &weight.shape;

@@ -56,6 +56,7 @@ from arenaplan.importers import open_model
 from arenaplan.importers.tflite.micro.arena import total
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.model import flat_sizes
 from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
@@ -179,7 +180,8 @@ def _export_shapes(options: argparse.Namespace) -> None:
     shapes = Shapes(dict(options.bind), MAX_SHAPES)
     graph_with = open_model(options.model)
     chosen = plan_options(options)
-    graphs = (seen_by(graph_with(shapes.bound(shape)), chosen, options) for shape in shapes)
+    bound = map(shapes.bound, shapes)
+    graphs = ((flat_sizes(sizes), seen_by(graph_with(sizes), chosen, options)) for sizes in bound)
     data = EXPORTERS[options.to].write(graphs)
     _write(options, data)
     count = "1 shape" if len(shapes) == 1 else f"{len(shapes):,} shapes"

@@ -72,7 +72,7 @@ class Exporter:
     It takes the graph and its :class:`~arenaplan.Plan` if ``source`` is ``"graph"``; if it is
     ``"tflite"``, a model of :mod:`arenaplan.importers.tflite.model`, its :class:`TflmPlan`, and
     the name of the model; if it is ``"unplanned"``, the graph; if it is ``"shapes"``, an iterable
-    of the graphs of all shapes. Those of ``options`` that are no
+    of sizes and graphs of all shapes. Those of ``options`` that are no
     part of planning follow by name. It raises ``TargetMismatch`` if the reader cannot honor the
     plan.
     """

@@ -2,36 +2,36 @@
 Weights as a `safetensors <https://github.com/huggingface/safetensors>`_ file.
 
 A graph file names constants and has no data. The weights file has the data of each constant whose
-bytes a node reads, under the name of the value, also of constants that the importer computed.
+bytes a node reads, under the name of the value, also of constants that the importer computed. A
+constant with other data in another shape, such as the operand of a reshape, is there once per
+shape: ``NAME@batch=2,seq=16``, with the names of the dimensions in alphabetical order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 
 import numpy as np
 
-from arenaplan.errors import UnsupportedDtype, UnsupportedModel
+from arenaplan.errors import UnsupportedDtype
 from arenaplan.graph import Graph
-from arenaplan.importers.common import quoted
 
 __all__ = ["weights_of"]
 
 
-def weights_of(graphs: Iterable[Graph]) -> bytes:
+def weights_of(shapes: Iterable[tuple[Mapping[str, int], Graph]]) -> bytes:
     """
     Return the content of a weights file that serves several shapes of one model.
 
     Parameters
     ----------
-    graphs : iterable of Graph
-        The graph of each shape, at least one. Constants are loaded, and forgotten with the graph.
+    shapes : iterable of (mapping, Graph)
+        The sizes of the dimensions, as a model file has them, and the graph of each shape. One
+        graph has its constants in memory at a time, and each array is kept once.
 
     Raises
     ------
-    UnsupportedModel
-        If a constant has other data in another shape; then each shape needs a file of its own.
     UnsupportedDtype
         If the format has no such element type.
     UndefinedValue
@@ -44,14 +44,18 @@ def weights_of(graphs: Iterable[Graph]) -> bytes:
     >>> import numpy as np
     >>> import arenaplan as ap
     >>> from arenaplan.export import weights_of
-    >>> graph = ap.Graph("layer")
-    >>> x = graph.input("x", (4, 64))
-    >>> w = graph.constant("w", (64, 16), "float32", np.ones((64, 16), np.float32))
-    >>> (y,) = graph.node("MatMul", [x, w], [("y", (4, 16), "float32")])
-    >>> graph.output(y)
+    >>> def layer(batch):
+    ...     graph = ap.Graph("layer")
+    ...     x = graph.input("x", (batch, 4))
+    ...     w = graph.constant("w", (4, 2), "float32", np.ones((4, 2), np.float32))
+    ...     n = graph.constant("n", (), "float32", np.array(batch, np.float32))
+    ...     (y,) = graph.node("MatMul", [x, w], [("y", (batch, 2), "float32")])
+    ...     (z,) = graph.node("Div", [y, n], [("z", (batch, 2), "float32")])
+    ...     graph.output(z)
+    ...     return graph
     >>> from safetensors.numpy import load
-    >>> load(weights_of([graph]))["w"].shape
-    (64, 16)
+    >>> sorted(load(weights_of(({"batch": batch}, layer(batch)) for batch in (1, 2))))
+    ['n@batch=1', 'n@batch=2', 'w']
     """
     try:
         from safetensors import SafetensorError
@@ -60,21 +64,26 @@ def weights_of(graphs: Iterable[Graph]) -> bytes:
         raise ImportError(
             "weights are written by the package safetensors: pip install 'arenaplan[weights]'"
         ) from error
-    arrays: dict[str, np.ndarray] = {}
-    known: dict[str, bytes] = {}
-    for graph in graphs:
+    # By name, the different arrays, and which of them each shape has.
+    arrays: dict[str, dict[bytes, np.ndarray]] = {}
+    by_shape: dict[str, dict[str, bytes]] = {}
+    for sizes, graph in shapes:
+        text = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
         for name, array in _read_constants(graph):
             digest = _digest(array)
-            if known.setdefault(name, digest) != digest:
-                raise UnsupportedModel(
-                    f"constant {quoted(name)} depends on the shape of the inputs: write the "
-                    "weights of each shape by themselves"
-                )
-            arrays.setdefault(name, array)
+            arrays.setdefault(name, {}).setdefault(digest, array)
+            by_shape.setdefault(name, {})[text] = digest
+    tensors: dict[str, np.ndarray] = {}
+    for name, found in arrays.items():
+        if len(found) == 1:
+            (tensors[name],) = found.values()
+        else:
+            for text, digest in by_shape[name].items():
+                tensors[f"{name}@{text}"] = found[digest]
     try:
-        return save(arrays)
+        return save(tensors)
     except (SafetensorError, KeyError) as error:
-        dtypes = ", ".join(sorted({array.dtype.name for array in arrays.values()}))
+        dtypes = ", ".join(sorted({array.dtype.name for array in tensors.values()}))
         raise UnsupportedDtype(f"safetensors cannot hold these types ({dtypes}): {error}") from None
 
 

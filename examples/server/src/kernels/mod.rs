@@ -29,14 +29,19 @@ pub trait Kernel: Send + Sync {
     fn run(&self, memory: &mut StepMemory<'_>) -> arenaplan::Result<()>;
 }
 
-/// Returns the kernel of a node.
+/// Returns the kernel of a node, in the graph for some sizes of the model's dimensions.
 ///
 /// # Errors
 ///
 /// [`Error::Unsupported`](crate::Error::Unsupported) if no kernel runs the node, and
 /// [`Error::Weight`](crate::Error::Weight) if a constant is not there.
-pub fn kernel_of(graph: &Graph, node: NodeId, weights: &Weights) -> Result<Box<dyn Kernel>> {
-    let operator = Operator::new(graph, node, weights);
+pub fn kernel_of(
+    graph: &Graph,
+    node: NodeId,
+    weights: &Weights,
+    sizes: &str,
+) -> Result<Box<dyn Kernel>> {
+    let operator = Operator::new(graph, node, weights, sizes);
     if !graph.node(node).domain().is_empty() {
         return Err(operator.refuse("it is of no standard operator set"));
     }

@@ -16,6 +16,7 @@ pub(crate) struct Operator<'g> {
     graph: &'g Graph,
     node: &'g Node,
     weights: &'g Weights,
+    sizes: &'g str,
 }
 
 /// An operand that a kernel reads: in the arena, or a weight.
@@ -33,8 +34,13 @@ pub(crate) enum Place<'m> {
 }
 
 impl<'g> Operator<'g> {
-    pub(super) fn new(graph: &'g Graph, node: NodeId, weights: &'g Weights) -> Self {
-        Self { graph, node: graph.node(node), weights }
+    pub(super) fn new(
+        graph: &'g Graph,
+        node: NodeId,
+        weights: &'g Weights,
+        sizes: &'g str,
+    ) -> Self {
+        Self { graph, node: graph.node(node), weights, sizes }
     }
 
     /// Returns the error of a node that no kernel runs.
@@ -89,7 +95,7 @@ impl<'g> Operator<'g> {
         if value.kind() != ValueKind::Constant {
             return Ok(None);
         }
-        self.weights.get(value.name(), value.shape()).map(Some)
+        self.weights.get(value.name(), self.sizes, value.shape()).map(Some)
     }
 
     /// Returns an input of real numbers.
