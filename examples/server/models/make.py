@@ -106,11 +106,14 @@ def encoder(tokens: int = 16, width: int = 32, heads: int = 4, layers: int = 2) 
     split = net.constant("split", np.array([0, 0, heads, deep]))
     merge = net.constant("merge", np.array([0, 0, width]))
     root = net.constant("root", np.array(deep**0.5, np.float32))
-    two = [net.constant(*each) for each in (
-        ("half", np.array(0.5, np.float32)),
-        ("one", np.array(1, np.float32)),
-        ("sqrt2", np.array(2**0.5, np.float32)),
-    )]
+    two = [
+        net.constant(*each)
+        for each in (
+            ("half", np.array(0.5, np.float32)),
+            ("one", np.array(1, np.float32)),
+            ("sqrt2", np.array(2**0.5, np.float32)),
+        )
+    ]
     x = net.node("Gather", "embedded", net.weight("tokens.weight", 100, width, scale=1), "ids")
     x = net.node("Add", "placed", x, net.weight("places.weight", tokens, width, scale=1))
     x = normal("start", x)

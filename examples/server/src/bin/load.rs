@@ -23,6 +23,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
 
 const USAGE: &str = "usage: load [OPTION]... NAME=BASE...
 Starts the server beside this program with these models, and sends requests of every batch size.
@@ -120,7 +121,7 @@ fn questions(models: &[String]) -> Result<Vec<Question>, Failure> {
                     let elements = shape.iter().product();
                     let bytes: Vec<u8> = match port.dtype() {
                         Dtype::I64 => {
-                            (0..elements).flat_map(|at| (at as i64 % 50).to_le_bytes()).collect()
+                            (0_i64..50).cycle().take(elements).flat_map(i64::to_le_bytes).collect()
                         }
                         _ => (0..elements).flat_map(|at| wave(at).to_le_bytes()).collect(),
                     };
@@ -162,21 +163,19 @@ async fn run(options: Options) -> Result<(), Failure> {
     let begin = Instant::now();
     let stop = begin + options.limit;
     let left = Arc::new(AtomicU64::new(options.requests));
-    let clients = (0..options.clients).map(|client| {
+    let mut clients = JoinSet::new();
+    for client in 0..options.clients {
         let (questions, counts) = (Arc::clone(&questions), Arc::clone(&counts));
         let left = Arc::clone(&left);
-        tokio::spawn(ask(address.clone(), client, questions, counts, stop, left))
-    });
-    let clients: Vec<_> = clients.collect();
+        clients.spawn(ask(address.clone(), client, questions, counts, stop, left));
+    }
     let mut times = Vec::new();
-    let mut waiting = tokio::task::JoinSet::new();
-    clients.into_iter().for_each(|client| drop(waiting.spawn(client)));
     let mut memory = Vec::new();
     let mut tick = tokio::time::interval(options.limit / 20);
     loop {
         tokio::select! {
-            done = waiting.join_next() => match done {
-                Some(client) => times.extend(client???),
+            done = clients.join_next() => match done {
+                Some(client) => times.extend(client??),
                 None => break,
             },
             _ = tick.tick() => memory.extend(resident(pid)),

@@ -68,12 +68,12 @@ pub(super) fn binary(
     };
     let sources = [operator.operand(0)?, operator.operand(1)?];
     let strides = [strides(0)?, strides(1)?];
-    let (dims, strides) = merged(dims, strides);
+    let (dims, strides) = merged(&dims, &strides);
     Ok(Box::new(Binary { sources, strides, dims, compute }))
 }
 
 /// Merges neighboring dimensions that both operands go through as one, so that rows are long.
-fn merged(dims: Vec<usize>, strides: [Vec<usize>; 2]) -> (Vec<usize>, [Vec<usize>; 2]) {
+fn merged(dims: &[usize], strides: &[Vec<usize>; 2]) -> (Vec<usize>, [Vec<usize>; 2]) {
     let mut kept: Vec<(usize, [usize; 2])> = Vec::new();
     for (axis, &dim) in dims.iter().enumerate() {
         let own = [strides[0][axis], strides[1][axis]];
@@ -104,8 +104,8 @@ impl<F: Fn(f32, f32) -> f32 + Send + Sync> Kernel for Binary<F> {
             // First elements of the operands for this row.
             let (mut starts, mut rest) = ([0, 0], index);
             for (axis, &dim) in outer.iter().enumerate().rev() {
-                for side in 0..2 {
-                    starts[side] += rest % dim * self.strides[side][axis];
+                for (start, strides) in starts.iter_mut().zip(&self.strides) {
+                    *start += rest % dim * strides[axis];
                 }
                 rest /= dim;
             }
@@ -184,7 +184,9 @@ impl Kernel for Affine {
         }
         let factors = self.scale.iter().zip(&self.shift).cycle();
         for (plane, (scale, shift)) in output.chunks_exact_mut(self.plane.max(1)).zip(factors) {
-            plane.iter_mut().for_each(|x| *x = *x * scale + shift);
+            for x in plane {
+                *x = *x * scale + shift;
+            }
         }
         Ok(())
     }

@@ -47,6 +47,7 @@ pub fn kernel_of(
     }
     match graph.node(node).op() {
         "Add" => elementwise::binary(&operator, |a, b| a + b),
+        "Sum" if operator.inputs() == 2 => elementwise::binary(&operator, |a, b| a + b),
         "Sub" => elementwise::binary(&operator, |a, b| a - b),
         "Mul" => elementwise::binary(&operator, |a, b| a * b),
         "Div" => elementwise::binary(&operator, |a, b| a / b),

@@ -71,7 +71,9 @@ impl Kernel for Softmax {
                 *x = (*x - largest).exp();
                 sum += *x;
             }
-            row.iter_mut().for_each(|x| *x /= sum);
+            for x in row {
+                *x /= sum;
+            }
         }
         Ok(())
     }

@@ -8,11 +8,24 @@ use safetensors::SafeTensors;
 /// The models, which `models/make.py` makes.
 pub(crate) const MODELS: [&str; 2] = ["keyword", "encoder"];
 
+/// Returns the folder of the models: that of the repository, unless the environment variable
+/// `ARENAPLAN_SERVER_MODELS` names another one.
+fn folder() -> PathBuf {
+    let folder = std::env::var_os("ARENAPLAN_SERVER_MODELS").map(PathBuf::from);
+    folder.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models"))
+}
+
+/// Returns the names of all models in the folder.
+pub(crate) fn models() -> Vec<String> {
+    let files = std::fs::read_dir(folder()).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names = names.filter_map(|name| Some(name.strip_suffix(".plan.json")?.to_owned()));
+    names.collect()
+}
+
 /// Returns the name of the files of a model, without their suffixes.
 pub(crate) fn base(name: &str) -> PathBuf {
-    let folder = std::env::var_os("ARENAPLAN_SERVER_MODELS").map(PathBuf::from);
-    let folder = folder.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models"));
-    folder.join(name)
+    folder().join(name)
 }
 
 pub(crate) fn load(name: &str) -> ServedModel {
