@@ -94,7 +94,7 @@ oracles: ## tests with other projects' runtimes and frameworks; downloads gigaby
 # -- checks ------------------------------------------------------------------------
 
 .PHONY: check
-check: check-rust check-python check-generated ## format, lint, types, docs, stubs, schema, C header
+check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, C header
 
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
@@ -103,6 +103,14 @@ check-rust: $(VENV)/.ready
 	cargo clippy --workspace --all-targets --all-features -- --deny warnings
 	cargo clippy $(SERVER) --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --all-features --no-deps --document-private-items
+
+BARE := thumbv7em-none-eabihf
+.PHONY: check-bare
+check-bare: ## the core without std, for a machine without an operating system
+	for features in "" std serde; do cargo clippy --package arenaplan --no-default-features --features "$$features" -- --deny warnings; done
+	if rustup target add $(BARE); then \
+	    for features in "" serde; do cargo check --package arenaplan --no-default-features --features "$$features" --target $(BARE); done; \
+	else echo "skipped: the target $(BARE) cannot be installed" >&2; fi
 
 .PHONY: check-python
 check-python: develop

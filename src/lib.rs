@@ -47,19 +47,30 @@
 //! [`Problem`] can also be written by hand or read from CSV, [`solve()`] packs it, and
 //! [`Plan::check`] is the independent definition of a valid plan.
 
+#![no_std]
+// Some functions serve one feature alone; with all features, none may be unused.
+#![cfg_attr(not(all(feature = "std", feature = "serde")), allow(dead_code))]
+
+extern crate alloc;
+#[cfg(any(feature = "std", test))]
+extern crate std;
+
 pub mod arena;
 pub mod base;
 pub mod check;
 pub mod choose;
 pub mod classic;
+#[cfg(feature = "serde")]
 pub mod format;
 pub mod graph;
 mod hazards;
 pub mod liveness;
+#[cfg(feature = "serde")]
 pub mod model;
 pub mod pack;
 pub mod plan;
 pub mod planner;
+#[cfg(feature = "std")]
 pub mod pool;
 pub mod program;
 
@@ -69,10 +80,12 @@ pub use check::Verdict;
 pub use choose::Memories;
 pub use graph::{DType, Effects, Graph, GraphBuilder, Node, Value, ValueKind};
 pub use liveness::Liveness;
+#[cfg(feature = "serde")]
 pub use model::Model;
 pub use pack::{Budget, Packing, Problem, Status, solve};
 pub use plan::{Plan, PlanOptions, Target, Technique, Techniques};
 pub use planner::Planner;
+#[cfg(feature = "std")]
 pub use pool::{ArenaPool, Lease};
 pub use program::Program;
 

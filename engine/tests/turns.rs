@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "a test of a private file")]
 
+extern crate alloc;
+
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;

@@ -119,17 +119,8 @@ impl Graph {
             builder.add_value(value);
         }
         for row in nodes.try_iter()? {
-            let NodeRow {
-                name,
-                op,
-                inputs,
-                outputs,
-                effects,
-                after,
-                domain,
-                version,
-                attributes,
-            } = row?.extract()?;
+            let NodeRow { name, op, inputs, outputs, effects, after, domain, version, attributes } =
+                row?.extract()?;
             let name = read_name(&name, "a node")?;
             let op = read_name(&op, "an operator")?;
             let domain = read_name(&domain, "an operator set")?;

@@ -178,7 +178,7 @@ pub(crate) fn explain(py: Python<'_>, graph: &Graph, options: Options) -> PyResu
     let found = call::run(py, items, move |cancel, tell| {
         options.planner()?.budget(call::budget(cancel, tell, None)).explain(&graph)
     })?;
-    let Explanation { plan, without, levels, switched } = found.or_raise(py)?;
+    let Explanation { plan, without, levels, switched, .. } = found.or_raise(py)?;
     let named = |levels: Vec<(Technique, u64)>| {
         let level = |(technique, bytes): (Technique, u64)| Level {
             technique: technique.name().into(),

@@ -1,6 +1,7 @@
 //! Blocks of bytes from allocators, which may be the caller's.
 
-use std::fmt::Debug;
+use alloc::boxed::Box;
+use core::fmt::Debug;
 
 use crate::arena::raw::AlignedBytes;
 use crate::base::{Alignment, Error, Result};

@@ -1,6 +1,7 @@
 //! Bytes as elements of a type.
 
-use std::any::type_name;
+use alloc::{format, string::String};
+use core::any::type_name;
 
 use bytemuck::{Pod, PodCastError, try_cast_slice, try_cast_slice_mut};
 

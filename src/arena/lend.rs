@@ -1,6 +1,7 @@
 //! Lending a step its operands, without `unsafe`: the arena is cut into disjoint slices.
 
-use std::fmt::Debug;
+use alloc::vec::Vec;
+use core::fmt::Debug;
 
 use crate::arena::Region;
 use crate::arena::raw::LentRest;
@@ -10,6 +11,7 @@ use crate::arena::spans::{Holder, Reading, StepSpans, Stretch, Writing};
 ///
 /// No byte that is lent to be written is lent a second time.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct NodeMemory<'a> {
     /// Inputs of the node, by position.
     pub inputs: Vec<Input<'a>>,
@@ -198,7 +200,7 @@ pub(super) fn fill<'m>(
 
 /// Regions that are cut from their start to their end.
 struct Regions<'m, 'r> {
-    rest: std::slice::IterMut<'m, Region<'r>>,
+    rest: core::slice::IterMut<'m, Region<'r>>,
     /// Number of regions that were begun.
     begun: usize,
     /// The bytes of the last of these behind the last piece.
@@ -213,7 +215,7 @@ impl<'m> Cut<'m> for Regions<'m, '_> {
             self.bytes = self.rest.next()?.bytes_mut();
             (self.begun, self.at) = (self.begun + 1, 0);
         }
-        let rest = std::mem::take(&mut self.bytes);
+        let rest = core::mem::take(&mut self.bytes);
         // The pieces are disjoint and sorted, so none begins before the last one ended.
         let (_, rest) = rest.split_at_mut_checked(place.start.checked_sub(self.at)?)?;
         let (bytes, rest) = rest.split_at_mut_checked(place.len())?;

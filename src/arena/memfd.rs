@@ -1,8 +1,9 @@
 //! Memory that several processes map, on Linux.
 
+use alloc::format;
+use core::ops::{Deref, DerefMut};
 use std::fs::File;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
@@ -192,6 +193,6 @@ fn slot_lock(slot: i64) -> libc::flock {
     libc::flock { l_type: kind, l_whence: whence, l_start: SLOTS + slot, l_len: 1, l_pid: 0 }
 }
 
-fn refused(what: &str, error: impl std::fmt::Display) -> Error {
+fn refused(what: &str, error: impl core::fmt::Display) -> Error {
     Error::ArenaState { reason: format!("the shared memory {what}: {error}") }
 }

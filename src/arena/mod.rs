@@ -11,11 +11,16 @@ mod turns;
 
 /// The atomics of [`turns`]; a model checker has others.
 mod sync {
-    pub(super) use std::sync::atomic::{AtomicU8, Ordering};
+    pub(super) use core::sync::atomic::{AtomicU8, Ordering};
 }
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::ptr::NonNull;
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
+use core::ptr::NonNull;
 
 use bytemuck::Pod;
 
@@ -29,7 +34,7 @@ pub use memfd::{SharedGuard, SharedMemory};
 pub(crate) use spans::{Holder, Reading, StepSpans, Stretch, Writing, settle};
 pub(crate) use turns::Refusal;
 
-use crate::base::{Alignment, Error, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};
+use crate::base::{Alignment, Error, Hasher, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::plan::{Placement, Plan};
 use raw::AlignedBytes;
 pub(crate) use raw::{LentStep, SharedRegions};
@@ -159,18 +164,28 @@ impl Plan {
     /// graphs, or put something elsewhere.
     pub(crate) fn layout(&self) -> u64 {
         self.fingerprint.get_or_compute(|| {
-            let mut hasher = DefaultHasher::new();
-            self.digest.hash(&mut hasher);
+            let mut hash = Hasher::new();
+            hash.text(&self.digest);
             for space in &self.spaces {
-                (space.arena_bytes, space.alignment, space.caller).hash(&mut hasher);
+                hash.number(space.arena_bytes);
+                hash.number(space.alignment);
+                hash.number(space.caller.map_or(u64::MAX, u64::from));
             }
+            hash.count(self.placements.len());
             for place in &self.placements {
-                (place.value, place.space, place.offset, place.bytes).hash(&mut hasher);
+                hash.number(place.value.into());
+                hash.number(place.space.into());
+                hash.number(place.offset);
+                hash.number(place.bytes);
             }
             for work in &self.workspaces {
-                (work.node, work.slot, work.space, work.offset, work.bytes).hash(&mut hasher);
+                hash.number(work.node.into());
+                hash.number(work.slot.into());
+                hash.number(work.space.into());
+                hash.number(work.offset);
+                hash.number(work.bytes);
             }
-            hasher.finish()
+            hash.finish_number()
         })
     }
 
@@ -200,7 +215,7 @@ impl Plan {
     /// - [`Error::MisalignedBuffer`] if they start at a less aligned address.
     /// - [`Error::SpaceCount`] if the plan has several spaces.
     pub fn bind<'a>(&self, bytes: &'a mut [u8]) -> Result<Arena<'a>> {
-        self.bind_all(std::iter::once(bytes))
+        self.bind_all(core::iter::once(bytes))
     }
 
     /// Uses the caller's bytes as the plan's [spaces](Self::spaces), in order: arenas, then
@@ -414,7 +429,7 @@ fn placement(plan: &Plan, value: ValueId) -> Result<&Placement> {
 }
 
 /// Returns a span of bytes as positions in a slice.
-pub(crate) fn span(offset: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
+pub(crate) fn span(offset: u64, bytes: u64) -> Option<core::ops::Range<usize>> {
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(bytes).ok()?)?;
     Some(start..end)

@@ -6,11 +6,12 @@
     reason = "std has no safe allocation with an alignment of its own, and no slices that are cut at run time by several threads"
 )]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::marker::PhantomData;
-use std::ptr::{NonNull, without_provenance_mut};
-use std::slice;
-#[cfg(debug_assertions)]
+use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::ptr::{NonNull, without_provenance_mut};
+use core::slice;
+#[cfg(all(debug_assertions, feature = "std"))]
 use std::sync::Mutex;
 
 use crate::arena::Region;
@@ -151,8 +152,8 @@ pub(crate) struct SharedRegions<'a> {
     hazards: &'a Hazards,
     turns: Turns,
     /// The steps that are lent.
-    #[cfg(debug_assertions)]
-    lent: Mutex<Vec<usize>>,
+    #[cfg(all(debug_assertions, feature = "std"))]
+    lent: Mutex<alloc::vec::Vec<usize>>,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -174,7 +175,7 @@ impl<'a> SharedRegions<'a> {
             spans,
             hazards,
             turns: Turns::new(spans.len()),
-            #[cfg(debug_assertions)]
+            #[cfg(all(debug_assertions, feature = "std"))]
             lent: Mutex::default(),
             borrowed: PhantomData,
         }
@@ -185,7 +186,7 @@ impl<'a> SharedRegions<'a> {
         let spans = self.spans.get(step).ok_or(Refusal::Missing)?;
         let before = self.hazards.of(step).iter().map(|edge| edge.before);
         self.turns.take(step, before.map(|step| usize::try_from(step).unwrap_or(usize::MAX)))?;
-        #[cfg(debug_assertions)]
+        #[cfg(all(debug_assertions, feature = "std"))]
         self.note(step);
         Ok(LentStep { shared: self, spans, step })
     }
@@ -198,13 +199,13 @@ impl<'a> SharedRegions<'a> {
     /// Begins another run.
     pub(crate) fn restart(&mut self) {
         // A step that was leaked is lent no more: its borrow of `self` has ended.
-        #[cfg(debug_assertions)]
+        #[cfg(all(debug_assertions, feature = "std"))]
         self.lent.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         self.turns.restart();
     }
 
     /// Asserts that a step shares no byte with those that are lent, unless both read it.
-    #[cfg(debug_assertions)]
+    #[cfg(all(debug_assertions, feature = "std"))]
     fn note(&self, step: usize) {
         let mut lent = self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let writes = |holder: &Holder| !matches!(holder, Holder::Readers(_));
@@ -255,7 +256,7 @@ pub(crate) struct LentStep<'r> {
 
 impl Drop for LentStep<'_> {
     fn drop(&mut self) {
-        #[cfg(debug_assertions)]
+        #[cfg(all(debug_assertions, feature = "std"))]
         self.shared
             .lent
             .lock()
@@ -321,7 +322,7 @@ impl Memory for LentStep<'_> {
 
     fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()> {
         // The pieces of this step, and of no other.
-        if !std::ptr::eq(spans, self.spans) {
+        if !core::ptr::eq(spans, self.spans) {
             return None;
         }
         let spans = self.spans;
@@ -416,7 +417,7 @@ impl SharedMap {
     fn new(file: &std::fs::File) -> Result<Self> {
         let mapped = memmap2::MmapOptions::new().map_raw(file);
         let map = mapped.map_err(|error| Error::ArenaState {
-            reason: format!("the shared memory cannot be mapped: {error}"),
+            reason: alloc::format!("the shared memory cannot be mapped: {error}"),
         })?;
         Ok(Self { map })
     }

@@ -1,7 +1,8 @@
 //! The spans of the operands of one step, settled once. Invariant: a byte that is lent for writing
 //! is lent to one operand only.
 
-use std::ops::Range;
+use alloc::{boxed::Box, format, string::String, vec::Vec};
+use core::ops::Range;
 
 use crate::arena::span;
 use crate::base::{Error, NodeId, Result, ValueId, quoted};

@@ -8,6 +8,8 @@
 //! This file has no `unsafe`. `engine/tests/turns.rs` includes it with the atomics of `loom`, which
 //! tries every interleaving of small runs.
 
+use alloc::boxed::Box;
+
 use super::sync::{AtomicU8, Ordering};
 
 const WAITING: u8 = 0;

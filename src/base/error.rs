@@ -1,9 +1,10 @@
 //! The one error type of the crate.
 
-use std::fmt::Write as _;
+use alloc::{boxed::Box, string::String, vec::Vec};
+use core::fmt::Write as _;
 
 /// A `Result` with this crate's [`Error`].
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why a graph, problem, plan or arena was refused.
 ///

@@ -1,18 +1,20 @@
 //! A number that is computed once and stored beside its source.
 
-use std::sync::OnceLock;
+use alloc::boxed::Box;
+
+use once_cell::race::OnceBox;
 
 /// A number that tells the layouts of plans apart.
 ///
 /// The number is no part of the identity of a plan: two fingerprints compare equal always. A copy
 /// computes its own number, since the crate modifies copies.
 #[derive(Debug, Default)]
-pub(crate) struct Fingerprint(OnceLock<u64>);
+pub(crate) struct Fingerprint(OnceBox<u64>);
 
 impl Fingerprint {
     /// Returns the number, which `compute` makes the first time.
     pub(crate) fn get_or_compute(&self, compute: impl FnOnce() -> u64) -> u64 {
-        *self.0.get_or_init(compute)
+        *self.0.get_or_init(|| Box::new(compute()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Typed indices: a [`ValueId`] can not be mistaken for a [`NodeId`].
 
-use std::fmt;
+use core::fmt;
 
 macro_rules! typed_index {
     ($(#[$doc:meta])* $name:ident) => {

@@ -1,15 +1,22 @@
 //! Words that every room uses: errors, typed indices, steps, live ranges, alignments.
 
+mod digest;
 mod error;
 mod fingerprint;
 mod index;
+mod instant;
+#[cfg(feature = "serde")]
 mod number;
 mod units;
 
+pub(crate) use digest::Hasher;
+#[cfg(feature = "serde")]
 pub(crate) use error::hexadecimal;
 pub use error::{Error, Result, quoted};
 pub(crate) use fingerprint::Fingerprint;
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
+pub use instant::Instant;
+#[cfg(feature = "serde")]
 pub(crate) use number::Number;
 pub(crate) use units::gcd;
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};

@@ -1,6 +1,6 @@
 //! Steps, live ranges and alignments: the units that everything is counted in.
 
-use std::fmt;
+use core::fmt;
 
 use crate::base::{Error, Result};
 

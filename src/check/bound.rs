@@ -1,6 +1,8 @@
 //! Two bounds on the bytes that a plan needs: those that are live at once, which no offsets
 //! avoid, and those that a compaction reaches, which no true lower bound exceeds.
 
+use alloc::{vec, vec::Vec};
+
 use crate::check::rigid::{Rigid, Span};
 
 /// Returns how many bytes of the bodies are live at each step.
@@ -124,8 +126,8 @@ impl Covered {
     fn change(
         &mut self,
         node: usize,
-        leaves: std::ops::Range<usize>,
-        wanted: std::ops::Range<usize>,
+        leaves: core::ops::Range<usize>,
+        wanted: core::ops::Range<usize>,
         adds: bool,
     ) {
         if wanted.end <= leaves.start || leaves.end <= wanted.start {
@@ -171,8 +173,8 @@ impl Skyline {
     fn find(
         &self,
         node: usize,
-        steps: std::ops::Range<usize>,
-        wanted: &std::ops::Range<usize>,
+        steps: core::ops::Range<usize>,
+        wanted: &core::ops::Range<usize>,
     ) -> u64 {
         if wanted.end <= steps.start || steps.end <= wanted.start {
             return 0;
@@ -194,8 +196,8 @@ impl Skyline {
     fn lift(
         &mut self,
         node: usize,
-        steps: std::ops::Range<usize>,
-        wanted: &std::ops::Range<usize>,
+        steps: core::ops::Range<usize>,
+        wanted: &core::ops::Range<usize>,
         to: u64,
     ) {
         if wanted.end <= steps.start || steps.end <= wanted.start {
@@ -218,6 +220,8 @@ fn index(step: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::check::random::numbers;
 

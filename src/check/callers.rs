@@ -1,5 +1,7 @@
 //! Rules for values in the memory of the caller.
 
+use alloc::{format, vec};
+
 use crate::base::{Result, SpaceId, ValueId, quoted};
 use crate::check::{Joined, is_at, mismatch};
 use crate::graph::{Graph, ValueKind};

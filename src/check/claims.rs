@@ -3,6 +3,8 @@
 //! A claim is checked for contradictions first. Once the plan is known to be valid, each bound is
 //! derived, refuted, or reported as claimed.
 
+use alloc::{format, string::String, vec, vec::Vec};
+
 use crate::base::{Alignment, Error, MAX_BYTES, Result, quoted};
 use crate::check::bound::{compacted, live, max_live};
 use crate::check::needs::Needs;

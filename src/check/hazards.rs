@@ -1,6 +1,8 @@
 //! Hazards: whether edges between steps order all pairs that need an order, and no edge is too
 //! many.
 
+use alloc::{format, string::String, vec::Vec};
+
 use crate::base::{Error, Result, quoted};
 use crate::check::order::{Paths, Reason, required};
 use crate::check::unit::Unit;

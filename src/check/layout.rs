@@ -1,8 +1,9 @@
 //! The layout of shared bytes: offsets show what the steps of a plan say, and each line of
 //! memory belongs to the values of one body.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use alloc::collections::BTreeMap;
+use alloc::{format, string::String, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{Alignment, Error, NodeId, Result, ValueId, quoted};
 use crate::check::unit::Unit;
@@ -261,7 +262,8 @@ impl<'a> Lines<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
+    use alloc::borrow::Cow;
+    use alloc::{string::String, vec, vec::Vec};
 
     use super::*;
     use crate::check::random::numbers;

@@ -1,7 +1,8 @@
 //! Symbolic memory: the owner of every byte.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::base::{NodeId, ValueId};
 

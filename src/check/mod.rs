@@ -97,6 +97,8 @@ mod timetable;
 mod unit;
 mod verdict;
 
+use alloc::{format, string::String, vec, vec::Vec};
+
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::{Graph, ValueKind};
 use crate::plan::{Plan, ShareRule, WorkspacePolicy};

@@ -1,7 +1,8 @@
 //! The bytes that each step of a plan needs by itself, in any order of the steps and with any
 //! sharing of bytes.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 
 use crate::base::{Alignment, ValueId};
 use crate::check::unit::Unit;

@@ -1,6 +1,7 @@
 //! Pairs of steps that must not change places, and the proof that edges order them.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 
 use crate::base::{NodeId, ValueId};
 use crate::check::is_at;

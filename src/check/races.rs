@@ -1,8 +1,9 @@
 //! Races: bytes that two nodes use, one of them to write, although either node may run first. A
 //! plan that is safe in every order must have none.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{format, vec, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;

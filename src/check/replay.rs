@@ -1,8 +1,9 @@
 //! One run of a graph on symbolic memory.
 
-use std::cell::RefCell;
-use std::ops::Range;
-use std::rc::Rc;
+use alloc::rc::Rc;
+use alloc::{format, string::String, vec, vec::Vec};
+use core::cell::RefCell;
+use core::ops::Range;
 
 use super::races::Races;
 use crate::base::{Error, NodeId, Result, Step, ValueId, quoted};
@@ -293,7 +294,7 @@ impl<'a> Replay<'a> {
             }
         }
         if pieces.is_empty() {
-            return (None, std::iter::once(0..bytes).collect());
+            return (None, core::iter::once(0..bytes).collect());
         }
         // Bytes without a view are the output's own. Bytes of two views must be written by the
         // node, since the plan does not say which view is right.

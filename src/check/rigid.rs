@@ -1,7 +1,8 @@
 //! Rigid bodies: values at fixed distances from each other, and workspaces. A new layout moves
 //! each body as a whole.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 
 use crate::base::{Alignment, NodeId, ValueId};
 use crate::check::Joined;

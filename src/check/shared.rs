@@ -1,6 +1,7 @@
 //! The definition of valid plans for one arena.
 
-use std::ops::Range;
+use alloc::{format, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{Alignment, Error, MAX_BYTES, Result, ValueId, quoted};
 use crate::check::bound::{compacted, max_live};
@@ -201,6 +202,8 @@ fn first_common(first: &[Range<u64>], second: &[Range<u64>]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::check::random::numbers;
 

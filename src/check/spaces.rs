@@ -1,5 +1,7 @@
 //! The spaces of a plan, and the cost of moving bytes in them.
 
+use alloc::{format, vec, vec::Vec};
+
 use crate::base::{Alignment, Error, Result, SpaceId, ValueId, quoted};
 use crate::check::unit::Unit;
 use crate::check::{Proof, is_at, mismatch};

@@ -5,8 +5,9 @@
 //! buffer that is too short, at the wrong place, or given away too early is found, whatever rule
 //! chose it.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use alloc::collections::BTreeMap;
+use alloc::{format, vec, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;

@@ -1,5 +1,7 @@
 //! Rules of the target: a plan assumes nothing that its runner does not do.
 
+use alloc::{borrow::ToOwned as _, format, string::String};
+
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::Graph;
 use crate::plan::{

@@ -1,6 +1,8 @@
 //! Timetables: whether so many workers can run the steps at these times, and the bytes that are
 //! needed at once then.
 
+use alloc::{format, vec, vec::Vec};
+
 use crate::base::{Result, ValueId};
 use crate::check::mismatch;
 use crate::check::order::required;

@@ -3,8 +3,9 @@
 //! Whether nodes can be fused is derived here anew, forwards: for every value inside a group, the
 //! part of each outside value that one *piece* of it needs.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::{format, vec, vec::Vec};
 
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;

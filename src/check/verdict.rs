@@ -1,9 +1,11 @@
 //! Verdicts: results of a check about the claims of a valid plan.
 
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// The origin of a claim of a plan, as the checker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Proof {
     /// The checker derived the claim from the graph, by code of its own.
     Verified,
@@ -45,6 +47,7 @@ impl fmt::Display for Proof {
 
 /// Result of a check about one arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SpaceVerdict {
     /// Bytes that are live at once at the highest step, as the checker counts them: no offsets
     /// need fewer, with this order and this sharing. Workspaces count with their smallest sizes.

@@ -4,6 +4,8 @@
 //! group and need its output piece by piece. The saving is not known here, since the inputs of a
 //! group live until its last node; the planner tries several kinds of fusion.
 
+use alloc::{vec, vec::Vec};
+
 use crate::base::{NodeId, ValueId, gcd};
 use crate::graph::{Flow, Graph, Node, ValueKind};
 

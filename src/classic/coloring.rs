@@ -4,6 +4,8 @@
 //! long paths, whose nodes can never run at the same time, and gives each path a color.
 //! A color is an estimate of [`Reachability`](crate::graph::Reachability), which answers exactly.
 
+use alloc::{format, vec, vec::Vec};
+
 use crate::base::{Error, NodeId, Result};
 use crate::graph::Graph;
 
@@ -95,7 +97,7 @@ pub fn color_weighted(graph: &Graph, importance: &[u32], most: u32) -> Result<Co
             break;
         }
         for position in path {
-            if std::mem::take(&mut left[position]) > 0 {
+            if core::mem::take(&mut left[position]) > 0 {
                 colors[order[position].index()] = Some(color);
             }
         }
@@ -161,5 +163,5 @@ fn best_path(operands: &Operands, importance: &[u32]) -> Vec<usize> {
             }
         }
     }
-    std::iter::successors(best, |&position| next[position]).collect()
+    core::iter::successors(best, |&position| next[position]).collect()
 }

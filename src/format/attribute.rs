@@ -1,7 +1,7 @@
 //! Attributes of operators as JSON.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
+use core::fmt;
 
 use serde::de::{self, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

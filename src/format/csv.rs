@@ -8,9 +8,15 @@
 //! the buffer; an empty field or −1 leaves it free, where minimalloc takes −1 for an offset that
 //! nothing has. Fields may be in quotes, as RFC 4180 has it.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
-use std::ops::Range;
+use alloc::borrow::Cow;
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
+use core::fmt::Write as _;
+use core::ops::Range;
 
 use super::names::Names;
 use crate::base::{Alignment, BufferId, Error, LiveRange, Result, quoted};

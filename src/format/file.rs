@@ -1,15 +1,17 @@
 //! The one writer of files: content is there as a whole, or the file stays as it was.
 
+use alloc::{
+    string::{String, ToString as _},
+    vec::Vec,
+};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
+use super::form::MAX_FILE_BYTES;
 use crate::base::{Error, Result, quoted};
-
-/// Files larger than this are refused: a plan takes some 200 bytes per value.
-pub(crate) const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Symbolic links that are followed before a path counts as a circle, as Linux does.
 const MAX_LINKS: usize = 40;
@@ -17,6 +19,7 @@ const MAX_LINKS: usize = 40;
 /// A file that could not be written, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
+#[non_exhaustive]
 pub struct WriteError {
     /// The file, as the caller named it.
     pub path: PathBuf,
@@ -301,6 +304,7 @@ fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
 /// Files that have no name until they are whole: a killed process leaves nothing behind.
 #[cfg(target_os = "linux")]
 mod linux {
+    use alloc::format;
     use std::fs::{self, File, OpenOptions};
     use std::io;
     use std::os::fd::AsRawFd as _;

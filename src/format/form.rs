@@ -2,13 +2,19 @@
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{
+    format,
+    string::{String, ToString as _},
+};
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
-use super::file::MAX_FILE_BYTES;
 use crate::base::{Error, Result, quoted};
+
+/// Files larger than this are refused: a plan takes some 200 bytes per value.
+pub(crate) const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// One kind of JSON file, and the errors of files that are not of this kind.
 pub(crate) struct Form {

@@ -5,15 +5,19 @@
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{format, string::String, vec, vec::Vec};
+#[cfg(feature = "std")]
 use std::path::Path;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::attribute::AttributeRows;
+#[cfg(feature = "std")]
+use super::file;
 use super::form::{Form, to_text};
-use super::{admit, checksum, file, is_default};
+use super::{admit, checksum, is_default};
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
     Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Window,
@@ -264,6 +268,7 @@ impl Graph {
     /// # Errors
     ///
     /// As [`write_file`](crate::format::write_file).
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
@@ -273,6 +278,7 @@ impl Graph {
     /// # Errors
     ///
     /// [`Error::FileUnreadable`], and as [`from_json`](Self::from_json).
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_json(&file::read(path.as_ref())?)
     }
@@ -306,11 +312,11 @@ impl GraphDocument {
     pub(crate) fn into_graph(mut self) -> Result<Graph> {
         FORM.check_head(&self.format, self.version.into())?;
         FORM.check_fields(&self.extra)?;
-        let found = std::mem::take(&mut self.checksum);
+        let found = core::mem::take(&mut self.checksum);
         if !found.is_empty() && found != checksum(&self) {
             return Err(corrupt("its checksum does not fit its content".into()));
         }
-        let digest = std::mem::take(&mut self.digest);
+        let digest = core::mem::take(&mut self.digest);
         let graph = self.build()?;
         if !digest.is_empty() && digest != graph.digest() {
             return Err(corrupt("its digest is that of another graph".into()));

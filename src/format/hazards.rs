@@ -1,8 +1,15 @@
 //! Hazards as JSON, published as [`hazards_schema`].
 
+use alloc::{
+    borrow::ToOwned as _,
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
+
 use serde::{Deserialize, Serialize};
 
-use super::file::MAX_FILE_BYTES;
+use super::form::MAX_FILE_BYTES;
 use super::form::to_text;
 use crate::base::{Error, Result, quoted};
 use crate::plan::{Hazard, Hazards};

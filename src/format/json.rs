@@ -6,11 +6,15 @@
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{string::String, vec::Vec};
+#[cfg(feature = "std")]
 use std::path::Path;
 
+use super::checksum;
+#[cfg(feature = "std")]
+use super::file;
 use super::form::{Form, to_text};
-use super::{checksum, file};
 use crate::base::{Error, Fingerprint, Result};
 use crate::pack::Status;
 use crate::plan::{
@@ -121,6 +125,7 @@ impl Plan {
     /// # Errors
     ///
     /// As [`write_file`](crate::format::write_file).
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
@@ -130,6 +135,7 @@ impl Plan {
     /// # Errors
     ///
     /// [`Error::FileUnreadable`], and as [`from_json`](Self::from_json).
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_json(&file::read(path.as_ref())?)
     }
@@ -173,7 +179,7 @@ impl PlanDocument {
     pub(crate) fn into_plan(mut self) -> Result<Plan> {
         FORM.check_head(&self.format, self.version.into())?;
         FORM.check_fields(&self.extra)?;
-        let found = std::mem::take(&mut self.checksum);
+        let found = core::mem::take(&mut self.checksum);
         if found != checksum(&self) {
             return Err(corrupt("its checksum does not fit its content".into()));
         }

@@ -2,7 +2,9 @@
 //! writer.
 
 mod attribute;
+#[cfg(feature = "std")]
 mod csv;
+#[cfg(feature = "std")]
 mod file;
 mod form;
 mod graph;
@@ -11,11 +13,16 @@ mod json;
 mod names;
 mod shared;
 
+use alloc::{string::String, vec::Vec};
+
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+#[cfg(feature = "std")]
 pub use csv::CsvProblem;
+#[cfg(feature = "std")]
 pub(crate) use file::read;
+#[cfg(feature = "std")]
 pub use file::{WriteError, write_file, write_files};
 pub(crate) use form::{Form, to_text};
 pub(crate) use graph::GraphDocument;

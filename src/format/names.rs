@@ -1,6 +1,7 @@
 //! Many short names in one piece of memory.
 
-use std::fmt;
+use alloc::{string::String, vec::Vec};
+use core::fmt;
 
 /// A list of names.
 ///
@@ -44,7 +45,7 @@ impl Names {
     /// Iterates over the names in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         let mut start = 0;
-        self.ends.iter().map(move |&end| &self.text[std::mem::replace(&mut start, end)..end])
+        self.ends.iter().map(move |&end| &self.text[core::mem::replace(&mut start, end)..end])
     }
 }
 

@@ -1,10 +1,16 @@
 //! Plans that share an arena as JSON: the plan files of all, with where each begins.
 
+use alloc::{
+    string::{String, ToString as _},
+    vec::Vec,
+};
+#[cfg(feature = "std")]
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+#[cfg(feature = "std")]
 use super::file;
 use super::form::{Form, to_text};
 use crate::base::{Error, Result};
@@ -91,6 +97,7 @@ impl SharedPlan {
     /// # Errors
     ///
     /// As [`write_file`](crate::format::write_file).
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
@@ -100,6 +107,7 @@ impl SharedPlan {
     /// # Errors
     ///
     /// [`Error::FileUnreadable`], and as [`from_json`](Self::from_json).
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_json(&file::read(path.as_ref())?)
     }

@@ -1,5 +1,7 @@
 //! Attributes: what a kernel must know of an operator besides its operands.
 
+use alloc::{string::String, vec::Vec};
+
 /// A property of an operator, such as the strides of a convolution.
 ///
 /// Only kernels read attributes. No plan depends on one, so attributes are no part of a

@@ -1,6 +1,8 @@
 //! Building and validating a graph.
 
-use std::collections::HashMap;
+use alloc::{format, string::String, vec, vec::Vec};
+
+use hashbrown::HashMap;
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{Graph, Node, Value, ValueKind, Whole, Window, order};
@@ -116,7 +118,7 @@ impl GraphBuilder {
 
 /// Refuses two equal names.
 fn check_unique<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<()> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = hashbrown::HashSet::new();
     for name in names {
         if !seen.insert(name) {
             return Err(Error::DuplicateName { what, name: quoted(name) });
@@ -279,7 +281,7 @@ fn check_flows(node: &Node, values: &[Value]) -> Result<()> {
             return refuse(format!("output {} has two flows", flow.output));
         }
         let followed = flow.follows.iter().map(|&position| ("input", position, &node.inputs));
-        let made = std::iter::once(("output", flow.output, &node.outputs));
+        let made = core::iter::once(("output", flow.output, &node.outputs));
         for (what, position, operands) in made.chain(followed) {
             let Some(operand) = operands.get(position) else {
                 return refuse(format!("a flow names {what} {position}, which it does not have"));

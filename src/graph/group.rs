@@ -1,11 +1,19 @@
 //! Fused groups of nodes. Values inside a group are produced and consumed piece by piece and need
 //! no memory but workspaces.
 
+use alloc::{
+    boxed::Box,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
+
 use crate::base::{Error, NodeId, Result, ValueId, gcd, quoted};
 use crate::graph::{Effects, Flow, Graph, InPlace, Node, ValueKind, Whole};
 
 /// A graph in which groups of nodes run as one.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Grouped {
     /// One node per group, and one for each node outside all groups. Values keep their ids; values
     /// that never leave a group are of kind [`Inner`](ValueKind::Inner).

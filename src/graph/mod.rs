@@ -6,23 +6,29 @@ mod attribute;
 mod builder;
 mod group;
 mod node;
+#[cfg(feature = "serde")]
 mod numbers;
 mod order;
 mod overlap;
 mod reach;
 mod value;
 
-use sha2::{Digest as _, Sha256};
+use alloc::{
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
 
 pub use attribute::Attribute;
 pub use builder::GraphBuilder;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
+#[cfg(feature = "serde")]
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub use value::{DType, Value, ValueKind};
 
-use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, hexadecimal};
+use crate::base::{Alignment, Error, Hasher, NodeId, Result, SpaceId, ValueId};
 use crate::pack::Space;
 
 /// A neural network as a planner sees it: immutable and valid.
@@ -367,47 +373,5 @@ impl Graph {
             }
         }
         hash.finish()
-    }
-}
-
-/// Feeds a hash so that no two graphs give the same bytes.
-struct Hasher {
-    hash: Sha256,
-    /// Bytes that the hash has not seen yet: it takes many at once in less time.
-    pending: Vec<u8>,
-}
-
-impl Hasher {
-    /// Bytes that are collected.
-    const BLOCK: usize = 1 << 12;
-
-    fn new() -> Self {
-        Self { hash: Sha256::new(), pending: Vec::with_capacity(2 * Self::BLOCK) }
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.pending.extend_from_slice(bytes);
-        if self.pending.len() >= Self::BLOCK {
-            self.hash.update(&self.pending);
-            self.pending.clear();
-        }
-    }
-
-    fn number(&mut self, number: u64) {
-        self.bytes(&number.to_le_bytes());
-    }
-
-    fn count(&mut self, count: usize) {
-        self.number(u64::try_from(count).unwrap_or(u64::MAX));
-    }
-
-    fn text(&mut self, text: &str) {
-        self.count(text.len());
-        self.bytes(text.as_bytes());
-    }
-
-    fn finish(mut self) -> String {
-        self.hash.update(&self.pending);
-        hexadecimal(&self.hash.finalize())
     }
 }

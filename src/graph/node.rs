@@ -1,7 +1,7 @@
 //! Nodes: operands, results, and effects on memory.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
+use core::ops::Range;
 
 use super::Attribute;
 use crate::base::{Alignment, NodeId, ValueId};

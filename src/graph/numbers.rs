@@ -1,5 +1,7 @@
 //! The numbers of a graph: graphs of one model for several shapes often differ in nothing else.
 
+use alloc::format;
+
 use super::{Graph, Workspace, builder};
 use crate::base::{Error, Number, Result, quoted};
 

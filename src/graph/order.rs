@@ -1,7 +1,8 @@
 //! Topological orders: testing one, and making a stable one.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use alloc::collections::BinaryHeap;
+use alloc::{string::String, vec, vec::Vec};
+use core::cmp::Reverse;
 
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Node;
@@ -29,7 +30,7 @@ pub(super) fn is_topological(
     for &id in order {
         let Some(node) = nodes.get(id.index()) else { return false };
         let ready = dependencies(node, producers).all(|dependency| done[dependency.index()]);
-        if !ready || std::mem::replace(&mut done[id.index()], true) {
+        if !ready || core::mem::replace(&mut done[id.index()], true) {
             return false;
         }
     }

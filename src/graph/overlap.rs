@@ -1,5 +1,7 @@
 //! The distance between an output and an input that overlap.
 
+use alloc::vec::Vec;
+
 use crate::base::NodeId;
 use crate::graph::{Graph, Overlap, Value};
 

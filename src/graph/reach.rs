@@ -1,5 +1,7 @@
 //! Reachability: which node runs before which in every order that a graph permits.
 
+use alloc::{vec, vec::Vec};
+
 use crate::base::NodeId;
 use crate::graph::Graph;
 
@@ -126,7 +128,7 @@ fn chains(graph: &Graph) -> (Vec<(usize, u32)>, usize) {
     }
     let length = |chain: usize| place[tails[chain].index()].1;
     let mut longest: Vec<usize> = (0..tails.len()).collect();
-    longest.sort_by_key(|&chain| std::cmp::Reverse(length(chain)));
+    longest.sort_by_key(|&chain| core::cmp::Reverse(length(chain)));
     let mut rank = vec![0; tails.len()];
     longest.iter().enumerate().for_each(|(position, &chain)| rank[chain] = position);
     for (chain, _) in &mut place {
@@ -137,6 +139,8 @@ fn chains(graph: &Graph) -> (Vec<(usize, u32)>, usize) {
 
 #[cfg(test)]
 mod tests {
+    use alloc::{format, vec, vec::Vec};
+
     use super::*;
     use crate::graph::{DType, Node, Value, ValueKind};
 

@@ -1,13 +1,20 @@
 //! Values: tensors that one node produces and other nodes read.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
+use core::fmt;
+use core::str::FromStr;
 
 use crate::base::{Alignment, Error, MAX_BYTES, Result, SpaceId, quoted};
 
 /// The supplier of a value's bytes, and the time for which the bytes are needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum ValueKind {
     /// The caller writes it before a run.

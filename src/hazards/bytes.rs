@@ -1,6 +1,7 @@
 //! Conflicts: steps that use the same bytes, one of them to write.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 
 use crate::arena::{Holder, StepSpans, Stretch};
 use crate::plan::{Hazard, HazardKind, Plan};

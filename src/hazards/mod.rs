@@ -11,6 +11,8 @@
 mod bytes;
 mod reduce;
 
+use alloc::{borrow::ToOwned as _, vec::Vec};
+
 use crate::arena::{StepSpans, settle};
 use crate::base::{NodeId, Result, ValueId};
 use crate::graph::Graph;

@@ -6,6 +6,8 @@
 //! edges look at few steps. The time is `O(n + m + Σ length / 64)` for edges of similar steps, and
 //! at worst `O(n · m / 64)`.
 
+use alloc::{vec, vec::Vec};
+
 use crate::plan::Hazard;
 
 /// An edge that may follow from others.

@@ -1,5 +1,7 @@
 //! The steps at which at least one of several live ranges is live.
 
+use alloc::{vec, vec::Vec};
+
 use crate::base::{LiveRange, Step};
 
 /// A changing collection of live ranges, as a segment tree over their ends.

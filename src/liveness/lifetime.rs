@@ -1,5 +1,7 @@
 //! Lifetimes: the live range of each value.
 
+use alloc::{vec, vec::Vec};
+
 use crate::base::{LiveRange, NodeId, Step, ValueId};
 use crate::graph::{Graph, Reachability, ValueKind};
 

@@ -10,6 +10,8 @@ mod lifetime;
 
 pub(crate) use alias::matched;
 pub use alias::{AliasClass, AliasClasses, AliasRules, Member, Merge};
+use alloc::{format, string::String, vec, vec::Vec};
+
 use cover::Cover;
 pub use lifetime::Lifetimes;
 use lifetime::node_window;
@@ -88,6 +90,7 @@ impl LivenessOptions {
 
 /// A workspace that a node was given one of its sizes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChosenWorkspace {
     /// Node that works in it.
     pub node: NodeId,
@@ -105,6 +108,7 @@ pub struct ChosenWorkspace {
 
 /// The buffers of a graph, and which values are in them.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Liveness {
     /// Live ranges of the values.
     pub lifetimes: Lifetimes,

@@ -1,6 +1,9 @@
 //! Models from graphs and their plans.
 
-use std::collections::{BTreeSet, HashMap};
+use alloc::collections::BTreeSet;
+use alloc::{borrow::ToOwned as _, format, string::String, vec, vec::Vec};
+
+use hashbrown::HashMap;
 
 use super::numbers::Numbered;
 use super::shape::{Row, at_shape, text_of};
@@ -144,7 +147,7 @@ fn templates<'m, D: Numbered>(
             rows.push((*group, Vec::new()));
             rows.len() - 1
         });
-        rows[at].1.push(std::mem::take(numbers));
+        rows[at].1.push(core::mem::take(numbers));
         *group = at;
     }
     rows.into_iter().map(|(group, rows)| Template::new(first[group].clone(), &rows)).collect()

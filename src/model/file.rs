@@ -6,9 +6,17 @@
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::fmt::Write as _;
+use alloc::collections::BTreeMap;
+use alloc::{
+    borrow::ToOwned as _,
+    format,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
+use core::fmt;
+use core::fmt::Write as _;
+#[cfg(feature = "std")]
 use std::path::Path;
 
 use serde::de::{self, IgnoredAny};
@@ -20,9 +28,9 @@ use super::shape::Row;
 use super::template::{Column, Template, Varying};
 use super::{Model, check_dims, check_work};
 use crate::base::{Error, Result};
-use crate::format::{
-    Form, GraphDocument, PlanDocument, admit, checksum, read, to_text, write_file,
-};
+use crate::format::{Form, GraphDocument, PlanDocument, admit, checksum, to_text};
+#[cfg(feature = "std")]
+use crate::format::{read, write_file};
 use crate::graph::Graph;
 use crate::plan::Plan;
 
@@ -208,6 +216,7 @@ impl Model {
     /// # Errors
     ///
     /// As [`write_file`].
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
@@ -217,6 +226,7 @@ impl Model {
     /// # Errors
     ///
     /// [`Error::FileUnreadable`], and as [`from_json`](Self::from_json).
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_json(&read(path.as_ref())?)
     }
@@ -276,7 +286,7 @@ impl Document {
     fn into_model(mut self) -> Result<Model> {
         FORM.check_head(&self.format, self.version.into())?;
         FORM.check_fields(&self.extra)?;
-        let found = std::mem::take(&mut self.checksum);
+        let found = core::mem::take(&mut self.checksum);
         if found != checksum(&self) {
             return Err(corrupt("its checksum does not fit its content".into()));
         }

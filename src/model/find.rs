@@ -1,5 +1,7 @@
 //! Which shape serves a request: the same one, or the nearest that is larger.
 
+use alloc::{format, string::String, vec::Vec};
+
 use super::shape::shown;
 use super::{Model, Shape};
 use crate::base::{Error, Result, quoted};
@@ -53,7 +55,7 @@ impl Model {
         };
         let compared = |row: &[u64]| {
             let each = row.iter().enumerate().map(|(dim, size)| size.cmp(&wanted(dim)));
-            each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+            each.fold(core::cmp::Ordering::Equal, core::cmp::Ordering::then)
         };
         if let Ok(index) = self.rows.binary_search_by(|row| compared(&row.sizes)) {
             return Ok(self.shape(index));
@@ -173,7 +175,8 @@ impl Model {
     /// Returns the error for inputs whose shapes no shape of the model has.
     fn no_inputs(&self, inputs: &[(&str, &[u64])]) -> Error {
         let alone = |input: &&(&str, &[u64])| {
-            !(0..self.rows.len()).any(|row| self.serves(row, std::slice::from_ref(*input), u64::eq))
+            !(0..self.rows.len())
+                .any(|row| self.serves(row, core::slice::from_ref(*input), u64::eq))
         };
         let named = inputs.iter().find(alone).or(inputs.first());
         let Some(&(name, dims)) = named else { return self.not_planned(&[]) };

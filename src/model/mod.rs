@@ -7,8 +7,14 @@ mod numbers;
 mod shape;
 mod template;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
 
 pub use builder::ModelBuilder;
 pub use file::{MODEL_VERSION, model_schema};

@@ -1,6 +1,7 @@
 //! The numbers of plans, and the names of all numbers: JSON Pointers into documents.
 
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 use crate::base::{Number, Result};
 use crate::graph::{Graph, GraphNumber, WorkspaceChoice};

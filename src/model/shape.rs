@@ -1,7 +1,10 @@
 //! Shapes of a model: what each needs, and its graph, plan and program.
 
-use std::fmt::Write as _;
-use std::sync::{Arc, OnceLock};
+use alloc::sync::Arc;
+use alloc::{boxed::Box, string::String, vec::Vec};
+use core::fmt::Write as _;
+
+use once_cell::race::OnceBox;
 
 use super::Model;
 use crate::base::{Error, Result, quoted};
@@ -28,7 +31,7 @@ pub(super) struct Row {
     pub(super) arena_bytes: u64,
     /// Dimensions of all inputs, one input after the other.
     pub(super) input_dims: Vec<u64>,
-    prepared: OnceLock<Box<Prepared>>,
+    prepared: OnceBox<Prepared>,
 }
 
 /// A graph and its program.
@@ -50,7 +53,7 @@ impl Row {
             digest,
             arena_bytes: 0,
             input_dims: Vec::new(),
-            prepared: OnceLock::new(),
+            prepared: OnceBox::new(),
         }
     }
 }
@@ -130,8 +133,8 @@ impl<'m> Shape<'m> {
     }
 }
 
-impl std::fmt::Display for Shape<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(&self.model.text(&self.row().sizes))
     }
 }

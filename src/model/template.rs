@@ -1,6 +1,8 @@
 //! Templates: one graph or plan for several shapes, with a column for each number that varies.
 
-use std::collections::HashMap;
+use alloc::{format, vec::Vec};
+
+use hashbrown::HashMap;
 
 use super::numbers::{Numbered, Place};
 use crate::base::{Error, Result};

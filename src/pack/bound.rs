@@ -1,5 +1,7 @@
 //! Lower bounds of the peak of every packing.
 
+use alloc::{format, vec::Vec};
+
 use crate::base::{Error, MAX_BYTES, Result, SpaceId, Step};
 use crate::pack::problem::Problem;
 

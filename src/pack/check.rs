@@ -1,5 +1,7 @@
 //! The checker of packings. It shares no code with the solver.
 
+use alloc::{format, string::String, vec};
+
 use crate::base::{BufferId, Error, MAX_BYTES, Result, SpaceId, quoted};
 use crate::pack::packing::{Packing, Status};
 use crate::pack::problem::Problem;

@@ -1,7 +1,8 @@
 //! Gaps in the live range of a buffer: steps that need some of its bytes only, or none.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use alloc::collections::BTreeMap;
+use alloc::{format, vec, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{Error, LiveRange, Result};
 use crate::pack::problem::{Buffer, Part};

@@ -1,14 +1,14 @@
 //! The answer of a solver: an offset for every buffer, and proofs about the peak.
 
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::base::{BufferId, SpaceId};
 
 /// Quality of an answer, as far as proven.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Status {
     /// The peak is proven to be the smallest possible one.
@@ -59,6 +59,7 @@ impl fmt::Display for Status {
 
 /// Peak, bound and status of one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SpacePacking {
     /// Bytes that the arena of the space must have.
     pub peak: u64,

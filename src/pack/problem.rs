@@ -1,6 +1,7 @@
 //! The input of a solver: buffers with sizes and live ranges, in spaces with capacities.
 
-use std::ops::Range;
+use alloc::{boxed::Box, format, string::String, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{
     Alignment, BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId, Step, quoted,

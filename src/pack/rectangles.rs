@@ -1,6 +1,7 @@
 //! Finds two rectangles of bytes × steps that meet, if any do.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use crate::base::{LiveRange, Step};
 

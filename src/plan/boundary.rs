@@ -1,14 +1,14 @@
 //! The memory of graph inputs and outputs: the arena or the caller's buffers.
 
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
+use alloc::format;
+use core::str::FromStr;
 
 use crate::base::{Error, Result, quoted};
 
 /// The memory of graph inputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum InputMemory {
     /// The arena. Bytes of an input are reused after its last reader, but no node writes its
@@ -50,8 +50,9 @@ impl FromStr for InputMemory {
 }
 
 /// The memory of graph outputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum OutputMemory {
     /// The arena.

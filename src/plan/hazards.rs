@@ -1,18 +1,18 @@
 //! The dependencies between the steps of a plan, without those that follow from others.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
+use alloc::collections::BinaryHeap;
+use alloc::{string::String, vec, vec::Vec};
+use core::cmp::Reverse;
+use core::fmt;
 
 use crate::plan::Timetable;
 
 /// Why one step must wait for another.
 ///
 /// A pair of steps may have several reasons. The kind is then the first of this list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum HazardKind {
     /// The later step reads a value, or bytes, that the earlier step writes.
@@ -49,8 +49,9 @@ impl fmt::Display for HazardKind {
 }
 
 /// One step that must wait for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Hazard {
     /// Position of the step that waits.
     pub after: u32,
@@ -239,6 +240,7 @@ impl Hazards {
 
 /// The time of all steps together, and of the longest chain of steps that wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CriticalPath {
     /// Sum of the times of all steps.
     pub work: u64,

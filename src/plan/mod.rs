@@ -9,10 +9,9 @@ mod target;
 mod technique;
 mod timetable;
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
+use alloc::{format, string::String, vec, vec::Vec};
+use core::fmt;
+use core::str::FromStr;
 
 pub use boundary::{InputMemory, OutputMemory};
 pub use hazards::{CriticalPath, Hazard, HazardKind, Hazards};
@@ -27,8 +26,9 @@ use crate::base::{Error, Fingerprint, NodeId, Result, ValueId, quoted};
 use crate::pack::Status;
 
 /// The rule for the sizes of workspaces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum WorkspacePolicy {
     /// Workspaces are not part of the plan: it counts activations only.
@@ -67,8 +67,9 @@ impl FromStr for WorkspacePolicy {
 }
 
 /// Effort for the choice of groups and orders.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Effort {
     /// A few milliseconds for a network of hundreds of nodes.
@@ -109,8 +110,9 @@ impl FromStr for Effort {
 }
 
 /// Scope of the choice of an order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum OrderSearch {
     /// The order of the graph; no other was searched for.
@@ -135,8 +137,9 @@ impl OrderSearch {
 }
 
 /// The options that a plan was made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct PlanOptions {
     /// Alignment of every offset, in bytes.
@@ -144,31 +147,34 @@ pub struct PlanOptions {
     /// Techniques that may be used.
     pub optimize: Techniques,
     /// Effort of the choice.
-    #[serde(default, skip_serializing_if = "Effort::is_default")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Effort::is_default"))]
     pub effort: Effort,
     /// Whether graph inputs keep their bytes until the end of a run.
     pub preserve_inputs: bool,
     /// The memory of graph inputs.
-    #[serde(default, skip_serializing_if = "InputMemory::is_default")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "InputMemory::is_default"))]
     pub inputs: InputMemory,
     /// The memory of graph outputs.
-    #[serde(default, skip_serializing_if = "OutputMemory::is_default")]
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "OutputMemory::is_default")
+    )]
     pub outputs: OutputMemory,
     /// Whether the plan is safe in every order that the graph permits, not only in its own.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
     pub parallel_safe: bool,
     /// Number of workers that run steps at the same time. More than one run the steps as the
     /// plan's [timetable](Plan::timetable) says.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "serde", serde(default = "one", skip_serializing_if = "is_one"))]
     pub workers: u32,
     /// The rule for the sizes of workspaces.
     pub workspace: WorkspacePolicy,
     /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
     /// was tried; `None` if time was not weighed against bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub max_slowdown: Option<u64>,
     /// Bytes of the default space, if they are limited otherwise than the graph says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub capacity: Option<u64>,
 }
 
@@ -200,8 +206,10 @@ const fn is_one(number: &u32) -> bool {
 }
 
 /// Offset and live range of one value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct Placement {
     /// Position of the value in its graph.
     pub value: u32,
@@ -218,8 +226,10 @@ pub struct Placement {
 }
 
 /// Offset of one workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct WorkspacePlacement {
     /// Position of the node in its graph.
     pub node: u32,
@@ -236,8 +246,9 @@ pub struct WorkspacePlacement {
 }
 
 /// Why two operands of a node share bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum ShareRule {
     /// The smaller shows bytes of the larger unchanged: the node need not write them.
@@ -251,8 +262,10 @@ pub enum ShareRule {
 }
 
 /// Two operands of a node that share bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct Share {
     /// Position among the node's inputs.
     pub input: u32,
@@ -263,8 +276,10 @@ pub struct Share {
 }
 
 /// One node to run, or several as one, and the values they work on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct PlanStep {
     /// Position of the node in its graph.
     pub node: u32,
@@ -272,7 +287,7 @@ pub struct PlanStep {
     pub name: String,
     /// Positions of the nodes of a fused group before its last node, in order; empty for a single
     /// node. Values inside a group are passed on piece by piece and have no place.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub fused: Vec<u32>,
     /// Values read, by position; null for an operand that is left out, or whose bytes are never
     /// read. For a fused group: the values read from outside, each once.
@@ -282,14 +297,16 @@ pub struct PlanStep {
     /// Operands that share bytes.
     pub shares: Vec<Share>,
     /// How a fused group runs strip by strip; `None` if it runs piece by piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub strips: Option<Strips>,
 }
 
 /// The plan of one space: of an arena, or of a buffer that the caller brings for one input or
 /// output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct SpacePlan {
     /// Name of the space, or of the value that the caller brings the buffer for.
     pub name: String,
@@ -304,10 +321,10 @@ pub struct SpacePlan {
     /// Bytes that the space holds, if it is limited.
     pub capacity: Option<u64>,
     /// Cost of reading or writing one byte in the space.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_zero"))]
     pub cost: u64,
     /// Position of the value that the caller brings this buffer for; `None` for an arena.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub caller: Option<u32>,
 }
 
@@ -317,8 +334,10 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// Cost of moving the bytes of one run, where the plan chose the space of each value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct MoveCost {
     /// Bytes that nodes read and write, each times the cost of its space.
     pub cost: u64,
@@ -328,8 +347,10 @@ pub struct MoveCost {
 }
 
 /// Scope of the choice of steps and their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub struct Search {
     /// Scope of the order.
     pub order: OrderSearch,
@@ -338,17 +359,18 @@ pub struct Search {
     pub floor: u64,
     /// Techniques that were asked for and not tried: because the graph is large, nodes may run
     /// in any order, workspaces of overlaps are not known, or time was up.
-    #[serde(default, skip_serializing_if = "Techniques::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Techniques::is_none"))]
     pub skipped: Techniques,
     /// Estimated time of one run, by the model of the target's backend; `None` if there was no
     /// estimate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub estimate: Option<TimeEstimate>,
 }
 
 /// The estimated time of one run. A claim of the runtime's time model, which no check verifies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct TimeEstimate {
     /// Nanoseconds of a run of this plan.
     pub nanoseconds: u64,
@@ -622,7 +644,7 @@ pub(crate) fn index_steps(steps: &[PlanStep]) -> Option<Vec<u32>> {
     for (position, step) in (0_u32..).zip(steps) {
         for &node in step.fused.iter().chain([&step.node]) {
             let known = step_of.get_mut(usize::try_from(node).ok()?)?;
-            if std::mem::replace(known, position) != u32::MAX {
+            if core::mem::replace(known, position) != u32::MAX {
                 return None;
             }
         }

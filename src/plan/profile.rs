@@ -1,12 +1,14 @@
 //! Profile of a plan: live values and bytes per step, for reports.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 
 use crate::base::{Alignment, NodeId, SpaceId, Step};
 use crate::plan::{Placement, Plan};
 
 /// The step at which most bytes of a space are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Peak {
     /// First such step.
     pub step: Step,

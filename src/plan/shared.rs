@@ -1,21 +1,23 @@
 //! Several graphs in one arena.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::{format, vec::Vec};
+use core::fmt;
+use core::str::FromStr;
 
 use crate::base::{Error, Result, quoted};
 use crate::pack::Status;
 use crate::plan::Plan;
 
 /// Rule for the runs of graphs that share an arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Together {
     /// One after the other, in any order: models that are called in turn, or branches
     /// of which only one is taken. Values of one graph are lost when another graph has run, except
     /// for its states.
-    #[serde(rename = "never-together")]
+    #[cfg_attr(feature = "serde", serde(rename = "never-together"))]
     Never,
     /// At the same time, at any step of each: none may touch the bytes of another.
     Concurrent,
@@ -51,6 +53,7 @@ impl FromStr for Together {
 
 /// One of the graphs that share an arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SharedMember {
     /// First byte of its plan's arena in the shared one.
     pub base: u64,

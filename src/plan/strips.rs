@@ -1,6 +1,6 @@
 //! Strips: how the nodes of a step run some rows at a time.
 
-use serde::{Deserialize, Serialize};
+use alloc::vec::Vec;
 
 /// How the nodes of a step run strip by strip.
 ///
@@ -10,21 +10,23 @@ use serde::{Deserialize, Serialize};
 ///
 /// A line buffer holds the rows of one value from the first one that the strip needs, one place for
 /// each row in every plane of the value. Before a strip, rows that stay are moved to the front.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Strips {
     /// Rows of the output that are made at once; the last strip may have fewer.
     pub rows: u64,
     /// The line buffers, in the order in which the values are made.
     pub buffers: Vec<LineBuffer>,
     /// Values whose rows are made in the rows of another one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub in_place: Vec<RowsInPlace>,
 }
 
 /// Memory for some rows of a value inside of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LineBuffer {
     /// Position of the value in its graph.
     pub value: u32,
@@ -35,8 +37,9 @@ pub struct LineBuffer {
 }
 
 /// A value inside of a step whose rows are made in the rows of another one, which takes them over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct RowsInPlace {
     /// Position of the value in its graph.
     pub value: u32,

@@ -7,11 +7,10 @@
 //! the plan with it. The register allocator regalloc2 is given its machine in the same way, as a
 //! plain `MachineEnv` that the allocator and its checker both read.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
+use alloc::borrow::Cow;
+use alloc::{format, string::String, vec::Vec};
+use core::fmt;
+use core::str::FromStr;
 
 use crate::base::{Error, Result, quoted};
 use crate::plan::technique::{Technique, Techniques};
@@ -41,8 +40,9 @@ impl Granularity {
 }
 
 /// The origin of bytes that a run needs beside the values of the graph.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Provider {
     /// A run needs none, or the description leaves them out on purpose.
@@ -82,22 +82,23 @@ impl Provider {
 /// assert_eq!(engine.granularity(), Granularity::Group);
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts about a runner")]
 pub struct Target {
     name: Cow<'static, str>,
     techniques: Techniques,
     alignment: u64,
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "serde", serde(default = "one", skip_serializing_if = "is_one"))]
     offset_unit: u64,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_false"))]
     caller_memory: bool,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_false"))]
     several_spaces: bool,
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     scratch: Provider,
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     fixed: Provider,
 }
 

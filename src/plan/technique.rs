@@ -1,8 +1,12 @@
 //! Techniques: ways of a planner to need fewer bytes.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::format;
+#[cfg(feature = "serde")]
+use alloc::{string::String, vec::Vec};
+use core::fmt;
+use core::str::FromStr;
 
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base::{Error, Result, quoted};
@@ -182,12 +186,14 @@ impl FromStr for Techniques {
     }
 }
 
+#[cfg(feature = "serde")]
 impl Serialize for Techniques {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter().map(Technique::name))
     }
 }
 
+#[cfg(feature = "serde")]
 impl<'de> Deserialize<'de> for Techniques {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let names = Vec::<String>::deserialize(deserializer)?;

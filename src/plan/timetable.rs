@@ -1,6 +1,6 @@
 //! Timetables: when several workers run the steps of a plan.
 
-use serde::{Deserialize, Serialize};
+use alloc::vec::Vec;
 
 /// The start of every step on several workers: the certificate of a plan for them.
 ///
@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 /// needed at once in the timetable share no byte. The checker verifies both. The times are those of
 /// a cost model. A run whose steps take other times is right as well, since it waits for the
 /// hazards and not for the clock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Timetable {
     /// Number of workers.
     pub workers: u32,

@@ -1,5 +1,7 @@
 //! Assembly of a plan from a schedule, its live ranges and its packing.
 
+use alloc::{borrow::ToOwned as _, vec::Vec};
+
 use super::context::Context;
 use super::pack::Placed;
 use super::schedule::Schedule;

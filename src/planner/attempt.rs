@@ -1,5 +1,7 @@
 //! Attempts: schedules that were measured by the bytes live at their highest step.
 
+use alloc::{vec, vec::Vec};
+
 use super::context::Context;
 use super::schedule::Schedule;
 use crate::base::{Result, SpaceId, ValueId};

@@ -3,9 +3,7 @@
 //! A stage of the planner is a function of a context and of the results of earlier stages. A
 //! stage that wants other options, for a comparison, makes a context of its own.
 
-use std::time::Instant;
-
-use crate::base::{Alignment, NodeId, Result, SpaceId};
+use crate::base::{Alignment, Instant, NodeId, Result, SpaceId};
 use crate::choose::Memories;
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;

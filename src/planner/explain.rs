@@ -1,5 +1,7 @@
 //! The worth of each technique.
 
+use alloc::vec::Vec;
+
 use super::Planner;
 use super::memories::best_of;
 use super::search::candidates;
@@ -9,6 +11,7 @@ use crate::plan::{Plan, Technique, Techniques};
 
 /// The bytes that each technique saves, and the lower bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The plan that the planner's options give.
     pub plan: Plan,

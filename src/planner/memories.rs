@@ -11,8 +11,9 @@
 //! 3. The same with two deeper searches, the most promising schedules first, as long as the
 //!    counted work lasts and no search before has proven its cost.
 
-use std::borrow::Cow;
-use std::rc::Rc;
+use alloc::borrow::Cow;
+use alloc::rc::Rc;
+use alloc::{vec, vec::Vec};
 
 use super::attempt::Attempt;
 use super::context::Context;
@@ -165,7 +166,7 @@ fn is_excluded(
             liveness.buffer_of(id).is_some() && graph.value(id).bytes() > most
         };
         let has_too_large = (0..graph.values().len()).any(is_too_large);
-        if !has_too_large && floor(context, std::slice::from_ref(attempt))? <= all {
+        if !has_too_large && floor(context, core::slice::from_ref(attempt))? <= all {
             return Ok(false);
         }
     }
@@ -448,7 +449,7 @@ impl Alone {
             &moved
         };
         let Best { attempt: best, placed } = least(context, attempts)?;
-        let attempt = attempts.iter().position(|attempt| std::ptr::eq(attempt, best));
+        let attempt = attempts.iter().position(|attempt| core::ptr::eq(attempt, best));
         let attempt = attempt.expect("the best attempt is one of the attempts");
         Ok(Self { alignment, attempt, placed })
     }

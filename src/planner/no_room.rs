@@ -1,5 +1,7 @@
 //! Error messages for memories that hold too little.
 
+use alloc::{borrow::ToOwned as _, format, string::String, vec::Vec};
+
 use super::schedule::Schedule;
 use crate::base::{BufferId, Error, quoted};
 use crate::choose::{AssignmentProblem, Floor, NoRoom};
@@ -66,7 +68,7 @@ impl Refused<'_> {
         match home {
             Some(home) => format!(
                 "{names} is pinned to a space that is too small for it: {}; it is needed {at}",
-                spaces(std::iter::once(home))
+                spaces(core::iter::once(home))
             ),
             None => format!(
                 "{names} fits none of the spaces that it may be in; it is needed {at}: {}",
@@ -93,7 +95,7 @@ impl Refused<'_> {
         format!(
             "space {}, and {total} bytes that may be in no other space are needed at once {at}: \
              {}",
-            spaces(std::iter::once(space)),
+            spaces(core::iter::once(space)),
             reasons.join("; ")
         )
     }

@@ -1,5 +1,7 @@
 //! Resolution of options: the target's defaults, and refusals.
 
+use alloc::{format, string::String};
+
 use super::Planner;
 use super::context::Context;
 use crate::base::{Error, Result, quoted};

@@ -1,5 +1,7 @@
 //! Other orders for attempts.
 
+use alloc::vec::Vec;
+
 use super::attempt::{Attempt, measured};
 use super::context::{Context, MOST_NODES_TO_OVERLAP};
 use super::settle::settled;

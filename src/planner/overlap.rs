@@ -5,6 +5,8 @@
 //! outputs overlap inputs only where most bytes are live at once, step by step as that falls,
 //! and only if the result can be packed.
 
+use alloc::{vec, vec::Vec};
+
 use super::attempt::Attempt;
 use super::context::{Context, MOST_NODES_TO_OVERLAP};
 use super::pack::{Best, pack, smallest};
@@ -247,6 +249,6 @@ fn subsets(nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
             chosen.map(|(_, &node)| node).collect()
         })
         .collect();
-    sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
+    sets.sort_by_key(|set| core::cmp::Reverse(set.len()));
     sets
 }

@@ -1,5 +1,7 @@
 //! Offsets for one order, and the sizes of workspaces that go with them.
 
+use alloc::vec::Vec;
+
 use super::attempt::{Attempt, total_load};
 use super::context::Context;
 use super::schedule::Schedule;

@@ -1,6 +1,7 @@
 //! The buffers of one schedule in the memories where they cost least.
 
-use std::rc::Rc;
+use alloc::rc::Rc;
+use alloc::{format, vec, vec::Vec};
 
 use super::assemble::steps;
 use super::attempt::Attempt;

@@ -1,7 +1,8 @@
 //! Schedules: the node or fused group of each step.
 
-use std::borrow::Cow;
-use std::rc::Rc;
+use alloc::borrow::Cow;
+use alloc::rc::Rc;
+use alloc::{borrow::ToOwned as _, vec, vec::Vec};
 
 use crate::base::{Error, NodeId, Result, Step};
 use crate::graph::Graph;
@@ -162,7 +163,7 @@ impl<'g> Schedule<'g> {
     pub(super) fn members<'a>(&'a self, node: &'a NodeId) -> &'a [NodeId] {
         match &self.members {
             Some(members) => &members[node.index()],
-            None => std::slice::from_ref(node),
+            None => core::slice::from_ref(node),
         }
     }
 }

@@ -5,6 +5,8 @@
 //! together. Each schedule is measured by the live bytes of its highest step, and the best few are
 //! packed.
 
+use alloc::{vec, vec::Vec};
+
 use super::attempt::{Attempt, with_copies};
 use super::context::Context;
 use super::least::{MOST_NODES_TO_SHARE_LESS, least};

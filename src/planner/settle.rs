@@ -4,6 +4,8 @@
 //! piece. So each tiled group is compared with the groups that remain if its nodes do not stream,
 //! and is kept only if the peak needs it.
 
+use alloc::{vec, vec::Vec};
+
 use super::attempt::{Attempt, measured};
 use super::context::Context;
 use super::schedule::Schedule;

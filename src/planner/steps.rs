@@ -1,5 +1,7 @@
 //! Plans for steps that the caller gives.
 
+use alloc::{format, vec::Vec};
+
 use super::Planner;
 use super::assemble::assemble;
 use super::attempt::with_copies;

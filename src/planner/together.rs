@@ -1,5 +1,7 @@
 //! Plans of several graphs for one arena.
 
+use alloc::{vec, vec::Vec};
+
 use super::Planner;
 use super::assemble::assemble;
 use super::context::Context;

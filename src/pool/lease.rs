@@ -1,9 +1,10 @@
 //! Leases: arenas of a pool, for as long as they are held.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use alloc::sync::Arc;
+use alloc::{format, vec::Vec};
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
 
 use bytemuck::Pod;
 
@@ -117,7 +118,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.pool.shared.give_back(std::mem::take(&mut self.arena.regions));
+        self.pool.shared.give_back(core::mem::take(&mut self.arena.regions));
     }
 }
 

@@ -45,10 +45,11 @@ mod pages;
 mod rounding;
 mod state;
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use alloc::{boxed::Box, format, vec::Vec};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::Poll;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -363,7 +364,7 @@ impl Shared {
         // The memory may be enough for the next request, too.
         self.leave(ticket);
         unfinished.allocate(plan)?;
-        Ok(Poll::Ready(std::mem::take(&mut unfinished.regions)))
+        Ok(Poll::Ready(core::mem::take(&mut unfinished.regions)))
     }
 
     /// Leaves the queue, and signals whoever is next.
@@ -471,7 +472,7 @@ impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if !self.regions.is_empty() {
             self.shared.state().forget(self.missing);
-            self.shared.give_back(std::mem::take(&mut self.regions));
+            self.shared.give_back(core::mem::take(&mut self.regions));
         }
     }
 }

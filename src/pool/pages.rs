@@ -1,5 +1,7 @@
 //! Blocks of pages that are mapped for them alone.
 
+use alloc::boxed::Box;
+
 use memmap2::MmapMut;
 
 use crate::arena::{ArenaAllocator, ArenaBlock};

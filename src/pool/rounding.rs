@@ -1,5 +1,7 @@
 //! Sizes of the blocks that a pool asks for.
 
+use alloc::{format, string::String};
+
 use crate::base::{Error, Result};
 
 /// The rule by which a pool rounds sizes up, so that a block serves requests of several sizes.

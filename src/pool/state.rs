@@ -1,7 +1,8 @@
 //! The books of a pool: blocks that are free, bytes that are held, and who waits.
 
-use std::collections::VecDeque;
-use std::task::Waker;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::task::Waker;
 use std::thread::Thread;
 
 use crate::arena::{Measured, Region};
@@ -216,7 +217,7 @@ impl State {
     /// Replaces the signal of a ticket, and returns the old one.
     pub(super) fn renew(&mut self, ticket: Ticket, signal: Signal) -> Option<Signal> {
         let place = self.queue.iter_mut().find(|(each, _)| *each == ticket)?;
-        Some(std::mem::replace(&mut place.1, signal))
+        Some(core::mem::replace(&mut place.1, signal))
     }
 
     /// Takes a ticket out of the queue, and returns its signal.

@@ -1,6 +1,10 @@
 //! The memory of one step, lent without allocating.
 
-use std::array;
+use alloc::{
+    format,
+    string::{String, ToString as _},
+};
+use core::array;
 
 use bytemuck::Pod;
 

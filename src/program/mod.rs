@@ -10,7 +10,10 @@ pub use operands::{Inputs, Operands, OutputAndInputs};
 pub use shared::{SharedArena, SharedStep};
 pub use step::{ProgramStep, SpaceSpan, StepOperand, StepWorkspace};
 
-use std::sync::OnceLock;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use once_cell::race::OnceBox;
 
 use crate::arena::StepSpans;
 use crate::base::Result;
@@ -61,7 +64,7 @@ pub struct Program {
     spans: Vec<StepSpans>,
     /// Dependencies between steps that the graph has.
     ordered: Vec<Hazard>,
-    hazards: OnceLock<Hazards>,
+    hazards: OnceBox<Hazards>,
 }
 
 impl Plan {
@@ -74,7 +77,7 @@ impl Plan {
         self.check(graph)?;
         let spans = settled(self, graph)?;
         let (plan, ordered) = (self.clone(), ordered(self, graph));
-        Ok(Program { plan, layout: self.layout(), spans, ordered, hazards: OnceLock::new() })
+        Ok(Program { plan, layout: self.layout(), spans, ordered, hazards: OnceBox::new() })
     }
 }
 
@@ -104,7 +107,8 @@ impl Program {
     /// Returns the dependencies between the steps, computed at the first call: see
     /// [`Plan::hazards`].
     pub fn hazards(&self) -> &Hazards {
-        self.hazards.get_or_init(|| hazards_of(&self.plan, &self.ordered, &self.spans))
+        let hazards = || hazards_of(&self.plan, &self.ordered, &self.spans);
+        self.hazards.get_or_init(|| Box::new(hazards()))
     }
 
     /// Returns the number of steps.

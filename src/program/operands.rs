@@ -1,5 +1,7 @@
 //! Operands that are lent at once: all operands of a step, or one output and all inputs.
 
+use alloc::string::String;
+
 use bytemuck::Pod;
 
 use crate::arena::{Input, Output, Reading, Rest, cast, cast_mut, count};

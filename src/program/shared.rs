@@ -1,5 +1,7 @@
 //! Arenas that several threads use at once.
 
+use alloc::format;
+
 use crate::arena::{Arena, LentStep, Refusal, SharedRegions, mismatch};
 use crate::base::{Error, Result, quoted};
 use crate::plan::{Hazards, Plan};

@@ -27,6 +27,7 @@ pub struct SpaceSpan {
 
 /// An operand of a step, and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct StepOperand {
     /// The value; `None` if the operand is left out, or neither read nor written.
     pub value: Option<ValueId>,
@@ -36,6 +37,7 @@ pub struct StepOperand {
 
 /// Scratch memory of a step, and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct StepWorkspace {
     /// The node of the step that works in it.
     pub node: NodeId,

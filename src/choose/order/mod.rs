@@ -8,6 +8,8 @@
 mod model;
 mod search;
 
+use alloc::vec::Vec;
+
 use crate::base::{NodeId, Result};
 use crate::graph::{Graph, ValueKind};
 use crate::liveness::LivenessOptions;
@@ -28,6 +30,7 @@ pub struct OrderLimits {
 
 /// An order, and the scope of its proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FoundOrder {
     /// Every node once, each after its dependencies.
     pub order: Vec<NodeId>,

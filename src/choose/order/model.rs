@@ -1,8 +1,9 @@
 //! The change of live bytes by one node, for any set of earlier nodes.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::ops::Range;
+use alloc::collections::BTreeMap;
+use alloc::{boxed::Box, vec, vec::Vec};
+use core::cmp::Reverse;
+use core::ops::Range;
 
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::{Graph, Node, ValueKind};
@@ -330,7 +331,7 @@ impl State {
 
     /// Returns the work since the last call, as a number of table entries.
     pub(super) fn take_work(&mut self) -> usize {
-        std::mem::take(&mut self.work)
+        core::mem::take(&mut self.work)
     }
 
     fn uncover(&mut self, model: &Model, value: u32) {

@@ -1,7 +1,10 @@
 //! The search for the order with the lowest peak.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use alloc::collections::BinaryHeap;
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::model::{Executed, Model, NodeModel, State, at};
 use super::{FoundOrder, OrderLimits};
@@ -249,7 +252,7 @@ impl Search<'_> {
         let mut path = Vec::new();
         levels[0].push(Reached { peak: self.floor.max(live), live, step: 0, executed });
         for level in 0..total {
-            let mut reached = std::mem::take(&mut levels[level]);
+            let mut reached = core::mem::take(&mut levels[level]);
             keep_best(&mut reached, width);
             for Reached { peak, step, executed, .. } in reached {
                 if self.stopped {
@@ -275,7 +278,7 @@ impl Search<'_> {
                 }
             }
         }
-        let last = std::mem::take(&mut levels[total]);
+        let last = core::mem::take(&mut levels[total]);
         let best = last.into_iter().min_by_key(|set| (set.peak, set.step))?;
         Some((best.peak, trace(&steps, best.step)))
     }

@@ -1,7 +1,8 @@
 //! Assignments for problems that are too large to search: push out, then pull in.
 
-use std::cmp::Reverse;
-use std::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
+use core::ops::Range;
 
 use super::layout;
 use super::model::{Model, Picks};
@@ -165,7 +166,7 @@ impl<'a> Draft<'a> {
     /// Moves items to cheaper spaces where that fits, alone or in exchange for cheaper items.
     fn pull_in(&mut self, packer: &mut Packer<'_>, last: usize) -> Result<()> {
         let mut better = true;
-        while std::mem::take(&mut better) {
+        while core::mem::take(&mut better) {
             let saved = |&item: &usize| {
                 let option = |pick| self.model.picked(item, pick).cost;
                 (Reverse(option(self.picks[item]) - option(0)), item)

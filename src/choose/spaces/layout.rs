@@ -3,7 +3,8 @@
 //! Every item has a space and an offset at all times, so every result fits without a search for a
 //! packing.
 
-use std::cmp::Reverse;
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 use super::model::{Model, Picks};
 use super::work::Work;
@@ -163,7 +164,7 @@ impl<'a> Layout<'a> {
     fn improve(&mut self, limits: Work<'_>) {
         let mut looks = 0;
         let mut better = true;
-        while std::mem::take(&mut better) {
+        while core::mem::take(&mut better) {
             let gain = |item: usize| {
                 self.model.picked(item, self.picks[item]).cost - self.model.picked(item, 0).cost
             };

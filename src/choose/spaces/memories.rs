@@ -1,5 +1,7 @@
 //! The memories of a machine.
 
+use alloc::{format, vec::Vec};
+
 use crate::base::{Error, Result, SpaceId, ValueId, quoted};
 use crate::pack::Space;
 

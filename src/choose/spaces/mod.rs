@@ -24,6 +24,8 @@ mod work;
 
 pub use memories::Memories;
 
+use alloc::{format, vec, vec::Vec};
+
 use crate::base::{BufferId, Error, MAX_BYTES, Result, SpaceId, Step};
 use crate::pack::{Budget, Buffer, Packing, Problem, Space, Status};
 use model::{Crowd, Model};
@@ -141,6 +143,7 @@ pub enum Assigned {
 
 /// A space and an offset for every buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SpaceAssignment {
     /// The buffers, in their spaces.
     pub problem: Problem,

@@ -1,5 +1,7 @@
 //! The problem in the order of time: items by birth, and the moments at which loads grow.
 
+use alloc::{vec, vec::Vec};
+
 use super::work::Work;
 use super::{AssignmentProblem, Floor, NoRoom};
 use crate::base::{Alignment, BufferId, LiveRange, Step};
@@ -197,7 +199,7 @@ impl<'a> Model<'a> {
     /// Returns the crowd of items as buffers of the problem, the largest first.
     pub(super) fn crowd(&self, step: Step, live: &[(usize, u64)]) -> Crowd {
         let mut members: Vec<_> = live.iter().filter(|(_, bytes)| *bytes > 0).copied().collect();
-        members.sort_by_key(|&(item, bytes)| (std::cmp::Reverse(bytes), item));
+        members.sort_by_key(|&(item, bytes)| (core::cmp::Reverse(bytes), item));
         let members = members.into_iter().map(|(item, _)| self.items[item].buffer).collect();
         Crowd { step, members }
     }
@@ -262,7 +264,7 @@ impl<'a> Model<'a> {
     /// Returns whether a crowd can be divided among the spaces; true if that is hard to say.
     fn fits_at_once(&self, live: &[(usize, u64)]) -> bool {
         let mut live = live.to_vec();
-        live.sort_by_key(|&(item, bytes)| (std::cmp::Reverse(bytes), item));
+        live.sort_by_key(|&(item, bytes)| (core::cmp::Reverse(bytes), item));
         // Depth first, the largest item first: each entry is a depth and the remaining room.
         let mut open = vec![(0, self.capacities.clone())];
         for _ in 0..MOMENT_STATES {

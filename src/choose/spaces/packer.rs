@@ -1,6 +1,8 @@
 //! Packs the buffers of one space, and caches results.
 
-use std::collections::HashMap;
+use alloc::{vec, vec::Vec};
+
+use hashbrown::HashMap;
 
 use super::AssignmentProblem;
 use super::model::{Model, Picks};

@@ -4,8 +4,9 @@
 //! (A*) meets assignments in ascending order of cost. A set of items that cannot be packed is
 //! reduced to a few items in conflict, a nogood, and never tried in any assignment again.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use alloc::collections::BinaryHeap;
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 use super::Floor;
 use super::model::{Crowd, Model, Picks};

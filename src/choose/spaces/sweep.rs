@@ -4,7 +4,9 @@
 //! so far that agree on those spaces are one *state*, and only the cheapest of them counts: a
 //! shortest path.
 
-use std::collections::HashMap;
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use hashbrown::HashMap;
 
 use super::model::{Crowd, Model, Picks};
 use super::work::Work;
@@ -170,7 +172,7 @@ fn drop_dearest(front: &mut Front, next: &mut [u32], widest: usize) {
     }
     rename(next, &renamed);
     front.states =
-        order.into_iter().map(|state| std::mem::take(&mut front.states[state])).collect();
+        order.into_iter().map(|state| core::mem::take(&mut front.states[state])).collect();
 }
 
 /// Lets time pass from `step` to `until`: dead items are forgotten, and parts that are born must

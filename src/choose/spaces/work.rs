@@ -1,7 +1,7 @@
 //! How much work an assignment search may do: counted, so that results do not depend on the
 //! machine.
 
-use std::cell::Cell;
+use core::cell::Cell;
 
 use crate::pack::Budget;
 

@@ -1,7 +1,8 @@
 //! Free stretches between allocations that share no byte.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{format, vec::Vec};
+use core::str::FromStr;
 
 use crate::base::{Alignment, Error, Result, quoted};
 

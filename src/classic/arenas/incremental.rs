@@ -1,6 +1,7 @@
 //! The incremental arena of today: allocations have live ranges.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{boxed::Box, vec::Vec};
 
 use crate::arena::backing::{ArenaAllocator, Backing, SystemAllocator};
 use crate::base::{Alignment, Error, LiveRange, Result, Step};
@@ -10,6 +11,7 @@ use crate::classic::arenas::simple::{Span, check_alignment, checked_span, resolv
 
 /// Bytes of an [`IncrementalArena`], and when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Allocation {
     /// The bytes of the allocation.
     pub span: Span,

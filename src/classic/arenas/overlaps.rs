@@ -1,6 +1,6 @@
 //! Search for allocations that are live together with a new one, without a look at all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{LiveRange, Step};
 
@@ -80,6 +80,8 @@ impl Overlaps {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,7 @@
 //! The incremental arena of 2019: allocate and deallocate in the order of execution.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{boxed::Box, format};
 
 use crate::arena::backing::{ArenaAllocator, Backing, SystemAllocator};
 use crate::base::{Alignment, Error, MAX_BYTES, Result};
@@ -195,7 +196,7 @@ fn locate(
     committed: bool,
     backing: &Backing,
     span: Span,
-) -> Result<Option<std::ops::Range<usize>>> {
+) -> Result<Option<core::ops::Range<usize>>> {
     if !committed {
         return Err(Error::ArenaState { reason: "the arena is not committed".into() });
     }

@@ -1,6 +1,7 @@
 //! TensorFlow Lite's planner of 2019: a queue of allocations and deallocations.
 
-use std::ops::Range;
+use alloc::{boxed::Box, string::ToString as _, vec, vec::Vec};
+use core::ops::Range;
 
 use crate::arena::ArenaAllocator;
 use crate::base::{Error, Result};
@@ -92,7 +93,7 @@ impl Events {
     }
 
     fn begin(&mut self, node: usize, value: u32, begun: &mut [bool]) {
-        if !std::mem::replace(&mut begun[at(value)], true) {
+        if !core::mem::replace(&mut begun[at(value)], true) {
             self.queue.push(Event { node, value, begins: true });
         }
     }

@@ -1,12 +1,18 @@
 //! The graph of an incremental planner: sizes and types may change between executions.
 
-use std::str::FromStr;
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
+use core::str::FromStr;
 
 use crate::base::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind, Whole};
 
 /// The owner of the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AllocationType {
     /// No owner.
     #[default]

@@ -10,8 +10,9 @@ mod planner;
 mod ranges;
 mod share;
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::format;
+use core::fmt;
+use core::str::FromStr;
 
 pub use graph::{AllocationType, IncrementalGraph, IncrementalNode, IncrementalValue, SharePair};
 pub use planner::{IncrementalPlanner, Place};

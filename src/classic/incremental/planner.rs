@@ -1,6 +1,7 @@
 //! The incremental planner, as a runtime calls it between nodes.
 
-use std::ops::Range;
+use alloc::{boxed::Box, format};
+use core::ops::Range;
 
 use crate::arena::{ArenaAllocator, SystemAllocator};
 use crate::base::{Error, Result};
@@ -12,6 +13,7 @@ use crate::classic::incremental::{IncrementalMode, IncrementalOptions};
 
 /// The place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Place {
     /// Whether it is in the persistent arena.
     pub persistent: bool,

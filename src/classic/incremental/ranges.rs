@@ -1,8 +1,9 @@
 //! TensorFlow Lite's planner of today, and ours: values with live ranges, the largest first.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
-use std::ops::Range;
+use alloc::collections::BTreeSet;
+use alloc::{boxed::Box, format, vec, vec::Vec};
+use core::cmp::Reverse;
+use core::ops::Range;
 
 use crate::arena::ArenaAllocator;
 use crate::base::{Error, LiveRange, Result, Step};

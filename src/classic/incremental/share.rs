@@ -1,5 +1,7 @@
 //! Sharing: outputs that have the bytes of an input.
 
+use alloc::{vec, vec::Vec};
+
 use crate::classic::incremental::graph::{AllocationType, IncrementalGraph, at};
 
 /// Operands beyond the third are never shared in TensorFlow Lite.

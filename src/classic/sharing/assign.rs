@@ -3,12 +3,15 @@
 //! An assignment is direct if the producer of its right side writes into the state. That
 //! producer is then the true writer, so it is the node that waits for readers of the old bytes.
 
+use alloc::{format, vec, vec::Vec};
+
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::classic::sharing::{Block, Storage, StoragePlan, TakenFrom, reference_counts};
 use crate::graph::{Assignment, Graph, InPlace, Node, ValueKind};
 
 /// The way in which an assignment is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AssignKind {
     /// The node copies its right side into the state.
     Copy,
@@ -214,7 +217,7 @@ impl Followers {
                 if wanted[follower.index()] {
                     return true;
                 }
-                if !std::mem::replace(&mut seen[follower.index()], true) {
+                if !core::mem::replace(&mut seen[follower.index()], true) {
                     open.push(follower);
                 }
             }

@@ -1,5 +1,7 @@
 //! A storage plan as an arena plan: the blocks one behind the other.
 
+use alloc::{borrow::ToOwned as _, format, vec, vec::Vec};
+
 use crate::base::{
     Alignment, Error, Fingerprint, LiveRange, NodeId, Result, SpaceId, ValueId, quoted,
 };

@@ -12,9 +12,10 @@ mod layout;
 mod pass;
 mod pool;
 
-use std::fmt;
-use std::ops::Range;
-use std::str::FromStr;
+use alloc::{format, string::String, vec, vec::Vec};
+use core::fmt;
+use core::ops::Range;
+use core::str::FromStr;
 
 pub use assign::{Assign, AssignKind, find_assigns, is_elementwise, order_mutations};
 
@@ -25,6 +26,7 @@ use pass::Pass;
 
 /// The origin of the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Storage {
     /// No rule applies: graph inputs, constants, and values outside a node range.
     #[default]
@@ -70,6 +72,7 @@ impl Storage {
 
 /// The origin of the block of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TakenFrom {
     /// No block was taken over.
     #[default]
@@ -368,7 +371,7 @@ fn ranges(options: &SharingOptions) -> Vec<u64> {
     if !options.auto_search {
         return vec![options.match_range];
     }
-    std::iter::successors(Some(1_u64), |range| range.checked_mul(2))
+    core::iter::successors(Some(1_u64), |range| range.checked_mul(2))
         .take_while(|&range| range <= options.match_range)
         .collect()
 }

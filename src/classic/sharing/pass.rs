@@ -1,6 +1,7 @@
 //! One walk over the nodes that gives every result a block.
 
-use std::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{NodeId, SpaceId, ValueId};
 use crate::classic::coloring::Coloring;
@@ -232,7 +233,7 @@ impl<'a> Pass<'a> {
             SharingMode::Nnvm => self.graph.value(*value).elements().unwrap_or(u64::MAX),
             SharingMode::Default => self.sizes[value.index()],
         };
-        open.sort_by_key(|value| std::cmp::Reverse((size(value), *value)));
+        open.sort_by_key(|value| core::cmp::Reverse((size(value), *value)));
         for output in open {
             let value = self.graph.value(output);
             if self.mode == SharingMode::Nnvm && value.shape().is_empty() {

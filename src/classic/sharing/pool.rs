@@ -1,6 +1,7 @@
 //! Free blocks, by size.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 
 use crate::base::{NodeId, SpaceId};
 use crate::classic::sharing::Block;

@@ -1,6 +1,14 @@
 //! Graphs of layouts: what a planner may know of a graph that was planned with storage ids.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
+
+use hashbrown::{HashMap, HashSet};
 
 use super::{StorageLayout, StorageNode, storage};
 use crate::base::{Result, ValueId, quoted};

@@ -1,7 +1,14 @@
 //! The JSON form of a planned graph, as the graph runtimes of NNVM and TVM read it: nodes
 //! with operands, storage ids, shapes and types, but no sizes.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::{
+    borrow::ToOwned as _,
+    format,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -232,6 +239,6 @@ fn output_name(node: &str, output: usize) -> String {
     if output == 0 { node.to_owned() } else { format!("{node}:{output}") }
 }
 
-fn refused(reason: &dyn std::fmt::Display) -> crate::base::Error {
+fn refused(reason: &dyn core::fmt::Display) -> crate::base::Error {
     storage(format!("not the JSON form of a planned graph: {reason}"))
 }

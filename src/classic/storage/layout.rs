@@ -1,6 +1,15 @@
 //! Names, blocks and nodes of a planned graph, without memory.
 
-use std::collections::{BTreeMap, HashMap};
+use alloc::collections::BTreeMap;
+use alloc::{
+    borrow::ToOwned as _,
+    format,
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
+
+use hashbrown::HashMap;
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::classic::sharing::{Block, StoragePlan};
@@ -270,7 +279,7 @@ impl StorageLayout {
     pub fn reuse(&self, free: &[Block]) -> Vec<(u32, Option<usize>)> {
         let mut order: Vec<(u32, Block)> =
             self.blocks.iter().map(|(&number, &block)| (number, block)).collect();
-        order.sort_by_key(|&(number, block)| (std::cmp::Reverse(block.bytes), number));
+        order.sort_by_key(|&(number, block)| (core::cmp::Reverse(block.bytes), number));
         let mut is_taken = vec![false; free.len()];
         let serve = |(number, block): (u32, Block)| {
             let fits = |position: &usize| {

@@ -7,12 +7,16 @@
 //! the layout.
 
 mod graph;
+#[cfg(feature = "serde")]
 mod json;
 mod layout;
 mod params;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::{format, string::String, vec::Vec};
+
+use hashbrown::HashMap;
 
 pub use layout::{StorageEntry, StorageLayout, StorageNode, StorageOperand};
 pub use params::{load_params, save_params};

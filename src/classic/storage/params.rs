@@ -2,6 +2,8 @@
 //!
 //! All numbers are little-endian: a magic number, a reserved word, the names, the arrays.
 
+use alloc::{format, vec::Vec};
+
 use super::{Tensor, storage, to_u64};
 use crate::base::{Error, Result, quoted};
 use crate::graph::DType;
@@ -83,7 +85,7 @@ pub fn load_params(blob: &[u8]) -> Result<Vec<Tensor<'_>>> {
     // A count that is not true ends with the bytes.
     for _ in 0..count {
         let length = u64::from_le_bytes(take(&mut rest)?);
-        let name = std::str::from_utf8(take_slice(&mut rest, length)?)
+        let name = core::str::from_utf8(take_slice(&mut rest, length)?)
             .map_err(|_| storage("a parameter's name is not UTF-8".into()))?;
         names.push(name);
     }

@@ -1,5 +1,7 @@
 //! Classes in memory that the caller brings.
 
+use alloc::{vec, vec::Vec};
+
 use super::{Builder, DraftClass};
 use crate::base::{NodeId, Step, ValueId};
 use crate::graph::ValueKind;

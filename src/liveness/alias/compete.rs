@@ -1,7 +1,8 @@
 //! Outputs of one node that may take over the same inputs.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 use super::Builder;
 use crate::base::{NodeId, Step, ValueId};
@@ -96,7 +97,8 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
 
     use super::*;
     use proptest::prelude::*;

@@ -7,8 +7,9 @@ mod overlap;
 
 pub(crate) use compete::matched;
 
-use std::cell::Cell;
-use std::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::cell::Cell;
+use core::ops::Range;
 
 use crate::base::{Alignment, LiveRange, NodeId, SpaceId, Step, ValueId};
 use crate::graph::{Graph, Node, Reachability, ValueKind, View, Whole};
@@ -24,6 +25,7 @@ const MOST_ELEMENT_ALIGNMENT: u64 = 16;
 
 /// A value inside of an alias class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Member {
     /// The value.
     pub value: ValueId,
@@ -33,6 +35,7 @@ pub struct Member {
 
 /// Values at fixed distances from each other, in one buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AliasClass {
     /// The values, in order of birth.
     pub members: Vec<Member>,
@@ -71,6 +74,7 @@ pub struct AliasRules {
 
 /// One decision to let an output share the bytes of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Merge {
     /// Node that reads the input and writes the output.
     pub node: NodeId,

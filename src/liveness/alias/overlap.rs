@@ -1,5 +1,7 @@
 //! Outputs that overlap dying inputs at a distance.
 
+use alloc::vec::Vec;
+
 use super::{Builder, is_only_read};
 use crate::base::{NodeId, Step, ValueId};
 use crate::graph::Overlap;
@@ -37,7 +39,7 @@ impl Builder<'_> {
             (saved > 0).then_some(Candidate { overlap, value, distance, saved })
         });
         let mut candidates: Vec<Candidate> = candidates.collect();
-        candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.saved));
+        candidates.sort_by_key(|candidate| core::cmp::Reverse(candidate.saved));
         for Candidate { overlap, value, distance, .. } in candidates {
             let Some((over, start)) = self.places[value.index()] else { continue };
             let start = start - i128::from(distance);

@@ -1,11 +1,10 @@
 //! Limits of a search, and reports of its progress.
 
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::options::SolveOptions;
-use crate::base::SpaceId;
+use crate::base::{Instant, SpaceId};
 
 /// Limits of a search, its options, and the callback for its progress.
 ///
@@ -16,7 +15,7 @@ use crate::base::SpaceId;
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Budget<'a> {
-    /// When to stop searching and return the best answer so far.
+    /// When to stop searching and return the best answer so far; never on a machine without a clock.
     pub deadline: Option<Instant>,
     /// How many search nodes to visit at most.
     pub nodes: Option<u64>,
@@ -103,6 +102,7 @@ impl Stage {
 
 /// Progress of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Space that is being packed.
     pub space: SpaceId,

@@ -15,6 +15,8 @@ mod repair;
 mod testing;
 mod tuning;
 
+use alloc::{vec, vec::Vec};
+
 #[cfg(doc)]
 use crate::base::MAX_BYTES;
 use crate::base::{BufferId, Error, Result, SpaceId};

@@ -1,6 +1,8 @@
 //! Generators and assertions for the tests of solvers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use alloc::{vec, vec::Vec};
+
 use super::budget::Budget;
 use super::model::Model;
 use super::model::arith::number;

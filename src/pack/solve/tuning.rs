@@ -8,6 +8,12 @@
 //! values in `benches/README.md`: 24 generated instances on which no value was chosen, each value halved
 //! and doubled. "Not measured" means that the table has no row for the value.
 
+use alloc::{
+    string::{String, ToString as _},
+    vec,
+    vec::Vec,
+};
+
 /// A value that the ablation bench can scale.
 trait Scale: Copy {
     /// Returns the value times `factor`: positive whole numbers are rounded, and stay positive.
@@ -29,7 +35,7 @@ macro_rules! scale_whole {
                 reason = "conversions from floating point saturate, and tuning values may be rounded"
             )]
             fn scaled(self, factor: f64) -> Self {
-                ((self as f64 * factor).round() as Self).max(self.min(1))
+                (libm::round(self as f64 * factor) as Self).max(self.min(1))
             }
 
             fn shown(self) -> String {
@@ -360,7 +366,7 @@ impl Default for Tuning {
 /// Constants of data structures and of clocks. They change how fast a result is found, and never
 /// the result of a search without a deadline.
 pub(crate) mod layout {
-    use std::time::Duration;
+    use core::time::Duration;
 
     /// Binary logarithm of the children of a node of the occupancy tree. Eight children take half
     /// the time of two and less than half the memory; sixteen are slower for long live ranges.
@@ -385,6 +391,8 @@ pub(crate) mod layout {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     #[test]

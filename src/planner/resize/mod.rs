@@ -6,8 +6,9 @@
 
 mod workspaces;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::{string::String, vec, vec::Vec};
 
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{Graph, Whole};
@@ -78,7 +79,7 @@ impl Plan {
     ///
     /// Workspaces count nothing, for their sizes are a choice.
     fn claim_live_bytes(&mut self) {
-        let workspaces = std::mem::take(&mut self.workspaces);
+        let workspaces = core::mem::take(&mut self.workspaces);
         for space in 0..self.arenas().len() {
             let live = self.peak(SpaceId::new(space)).live_bytes;
             self.spaces[space].claim(live);

@@ -4,6 +4,8 @@
 //! do not come out even. So a workspace that outgrows its place, or had none, goes where its step
 //! leaves room.
 
+use alloc::{format, vec::Vec};
+
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, Step};
 use crate::graph::{Graph, Workspace};
 use crate::plan::{Plan, ShareRule, WorkspacePlacement, WorkspacePolicy};

@@ -1,6 +1,8 @@
 //! The bytes that are live while several workers run steps, about: without offsets, and with simple
 //! rules for values that share bytes. Schedules are measured exactly once they are made.
 
+use alloc::{vec, vec::Vec};
+
 use crate::base::{Alignment, ValueId};
 use crate::graph::{ValueKind, Whole};
 use crate::plan::{InputMemory, Technique};

@@ -1,7 +1,8 @@
 //! List schedules: whenever a worker is free, it takes the ready step of the first rank.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use alloc::collections::{BTreeSet, BinaryHeap};
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 use super::bytes::Bytes;
 use crate::base::NodeId;

@@ -14,7 +14,8 @@
 mod bytes;
 mod list;
 
-use std::rc::Rc;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
 
 use super::attempt::{Attempt, measured};
 use super::context::Context;
@@ -123,7 +124,7 @@ fn improve(context: &Context<'_>, found: &mut [Candidate<'_, '_>], longest: u64)
     // The best schedules of each base: others of the same base lead to the same places.
     let mut starts: Vec<usize> = Vec::new();
     for (index, it) in found.iter().enumerate() {
-        let alike = starts.iter().filter(|&&other| std::ptr::eq(found[other].base, it.base));
+        let alike = starts.iter().filter(|&&other| core::ptr::eq(found[other].base, it.base));
         if starts.len() < MOST_IMPROVED && alike.count() < 2 {
             starts.push(index);
         }

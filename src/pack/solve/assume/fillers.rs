@@ -1,6 +1,7 @@
 //! Fillers: empty items in the slack, a guess at the room that a packing leaves empty.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::pack::solve::model::arith::number;
 
@@ -53,6 +54,8 @@ fn end_of(slack: &[u64], start: usize, size: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::{vec, vec::Vec};
+
     use super::*;
 
     #[test]

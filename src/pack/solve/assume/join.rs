@@ -1,5 +1,7 @@
 //! Joins items at tight cuts: they have one offset in every packing, or by assumption.
 
+use alloc::{vec, vec::Vec};
+
 use super::fillers::fillers;
 use super::tight_cut::{Side, TightCut, parts, whole};
 use crate::base::Result;
@@ -72,7 +74,7 @@ pub(crate) fn join(
     while again {
         again = false;
         for moment in 1..blocks.loads.len() {
-            while std::mem::take(&mut blocks.changed[moment])
+            while core::mem::take(&mut blocks.changed[moment])
                 && let Some(cut) = blocks.rectangle(assumption.cuts, moment)
             {
                 blocks.join(&cut, moment);
@@ -236,7 +238,7 @@ impl Blocks {
         };
         let model = model.of_solids(order.iter().map(solid))?;
         let mut members = with_capacity(order.len(), "joined items")?;
-        members.extend(order.iter().map(|&it| std::mem::take(&mut self.list[it].members)));
+        members.extend(order.iter().map(|&it| core::mem::take(&mut self.list[it].members)));
         Ok(Joined { model, members, chains })
     }
 }

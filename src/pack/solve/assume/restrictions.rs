@@ -10,6 +10,8 @@
 //! and Lodi, "Local branching", Mathematical Programming 98, 2003, restrict integer programs that
 //! way. The assumption of equal-sum cuts is new, as far as known.
 
+use alloc::{boxed::Box, vec::Vec};
+
 use super::join::{Assumption, Cuts, Joined, join};
 use crate::base::Result;
 use crate::pack::solve::exact::outcome::Outcome;

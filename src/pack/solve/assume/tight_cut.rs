@@ -1,7 +1,8 @@
 //! Tight cuts: sets of dying and born items of equal sums, with no equal-sum subsets.
 
-use std::cmp::Ordering;
-use std::ops::RangeInclusive;
+use alloc::{vec, vec::Vec};
+use core::cmp::Ordering;
+use core::ops::RangeInclusive;
 
 use crate::pack::solve::tuning::AssumeTuning;
 
@@ -167,6 +168,8 @@ fn sums(
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::pack::solve::tuning::Tuning;
 

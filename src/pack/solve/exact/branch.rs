@@ -1,6 +1,7 @@
 //! Branching: the choice of a point of the skyline, and the order of its children.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::state::{Conflict, State};
 use crate::pack::solve::model::arith::{index, number, real};

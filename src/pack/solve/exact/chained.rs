@@ -1,6 +1,7 @@
 //! Chained intervals: tight cuts that are not rectangles.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::kinds::Kind;
 use crate::base::Result;

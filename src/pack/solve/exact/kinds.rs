@@ -1,6 +1,7 @@
 //! Kinds of items: identical items are one kind with several copies.
 
-use std::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 use crate::base::Result;
 use crate::pack::solve::model::Model;

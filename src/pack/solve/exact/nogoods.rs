@@ -5,6 +5,8 @@
 //! Nogood recording (Stallman and Sussman, Artificial Intelligence 9, 1977), stored as in a
 //! transposition table (Zobrist, "A new hashing method with application for game playing", 1970).
 
+use alloc::vec::Vec;
+
 use crate::base::Result;
 use crate::pack::solve::model::arith::low_bits;
 use crate::pack::solve::model::memory::filled;

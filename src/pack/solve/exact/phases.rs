@@ -6,6 +6,8 @@
 //! SAT 2007. Here, the phases of the search with the least open area are kept, rather than the last
 //! phases.
 
+use alloc::vec::Vec;
+
 use super::state::State;
 use crate::base::Result;
 

@@ -7,6 +7,8 @@
 //! Letters 47, 1993. Here the lengths grow geometrically, and later stay short with a growing
 //! search between.
 
+use alloc::vec::Vec;
+
 use super::chained::ChainedInterval;
 use super::kinds::Kind;
 use super::outcome::Outcome;
@@ -97,7 +99,7 @@ impl Restarts {
 fn ranks<K: Ord>(kinds: &[Kind], key: impl Fn(&Kind) -> K) -> Result<Vec<f64>> {
     let mut order = with_capacity(kinds.len(), "ranks")?;
     order.extend(0..kinds.len());
-    order.sort_by_key(|&kind| std::cmp::Reverse(key(&kinds[kind])));
+    order.sort_by_key(|&kind| core::cmp::Reverse(key(&kinds[kind])));
     let mut ranks = filled(0.0, kinds.len(), "ranks")?;
     for (place, kind) in order.into_iter().enumerate() {
         ranks[kind] = fraction(place, kinds.len());

@@ -10,6 +10,8 @@
 //! (Boussemart, Hemery, Lecoutre and Sais, ECAI 2004), on sections rather than on constraints. New,
 //! as far as known: the branch at a local minimum, and the proof that it is complete (`DESIGN.md`).
 
+use alloc::vec::Vec;
+
 use super::branch::{BranchWeights, Child, Chooser, Guide, SectionRule};
 use super::nogoods::Nogoods;
 use super::outcome::Outcome;
@@ -150,7 +152,7 @@ impl Search {
                     return Ok(Outcome::Impossible);
                 }
             } else {
-                let work = std::mem::take(&mut self.state.work);
+                let work = core::mem::take(&mut self.state.work);
                 if left == 0
                     || clock
                         .tick(self.tuning.effort_per_node + component.end - component.start + work)

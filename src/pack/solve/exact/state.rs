@@ -1,6 +1,7 @@
 //! State of the search: the skyline of decided grains, and the bounds of open items.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::chained::{ChainedInterval, ChainedIntervals};
 use super::kinds::{Kind, kinds};
@@ -381,7 +382,7 @@ impl State {
         }
         let mut count = 0_u32;
         for section in sections.clone() {
-            count = count.wrapping_add(std::mem::take(&mut self.standing[section]));
+            count = count.wrapping_add(core::mem::take(&mut self.standing[section]));
             self.count[section] = count;
             self.sums.suspect(section);
             if count == 0 && self.is_open(section) {

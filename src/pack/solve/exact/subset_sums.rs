@@ -1,5 +1,7 @@
 //! Sections in which subset-sum pruning may apply.
 
+use alloc::vec::Vec;
+
 use crate::base::Result;
 use crate::pack::solve::model::arith::{index, number};
 use crate::pack::solve::model::memory::filled;

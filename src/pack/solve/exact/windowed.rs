@@ -7,7 +7,8 @@
 //!
 //! The rigid groups of parts, and this search, are new, as far as known.
 
-use std::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 use super::outcome::Outcome;
 use crate::base::Result;
@@ -110,7 +111,7 @@ impl Waiting {
     }
 
     fn add(&mut self, number: usize) {
-        if !std::mem::replace(&mut self.waits[number], true) {
+        if !core::mem::replace(&mut self.waits[number], true) {
             self.numbers.push(number);
         }
     }
@@ -198,7 +199,7 @@ impl Windowed {
                 self.offsets.clone_from(&state.low);
                 return Outcome::Found;
             }
-            let work = std::mem::take(&mut self.work) + state.low.len() + state.floor.len();
+            let work = core::mem::take(&mut self.work) + state.low.len() + state.floor.len();
             if left == 0 || clock.tick(work) {
                 return Outcome::Undecided;
             }

@@ -1,6 +1,7 @@
 //! Finds items that live within a range of sections, the best ones first.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::base::Result;
 use crate::pack::solve::model::Model;
@@ -201,7 +202,7 @@ impl Contained {
 
     /// Returns about how many memory accesses were made since the last call.
     pub(crate) fn take_work(&mut self) -> usize {
-        std::mem::take(&mut self.work)
+        core::mem::take(&mut self.work)
     }
 }
 

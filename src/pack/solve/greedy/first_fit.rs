@@ -8,7 +8,8 @@
 //! neural net inference", 2020). The order by classes of lengths resembles the boxing of Buchsbaum
 //! et al., STOC 2003.
 
-use std::cmp::Reverse;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::occupancy::Occupancy;
 use crate::base::{MAX_BYTES, Result};
@@ -73,7 +74,9 @@ pub(crate) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
         let (first, second) = match order {
             Order::Load => (loads[position], length << 32 | log_scale(item.size)),
             Order::Size => (item.size, length),
-            Order::SizeRootLength => ((real(item.size) * real(length).sqrt()).to_bits(), item.size),
+            Order::SizeRootLength => {
+                ((real(item.size) * libm::sqrt(real(length))).to_bits(), item.size)
+            }
             Order::Length => (length, item.size),
             Order::Area => ((real(item.size) * real(length)).to_bits(), item.size),
             Order::Birth => (u64::from(u32::MAX - item.span.start), item.size),

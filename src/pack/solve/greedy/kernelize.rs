@@ -6,7 +6,8 @@
 //! Complexity", 1999): the kernel fits if and only if all items do. The rule itself is new, as far
 //! as known.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::occupancy::Occupancy;
 use crate::base::Result;

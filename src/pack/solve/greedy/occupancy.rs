@@ -1,6 +1,7 @@
 //! The taken grains of each section; finds free offsets in nearly logarithmic time.
 
-use std::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 use super::spans::{Pool, Spans};
 use crate::base::Result;
@@ -86,7 +87,7 @@ impl Occupancy {
 
     /// Returns about how many memory accesses the searches since the last call took.
     pub(crate) fn take_work(&mut self) -> usize {
-        2 * std::mem::take(&mut self.work)
+        2 * core::mem::take(&mut self.work)
     }
 
     /// Takes the grains of `item` at `offset`.

@@ -9,9 +9,12 @@
 //! within the plateau are candidates. New: the loss is weighted by the room that a section can
 //! still lose at the bound.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::ops::Range;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::ops::Range;
+
+use libm::sqrt;
 
 use super::contained::Contained;
 use crate::base::Result;
@@ -57,8 +60,8 @@ impl PassWeights {
 
     /// Returns the merit of an item.
     fn of(self, item: &Item, random: &mut Random) -> f64 {
-        let root = real(item.size).sqrt();
-        let size = [1.0, root.sqrt(), root, root * root.sqrt(), real(item.size)][self.size.min(4)];
+        let root = sqrt(real(item.size));
+        let size = [1.0, sqrt(root), root, root * sqrt(root), real(item.size)][self.size.min(4)];
         let chance = if self.noise > 0.0 { self.noise * random.unit() } else { 0.0 };
         f64::from(item.length()) * size * (1.0 + chance)
     }
@@ -145,7 +148,7 @@ impl SkylineHeuristic {
             self.left.remove(index(item));
             self.skyline.raise(&plateau, &it.span, offset + it.size);
             placed += 1;
-            clock.spend(self.left.take_work() + std::mem::take(&mut self.work));
+            clock.spend(self.left.take_work() + core::mem::take(&mut self.work));
             if placed % PLACED_PER_LOOK == PLACED_PER_LOOK - 1 && clock.is_up() {
                 return Ok(None);
             }
@@ -161,7 +164,7 @@ impl SkylineHeuristic {
         floor: u64,
         weights: PassWeights,
     ) -> Option<u32> {
-        let mut candidates = std::mem::take(&mut self.candidates);
+        let mut candidates = core::mem::take(&mut self.candidates);
         self.left.best(plateau, weights.tried, &mut candidates);
         let (left, right) = self.skyline.neighbors(plateau);
         let mut best: Option<(f64, u32)> = None;

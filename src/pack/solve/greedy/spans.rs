@@ -1,5 +1,7 @@
 //! Many unions of intervals in one piece of memory.
 
+use alloc::vec::Vec;
+
 use crate::base::{Error, Result};
 use crate::pack::solve::model::arith::{index, number};
 use crate::pack::solve::model::memory::reserve;
@@ -49,7 +51,7 @@ impl Pool {
     pub(crate) fn list<'a>(&'a self, spans: &'a Spans) -> &'a [(u64, u64)] {
         match spans {
             Spans::One((0, 0)) => &[],
-            Spans::One(span) => std::slice::from_ref(span),
+            Spans::One(span) => core::slice::from_ref(span),
             Spans::Many(run) => &self.spans[index(run.place)..index(run.place + run.count)],
         }
     }

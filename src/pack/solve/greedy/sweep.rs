@@ -5,8 +5,9 @@
 //! Best fit of Knuth, "The Art of Computer Programming", volume 1, section 2.5, with boundary tags
 //! as doubly linked blocks.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 use crate::base::Result;
 use crate::pack::solve::model::Model;
@@ -155,7 +156,7 @@ pub(crate) fn best_fit(model: &Model, limit: u64, clock: &Clock<'_>) -> Result<O
             let item = &items[index(position)];
             let place = tower.take(item.size, item.mask(), tries);
             let block = &mut tower.blocks[index(place)];
-            block.next_dying = std::mem::replace(&mut dying[index(item.span.end)], place);
+            block.next_dying = core::mem::replace(&mut dying[index(item.span.end)], place);
             if block.end > limit || clock.is_over_at(count + index(position)) {
                 return Ok(None);
             }

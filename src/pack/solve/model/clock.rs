@@ -1,10 +1,11 @@
 //! Counts work and knows when to stop.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 
 use super::random::mix;
+use crate::base::Instant;
 use crate::pack::solve::budget::{Budget, Progress};
 use crate::pack::solve::options::{Methods, SolveOptions};
 use crate::pack::solve::tuning::Tuning;

@@ -1,5 +1,7 @@
 //! The largest load that each item meets.
 
+use alloc::vec::Vec;
+
 use super::Model;
 use super::arith::index;
 use super::memory::{filled, with_capacity};

@@ -1,5 +1,7 @@
 //! Tables as long as the input, allocated so that running out of memory is an error.
 
+use alloc::vec::Vec;
+
 use crate::base::{Error, Result};
 
 /// Returns an empty vector with room for `length` elements.

@@ -15,8 +15,9 @@ pub(super) mod random;
 pub(super) mod sections;
 pub(super) mod sort;
 
-use std::cmp::Reverse;
-use std::ops::Range;
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
+use core::ops::Range;
 
 use crate::base::{Alignment, BufferId, Error, LiveRange, MAX_BYTES, Result, gcd};
 use crate::pack::problem::Problem;
@@ -282,7 +283,7 @@ impl Model {
     /// Computes the load of each section from the items.
     fn add_up(&mut self) -> Result<()> {
         // All that is born in a section is live at once, and so is all that dies at its start.
-        let mut loads = std::mem::take(&mut self.loads);
+        let mut loads = core::mem::take(&mut self.loads);
         let mut dead = filled(0_u64, loads.len() + 1, "sections")?;
         let mut fits = true;
         for item in 0..self.items.len() {

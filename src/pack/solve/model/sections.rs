@@ -10,7 +10,8 @@
 //! 15, 1965: the maximal cliques of an interval graph are linearly ordered. `MiniMalloc` (ASPLOS
 //! 2023) uses sections in the same way.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::arith::index;
 use super::memory::{filled, with_capacity};

@@ -1,5 +1,7 @@
 //! Sorting that can be interrupted, or takes no time.
 
+use alloc::vec::Vec;
+
 use super::arith::{index, number};
 use super::clock::Clock;
 use super::memory::filled;
@@ -68,14 +70,14 @@ pub(crate) fn sort_numbers(numbers: &mut Vec<u32>) -> Result<()> {
             sorted[*place] = number;
             *place += 1;
         }
-        std::mem::swap(numbers, &mut sorted);
+        core::mem::swap(numbers, &mut sorted);
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use core::sync::atomic::AtomicBool;
 
     use super::*;
     use crate::pack::solve::budget::Budget;

@@ -1,7 +1,8 @@
 //! Exact search of the items in the most loaded sections; first fit places all other items around
 //! the result.
 
-use std::cmp::Reverse;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::incumbent::Incumbent;
 use crate::base::Result;
@@ -155,8 +156,10 @@ impl Critical {
         clock: &Clock<'_>,
     ) -> Result<bool> {
         let low = best.bound().max(goal);
-        let below =
-            whole(real(best.peak() - low) * self.tuning.target_step.powi(self.level)).max(1);
+        let below = whole(
+            real(best.peak() - low) * libm::pow(self.tuning.target_step, f64::from(self.level)),
+        )
+        .max(1);
         self.target = match self.level {
             0 => low,
             _ => model.peak_from(best.peak() - below),

@@ -1,5 +1,7 @@
 //! The best answer so far.
 
+use alloc::vec::Vec;
+
 use crate::base::{MAX_BYTES, SpaceId};
 use crate::pack::solve::budget::{Progress, Stage};
 use crate::pack::solve::model::Model;

@@ -2,7 +2,8 @@
 //!
 //! A new method is a type with `impl Method` and one line in [`methods`].
 
-use std::fmt;
+use alloc::{boxed::Box, vec::Vec};
+use core::fmt;
 
 use super::critical::Critical;
 use super::incumbent::Incumbent;

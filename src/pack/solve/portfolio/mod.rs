@@ -5,4 +5,5 @@ pub(super) mod incumbent;
 mod methods;
 pub(super) mod run;
 mod searches;
+#[cfg_attr(not(feature = "std"), path = "alone.rs")]
 mod threads;

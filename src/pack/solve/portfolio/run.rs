@@ -1,11 +1,9 @@
 //! The order of methods: cheap ones first, until the peak meets the bound.
 
-use std::time::Instant;
-
 use super::incumbent::Incumbent;
 use super::methods::Portfolio;
 use super::threads::{Exchange, improve_together};
-use crate::base::Result;
+use crate::base::{Instant, Result};
 use crate::pack::solve::budget::Stage;
 use crate::pack::solve::greedy::first_fit::{Fit, Order};
 use crate::pack::solve::greedy::kernelize::{self, Kernel};

@@ -1,5 +1,7 @@
 //! Exact searches of a core for one target after the other.
 
+use alloc::{boxed::Box, vec::Vec};
+
 use super::incumbent::Incumbent;
 use crate::base::Result;
 use crate::pack::solve::assume::restrictions::Restrictions;

@@ -1,7 +1,8 @@
 //! Several threads search the same core and exchange their best packings.
 
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::incumbent::Incumbent;
 use crate::base::Result;

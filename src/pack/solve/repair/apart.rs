@@ -1,5 +1,7 @@
 //! Local search for items that may be at some distances from each other and not at others.
 
+use alloc::{borrow::ToOwned as _, vec, vec::Vec};
+
 use crate::base::{Error, MAX_BYTES, Result};
 use crate::pack::solve::model::random::Random;
 
@@ -381,7 +383,7 @@ mod tests {
             let last: Vec<usize> = (hot.len()..sizes.len()).collect();
             let height = |orders| {
                 let tries = Tries { orders, seed, goal: 0 };
-                let offsets = apart.pack(std::slice::from_ref(&hot), &last, tries, &|| false);
+                let offsets = apart.pack(core::slice::from_ref(&hot), &last, tries, &|| false);
                 for rule in &rules {
                     let ends = (offsets[rule.item], offsets[rule.from]);
                     let distance = i64::try_from(ends.0).unwrap() - i64::try_from(ends.1).unwrap();
@@ -456,7 +458,7 @@ mod tests {
         let apart = Apart::new(&sizes, &rules).unwrap();
         let order: Vec<usize> = (0..sizes.len()).collect();
         let tries = Tries { orders: 500, seed: 1, goal: 0 };
-        let over = apart.pack(std::slice::from_ref(&order), &[], tries, &|| true);
+        let over = apart.pack(core::slice::from_ref(&order), &[], tries, &|| true);
         let none = apart.pack(&[order], &[], Tries { orders: 0, ..tries }, &|| false);
         assert_eq!(over, none);
     }

@@ -7,7 +7,8 @@
 //! that grow with each ejection are those of the breakout method (Morris, "The breakout method",
 //! AAAI 1993). New, as far as known: successful chains are kept when a later chain fails.
 
-use std::cmp::Reverse;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::edges::Edges;
 use super::neighbors::Neighbors;
@@ -134,7 +135,7 @@ impl EjectionChains {
         self.offsets.copy_from_slice(offsets);
         self.is_new = true;
         self.forget(model);
-        let steps = std::mem::replace(&mut self.steps, self.tuning.first_steps);
+        let steps = core::mem::replace(&mut self.steps, self.tuning.first_steps);
         let (_, all) = self.lower(model, target, 1, usize::MAX, clock);
         self.steps = steps;
         (self.offsets.clone(), all)

@@ -1,5 +1,7 @@
 //! Changes of a cost along the offsets, in ascending order.
 
+use alloc::vec::Vec;
+
 use crate::pack::solve::model::arith::low_bits;
 use crate::pack::solve::tuning::layout::COMPARED_EDGES;
 

@@ -1,6 +1,7 @@
 //! Lists the items that are live at the same time as another, without storing pairs.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::base::Result;
 use crate::pack::solve::model::Model;
