@@ -38,6 +38,15 @@ pub struct ServedShape {
     outputs: Vec<Port>,
 }
 
+/// A request for a model: the shape that serves it, and its number of rows.
+#[derive(Clone, Copy)]
+pub struct Fit<'m> {
+    /// The shape, which has at least as many rows.
+    pub shape: &'m ServedShape,
+    /// Rows of the request.
+    pub rows: usize,
+}
+
 /// A tensor that a request or a response has.
 #[derive(Clone, Debug)]
 pub struct Port {
@@ -89,13 +98,13 @@ impl ServedModel {
         &self.shapes
     }
 
-    /// Reads a request, and returns the shape that serves it.
+    /// Returns the shape that serves a request, and the rows of the request.
     ///
     /// # Errors
     ///
     /// [`Error::Input`] if an input is missing, or has another type; [`Error::Plan`] if no shape
     /// has as many rows.
-    pub fn shape_of(&self, request: &SafeTensors<'_>) -> Result<&ServedShape> {
+    pub fn fit(&self, request: &SafeTensors<'_>) -> Result<Fit<'_>> {
         let first = &self.shapes[0];
         let mut found = Vec::with_capacity(first.inputs.len());
         for port in &first.inputs {
@@ -118,7 +127,10 @@ impl ServedModel {
                 return Err(Error::Input { name: port.name.clone(), reason });
             }
         }
-        Ok(shape)
+        let rows = found.first().and_then(|(_, dims)| dims.first().copied());
+        let rows = usize::try_from(rows.unwrap_or(shape.rows));
+        let too_many = |_| Error::Input { name: self.name.clone(), reason: "too many rows".into() };
+        Ok(Fit { shape, rows: rows.map_err(too_many)? })
     }
 }
 
@@ -183,7 +195,7 @@ impl ServedShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Input`] if an input is not there; [`ServedModel::shape_of`] found out before.
+    /// [`Error::Input`] if an input is not there; [`ServedModel::fit`] found out before.
     pub fn write_inputs(&self, lease: &mut Lease, request: &SafeTensors<'_>) -> Result<()> {
         for port in &self.inputs {
             let tensor = request.tensor(&port.name).map_err(|_| Error::Input {

@@ -15,7 +15,7 @@ use safetensors::SafeTensors;
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
-use crate::model::ServedModel;
+use crate::model::{Fit, ServedModel};
 
 /// Most bytes of a request: a batch of images.
 const MAX_REQUEST: usize = 64 << 20;
@@ -79,23 +79,21 @@ impl Service {
     /// # Errors
     ///
     /// [`arenaplan::Error::PoolBusy`] if there is no memory in time; else as
-    /// [`ServedModel::shape_of`] and [`ServedShape::run`](crate::model::ServedShape::run).
+    /// [`ServedModel::fit`] and [`ServedShape::run`](crate::model::ServedShape::run).
     pub async fn infer(self: Arc<Self>, name: String, body: Bytes) -> Result<Vec<u8>> {
         let program = {
-            let shape = self.model(&name)?.shape_of(&parse(&body)?)?;
-            Arc::clone(shape.program())
+            let fit = self.model(&name)?.fit(&parse(&body)?)?;
+            Arc::clone(fit.shape.program())
         };
         let timer = tokio::time::sleep(self.patience);
         let mut lease = self.pool.lease_until(&program, timer).await?;
         let failed = Error::Failed { name: name.clone() };
         let run = tokio::task::spawn_blocking(move || {
             let request = parse(&body)?;
-            let shape = self.model(&name)?.shape_of(&request)?;
+            let Fit { shape, rows } = self.model(&name)?.fit(&request)?;
             shape.write_inputs(&mut lease, &request)?;
             shape.run(&mut lease)?;
-            let rows =
-                request.iter().next().and_then(|(_, tensor)| tensor.shape().first().copied());
-            shape.read_outputs(&lease, rows.unwrap_or(0))
+            shape.read_outputs(&lease, rows)
         });
         run.await.unwrap_or(Err(failed))
     }

@@ -56,8 +56,9 @@ pub(super) fn binary(
     let dims = operator.output()?;
     let strides = |input| -> Result<Vec<usize>> {
         let own = operator.shape(input)?;
-        let mut strides = vec![0; dims.len()];
-        let (mut next, first) = (1, dims.len() - own.len());
+        let first = dims.len().checked_sub(own.len());
+        let first = first.ok_or_else(|| operator.refuse("its output has too few dimensions"))?;
+        let (mut strides, mut next) = (vec![0; dims.len()], 1);
         for (axis, &dim) in own.iter().enumerate().rev() {
             if dim > 1 {
                 strides[first + axis] = next;
@@ -158,6 +159,9 @@ struct Affine {
 pub(super) fn batch_normalization(operator: &Operator<'_>) -> Result<Box<dyn Kernel>> {
     if operator.integer("training_mode", 0)? != 0 {
         return Err(operator.refuse("it is in training mode"));
+    }
+    if operator.integer("spatial", 1)? != 1 {
+        return Err(operator.refuse("it has statistics per place"));
     }
     let dims = operator.output()?;
     let channels: [Arc<[f32]>; 4] =

@@ -45,6 +45,9 @@ pub fn kernel_of(
     if !graph.node(node).domain().is_empty() {
         return Err(operator.refuse("it is of no standard operator set"));
     }
+    if graph.node(node).outputs().iter().skip(1).any(Option::is_some) {
+        return Err(operator.refuse("it has several outputs"));
+    }
     match graph.node(node).op() {
         "Add" => elementwise::binary(&operator, |a, b| a + b),
         "Sum" if operator.inputs() == 2 => elementwise::binary(&operator, |a, b| a + b),

@@ -67,7 +67,7 @@ pub(super) fn matmul(operator: &Operator<'_>) -> Result<Box<dyn Kernel>> {
     let (count, other): (usize, usize) = (outer.iter().product(), others.iter().product());
     // One matrix on the right side: the matrices on the left are one high matrix.
     let (rows, count) = if other == 1 { (rows * count, 1) } else { (rows, count) };
-    if count != other.max(1) && count != 1 || outer != others && other != 1 {
+    if other != 1 && outer != others {
         return Err(operator.refuse("its operands are broadcast"));
     }
     Ok(Box::new(MatMul {

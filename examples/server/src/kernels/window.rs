@@ -127,11 +127,15 @@ struct Conv {
 
 /// Returns the kernel of a convolution of images.
 pub(super) fn conv(operator: &Operator<'_>) -> Result<Box<dyn Kernel>> {
-    let shape = operator.shape(1)?;
-    let taps = shape.get(2..).unwrap_or_default();
-    let windows = Windows::of(operator, &operator.sizes("kernel_shape", taps)?)?;
+    let &[made, read, high, wide] = operator.shape(1)?.as_slice() else {
+        return Err(operator.refuse("its weights are no filters of images"));
+    };
+    let taps = [high, wide];
+    if operator.sizes("kernel_shape", &taps)? != taps {
+        return Err(operator.refuse("kernel_shape is not that of its weights"));
+    }
+    let windows = Windows::of(operator, &taps)?;
     let groups = usize::try_from(operator.integer("group", 1)?).unwrap_or(0);
-    let (made, read) = (shape[0], shape[1]);
     if groups == 0 || read * groups != windows.channels || made % groups != 0 {
         return Err(operator.refuse("its groups do not fit its channels"));
     }

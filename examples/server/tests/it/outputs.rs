@@ -3,7 +3,7 @@
 use crate::common::{compare, known, load, models};
 use allocation_counter::measure;
 use arenaplan::{ArenaPool, Lease};
-use arenaplan_server::model::ServedShape;
+use arenaplan_server::model::{Fit, ServedShape};
 use safetensors::SafeTensors;
 
 #[test]
@@ -16,8 +16,8 @@ fn outputs_are_those_of_onnx_runtime() {
         let pool = pool.unwrap();
         for known in known(name) {
             let request = SafeTensors::deserialize(&known.request).unwrap();
-            let shape = model.shape_of(&request).unwrap();
-            assert!(shape.rows() >= known.rows as u64);
+            let Fit { shape, rows } = model.fit(&request).unwrap();
+            assert!(shape.rows() >= rows as u64 && rows == known.rows);
             // The second run finds the bytes of the first.
             for _ in 0..2 {
                 let mut lease = pool.try_lease(shape.program()).unwrap();
@@ -53,7 +53,7 @@ fn a_warm_run_allocates_no_tensor() {
         let pool = ArenaPool::builder().cap(1 << 24).build().unwrap();
         for known in known(name) {
             let request = SafeTensors::deserialize(&known.request).unwrap();
-            let shape = model.shape_of(&request).unwrap();
+            let shape = model.fit(&request).unwrap().shape;
             let run = |lease: &mut Lease| {
                 shape.write_inputs(lease, &request).unwrap();
                 shape.run(lease).unwrap();
@@ -89,7 +89,7 @@ fn requests_that_do_not_fit_are_refused() {
         });
         let request = safetensors::serialize(views.collect::<Vec<_>>(), None).unwrap();
         let request = SafeTensors::deserialize(&request).unwrap();
-        model.shape_of(&request).map_or_else(|error| error.to_string(), |_| "accepted".into())
+        model.fit(&request).map_or_else(|error| error.to_string(), |_| "accepted".into())
     };
     let mask = |rows| -> (&str, Dtype, [usize; 4]) { ("mask", Dtype::F32, [rows, 1, 1, 16]) };
     for (ids, dtype, rows, expected) in [
@@ -103,6 +103,11 @@ fn requests_that_do_not_fit_are_refused() {
         let text = refusal(&[("ids", dtype, &ids), (name, kind, &shape)]);
         assert!(text.contains(expected), "{ids:?}: {text}");
     }
+    // A tensor that the model does not read says nothing about the rows.
+    let (name, kind, shape) = mask(2);
+    let other = ("a", Dtype::F32, &[9][..]);
+    let text = refusal(&[other, ("ids", Dtype::I64, &[2, 16]), (name, kind, &shape)]);
+    assert_eq!(text, "accepted");
     let text = refusal(&[("ids", Dtype::I64, &[2, 16])]);
     assert!(text.contains("\"mask\"") && text.contains("missing"), "{text}");
 }
