@@ -12,7 +12,7 @@ mod reduce;
 mod window;
 
 use arenaplan::program::StepMemory;
-use arenaplan::{Graph, NodeId};
+use arenaplan::{Graph, NodeId, ValueId};
 
 pub(crate) use operator::Operator;
 
@@ -45,8 +45,12 @@ pub fn kernel_of(
     if !graph.node(node).domain().is_empty() {
         return Err(operator.refuse("it is of no standard operator set"));
     }
-    if graph.node(node).outputs().iter().skip(1).any(Option::is_some) {
-        return Err(operator.refuse("it has several outputs"));
+    let is_read = |value: ValueId| {
+        let readers = graph.nodes().iter().filter(|node| node.inputs().contains(&Some(value)));
+        readers.count() > 0 || graph.outputs().contains(&value)
+    };
+    if graph.node(node).outputs().iter().skip(1).flatten().any(|&value| is_read(value)) {
+        return Err(operator.refuse("its second output is read"));
     }
     match graph.node(node).op() {
         "Add" => elementwise::binary(&operator, |a, b| a + b),

@@ -8,11 +8,15 @@ use safetensors::SafeTensors;
 /// The models, which `models/make.py` makes.
 pub(crate) const MODELS: [&str; 2] = ["keyword", "encoder"];
 
-/// Returns the folder of the models: that of the repository, unless the environment variable
-/// `ARENAPLAN_SERVER_MODELS` names another one.
+/// Returns the folder of the models in the repository.
+fn own_folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models")
+}
+
+/// Returns the folder of the models whose outputs are compared: that of the repository, unless the
+/// environment variable `ARENAPLAN_SERVER_MODELS` names another one.
 fn folder() -> PathBuf {
-    let folder = std::env::var_os("ARENAPLAN_SERVER_MODELS").map(PathBuf::from);
-    folder.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models"))
+    std::env::var_os("ARENAPLAN_SERVER_MODELS").map_or_else(own_folder, PathBuf::from)
 }
 
 /// Returns the names of all models in the folder.
@@ -25,7 +29,8 @@ pub(crate) fn models() -> Vec<String> {
 
 /// Returns the name of the files of a model, without their suffixes.
 pub(crate) fn base(name: &str) -> PathBuf {
-    folder().join(name)
+    let folder = if MODELS.contains(&name) { own_folder() } else { folder() };
+    folder.join(name)
 }
 
 pub(crate) fn load(name: &str) -> ServedModel {
