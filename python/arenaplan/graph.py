@@ -359,6 +359,7 @@ class Graph:
         copy.values, copy.warnings = list(self.values), list(self.warnings)
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
         copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy._initials = dict(self._initials)
         rows = zip(self.nodes, after, strict=True)
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
