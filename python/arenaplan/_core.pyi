@@ -2,7 +2,7 @@
 The Rust core of arenaplan.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, final
 
@@ -511,7 +511,17 @@ class Graph:
         name: str,
         values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
         nodes: Sequence[
-            tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
+            tuple[
+                str,
+                str,
+                Sequence[int | None],
+                Sequence[int | None],
+                object,
+                Sequence[int],
+                str,
+                int,
+                Mapping[str, object],
+            ]
         ],
         outputs: Sequence[int],
     ) -> Graph:

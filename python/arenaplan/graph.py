@@ -110,6 +110,7 @@ class Node:
     """Position in :attr:`Graph.nodes`."""
     effects: Effects = NO_EFFECTS
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Properties of the operator, for kernels; ``None`` for a value that a graph file lacks."""
     domain: str = ""
     """Operator set of ``op``; empty for ONNX's default one."""
     version: int = 0
@@ -161,7 +162,7 @@ class Graph:
         self._initials: dict[int, np.ndarray] = {}
         self._core: _core.Graph | None = None
         self._is_tied = False
-        self._has_attributes = True
+        self._has_weights = True
         self._pins: dict[int, int] = {}
 
     def __repr__(self) -> str:
@@ -456,7 +457,8 @@ class Graph:
         """
         Return the graph as JSON text, which Rust programs read, too.
 
-        The text has all that a planner reads, and no weights or attributes. Equal graphs give
+        The text has all that a planner reads, operators with their attributes, and no weights. An
+        attribute that is no number, text or list of these is ``null`` there. Equal graphs give
         equal text.
 
         Examples
@@ -520,11 +522,14 @@ class Graph:
                 tuple(row["outputs"]),
                 name=row["name"],
                 effects=effects_of(row),
+                attributes=_attributes_of(row),
+                domain=row.get("domain", ""),
+                version=row.get("version", 0),
                 after=tuple(row.get("after", ())),
             )
         graph.outputs = document["outputs"]
         graph._is_tied = graph.core.to_json() != text
-        graph._core, graph._has_attributes = core, False
+        graph._core, graph._has_weights = core, False
         return graph
 
     # -- reading -------------------------------------------------------------
@@ -538,7 +543,20 @@ class Graph:
             self._core = _core.Graph(
                 self.name,
                 [(v.name, v.kind, v.dtype, v.shape, v.alignment, v.space) for v in self.values],
-                [(n.name, n.op, n.inputs, n.outputs, n.effects, n.after) for n in self.nodes],
+                [
+                    (
+                        n.name,
+                        n.op,
+                        n.inputs,
+                        n.outputs,
+                        n.effects,
+                        n.after,
+                        n.domain,
+                        n.version,
+                        n.attributes,
+                    )
+                    for n in self.nodes
+                ],
                 self.outputs,
             )
             if self._pins:
@@ -574,26 +592,27 @@ class Graph:
         backend = backend_of(target)
         if workspace == "none" or backend is None:
             return graph.core
-        graph.require_attributes(target)
+        graph.require_weights(target)
         named = set(overlapped)
         staged = [nodes for nodes in steps or () if nodes[-1] in named]
         return graph.core.with_workspaces(
             _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
         )
 
-    def require_attributes(self, target: str) -> None:
+    def require_weights(self, target: str) -> None:
         """
         Raise unless kernels of a target can be asked for their scratch memory.
 
         Raises
         ------
         UnsupportedModel
-            If the graph is from a file, which has no attributes of operators.
+            If the graph is from a file, which has no weights.
         """
-        if not self._has_attributes:
+        if not self._has_weights:
             raise UnsupportedModel(
-                f"the scratch memory of target {target!r} depends on attributes of operators, and "
-                "a graph file has none: plan the model itself, or with workspace='none'"
+                f"the scratch memory of target {target!r} depends on weights and attributes, and "
+                "a graph file does not have all of them: plan the model itself, or with "
+                "workspace='none'"
             )
 
     @property
@@ -642,6 +661,17 @@ class Graph:
             data.flags.writeable = False
         self._constants[index] = data
         return data
+
+
+def _attributes_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the attributes of a node in a file as importers make them: lists are tuples."""
+    attributes = row.get("attributes")
+    if attributes is None:
+        return None
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in attributes.items()
+    }
 
 
 def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:

@@ -122,7 +122,7 @@ def plan(
     wanted = None if steps is None else [list(step) for step in steps]
     backend = None if options.workspace == "none" else backend_of(target.name)
     if backend is not None:
-        graph.require_attributes(target.name)
+        graph.require_weights(target.name)
     watch = Watch(on_progress, checked_seconds(time_limit))
     if backend is None:
 
@@ -312,7 +312,7 @@ def explain(
     backend = None if options.workspace == "none" else backend_of(target.name)
     timed = None
     if backend is not None:
-        graph.require_attributes(target.name)
+        graph.require_weights(target.name)
         arguments["workspace"] = "auto"
         maker = Maker(
             graph, arguments, target.techniques, _Memories(None, []), backend, Watch(None)

@@ -13,6 +13,7 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::attribute::AttributeRows;
 #[cfg(feature = "std")]
 use super::file;
 use super::form::{Form, to_text};
@@ -103,6 +104,12 @@ struct ValueRow {
 struct NodeRow {
     name: String,
     op: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    domain: String,
+    #[serde(default, skip_serializing_if = "is_default")]
+    version: u32,
+    #[serde(default, skip_serializing_if = "AttributeRows::is_empty")]
+    attributes: AttributeRows,
     inputs: Vec<Option<u32>>,
     outputs: Vec<Option<u32>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -215,7 +222,8 @@ fn default_spaces() -> Vec<SpaceRow> {
 impl Graph {
     /// Returns the graph as JSON text: the same graph always gives the same bytes.
     ///
-    /// The text has everything that a planner reads, and no weights. A [grouped](Self::grouped)
+    /// The text has everything that a planner reads, operators with their attributes, and no
+    /// weights. A [grouped](Self::grouped)
     /// graph is written too, but [`from_json`](Self::from_json) refuses it: only a planner makes
     /// values inside of groups.
     #[must_use]
@@ -438,6 +446,9 @@ impl NodeRow {
         Self {
             name: node.name().into(),
             op: node.op().into(),
+            domain: node.domain().into(),
+            version: node.version(),
+            attributes: AttributeRows(node.attributes().clone()),
             inputs: operands(node.inputs()),
             outputs: operands(node.outputs()),
             in_place: in_place.collect(),
@@ -521,6 +532,8 @@ impl NodeRow {
             staging: self.staging.map(workspaces).transpose()?,
         };
         let node = Node::new(name, self.op)
+            .with_operator_set(self.domain, self.version)
+            .with_attributes(self.attributes.0)
             .reads(operands(self.inputs))
             .writes(operands(self.outputs))
             .with_effects(effects);

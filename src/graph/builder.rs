@@ -84,6 +84,7 @@ impl GraphBuilder {
     /// - [`Error::UndefinedValue`] if an operand or output is not there or is never produced.
     /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if
     ///   a node's effects do not fit its operands.
+    /// - [`Error::InvalidAttribute`] if an attribute is a number that is not finite, or has no name.
     /// - [`Error::GraphCycle`] if nodes depend on each other in a circle.
     pub fn build(self) -> Result<Graph> {
         let Self { name, values, nodes, outputs, spaces } = self;
@@ -104,6 +105,7 @@ impl GraphBuilder {
             check_effects(node, &values)?;
             check_workspaces(node)?;
             check_repeats(node, &values, &nodes)?;
+            check_attributes(node)?;
         }
         for &output in &outputs {
             check_defined(|| "the graph's outputs".into(), output, &values, &producers)?;
@@ -352,6 +354,25 @@ fn check_repeats(node: &Node, values: &[Value], nodes: &[Node]) -> Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Refuses attributes that files cannot hold.
+fn check_attributes(node: &Node) -> Result<()> {
+    for (name, attribute) in &node.attributes {
+        let reason = if name.is_empty() {
+            "it has no name"
+        } else if !attribute.is_finite() {
+            "it has a number that is not finite"
+        } else {
+            continue;
+        };
+        return Err(Error::InvalidAttribute {
+            node: quoted(&node.name),
+            attribute: quoted(name),
+            reason: reason.into(),
+        });
+    }
+    Ok(())
 }
 
 /// Returns whether a cost can be compared and added up.

@@ -329,6 +329,9 @@ impl Grouping<'_> {
         Ok(Node {
             name: sink.name.clone(),
             op: sink.op.clone(),
+            domain: sink.domain.clone(),
+            version: sink.version,
+            attributes: sink.attributes.clone(),
             inputs: inputs.into_iter().map(Some).collect(),
             outputs: Box::new([Some(output)]),
             effects,

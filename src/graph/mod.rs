@@ -2,6 +2,7 @@
 //!
 //! A [`Graph`] is immutable and valid by construction: a [`GraphBuilder`] checks it.
 
+mod attribute;
 mod builder;
 mod group;
 mod node;
@@ -20,6 +21,7 @@ use alloc::{
     vec::Vec,
 };
 
+pub use attribute::Attribute;
 pub use builder::GraphBuilder;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
@@ -318,7 +320,8 @@ impl Graph {
     /// names, sizes, kinds, operands, effects, order and outputs.
     ///
     /// Constant data is not part of it: other weights of the same shape make the same
-    /// plan. Workspaces are not either, since they belong to an executor.
+    /// plan. Operators and attributes are not either: they decide what kernels compute, and files
+    /// that hold them have a checksum. Workspaces are not, since they belong to an executor.
     pub fn digest(&self) -> String {
         let mut hash = Hasher::new();
         hash.count(self.spaces.len());

@@ -51,8 +51,8 @@ def add_model_command(
         default=[],
         type=_binding,
         metavar="NAME=NUMBER",
-        help="number for a symbolic dimension, such as batch=1; can be repeated; with plan also "
-        "several, such as batch=1..32 or seq=16,32,64",
+        help="number for a symbolic dimension, such as batch=1; can be repeated; with plan and "
+        "export --to weights also several, such as batch=1..32 or seq=16,32,64",
     )
     return parser
 
