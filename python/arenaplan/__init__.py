@@ -96,7 +96,16 @@ from arenaplan.storage import (
     save_params,
 )
 
+
+def _cupy_backend() -> backend.Backend:
+    """Return the backend of the target ``"cupy"``, imported when it is first asked for."""
+    from arenaplan.device.backend import BACKEND as found
+
+    return found
+
+
 backend.register(BACKEND.name, lambda: BACKEND)
+backend.register("cupy", _cupy_backend)
 
 __all__ = [
     "Allocation",

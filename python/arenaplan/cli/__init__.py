@@ -33,6 +33,7 @@ from arenaplan.cli import (
 from arenaplan.cli.parser import Parser, parse
 from arenaplan.errors import (
     CapacityExceeded,
+    DeviceUnavailable,
     InternalError,
     PlanError,
     PlannerError,
@@ -120,7 +121,7 @@ def _exit_code(error: Exception) -> int:
         return BAD_INPUT
     if isinstance(error, (PlanError, ProofError, CapacityExceeded, VerificationError)):
         return CHECK_FAILED
-    if isinstance(error, (UnsupportedModel, UnsupportedDtype, ImportError)):
+    if isinstance(error, (UnsupportedModel, UnsupportedDtype, DeviceUnavailable, ImportError)):
         return UNSUPPORTED
     if isinstance(error, (PlannerError, OSError, MemoryError)):
         return BAD_INPUT

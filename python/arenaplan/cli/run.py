@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "run", "run a model inside its arena, with NumPy", execute)
+    parser = add_command(
+        commands, "run", "run a model inside its arena, with NumPy or on a device", execute
+    )
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one)"
     )
@@ -56,7 +58,19 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="poison dead bytes, guard live ones, and compare with a run without an arena",
+        help="poison dead bytes, guard live ones, and compare with a run without an arena; on a "
+        "device, compare with NumPy",
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="cpu, or cuda or cuda:NUMBER for a CUDA device through CuPy (default: cpu)",
+    )
+    parser.add_argument(
+        "--graph",
+        action="store_true",
+        help="on a device, record the run as a CUDA graph, and replay it for the outputs",
     )
     add_json(parser)
     parser.add_argument(
@@ -71,13 +85,15 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     graph = load_model(options)
     plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
-    with arenaplan.Executor(graph, plan) as executor:
+    with arenaplan.Executor(graph, plan, device=options.device, capture=options.graph) as executor:
         # After the executor, which refuses shapes that no array can have.
         inputs = _inputs(graph, dict(options.input), options.seed)
+        for _ in range(2 if options.graph else 0):  # The second run is the one that is recorded.
+            executor.run(inputs)
         start = time.process_time()
         outputs = executor.run(inputs, verify=options.verify)
         seconds = time.process_time() - start
-        summary = _summarize(executor, outputs, seconds, verified=options.verify)
+        summary = _summarize(executor, outputs, seconds, options.device, verified=options.verify)
     if options.save_outputs is not None:
         _save(options.save_outputs, outputs)
     if options.json:
@@ -134,11 +150,17 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _summarize(
-    executor: Executor, outputs: Mapping[str, np.ndarray], seconds: float, *, verified: bool
+    executor: Executor,
+    outputs: Mapping[str, np.ndarray],
+    seconds: float,
+    device: str,
+    *,
+    verified: bool,
 ) -> dict[str, Any]:
     """Return the document of ``run --json``."""
     return {
         "model": executor.plan.model,
+        "device": device,
         "arena_bytes": executor.plan.arena_bytes,
         "scratch_bytes": executor.scratch_bytes,
         "verified": verified,
@@ -158,10 +180,12 @@ def _summarize(
 
 def _print(summary: Mapping[str, Any]) -> None:
     """Print a summary for people."""
-    verified = ", verified step by step" if summary["verified"] else ""
-    print(
-        f"{shown(summary['model']) or 'model'}: ran in {summary['cpu_seconds']:.3f} s CPU{verified}"
-    )
+    on_device = summary["device"] != "cpu"
+    checked = ", equal to NumPy's results" if on_device else ", verified step by step"
+    verified = checked if summary["verified"] else ""
+    where = f" on {summary['device']}" if on_device else ""
+    name = shown(summary["model"]) or "model"
+    print(f"{name}: ran{where} in {summary['cpu_seconds']:.3f} s CPU{verified}")
     print(f"  arena  {size(summary['arena_bytes'])}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")

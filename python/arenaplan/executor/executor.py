@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +41,7 @@ from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
+    from arenaplan.device.device import Device
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
@@ -74,6 +75,11 @@ class Executor(Tenant):
     workers : int, default 1
         Number of threads that run steps at the same time, as far as the hazards of the plan allow;
         results are the same, bit for bit. A plan that is made here is for so many workers.
+    device : str or Device, default "cpu"
+        ``"cuda"`` or ``"cuda:1"`` for a CUDA device: see
+        :class:`arenaplan.device.executor.DeviceExecutor`, which this is then.
+    capture : bool, default False
+        Record the launches of a run on a device, and replay them from then on.
 
     Raises
     ------
@@ -97,6 +103,14 @@ class Executor(Tenant):
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
+    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: object) -> Self:
+        """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
+        if cls is Executor and device != "cpu":
+            from arenaplan.device.executor import DeviceExecutor
+
+            return object.__new__(cast("type[Self]", DeviceExecutor))
+        return object.__new__(cls)
+
     def __init__(
         self,
         graph: Graph,
@@ -105,7 +119,11 @@ class Executor(Tenant):
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
+        device: str | Device = "cpu",
+        capture: bool = False,
     ) -> None:
+        if capture:
+            raise InvalidOption(f"option capture: there is nothing to record on {device}")
         workers = whole_number(workers, "workers")
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")

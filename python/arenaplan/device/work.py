@@ -1,0 +1,106 @@
+"""Work of a device: launches of generated kernels, matrix products and copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan.device.text import Kernel
+
+
+class Place(NamedTuple):
+    """Memory that work reads or writes, before its address is known."""
+
+    kind: Literal["value", "scratch", "copy"]
+    index: int
+    """Index of a value of the graph, of a scratch buffer of the step, or of a copy of a value."""
+
+
+class Read(NamedTuple):
+    """An operand that work reads."""
+
+    place: Place
+    is_aligned: bool
+    """Whether each element is read only by the thread that writes the element of the same position
+    afterwards, so that an output of the same element size may have the same address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch of a kernel."""
+
+    kernel: Kernel
+    arguments: tuple[Place, ...]
+    """The memory of each parameter that is a pointer."""
+    scalars: tuple[int, ...]
+    """The parameters that follow, of 64 bits each."""
+    grid: int
+    """Number of blocks."""
+    reads: tuple[Read, ...]
+    writes: tuple[Place, ...]
+    position: int = 0
+    """Position of the operand that is copied, where the node only copies."""
+
+
+class Matrix(NamedTuple):
+    """Matrices in row-major order at equal distances."""
+
+    place: Place
+    offset: int
+    """First element."""
+    row: int
+    """Elements from one row to the next."""
+    transposed: bool
+    """Whether rows in memory are columns of the operand."""
+    distance: int
+    """Elements from one matrix to the next; 0 if all are the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The products ``c = alpha · a @ b + beta · c`` of some matrices."""
+
+    dtype: np.dtype[Any]
+    rows: int
+    columns: int
+    inner: int
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    count: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The operands."""
+        return Read(self.a.place, False), Read(self.b.place, False)
+
+    @property
+    def writes(self) -> tuple[Place, ...]:
+        """The result."""
+        return (self.c.place,)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of bytes."""
+
+    source: Place
+    target: Place
+    bytes: int
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The source."""
+        return (Read(self.source, False),)
+
+    @property
+    def writes(self) -> tuple[Place, ...]:
+        """The target."""
+        return (self.target,)
+
+
+Work: TypeAlias = Launch | Product | Copy
