@@ -99,9 +99,9 @@ from arenaplan.storage import (
 
 def _cupy_backend() -> backend.Backend:
     """Return the backend of the target ``"cupy"``, imported when it is first asked for."""
-    from arenaplan.device.backend import BACKEND as found
+    from arenaplan.device import backend as module
 
-    return found
+    return module.BACKEND
 
 
 backend.register(BACKEND.name, lambda: BACKEND)

@@ -103,11 +103,16 @@ class _Item(NamedTuple):
 
 
 class HostDevice:
-    """The host as a device; work runs in an order that ``seed`` draws."""
+    """
+    The host as a device.
+
+    Work runs in an order that ``seed`` draws. ``functions`` are kernels that were compiled before.
+    """
 
     name = "host"
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, functions: Mapping[str, Function] | None = None) -> None:
+        self.functions = functions
         self.memories: list[HostMemory] = []
         self.streams: list[HostStream] = []
         self.launched = 0
@@ -127,7 +132,7 @@ class HostDevice:
         return np.full(count, _POISON, np.uint8)
 
     def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
-        return compiled(kernels)
+        return compiled(kernels) if self.functions is None else self.functions
 
     def stream(self) -> HostStream:
         self.streams.append(HostStream(self))
@@ -279,9 +284,9 @@ def compiled(kernels: Sequence[Kernel]) -> dict[str, Function]:
     _KEPT.append(folder)
     source, library = Path(folder.name) / "kernels.cpp", Path(folder.name) / "kernels.so"
     source.write_text("\n".join([_PRELUDE, *(each.text + _entry(each) for each in kernels)]))
-    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra"]
-    ignored = ["-Wno-unused-parameter", "-Wno-parentheses", "-Wno-type-limits", "-Wno-bool-compare"]
-    command = [COMPILER, *options, *ignored, "-Werror", str(source), "-o", str(library), "-lm"]
+    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC"]
+    options += ["-Werror=uninitialized", "-Werror=overflow", "-Werror=shift-count-overflow"]
+    command = [COMPILER, *options, str(source), "-o", str(library), "-lm"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[:4000]
     loaded = ctypes.CDLL(str(library))

@@ -1,9 +1,9 @@
 """
 Devices: the interface between the executor of device plans and a library that runs kernels.
 
-A device has memory outside of the host's, queues of work (*streams*), and a compiler for the text of
-kernels. The CUDA device is :mod:`arenaplan.device.cuda`; tests have one that compiles the same text
-for the host.
+A device has memory outside of the host's, queues of work (*streams*), and a compiler for the text
+of kernels. The CUDA device is :mod:`arenaplan.device.cuda`; tests have one that compiles the same
+text for the host.
 """
 
 from __future__ import annotations

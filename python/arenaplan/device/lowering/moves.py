@@ -25,22 +25,21 @@ from arenaplan.executor.kernels.pieces import normalized_axis, numbers
 from arenaplan.executor.registry import Signature
 
 
-def _makes_one(signature: Signature) -> bool:
-    return sum(tensor is not None for tensor in signature.outputs) == 1
-
-
 def _is_inference(signature: Signature) -> bool:
     training = signature.constant_data(2)
-    return _makes_one(signature) and (
-        signature.input(2) is None or (training is not None and not training.any())
-    )
+    return signature.input(2) is None or (training is not None and not training.any())
 
 
 @rule("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze", kind=Kind.POINTWISE)
-@rule("Dropout", kind=Kind.POINTWISE, accepts=_is_inference)
 def same_elements(r: Reading, index: str) -> str:
     """Return the element at the same position in row-major order."""
     return r.element(0, index)
+
+
+@rule("Dropout", kind=Kind.POINTWISE, accepts=_is_inference)
+def dropout(r: Reading, index: str) -> str:
+    """Return the element, as everywhere outside training; the mask keeps all of them."""
+    return literal(1, r.dtype) if r.slot else r.element(0, index)
 
 
 def _viewed(view: Callable[[Reading, np.ndarray], np.ndarray], r: Reading, index: str) -> str:

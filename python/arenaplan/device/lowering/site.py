@@ -286,7 +286,7 @@ class Reading:
         return literal(self.attribute(name, default), dtype or self.dtype)
 
     def call(self, function: str, *arguments: str) -> str:
-        """Return a call of a function of C's mathematical library, of the precision of the result."""
+        """Return a call of a mathematical function of C, in the precision of the result."""
         return call(self.dtype, function, *arguments)
 
     def invalid(self, problem: str) -> InvalidAttribute:

@@ -155,10 +155,11 @@ def local_response(r: Reading, index: str) -> str:
     size, channels, inner = int(r.attribute("size", 1)), r.shape[1], prod(r.shape[2:])
     channel = r.text.let("int", f"{index} / {inner} % {channels}")
     total = r.text.variable(r.type, literal(0, r.dtype))
-    with r.text.block(f"for (int k = {-((size - 1) // 2)}; k <= {size // 2}; ++k)"):
-        with r.text.block(f"if ({channel} + k >= 0 && {channel} + k < {channels})"):
-            x = r.element(0, f"({index} + k * {inner})")
-            r.text.line(f"{total} += {x} * {x};")
+    loop = f"for (int k = {-((size - 1) // 2)}; k <= {size // 2}; ++k)"
+    inside = f"if ({channel} + k >= 0 && {channel} + k < {channels})"
+    with r.text.block(loop), r.text.block(inside):
+        x = r.element(0, f"({index} + k * {inner})")
+        r.text.line(f"{total} += {x} * {x};")
     factor = literal(float(r.attribute("alpha", 1e-4)) / size, r.dtype)
     root = r.call("pow", f"{r.number('bias', 1.0)} + {factor} * {total}", r.number("beta", 0.75))
     return f"{r.element(0, index)} / {root}"
