@@ -284,7 +284,7 @@ def compiled(kernels: Sequence[Kernel]) -> dict[str, Function]:
     _KEPT.append(folder)
     source, library = Path(folder.name) / "kernels.cpp", Path(folder.name) / "kernels.so"
     source.write_text("\n".join([_PRELUDE, *(each.text + _entry(each) for each in kernels)]))
-    options = ["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC"]
+    options = ["-std=c++17", "-O0", "-ffp-contract=off", "-shared", "-fPIC"]
     options += ["-Werror=uninitialized", "-Werror=overflow", "-Werror=shift-count-overflow"]
     command = [COMPILER, *options, str(source), "-o", str(library), "-lm"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

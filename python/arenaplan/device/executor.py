@@ -19,11 +19,10 @@ from arenaplan.device.program import (
     OUTSIDE,
     DeviceProgram,
     DeviceStep,
-    Span,
     device_program,
     tensor_of,
 )
-from arenaplan.device.work import Copy, Launch, Matrix, Product, Work
+from arenaplan.device.work import Copy, Launch, Matrix, Product, Span, Work
 from arenaplan.errors import (
     ArenaBusy,
     ArenaState,

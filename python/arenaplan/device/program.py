@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from arenaplan.device.lowering import StepLowering, check_supported
 from arenaplan.device.streams import Schedule, schedule
 from arenaplan.device.text import Kernel
-from arenaplan.device.work import Copy, Launch, Place, Product, Read, Work
+from arenaplan.device.work import Copy, Launch, Place, Product, Read, Span, Work, overwritten
 from arenaplan.errors import KernelError, TargetMismatch
 from arenaplan.executor.registry import Tensor
 from arenaplan.executor.signatures import byte_size, dtype_of
@@ -27,19 +27,6 @@ if TYPE_CHECKING:
 
 ALIGNMENT: Final = 256
 """Bytes that the addresses of arenas, constants and scratch buffers are multiples of."""
-
-
-class Span(NamedTuple):
-    """Bytes of one memory."""
-
-    memory: int
-    """:data:`ARENA`, :data:`CONSTANTS` or :data:`OUTSIDE`."""
-    start: int
-    stop: int
-
-    def meets(self, other: Span) -> bool:
-        """Whether two spans have a byte in common."""
-        return self.memory == other.memory and self.start < other.stop and other.start < self.stop
 
 
 ARENA: Final = 0
@@ -174,13 +161,17 @@ class _Maker:
                     spans[place] = self._span(place.index)
         works = [work for work in works if not self._is_done(nodes, work, spans)]
         copies: list[Work] = []
-        for place in _overwritten(works, spans):
+        for place in overwritten(works, spans):
             if any(place in work.writes for work in works):
                 node = self.graph.nodes[nodes[-1]]
                 raise KernelError(f"node {node.name!r} ({node.op}) overwrites what it still reads")
-            target = Place("copy", len(copies))
             size = spans[place].stop - spans[place].start
-            spans[target] = outside(size)
+            own = lowering.copy_slot
+            if copies or own is None or planned is None:
+                target = Place("copy", len(copies))
+                spans[target] = outside(size)
+            else:
+                target = Place("scratch", own)
             works = [_reading(work, place, target) for work in works]
             copies.append(Copy(place, target, size))
         for work in works:
@@ -221,25 +212,6 @@ class _Maker:
 
 def _padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _overwritten(works: Sequence[Work], spans: dict[Place, Span]) -> list[Place]:
-    """Return the operands of works that some bytes are written of before they are read."""
-    found: dict[Place, None] = {}
-    written: list[Place] = []
-    for work in works:
-        for read in work.reads:
-            span = spans[read.place]
-            before = (place for place in written if place != read.place)
-            if read.place not in written and any(spans[place].meets(span) for place in before):
-                found[read.place] = None
-            for place in work.writes:
-                if spans[place].meets(span) and not (
-                    read.is_aligned and spans[place].start == span.start
-                ):
-                    found[read.place] = None
-        written += work.writes
-    return list(found)
 
 
 def _reading(work: Work, old: Place, new: Place) -> Work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,6 +17,19 @@ class Place(NamedTuple):
     kind: Literal["value", "scratch", "copy"]
     index: int
     """Index of a value of the graph, of a scratch buffer of the step, or of a copy of a value."""
+
+
+class Span(NamedTuple):
+    """Bytes of one memory."""
+
+    memory: int
+    """A number for each memory."""
+    start: int
+    stop: int
+
+    def meets(self, other: Span) -> bool:
+        """Whether two spans have a byte in common."""
+        return self.memory == other.memory and self.start < other.stop and other.start < self.stop
 
 
 class Read(NamedTuple):
@@ -104,3 +118,22 @@ class Copy:
 
 
 Work: TypeAlias = Launch | Product | Copy
+
+
+def overwritten(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Place]:
+    """Return the operands of works that some bytes are written of before they are read."""
+    found: dict[Place, None] = {}
+    written: list[Place] = []
+    for work in works:
+        for read in work.reads:
+            span = spans[read.place]
+            before = (place for place in written if place != read.place)
+            if read.place not in written and any(spans[place].meets(span) for place in before):
+                found[read.place] = None
+            for place in work.writes:
+                if spans[place].meets(span) and not (
+                    read.is_aligned and spans[place].start == span.start
+                ):
+                    found[read.place] = None
+        written += work.writes
+    return list(found)

@@ -147,7 +147,8 @@ def space_to_depth(r: Reading, x: np.ndarray) -> np.ndarray:
     """Return blocks of pixels as channels."""
     n, c, h, w = x.shape
     b = int(r.attribute("blocksize", 1))
-    return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+    order = (0, 1, 3, 5, 2, 4) if r.attribute("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
+    return x.reshape(n, c, h // b, b, w // b, b).transpose(order)
 
 
 @rule("Concat", kind=Kind.WORK)

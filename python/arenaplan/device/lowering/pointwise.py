@@ -289,11 +289,14 @@ def modulo(r: Reading, index: str) -> str:
     """Return a rest, with the sign of the divisor or, as C's, of the dividend."""
     a, b = r.same(0, index), r.same(1, index)
     if r.dtype.kind == "f":
-        return r.call("fmod", a, b)
-    rest = r.text.let(r.type, f"({r.type})({_safe(r, a, b, '%')})")
+        rest = r.text.let(r.type, r.call("fmod", a, b))
+    else:
+        rest = r.text.let(r.type, f"({r.type})({_safe(r, a, b, '%')})")
     if r.attribute("fmod", 0) or r.dtype.kind == "u":
         return rest
-    return f"({r.type})({rest} != 0 && ({rest} < 0) != ({b} < 0) ? {rest} + {b} : {rest})"
+    zero = r.call("copysign", f"({r.type})0", b) if r.dtype.kind == "f" else rest
+    other = f"({rest} < 0) != ({b} < 0) ? ({r.type})({rest} + {b}) : {rest}"
+    return f"({rest} == 0 ? {zero} : {other})"
 
 
 @rule("Pow", kind=Kind.POINTWISE)

@@ -21,7 +21,7 @@ from arenaplan.device.lowering.site import (
     map_launch,
 )
 from arenaplan.device.text import c_type
-from arenaplan.device.work import Place, Work
+from arenaplan.device.work import Place, Span, Work, overwritten
 from arenaplan.errors import PlannerError, UnsupportedOp
 from arenaplan.executor.registry import Tensor, attributed
 from arenaplan.executor.signatures import signature_of
@@ -66,7 +66,47 @@ class StepLowering:
     def slots(self) -> tuple[tuple[Choice, ...], ...]:
         """The scratch buffers of the step, each with its sizes in ascending order."""
         inner = [(Choice(self._sources.tensors[value].bytes, 0.0),) for value in self._homes]
-        return (*inner, *(choices for _, choices in self._declared))
+        copy = () if self._copied is None else ((Choice(self._copied, 0.0),),)
+        return (*inner, *(choices for _, choices in self._declared), *copy)
+
+    @property
+    def copy_slot(self) -> int | None:
+        """The scratch buffer for a copy of an operand whose place the output may take too early."""
+        return None if self._copied is None else len(self.slots) - 1
+
+    @cached_property
+    def _copied(self) -> int | None:
+        """
+        Bytes of such a copy; ``None`` if there is no such operand.
+
+        A plan may place the output of a group over an operand that is read piece by piece, where
+        pieces may be rows or planes. Threads keep an order for single elements only.
+        """
+        made = [value for value in self.members[-1].outputs if value is not None]
+        tensors = self._sources.tensors
+        if len(self.members) == 1 or len(made) != 1:
+            return None
+        size = tensors[made[0]].bytes
+        best = [(value, tensors[value].bytes) for value in self._homes]
+        works = self.works(
+            [
+                *(each for _, each in best),
+                *(min(slot, key=lambda choice: choice.cost).bytes for _, slot in self._declared),
+            ]
+        )
+        places = {
+            place for work in works for place in (*work.writes, *(r.place for r in work.reads))
+        }
+        apart = {place: Span(at + 1, 0, size) for at, place in enumerate(places)}
+        output = Place("value", made[0])
+        for place in places:
+            if place.kind != "value" or place == output or tensors[place.index].bytes != size:
+                continue
+            if self._graph.values[place.index].kind == "constant":
+                continue
+            if overwritten(works, {**apart, place: Span(0, 0, size), output: Span(0, 0, size)}):
+                return size
+        return None
 
     def works(self, sizes: Sequence[int]) -> list[Work]:
         """Return the work with scratch buffers of these sizes, in order."""
