@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from arenaplan._core import Plan
 from arenaplan.backend import Regions
 from arenaplan.graph import Graph
@@ -93,9 +95,7 @@ class _Around:
 
     def __init__(self, graph: Graph, plan: Plan, sizes: Sequence[int]) -> None:
         self._sizes = sizes
-        self._places = plan.placements
         self._graph = graph
-        self._alignment = plan.alignment
         root = list(range(len(sizes)))
 
         def find(value: int) -> int:
@@ -107,13 +107,23 @@ class _Around:
         for share in plan.shares:
             if share.rule == "view":
                 root[find(share.source)] = find(share.result)
-        self._root = [find(value) for value in range(len(sizes))]
-        made: dict[int, int] = {}
+        made = np.full(len(sizes), -1)
         for at, nodes in enumerate(plan.steps):
             for node in nodes:
-                made |= dict.fromkeys((v for v in graph.nodes[node].outputs if v is not None), at)
-        self._made = made
+                made[[v for v in graph.nodes[node].outputs if v is not None]] = at
         self._exits = [plan.steps[at][-1] for at in range(len(plan.steps))]
+        placed = [(v, place) for v, place in enumerate(plan.placements) if place is not None]
+        self._values = np.array([value for value, _ in placed], np.int64)
+        self._starts = np.array([place.live.start for _, place in placed], np.int64)
+        self._ends = np.array([place.live.end for _, place in placed], np.int64)
+        self._offsets = np.array([place.offset for _, place in placed], np.int64)
+        self._bytes = np.array([-(-sizes[v] // plan.alignment) for v, _ in placed], np.int64)
+        self._bytes *= plan.alignment
+        self._made = made[self._values]
+        roots = np.array([find(value) for value, _ in placed], np.int64)
+        _, self._roots, counts = np.unique(roots, return_inverse=True, return_counts=True)
+        self._share = counts[self._roots] > 1
+        """Whether other values show bytes of the value, or it shows those of others."""
 
     def boundary(self) -> int:
         """Return the bytes of the largest of inputs and outputs."""
@@ -122,17 +132,16 @@ class _Around:
 
     def held(self, first: int, last: int) -> int:
         """Return the bytes of the values that a region of steps reads, makes, or leaves alone."""
-        exits = {v for v in self._graph.nodes[self._exits[last]].outputs if v is not None}
+        exits = [v for v in self._graph.nodes[self._exits[last]].outputs if v is not None]
+        inside = (first <= self._made) & (self._made <= last) & ~np.isin(self._values, exits)
+        held = (self._starts <= last) & (self._ends > first) & ~inside
         spans: dict[int, list[tuple[int, int]]] = {}
-        for value, place in enumerate(self._places):
-            if place is None or place.live.start > last or place.live.end <= first:
-                continue
-            if value not in exits and first <= self._made.get(value, -1) <= last:
-                continue
-            size = -(-self._sizes[value] // self._alignment) * self._alignment
-            span = (place.offset, place.offset + size)
-            spans.setdefault(self._root[value], []).append(span)
-        return sum(_covered(found) for found in spans.values())
+        for at in np.flatnonzero(held & self._share).tolist():
+            start = int(self._offsets[at])
+            span = (start, start + int(self._bytes[at]))
+            spans.setdefault(int(self._roots[at]), []).append(span)
+        alone = int(self._bytes[held & ~self._share].sum())
+        return alone + sum(_covered(found) for found in spans.values())
 
 
 def _covered(spans: list[tuple[int, int]]) -> int:

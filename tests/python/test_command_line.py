@@ -400,3 +400,24 @@ def test_a_plan_may_end_early_by_a_limit(small: Path, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["arena_bytes"] > 0
     assert main(["plan", str(small), "--time-limit", "1", "--strategy", "nnvm"]) == 2
     assert "--time-limit" in capsys.readouterr().err
+
+
+def test_help_imports_neither_arrays_nor_models() -> None:
+    code = (
+        "import contextlib, io, sys\n"
+        "from arenaplan.cli import main\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    main(['--help'])\n"
+        "print(sorted({'numpy', 'onnx', 'asyncio'} & set(sys.modules)))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "[]\n"
+
+
+def test_every_name_of_the_package_is_there() -> None:
+    for name in ap.__all__:
+        assert getattr(ap, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        ap.no_such_name  # noqa: B018

@@ -14,23 +14,10 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
 from arenaplan import __version__, _start
-from arenaplan.cli import (
-    check,
-    diff,
-    explain,
-    export,
-    fit,
-    inspect,
-    measure,
-    pack,
-    plan,
-    prove,
-    run,
-    targets,
-)
-from arenaplan.cli.parser import Parser, parse
+from arenaplan.cli.parser import COMMANDS, Parser, parse
 from arenaplan.errors import (
     CapacityExceeded,
     DeviceUnavailable,
@@ -61,12 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (
-        *(plan, run, check, inspect, explain, export),
-        *(fit, prove, measure, diff, pack, targets),
-    ):
-        command.add_to(commands)
     try:
+        arguments = sys.argv[1:] if arguments is None else arguments
+        chosen = next((word for word in arguments if not word.startswith("-")), None)
+        for name, summary in COMMANDS.items():
+            if name == chosen:
+                import_module(f"arenaplan.cli.{name}").add_to(commands)
+            else:  # Its module may import half of the package: the name is enough.
+                commands.add_parser(name, help=summary)
         _start.raise_again()
         options = parse(parser, arguments)
         options.execute(options)

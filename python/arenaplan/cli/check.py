@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import arenaplan
 from arenaplan.cli.common import (
-    add_command,
     add_json,
+    add_model_command,
     is_tflite,
     load_model,
     print_json,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "check", "check a plan file against its model", execute)
+    parser = add_model_command(commands, "check", execute)
     parser.add_argument(
         "plan",
         type=Path,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenaplan import load
 from arenaplan.cli.inputs import read_model
+from arenaplan.cli.parser import COMMANDS
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.importers import suffix_of
@@ -28,11 +29,19 @@ _MAX_LISTED = 1 << 20
 
 
 def add_command(
-    commands: Commands, name: str, summary: str, execute: Callable[[argparse.Namespace], None]
+    commands: Commands, name: str, execute: Callable[[argparse.Namespace], None]
+) -> argparse.ArgumentParser:
+    """Add a command."""
+    parser = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+    parser.set_defaults(execute=execute)
+    return parser
+
+
+def add_model_command(
+    commands: Commands, name: str, execute: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
     """Add a command that reads a model."""
-    parser = commands.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(execute=lambda options: execute(_with_model(options)))
+    parser = add_command(commands, name, lambda options: execute(_with_model(options)))
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="model file, such as model.onnx; - is stdin"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import Plan
-from arenaplan.cli.common import add_json, print_json, shown
+from arenaplan.cli.common import add_command, add_json, print_json, shown
 from arenaplan.diff import Diff, Place, diff
 from arenaplan.errors import ArenaGrew
 
@@ -20,9 +20,7 @@ _MOST_LINES = 40
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "compare two plan files, value by value"
-    parser = commands.add_parser("diff", help=summary, description=summary)
-    parser.set_defaults(execute=execute)
+    parser = add_command(commands, "diff", execute)
     parser.add_argument("before", type=Path, metavar="BEFORE", help="plan file, such as old.json")
     parser.add_argument("after", type=Path, metavar="AFTER", help="plan file, such as new.json")
     parser.add_argument(

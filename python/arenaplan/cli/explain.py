@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
+from arenaplan.cli.common import add_json, add_model_command, load_model, print_json, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import reasons, step_label, summarize
 from arenaplan.cli.proofs import proof_of
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "say what makes the peak, and what each technique is worth"
-    parser = add_command(commands, "explain", summary, execute)
+    parser = add_model_command(commands, "explain", execute)
     add_plan_options(parser)
     add_json(parser)
 

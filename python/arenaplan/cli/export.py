@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import arenaplan
 from arenaplan import Target
 from arenaplan.cli.common import (
-    add_command,
     add_json,
+    add_model_command,
     byte_count,
     command,
     group,
@@ -71,7 +71,7 @@ _FLAGS = {
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "export", "write a plan in another form", execute)
+    parser = add_model_command(commands, "export", execute)
     forms = "; ".join(f"{form.name}: {form.help}" for form in EXPORTERS.values())
     parser.add_argument("--to", required=True, choices=EXPORTERS, help=forms)
     parser.add_argument(

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.cli.common import (
-    add_command,
     add_json,
+    add_model_command,
     byte_count,
     group,
     is_tflite,
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(
-        commands, "fit", "rewrite a .tflite model so that its arena fits a budget", execute
-    )
+    parser = add_model_command(commands, "fit", execute)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="file to write; - is stdout"
     )

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.cli.common import add_command, add_json, load_model, print_json, shown, size
+from arenaplan.cli.common import add_json, add_model_command, load_model, print_json, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import reasons, step_label
 from arenaplan.graph import Graph
@@ -20,8 +20,7 @@ _BAR = 40
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "show values, nodes, live bytes per step, the peak and who makes it"
-    parser = add_command(commands, "inspect", summary, execute)
+    parser = add_model_command(commands, "inspect", execute)
     add_plan_options(parser)
     add_json(parser)
 

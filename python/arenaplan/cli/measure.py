@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from arenaplan.cli.common import add_command, add_json, group, is_tflite, say, shown, size
+from arenaplan.cli.common import add_json, add_model_command, group, is_tflite, say, shown, size
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import NotAModel
 from arenaplan.importers.tflite.model import parse, read_bytes
@@ -20,8 +20,7 @@ _MOST: Final = 20
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "measure a .tflite model in an installed tflite-micro, and write its profile"
-    parser = add_command(commands, "measure", summary, execute)
+    parser = add_model_command(commands, "measure", execute)
     group(parser, "output").add_argument(
         "-o",
         "--output",

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
-from arenaplan.cli.common import add_json, byte_count, group, print_json, seconds, size, whole
+from arenaplan.cli.common import (
+    add_command,
+    add_json,
+    byte_count,
+    group,
+    print_json,
+    seconds,
+    size,
+    whole,
+)
 from arenaplan.cli.inputs import read_table
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
@@ -21,9 +30,7 @@ if TYPE_CHECKING:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "pack the buffers of a CSV file"
-    parser = commands.add_parser("pack", help=summary, description=summary)
-    parser.set_defaults(execute=execute)
+    parser = add_command(commands, "pack", execute)
     parser.add_argument(
         "file",
         type=Path,

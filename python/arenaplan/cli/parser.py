@@ -7,6 +7,22 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+COMMANDS = {
+    "plan": "plan a model's arena and prove its size",
+    "run": "run a model inside its arena, with NumPy or on a device",
+    "check": "check a plan file against its model",
+    "inspect": "show values, nodes, live bytes per step, the peak and who makes it",
+    "explain": "say what makes the peak, and what each technique is worth",
+    "export": "write a plan in another form",
+    "fit": "rewrite a .tflite model so that its arena fits a budget",
+    "prove": "prove that a rewritten .tflite model computes what its original computes",
+    "measure": "measure a .tflite model in an installed tflite-micro, and write its profile",
+    "diff": "compare two plan files, value by value",
+    "pack": "pack the buffers of a CSV file",
+    "targets": "list the runners that plans can be made for, and what each can do",
+}
+"""The summary of each command. A command is the module of this package with its name."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that names the options close to a wrong one."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.common import (
-    add_command,
     add_json,
+    add_model_command,
     byte_count,
     group,
     has_ranges,
@@ -73,7 +73,7 @@ _MOST_SPILLED = 20
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "plan", "plan a model's arena and prove its size", execute)
+    parser = add_model_command(commands, "plan", execute)
     add_plan_options(parser)
     add_share(parser)
     classic, techniques = group(parser, "classic strategies"), group(parser, "techniques")

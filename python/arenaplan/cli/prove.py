@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arenaplan.cli.common import add_json, group, print_json, say, shown, size, whole
+from arenaplan.cli.common import add_command, add_json, group, print_json, say, shown, size, whole
 from arenaplan.cli.inputs import read_model
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import InvalidOption
@@ -22,9 +22,7 @@ PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "prove that a rewritten .tflite model computes what its original computes"
-    parser = commands.add_parser("prove", help=summary, description=summary)
-    parser.set_defaults(execute=execute)
+    parser = add_command(commands, "prove", execute)
     parser.add_argument(
         "original", type=Path, metavar="ORIGINAL", help="the model before; - is stdin"
     )

@@ -15,8 +15,8 @@ import numpy as np
 import arenaplan
 from arenaplan import _core
 from arenaplan.cli.common import (
-    add_command,
     add_json,
+    add_model_command,
     load_model,
     print_json,
     say,
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(
-        commands, "run", "run a model inside its arena, with NumPy or on a device", execute
-    )
+    parser = add_model_command(commands, "run", execute)
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one)"
     )

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import Target, targets
-from arenaplan.cli.common import add_json, print_json
+from arenaplan.cli.common import add_command, add_json, print_json
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -22,9 +22,7 @@ _DEFAULTS = {
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "list the runners that plans can be made for, and what each can do"
-    parser = commands.add_parser("targets", help=summary, description=summary)
-    parser.set_defaults(execute=execute)
+    parser = add_command(commands, "targets", execute)
     add_json(parser)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from arenaplan._core import LineBuffer, RowsInPlace, Strips
 from arenaplan.executor.groups import NotAGroup
-from arenaplan.executor.stages import LIMITS, Former, Run, Stage, padded
+from arenaplan.executor.stages import LIMITS, Former, Stage, padded
 from arenaplan.graph import Graph
 from arenaplan.ops.boxes import Uncuttable
 
@@ -49,7 +49,12 @@ class Times:
 
 
 class Needs(NamedTuple):
-    """The rows of a value that its readers need for each strip."""
+    """
+    The rows of a value that its readers need for each strip.
+
+    The last axis of these arrays, and of all below, is that of the strips. Axes before it are of
+    strips with other heights.
+    """
 
     low: np.ndarray
     high: np.ndarray
@@ -58,34 +63,33 @@ class Needs(NamedTuple):
 
 def times_of(needs: Needs) -> Times:
     """Return the rows that are needed and not there yet."""
-    done = np.maximum.accumulate(needs.high)
-    before = np.concatenate([[0], done[:-1]])
-    start = np.maximum(needs.low, before)
+    start = np.maximum(needs.low, _before(needs))
     return Times(start, needs.high, start < needs.high)
 
 
-def add_needs(stage: Stage, times: Times, needs: dict[int, Needs]) -> None:
-    """
-    Add the rows that a stage reads.
+def _before(needs: Needs) -> np.ndarray:
+    """Return the row after the last that earlier strips need, for each strip."""
+    before = np.zeros_like(needs.high)
+    np.maximum.accumulate(needs.high[..., :-1], axis=-1, out=before[..., 1:])
+    return before
 
-    Raises
-    ------
-    Uncuttable
-        If a window sees no row.
-    """
+
+def add_needs(stage: Stage, times: Times, needs: dict[int, Needs]) -> np.ndarray:
+    """Add the rows that a stage reads, and return whether a window sees no row in some strip."""
     active = times.active
+    blind = np.zeros(active.shape[:-1], bool)
     for value, window, rows in stage.reads:
         first = (times.start * window.stride - window.before) // window.scale
         last = (times.stop - 1) * window.stride - window.before + window.extent - 1
         low = np.clip(first, 0, rows)
         high = np.clip(last // window.scale + 1, 0, rows)
-        if bool((active & (low >= high)).any()):
-            raise Uncuttable
+        blind |= (active & (low >= high)).any(axis=-1)
         low, high = np.where(active, low, _NEVER), np.where(active, high, 0)
         known = needs.get(value)
         if known is not None:
             low, high = np.minimum(known.low, low), np.maximum(known.high, high)
         needs[value] = Needs(low, high)
+    return blind
 
 
 class Held(NamedTuple):
@@ -93,26 +97,25 @@ class Held(NamedTuple):
 
     base: np.ndarray
     """The row in the first place, for each strip."""
-    rows: int
-    is_kept: bool
+    rows: np.ndarray
+    is_kept: np.ndarray
     """Whether rows stay from strip to strip."""
 
 
 def held_by(needs: Needs, times: Times) -> Held:
     """Return the line buffer that a value needs."""
-    done = np.maximum.accumulate(needs.high)
-    before = np.concatenate([[0], done[:-1]])
-    low = np.where(times.active, needs.low, -1)
-    base = np.maximum.accumulate(np.maximum(low, 0))
-    rows = int((times.stop - base)[times.active].max())
-    is_needed = needs.high > 0
-    return Held(base, rows, bool((is_needed & (needs.low < before)).any()))
+    base = np.maximum.accumulate(np.where(times.active, needs.low, 0), axis=-1)
+    rows = np.where(times.active, times.stop - base, 0).max(axis=-1)
+    stays = (needs.high > 0) & (needs.low < _before(needs))
+    return Held(base, rows, np.asarray(stays.any(axis=-1)))
 
 
-def strips_needs(rows: int, height: int) -> Needs:
-    """Return the rows of the last result for each strip of some height."""
-    low = np.arange(0, rows, height)
-    return Needs(low, np.minimum(low + height, rows))
+def strips_needs(rows: int, heights: np.ndarray) -> Needs:
+    """Return the rows of the last result for each strip, by height of the strips."""
+    low = np.arange(-(-rows // int(heights.min()))) * heights[..., None]
+    is_there = low < rows
+    high = np.minimum(low + heights[..., None], rows)
+    return Needs(np.where(is_there, low, _NEVER), np.where(is_there, high, 0))
 
 
 # -- costs ----------------------------------------------------------------------------------
@@ -128,101 +131,109 @@ class Cost(NamedTuple):
     seconds: float
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Sums over the stages of a region, which grows backwards."""
-
-    rows: int
-    needs: dict[int, Needs]
-    brief: np.ndarray
-    """By stage, the bytes of line buffers whose rows do not stay."""
-    runs: list[Run]
-    """Per limit, the most scratch memory and all time."""
-    kept: int = 0
-    """Bytes of all other line buffers."""
-
-    @property
-    def lines(self) -> int:
-        """Bytes of line buffers."""
-        return self.kept + int(self.brief.max(initial=0))
-
-
 class Endings:
     """
-    The costs of all regions that end with one value.
+    The costs of all regions that end with one value, with strips of all heights at once.
 
     Stages are added from the last one back; rows depend on later stages only.
     """
 
     def __init__(self, last: Stage, stages: int, most: int) -> None:
-        self._sums = [
-            _Sums(
-                rows,
-                {last.value: strips_needs(last.rows, rows)},
-                np.zeros(stages, np.int64),
-                [Run(0, 0.0) for _ in _TRIED],
-            )
-            for rows in _HEIGHTS
-            if 2 * rows <= last.rows
-        ]
+        heights = np.array([rows for rows in _HEIGHTS if 2 * rows <= last.rows], np.int64)
         self._last = last
         self._most = most
         self._at = 0
         self._stages: dict[int, int] = {}
         """Per value, the position of the last stage that reads it."""
+        # By height; sums over the stages.
+        self._heights = heights
+        self._needs = {last.value: strips_needs(last.rows, heights)} if heights.size else {}
+        self._brief = np.zeros((heights.size, stages), np.int64)
+        """Also by stage, the bytes of line buffers whose rows do not stay."""
+        self._kept = np.zeros(heights.size, np.int64)
+        """Bytes of all other line buffers."""
+        self._scratch = np.zeros((heights.size, len(_TRIED)), np.int64)
+        self._time = np.zeros((heights.size, len(_TRIED)))
+        """Nanoseconds."""
 
     def add(self, stage: Stage, in_place: bool) -> None:
         """Add the stage before those that there are."""
-        kept = []
-        for sums in self._sums:
-            try:
-                self._add(sums, stage, in_place)
-                if sums.lines <= self._most:
-                    kept.append(sums)
-            except Uncuttable:
-                continue
-        self._sums = kept
+        if self._heights.size:
+            self._add(stage, in_place)
         for read in stage.reads:
             self._stages.setdefault(read.value, self._at)
         self._at += 1
 
-    def _add(self, sums: _Sums, stage: Stage, in_place: bool) -> None:
-        needs = sums.needs.pop(stage.value)
+    def _add(self, stage: Stage, in_place: bool) -> None:
+        needs = self._needs.pop(stage.value)
         times = times_of(needs)
-        add_needs(stage, times, sums.needs)
-        counts, made = np.unique((times.stop - times.start)[times.active], return_counts=True)
-        for rows, count in zip(counts.tolist(), made.tolist(), strict=True):
-            for at, limit in enumerate(_TRIED):
-                run, before = stage.usual(rows, limit), sums.runs[at]
-                time = before.nanoseconds + count * run.nanoseconds
-                sums.runs[at] = Run(max(before.scratch, run.scratch), time)
-        if stage is self._last or in_place:
+        fits = ~add_needs(stage, times, self._needs)
+        self._add_runs(stage, times, fits)
+        if stage is not self._last and not in_place:
+            held = held_by(needs, times)
+            sizes = padded(held.rows * stage.row_bytes)
+            self._kept += np.where(held.is_kept, sizes, 0)
+            self._time += np.where(held.is_kept, _moving(stage, held, times), 0.0)[:, None]
+            brief = np.where(held.is_kept, 0, sizes)
+            self._brief[:, self._stages[stage.value] : self._at + 1] += brief[:, None]
+        self._keep(fits & (self._lines() <= self._most))
+
+    def _add_runs(self, stage: Stage, times: Times, fits: np.ndarray) -> None:
+        """Add the work of a stage; heights in whose strips it cannot run fit no more."""
+        rows = (times.stop - times.start) * times.active
+        pairs = rows + (stage.rows + 1) * np.arange(len(rows))[:, None]
+        found, counts = np.unique(pairs[times.active], return_counts=True)
+        for pair, count in zip(found.tolist(), counts.tolist(), strict=True):
+            at, made = divmod(pair, stage.rows + 1)
+            if not fits[at]:
+                continue
+            try:
+                runs = [stage.usual(made).within(limit) for limit in _TRIED]
+            except Uncuttable:
+                fits[at] = False
+                continue
+            scratch = [run.scratch for run in runs]
+            self._scratch[at] = np.maximum(self._scratch[at], scratch)
+            self._time[at] += [count * run.nanoseconds for run in runs]
+
+    def _keep(self, fits: np.ndarray) -> None:
+        """Forget heights that do not fit."""
+        if fits.all():
             return
-        held = held_by(needs, times)
-        size = padded(held.rows * stage.row_bytes)
-        if held.is_kept:
-            sums.kept += size
-            moved = _moving(stage, held, times)
-            sums.runs = [run._replace(nanoseconds=run.nanoseconds + moved) for run in sums.runs]
-        else:
-            sums.brief[self._stages[stage.value] : self._at + 1] += size
+        self._heights, self._brief, self._kept = (
+            each[fits] for each in (self._heights, self._brief, self._kept)
+        )
+        self._scratch, self._time = self._scratch[fits], self._time[fits]
+        self._needs = {
+            value: Needs(needs.low[fits], needs.high[fits]) for value, needs in self._needs.items()
+        }
+
+    def _lines(self) -> np.ndarray:
+        """Return the bytes of line buffers."""
+        lines: np.ndarray = self._kept + self._brief.max(axis=1, initial=0)
+        return lines
 
     def costs(self) -> list[Cost]:
         """Return the costs of the region of the stages that were added."""
+        sizes = self._lines()[:, None] + self._scratch
         return [
-            Cost(sums.rows, sums.lines + run.scratch, run.nanoseconds * 1e-9)
-            for sums in self._sums
-            for run in sums.runs
+            Cost(rows, size, time * 1e-9)
+            for rows, own, times in zip(
+                self._heights.tolist(), sizes.tolist(), self._time.tolist(), strict=True
+            )
+            for size, time in zip(own, times, strict=True)
         ]
 
 
-def _moving(stage: Stage, held: Held, times: Times) -> float:
+def _moving(stage: Stage, held: Held, times: Times) -> np.ndarray:
     """Return the nanoseconds in which rows that stay are moved, as many at once as are new."""
-    strips = int(times.active.sum())
-    new = max(float((times.stop - times.start)[times.active].mean()), 1.0)
-    kept = max(held.rows - new, 0.0)
+    strips = times.active.sum(axis=-1)
+    made = np.where(times.active, times.stop - times.start, 0).sum(axis=-1)
+    new = np.maximum(made / strips, 1.0)
+    kept = np.maximum(held.rows - new, 0.0)
     moved = kept * stage.row_bytes / stage.made.dtype.itemsize
-    return strips * (-(-kept // new) * _MOVES + _MOVED * moved)
+    nanoseconds: np.ndarray = strips * (-(-kept // new) * _MOVES + _MOVED * moved)
+    return nanoseconds
 
 
 # -- a region -------------------------------------------------------------------------------
@@ -290,7 +301,7 @@ def _region(
     given: Strips | None,
 ) -> Region:
     last = stages[-1]
-    needs = {last.value: strips_needs(last.rows, rows)}
+    needs = {last.value: strips_needs(last.rows, np.array(rows))}
     home, pairs = _homes(former, nodes, last.value)
     times: list[Times] = []
     held: dict[int, Held] = {}
@@ -298,15 +309,16 @@ def _region(
     for stage in reversed(stages):
         needed = needs[stage.value]
         time = times_of(needed)
-        add_needs(stage, time, needs)
+        if add_needs(stage, time, needs).any():
+            raise Uncuttable
         for _, start, stop in time.spans():
-            run = stage.run(start, stop, limit)
+            run = stage.work(start, stop).within(limit)
             scratch = max(scratch, run.scratch)
             seconds += run.nanoseconds * 1e-9
         if stage is not last and stage.value not in home:
             held[stage.value] = hold = held_by(needed, time)
             if hold.is_kept:
-                seconds += _moving(stage, hold, time) * 1e-9
+                seconds += float(_moving(stage, hold, time)) * 1e-9
         times.append(time)
     times.reverse()
     if given is None:
@@ -320,11 +332,11 @@ def _homes(
 ) -> tuple[dict[int, int], list[RowsInPlace]]:
     """Return the values that are made in the rows of others: where in the end, and where next."""
     of: dict[int, int] = {}
+    inside = {value for node in nodes for value in former.graph.nodes[node].outputs}
     for node in nodes:
         taken = former.in_place(node)
         made = former.graph.nodes[node].outputs[0]
-        is_inside = taken is not None and any(taken in former.graph.nodes[n].outputs for n in nodes)
-        if taken is not None and made is not None and is_inside:
+        if taken is not None and made is not None and taken in inside:
             of[taken] = made
     home: dict[int, int] = {}
     pairs = []
@@ -359,7 +371,8 @@ def _placed(
         for value, hold in held.items()
     }
     sizes = {
-        value: padded(hold.rows * stages[position[value]].row_bytes) for value, hold in held.items()
+        value: padded(int(hold.rows) * stages[position[value]].row_bytes)
+        for value, hold in held.items()
     }
     offsets: dict[int, int] = {}
     for value in sorted(held, key=lambda v: (not held[v].is_kept, -sizes[v], v)):
@@ -375,7 +388,9 @@ def _placed(
                 break
             at = max(at, stop)
         offsets[value] = at
-    return [LineBuffer(v, offsets[v], held[v].rows) for v in sorted(held, key=position.__getitem__)]
+    return [
+        LineBuffer(v, offsets[v], int(held[v].rows)) for v in sorted(held, key=position.__getitem__)
+    ]
 
 
 # -- all regions of a plan's steps ----------------------------------------------------------

@@ -6,9 +6,9 @@ A convolution and the elementwise members behind it are one stage: its kernel pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ Nanoseconds of the rows of a stage beside those of the kernel, and how many time
 kernel takes, which finds other bytes in the cache each time; measured on eleven networks.
 """
 _ALIGNMENT = 64
+
+Bytes = TypeVar("Bytes", int, np.ndarray)
 
 
 # -- members --------------------------------------------------------------------------------
@@ -65,51 +67,69 @@ class Stage:
         """Shape and element type of the result."""
         return made_by(self.members[-1])
 
-    known: dict[tuple[int, int, int], Run]
-    """Runs that were asked for, of this stage or one like it."""
+    known: dict[tuple[int, int], Work]
+    """Work that was asked for, of this stage or one like it."""
 
-    def usual(self, rows: int, limit: int) -> Run:
-        """Return the scratch memory and the time of making some rows that are not at an edge."""
-        key = (rows, -1, limit)
-        if key not in self.known:
+    def usual(self, rows: int) -> Work:
+        """Return the work of making some rows that are not at an edge."""
+        key = (rows, -1)
+        found = self.known.get(key)
+        if found is None:
             start = (self.rows - rows) // 2
-            self.known[key] = self._run(start, start + rows, limit)
-        return self.known[key]
+            found = self.known[key] = self._work(start, start + rows)
+        return found
 
-    def run(self, start: int, stop: int, limit: int) -> Run:
+    def work(self, start: int, stop: int) -> Work:
         """
-        Return the scratch memory and the time of making some rows.
-
-        Parameters
-        ----------
-        limit : int
-            Bytes that each of the kernels' own workspaces may have, if they can.
+        Return the work of making some rows.
 
         Raises
         ------
         Uncuttable
             If the kernels cannot make them alone.
         """
-        edge = (start == 0) + 2 * (stop == self.rows)
-        key = (stop - start, edge, limit)
+        key = (stop - start, (start == 0) + 2 * (stop == self.rows))
         found = self.known.get(key)
         if found is None:
-            found = self.known[key] = self._run(start, stop, limit)
+            found = self.known[key] = self._work(start, stop)
         return found
 
-    def _run(self, start: int, stop: int, limit: int) -> Run:
+    def _work(self, start: int, stop: int) -> Work:
         if self.group is None:
             member = self.members[0]
             signature, _ = part(member, start, stop)
             slots = kernel_slots(member, signature) if member.has_scratch else ()
-            chosen = [(slot, best_within(slot, limit)) for slot in slots]
+            return Work(slots, lambda chosen: nanoseconds(signature, member.kernel, chosen))
+        ways = hosted_ways(part_group(self.group, start, stop))
+        return Work((ways,), lambda chosen: chosen[0][1].cost)
+
+
+class Work:
+    """The work of a stage for one strip, which depends on the scratch memory that there is."""
+
+    def __init__(
+        self,
+        slots: Sequence[Sequence[Choice]],
+        time: Callable[[list[tuple[Sequence[Choice], Choice]]], float],
+    ) -> None:
+        self._slots, self._time = slots, time
+        self._known: dict[int, Run] = {}
+
+    def within(self, limit: int) -> Run:
+        """
+        Return the scratch memory and the time.
+
+        Parameters
+        ----------
+        limit : int
+            Bytes that each of the kernels' own workspaces may have, if they can.
+        """
+        run = self._known.get(limit)
+        if run is None:
+            chosen = [(slot, best_within(slot, limit)) for slot in self._slots]
             scratch = sum(padded(choice.bytes) for _, choice in chosen)
-            time = nanoseconds(signature, member.kernel, chosen)
-            return Run(scratch, _CALL + _SLOWER * time)
-        group = part_group(self.group, start, stop)
-        ways = hosted_ways(group)
-        chosen_way = best_within(ways, limit)
-        return Run(padded(chosen_way.bytes), _CALL + _SLOWER * chosen_way.cost)
+            run = self._known[limit] = Run(scratch, _CALL + _SLOWER * self._time(chosen))
+        return run
 
 
 class Run(NamedTuple):
@@ -203,8 +223,8 @@ def part_group(group: Group, start: int, stop: int) -> Group:
     return Group(tuple(members), frozenset(), frozenset())
 
 
-def padded(size: int) -> int:
-    """Return the bytes that an array takes of scratch memory."""
+def padded(size: Bytes) -> Bytes:
+    """Return the bytes that an array takes of scratch memory, or each of several arrays."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -218,7 +238,7 @@ class Former:
         self.graph = graph
         self._members: dict[int, Member | None] = {}
         self._stages: dict[tuple[int, ...], Stage | None] = {}
-        self._alike: dict[object, dict[tuple[int, int, int], Run]] = {}
+        self._alike: dict[object, dict[tuple[int, int], Work]] = {}
         self.readers: dict[int, list[int]] = {}
         """Per value the nodes that name it; one that names it twice comes twice."""
         for node in graph.nodes:
@@ -350,7 +370,7 @@ class Former:
         alike = self._alike.setdefault(_kind(known), {})
         stage = Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, alike)
         try:
-            stage.run(0, min(1, rows), LIMITS[0])
+            stage.work(0, min(1, rows))
         except Uncuttable:
             return None
         return stage
