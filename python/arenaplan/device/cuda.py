@@ -34,7 +34,7 @@ def import_cupy() -> Any:
         If it is not installed, or a library that it needs is missing.
     """
     try:
-        import cupy  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        import cupy
     except ImportError as error:
         raise DeviceUnavailable(
             f"running on CUDA needs CuPy, such as pip install cupy-cuda12x: {error}"
@@ -89,7 +89,7 @@ class CudaDevice:
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
         try:
-            from cupy_backends.cuda.libs import cublas  # type: ignore[import-not-found,import-untyped,unused-ignore]
+            from cupy_backends.cuda.libs import cublas
         except ImportError as error:
             raise DeviceUnavailable(f"running on CUDA needs cuBLAS: {error}") from error
         self._cublas = cublas

@@ -119,7 +119,7 @@ class Device(Protocol):
     def event(self) -> Any:
         """Return a new event."""
 
-    def capture(self, stream: Stream, run: Run) -> Run:
+    def capture(self, stream: Any, run: Run) -> Run:
         """Return a function that repeats, by one call, all work that ``run`` puts into streams."""
 
     def watched(self) -> AbstractContextManager[Callable[[], int]]:

@@ -158,7 +158,7 @@ class _Maker:
         for work in works:
             for place in (*work.writes, *(read.place for read in work.reads)):
                 if place.kind == "value":
-                    spans[place] = self._span(place.index)
+                    spans[place] = self._span(place.number)
         works = [work for work in works if not self._is_done(nodes, work, spans)]
         copies: list[Work] = []
         for place in overwritten(works, spans):

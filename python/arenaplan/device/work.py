@@ -15,7 +15,7 @@ class Place(NamedTuple):
     """Memory that work reads or writes, before its address is known."""
 
     kind: Literal["value", "scratch", "copy"]
-    index: int
+    number: int
     """Index of a value of the graph, of a scratch buffer of the step, or of a copy of a value."""
 
 

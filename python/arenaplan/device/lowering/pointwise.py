@@ -206,7 +206,7 @@ def _clipped(r: Reading, x: str, low: str | None, high: str | None) -> str:
 @rule("Clip", kind=Kind.POINTWISE)
 def clip(r: Reading, index: str) -> str:
     """Return an element between two bounds, attributes until version 11."""
-    bounds = []
+    bounds: list[str | None] = []
     for position, name in ((1, "min"), (2, "max")):
         if r.has(position):
             bounds.append(r.element(position, "0"))

@@ -100,9 +100,9 @@ class StepLowering:
         apart = {place: Span(at + 1, 0, size) for at, place in enumerate(places)}
         output = Place("value", made[0])
         for place in places:
-            if place.kind != "value" or place == output or tensors[place.index].bytes != size:
+            if place.kind != "value" or place == output or tensors[place.number].bytes != size:
                 continue
-            if self._graph.values[place.index].kind == "constant":
+            if self._graph.values[place.number].kind == "constant":
                 continue
             if overwritten(works, {**apart, place: Span(0, 0, size), output: Span(0, 0, size)}):
                 return size

@@ -48,9 +48,9 @@ def _tensors(signature: Signature) -> tuple[Tensor, Tensor]:
 
 
 def _is_float(signature: Signature) -> bool:
-    x, y = signature.input(0), signature.outputs[0]
-    is_alone = sum(output is not None for output in signature.outputs) == 1
-    return is_alone and None not in (x, y) and x.dtype in (np.float32, np.float64)  # type: ignore[union-attr]
+    x = signature.input(0)
+    is_alone = [output is not None for output in signature.outputs] == [True]
+    return is_alone and x is not None and x.dtype in (np.float32, np.float64)
 
 
 # -- taps of a window ---------------------------------------------------------------------
