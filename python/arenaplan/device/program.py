@@ -2,20 +2,20 @@
 The work of a whole plan, before a device is there.
 
 Everything that can be decided from the graph and the plan is decided here: text of kernels, copies
-that are not needed since a value already is where it is wanted, copies that are needed since a
-kernel would overwrite what it still reads, constants, scratch memory, streams.
+that are not needed since a value already is where it is wanted, results that wait
+elsewhere since a kernel still reads what is in their place, constants, scratch memory, streams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from arenaplan.device.lowering import StepLowering, check_supported
 from arenaplan.device.streams import Schedule, schedule
 from arenaplan.device.text import Kernel
-from arenaplan.device.work import Copy, Launch, Place, Product, Read, Span, Work, overwritten
+from arenaplan.device.work import Copy, Launch, Place, Span, Work, early_writes, moved
 from arenaplan.errors import KernelError, TargetMismatch
 from arenaplan.executor.registry import Tensor
 from arenaplan.executor.signatures import byte_size, dtype_of
@@ -56,8 +56,8 @@ class DeviceProgram:
     """Constants that kernels read."""
     constant_bytes: int
     outside_bytes: int
-    """Memory outside the arena: scratch buffers that the plan does not have, and copies of values
-    that a step would overwrite too early."""
+    """Memory outside the arena: scratch buffers that the plan does not have, and results that
+    must not be in their places before all operands are read."""
     values: dict[int, Span]
     """Bytes of every value that is in the arena."""
     schedule: Schedule
@@ -160,24 +160,24 @@ class _Maker:
                 if place.kind == "value":
                     spans[place] = self._span(place.number)
         works = [work for work in works if not self._is_done(nodes, work, spans)]
-        copies: list[Work] = []
-        for place in overwritten(works, spans):
-            if any(place in work.writes for work in works):
-                node = self.graph.nodes[nodes[-1]]
-                raise KernelError(f"node {node.name!r} ({node.op}) overwrites what it still reads")
-            size = spans[place].stop - spans[place].start
-            own = lowering.copy_slot
-            if copies or own is None or planned is None:
-                target = Place("copy", len(copies))
-                spans[target] = outside(size)
+        staged: list[Work] = []
+        for place in early_writes(works, spans):
+            span = spans[place]
+            own = lowering.staging_slot
+            if staged or own is None or planned is None:
+                waiting = Place("staged", len(staged))
+                spans[waiting] = outside(span.stop - span.start)
             else:
-                target = Place("scratch", own)
-            works = [_reading(work, place, target) for work in works]
-            copies.append(Copy(place, target, size))
+                waiting = Place("scratch", own)
+            works = [moved(work, place, waiting) for work in works]
+            staged.append(Copy(waiting, place, span.stop - span.start))
+        if early_writes(works, spans):
+            node = self.graph.nodes[nodes[-1]]
+            raise KernelError(f"node {node.name!r} ({node.op}) overwrites what it still reads")
         for work in works:
             if isinstance(work, Launch):
                 self.kernels.setdefault(work.kernel.name, work.kernel)
-        return DeviceStep(nodes[-1], (*copies, *works), spans)
+        return DeviceStep(nodes[-1], (*works, *staged), spans)
 
     def _span(self, value: int) -> Span:
         if self.graph.values[value].kind != "constant":
@@ -212,22 +212,6 @@ class _Maker:
 
 def _padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _reading(work: Work, old: Place, new: Place) -> Work:
-    """Return work that reads another place."""
-    if isinstance(work, Launch):
-        if old not in (read.place for read in work.reads):
-            return work
-        return replace(
-            work,
-            arguments=tuple(new if place == old else place for place in work.arguments),
-            reads=tuple(Read(new, r.is_aligned) if r.place == old else r for r in work.reads),
-        )
-    if isinstance(work, Product):
-        a, b = (m._replace(place=new) if m.place == old else m for m in (work.a, work.b))
-        return replace(work, a=a, b=b)
-    return work
 
 
 def tensor_of(graph: Graph, value: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,9 +14,10 @@ from arenaplan.device.text import Kernel
 class Place(NamedTuple):
     """Memory that work reads or writes, before its address is known."""
 
-    kind: Literal["value", "scratch", "copy"]
+    kind: Literal["value", "scratch", "staged"]
     number: int
-    """Index of a value of the graph, of a scratch buffer of the step, or of a copy of a value."""
+    """Index of a value of the graph, of a scratch buffer of the step, or of a result that
+    waits to be copied to its place."""
 
 
 class Span(NamedTuple):
@@ -120,20 +121,38 @@ class Copy:
 Work: TypeAlias = Launch | Product | Copy
 
 
-def overwritten(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Place]:
-    """Return the operands of works that some bytes are written of before they are read."""
+def early_writes(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Place]:
+    """Return the places that are written while bytes of an operand there are still to be read."""
     found: dict[Place, None] = {}
     written: list[Place] = []
     for work in works:
         for read in work.reads:
             span = spans[read.place]
-            before = (place for place in written if place != read.place)
-            if read.place not in written and any(spans[place].meets(span) for place in before):
-                found[read.place] = None
+            for place in written if read.place not in written else ():
+                if spans[place].meets(span):
+                    found[place] = None
             for place in work.writes:
-                if spans[place].meets(span) and not (
-                    read.is_aligned and spans[place].start == span.start
-                ):
-                    found[read.place] = None
+                is_safe = read.is_aligned and spans[place].start == span.start
+                if spans[place].meets(span) and not is_safe:
+                    found[place] = None
         written += work.writes
     return list(found)
+
+
+def moved(work: Work, old: Place, new: Place) -> Work:
+    """Return work that reads and writes another place."""
+
+    def place(each: Place) -> Place:
+        return new if each == old else each
+
+    if isinstance(work, Launch):
+        return replace(
+            work,
+            arguments=tuple(map(place, work.arguments)),
+            reads=tuple(Read(place(read.place), read.is_aligned) for read in work.reads),
+            writes=tuple(map(place, work.writes)),
+        )
+    if isinstance(work, Product):
+        a, b, c = (m._replace(place=place(m.place)) for m in (work.a, work.b, work.c))
+        return replace(work, a=a, b=b, c=c)
+    return replace(work, source=place(work.source), target=place(work.target))

@@ -21,7 +21,7 @@ from arenaplan.device.lowering.site import (
     map_launch,
 )
 from arenaplan.device.text import c_type
-from arenaplan.device.work import Place, Span, Work, overwritten
+from arenaplan.device.work import Place, Span, Work, early_writes
 from arenaplan.errors import PlannerError, UnsupportedOp
 from arenaplan.executor.registry import Tensor, attributed
 from arenaplan.executor.signatures import signature_of
@@ -66,47 +66,60 @@ class StepLowering:
     def slots(self) -> tuple[tuple[Choice, ...], ...]:
         """The scratch buffers of the step, each with its sizes in ascending order."""
         inner = [(Choice(self._sources.tensors[value].bytes, 0.0),) for value in self._homes]
-        copy = () if self._copied is None else ((Choice(self._copied, 0.0),),)
-        return (*inner, *(choices for _, choices in self._declared), *copy)
+        staged = () if self._staged is None else ((Choice(self._staged, 0.0),),)
+        return (*inner, *(choices for _, choices in self._declared), *staged)
 
     @property
-    def copy_slot(self) -> int | None:
-        """The scratch buffer for a copy of an operand whose place the output may take too early."""
-        return None if self._copied is None else len(self.slots) - 1
+    def staging_slot(self) -> int | None:
+        """The scratch buffer for a result that cannot be in its place before all is read."""
+        return None if self._staged is None else len(self.slots) - 1
 
     @cached_property
-    def _copied(self) -> int | None:
+    def _staged(self) -> int | None:
         """
-        Bytes of such a copy; ``None`` if there is no such operand.
+        Bytes of a result that may be placed over an operand too early; ``None`` without one.
 
-        A plan may place the output of a group over an operand that is read piece by piece, where
-        pieces may be rows or planes. Threads keep an order for single elements only.
+        A plan counts on an order: piece by piece in a group, where pieces may be rows or planes,
+        and element by element where results are smaller than operands. Threads have an order
+        only where an element is replaced by one of the same size.
         """
         made = [value for value in self.members[-1].outputs if value is not None]
-        tensors = self._sources.tensors
-        if len(self.members) == 1 or len(made) != 1:
+        if len(made) != 1:
             return None
+        tensors, output = self._sources.tensors, Place("value", made[0])
         size = tensors[made[0]].bytes
-        best = [(value, tensors[value].bytes) for value in self._homes]
+        candidates = self._takeable(size)
+        if not candidates:
+            return None
         works = self.works(
             [
-                *(each for _, each in best),
+                *(tensors[value].bytes for value in self._homes),
                 *(min(slot, key=lambda choice: choice.cost).bytes for _, slot in self._declared),
             ]
         )
-        places = {
-            place for work in works for place in (*work.writes, *(r.place for r in work.reads))
-        }
-        apart = {place: Span(at + 1, 0, size) for at, place in enumerate(places)}
-        output = Place("value", made[0])
-        for place in places:
-            if place.kind != "value" or place == output or tensors[place.number].bytes != size:
-                continue
-            if self._graph.values[place.number].kind == "constant":
-                continue
-            if overwritten(works, {**apart, place: Span(0, 0, size), output: Span(0, 0, size)}):
+        places = {p for work in works for p in (*work.writes, *(r.place for r in work.reads))}
+        apart = {place: Span(at + 1, 0, 1) for at, place in enumerate(places)}
+        for value in candidates:
+            taken = {Place("value", value): Span(0, 0, tensors[value].bytes)}
+            if early_writes(works, {**apart, **taken, output: Span(0, 0, size)}):
                 return size
         return None
+
+    def _takeable(self, size: int) -> list[int]:
+        """Return operands over which a plan may place a result of so many bytes."""
+        inside = {value for member in self.members for value in member.outputs}
+        tensors = self._sources.tensors
+        values = {v for member in self.members for v in member.inputs if v is not None} - inside
+        if len(self.members) == 1:
+            member = self.members[0]
+            effects = self._graph.nodes[member.index].effects
+            values = {
+                v for pair in effects.in_place if (v := member.inputs[pair.input]) is not None
+            }
+            values = {v for v in values if tensors[v].bytes != size}
+        else:
+            values = {v for v in values if tensors[v].bytes == size}
+        return sorted(v for v in values if self._graph.values[v].kind != "constant")
 
     def works(self, sizes: Sequence[int]) -> list[Work]:
         """Return the work with scratch buffers of these sizes, in order."""
