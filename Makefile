@@ -73,7 +73,7 @@ valgrind: ## the tests of the unsafe code under valgrind
 
 .PHONY: miri
 miri: ## the lending to several threads under Miri (a nightly toolchain with rust-src)
-	MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --package arenaplan --test it \
+	MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --package arenaplan --test it -- \
 	    hazards::shared_steps hazards::steps_of hazards::leaked
 
 .PHONY: oracles
@@ -86,7 +86,7 @@ oracles: ## tests with other projects' runtimes and frameworks; downloads gigaby
 # -- checks ------------------------------------------------------------------------
 
 .PHONY: check
-check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, C header
+check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, operators, C header
 
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
@@ -112,6 +112,7 @@ check-python: develop
 .PHONY: check-generated
 check-generated: develop
 	$(BIN)/python tools/readme.py --check
+	$(BIN)/python tools/operators.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -127,6 +128,10 @@ header: ## regenerate the C header
 .PHONY: readme
 readme: develop ## regenerate the table of arenas in README.md
 	$(BIN)/python tools/readme.py
+
+.PHONY: operators
+operators: develop ## regenerate the table of operators in docs/operators.md
+	$(BIN)/python tools/operators.py
 
 .PHONY: fmt
 fmt: $(VENV)/.ready ## format everything

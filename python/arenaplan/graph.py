@@ -158,6 +158,7 @@ class Graph:
         self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
         self._constants: dict[int, ConstantData] = {}
+        self._initials: dict[int, np.ndarray] = {}
         self._core: _core.Graph | None = None
         self._is_tied = False
         self._has_attributes = True
@@ -207,9 +208,18 @@ class Graph:
         *,
         alignment: int | None = None,
         space: str | None = None,
+        initial: np.ndarray | None = None,
     ) -> int:
-        """Declare a variable that keeps its bytes between runs, and return its index."""
-        return self._declare(name, shape, dtype, "state", alignment, space)
+        """
+        Declare a variable that keeps its bytes between runs, and return its index.
+
+        An executor with an arena of its own begins with the content ``initial``, with zeros if it
+        is left out.
+        """
+        index = self._declare(name, shape, dtype, "state", alignment, space)
+        if initial is not None:
+            self._initials[index] = initial
+        return index
 
     def value(
         self,
@@ -571,6 +581,10 @@ class Graph:
             if value.name == name:
                 return value
         raise UndefinedValue(f"the graph has no value {name!r}")
+
+    def initial(self, index: int) -> np.ndarray | None:
+        """Return the first content of state ``index``; ``None`` for zeros."""
+        return self._initials.get(index)
 
     def has_data(self, index: int) -> bool:
         """Whether the data of constant ``index`` is known or can be loaded."""

@@ -86,7 +86,9 @@ class Maker:
         memories: tuple[Any, Any],
         backend: Backend,
         watch: Watch,
+        costs: list[int] | None = None,
     ) -> None:
+        self.costs = costs
         self.graph = graph
         self.options = options
         self.memories = memories
@@ -110,8 +112,9 @@ class Maker:
             **self.options,
             "optimize": ",".join(names) or "none",
             "workspace": "none",
-            "max_slowdown": None,
         }
+        if self.options["workers"] == 1:
+            bare["max_slowdown"] = None
         return _core.plan(
             self.graph.core,
             bare,
@@ -120,6 +123,7 @@ class Maker:
             on_progress=self.watch.tell,
             time_limit=self.watch.seconds_left,
             strips=strips,
+            costs=self.costs,
         )
 
     def finish(
@@ -161,6 +165,7 @@ class Maker:
             overlapping,
             self.watch.seconds_left,
             strips,
+            self.costs,
         )
         return Timed(plan, self.backend.seconds(self.graph, plan), draft)
 

@@ -11,6 +11,7 @@
 mod arena;
 mod arenas;
 mod call;
+mod compiled;
 mod error;
 mod files;
 mod graph;
@@ -35,6 +36,8 @@ mod _core {
     use crate::arena::{Arena, Lease};
     #[pymodule_export]
     use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
+    #[pymodule_export]
+    use crate::compiled::{CompiledKernel, WindowSide, pack_bytes, pack_weights, packed_bytes};
     #[pymodule_export]
     use crate::files::write_files;
     #[pymodule_export]

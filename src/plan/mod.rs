@@ -170,7 +170,7 @@ pub struct PlanOptions {
     /// The rule for the sizes of workspaces.
     pub workspace: WorkspacePolicy,
     /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
-    /// was tried; `None` if time was not weighed against bytes.
+    /// was tried; `None` if time was not weighed against bytes, or by the default of timetables.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub max_slowdown: Option<u64>,
     /// Bytes of the default space, if they are limited otherwise than the graph says.

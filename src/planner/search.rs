@@ -46,7 +46,7 @@ pub(super) fn candidates<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<
         let fewer = left_out.fold(all, |fewer, (_, &rule)| fewer.without(rule));
         attempts.extend(schedules(&context.with_techniques(fewer), graph)?);
     }
-    attempts.sort_by_key(Attempt::rank);
+    attempts.sort_by_key(|it| it.rank(context.options.capacity));
     Ok(attempts)
 }
 
@@ -72,10 +72,10 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
         let least = attempts.iter().map(|attempt| attempt.load).min();
         context.tell(Stage::Fusion, least.unwrap_or(u64::MAX), 0);
     }
-    attempts.sort_by_key(Attempt::rank);
+    attempts.sort_by_key(|it| it.rank(context.options.capacity));
     if context.options.optimize.contains(Technique::Order) {
         reorder(context, graph, &mut attempts)?;
-        attempts.sort_by_key(Attempt::rank);
+        attempts.sort_by_key(|it| it.rank(context.options.capacity));
     }
     if context.options.workers > 1 {
         attempts = for_workers(context, &attempts)?;

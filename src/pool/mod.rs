@@ -51,7 +51,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use lease::{Lease, Leasing};
+pub use lease::{Lease, LeasedArena, Leasing};
 #[cfg(feature = "mmap")]
 pub use pages::Pages;
 pub use rounding::Rounding;
@@ -220,20 +220,17 @@ impl ArenaPool {
     ///
     /// As [`try_lease`](Self::try_lease); [`Error::PoolBusy`] when the time is over.
     pub fn wait(&self, program: &Arc<Program>, timeout: Option<Duration>) -> Result<Lease> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut waiting = Waiting { shared: &self.shared, ticket: None };
-        loop {
-            let signal = || Signal::Thread(thread::current());
-            let found = self.shared.poll(program.plan(), &mut waiting.ticket, Some(&signal))?;
-            if let Poll::Ready(regions) = found {
-                return Ok(self.leased(program, regions));
-            }
-            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => thread::park(),
-                Some(Duration::ZERO) => return Err(self.shared.refuse(program.plan())),
-                Some(left) => thread::park_timeout(left),
-            }
-        }
+        Ok(self.leased(program, self.shared.wait(program.plan(), timeout)?))
+    }
+
+    /// Returns the memory of a plan, for runners that need no program; otherwise as
+    /// [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_arena(&self, plan: &Plan, timeout: Option<Duration>) -> Result<LeasedArena> {
+        Ok(LeasedArena::new(self.clone(), plan, self.shared.wait(plan, timeout)?))
     }
 
     /// Returns a future of a lease.
@@ -315,6 +312,23 @@ impl Shared {
         self.leave(ticket);
         unfinished.allocate(plan)?;
         Ok(Poll::Ready(core::mem::take(&mut unfinished.regions)))
+    }
+
+    /// Returns memory for a plan; the thread waits for it, at most for `timeout` if there is one.
+    fn wait(&self, plan: &Plan, timeout: Option<Duration>) -> Result<Vec<Region<'static>>> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut waiting = Waiting { shared: self, ticket: None };
+        loop {
+            let signal = || Signal::Thread(thread::current());
+            if let Poll::Ready(regions) = self.poll(plan, &mut waiting.ticket, Some(&signal))? {
+                return Ok(regions);
+            }
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => thread::park(),
+                Some(Duration::ZERO) => return Err(self.refuse(plan)),
+                Some(left) => thread::park_timeout(left),
+            }
+        }
     }
 
     /// Leaves the queue, and signals whoever is next.

@@ -43,6 +43,7 @@ mod liveness;
 mod memfd;
 mod memories;
 mod model_file;
+mod near_cuts;
 mod nnvm;
 mod oracle;
 mod overlap;

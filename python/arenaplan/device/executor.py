@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.backend import Source, read_model
 from arenaplan.device.device import Device, Memory, Run, Stream
 from arenaplan.device.program import (
     ALIGNMENT,
@@ -60,7 +61,7 @@ class DeviceExecutor(Executor):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph or path or bytes
         The model to run. All its constants need data.
     plan : Plan, optional
         A plan for the target ``"cupy"``; made here if left out.
@@ -71,6 +72,8 @@ class DeviceExecutor(Executor):
         ``__cuda_array_interface__``; allocated here if left out.
     workers : int, default 1
         Most streams that run steps at the same time, as far as the hazards of the plan allow.
+    seed : int, default 0
+        Without effect: devices run no random operators.
     capture : bool, default False
         Record all launches in a CUDA graph at the second run, and replay it from then on.
 
@@ -88,13 +91,14 @@ class DeviceExecutor(Executor):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | Source,
         plan: Plan | None = None,
         *,
         device: str | Device = "cuda",
         arena: Any = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
+        seed: int = 0,
         capture: bool = False,
     ) -> None:
         streams = whole_number(workers, "workers")
@@ -103,11 +107,14 @@ class DeviceExecutor(Executor):
         if buffers:
             raise InvalidOption("option buffers: a plan for a device leaves no value to the caller")
         self._device = open_device(device) if isinstance(device, str) else device
+        if not isinstance(graph, Graph):
+            graph = read_model(graph)
+        graph = graph.for_target("cupy")
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=streams)
         else:
             plan.check(graph)
-        self.graph = graph
+        self.graph: Graph = graph
         self.plan = plan
         self.program: DeviceProgram = device_program(graph, plan, streams)
         """The work of a run, before it was bound to the device."""
@@ -131,6 +138,9 @@ class DeviceExecutor(Executor):
     def resident_bytes(self) -> int:
         """Bytes of constants on the device."""
         return self.program.constant_bytes
+
+    def reset(self) -> None:
+        """Do nothing: graphs with states do not run on devices."""
 
     def _let_go(self) -> None:
         self._bound = self._replay = None

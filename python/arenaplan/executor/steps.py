@@ -5,7 +5,7 @@ From a graph and memory to functions: everything that is settled before the firs
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import length_hint
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,8 +14,9 @@ import numpy as np
 
 from arenaplan.errors import KernelError
 from arenaplan.executor.groups import Unit
+from arenaplan.executor.narrow import is_packed, store
 from arenaplan.executor.regions import region_of
-from arenaplan.executor.registry import Run, Step, attributed, find_kernel
+from arenaplan.executor.registry import Clock, Run, Step, attributed, find_kernel
 from arenaplan.executor.signatures import byte_size, check_array, dtype_of, signature_of
 from arenaplan.executor.stages import Former
 from arenaplan.executor.staging import staged_run
@@ -38,6 +39,8 @@ class Program:
     runs: list[Run]
     nodes: list[Node]
     """The node that each function belongs to."""
+    clock: Clock = field(default_factory=Clock)
+    """The number of the run, which random operators depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,15 @@ def aligned_bytes(count: int, like: np.ndarray | None = None) -> np.ndarray:
 
 
 def array_at(graph: Graph, index: int, memory: np.ndarray) -> np.ndarray:
-    """Return the array of value ``index`` on ``memory``, which has exactly its bytes."""
+    """
+    Return the array of value ``index`` on ``memory``, which has exactly its bytes.
+
+    Of elements smaller than a byte it is the array of these bytes.
+    """
     value = graph.values[index]
     check_array(value)
+    if is_packed(value.dtype):
+        return memory
     return memory.view(dtype_of(value)).reshape(value.shape)
 
 
@@ -182,7 +191,11 @@ def own_workspaces(
 
 
 def prepare(
-    graph: Graph, units: Sequence[Unit], arrays: Mapping[int, np.ndarray], workspaces: Workspaces
+    graph: Graph,
+    units: Sequence[Unit],
+    arrays: Mapping[int, np.ndarray],
+    workspaces: Workspaces,
+    clock: Clock | None = None,
 ) -> Program:
     """
     Bind every kernel to its memory.
@@ -195,13 +208,15 @@ def prepare(
         Memory of every value that a run touches.
     workspaces : mapping of int to sequence of array
         Scratch memory per node.
+    clock : Clock, optional
+        The clock of other functions that run the same graph.
 
     Raises
     ------
     UnsupportedOp
         If no kernel runs a node.
     """
-    program = Program([], [])
+    program = Program([], [], clock or Clock())
     former = Former(graph)
     for unit in units:
         own = tuple(workspaces.get(unit.home, ()))
@@ -211,7 +226,7 @@ def prepare(
             region = region_of(former, unit.nodes, unit.strips.rows, scratch.nbytes, unit.strips)
             run = region_run(region, arrays, lines, scratch)
         elif unit.group is None:
-            run = _node_run(graph, graph.nodes[unit.home], arrays, own)
+            run = _node_run(graph, graph.nodes[unit.home], arrays, own, program.clock)
         else:
             bound = staged_run if unit.staged else group_run
             run = bound(unit.group, arrays, own[0] if own else _NOTHING)
@@ -222,7 +237,11 @@ def prepare(
 
 
 def _node_run(
-    graph: Graph, node: Node, arrays: Mapping[int, np.ndarray], workspaces: tuple[np.ndarray, ...]
+    graph: Graph,
+    node: Node,
+    arrays: Mapping[int, np.ndarray],
+    workspaces: tuple[np.ndarray, ...],
+    clock: Clock,
 ) -> Run | None:
     """Return a function that runs a node alone."""
 
@@ -238,6 +257,7 @@ def _node_run(
         tuple(map(array, node.inputs)),
         tuple(map(array, node.outputs)),
         workspaces,
+        clock=clock,
     )
     return attributed(find_kernel(step.signature).prepare, step, step.signature)
 
@@ -248,7 +268,11 @@ def _node_run(
 def load(arrays: Mapping[int, np.ndarray], inputs: Mapping[int, np.ndarray]) -> None:
     """Write the inputs to where they are read."""
     for index, array in inputs.items():
-        np.copyto(arrays[index], array)
+        target = arrays[index]
+        if target.dtype == array.dtype:
+            np.copyto(target, array)
+        else:  # Only elements smaller than a byte are in memory of another type.
+            store(array, target, array.dtype.name)
 
 
 def run_all(program: Program) -> None:

@@ -68,7 +68,7 @@ _RATES = {
     "Gather": Rate(500, 0.16),
 }
 _WINDOWS = frozenset(["MaxPool", "AveragePool", "LpPool"])
-_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention"])
+_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention", "GRU", "LSTM", "RNN"])
 """Operators whose choices of scratch memory cost nanoseconds; others' costs are relative."""
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.groups import Unit
 from arenaplan.executor.registry import Kernel, find_kernel
-from arenaplan.executor.signatures import group_of, signature_of
+from arenaplan.executor.signatures import group_of, is_in_order, signature_of
 from arenaplan.graph import Graph, Node
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def find_units(graph: Graph, plan: Plan) -> list[Unit]:
     for nodes in plan.steps:
         if nodes[-1] in strips:
             units.append(Unit(nodes[-1], tuple(nodes), strips=strips[nodes[-1]]))
+        elif nodes[-1] in overlapped and is_in_order(graph, nodes):
+            units.append(Unit(nodes[-1], tuple(nodes)))
         elif nodes[-1] in overlapped:
             units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes), staged=True))
         elif len(nodes) > 1:

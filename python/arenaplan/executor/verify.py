@@ -232,7 +232,7 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         node: [aligned_bytes(slot.nbytes, slot) for slot in slots]
         for node, slots in setup.workspaces.items()
     }
-    program = prepare(graph, setup.units, arrays, workspaces)
+    program = prepare(graph, setup.units, arrays, workspaces, setup.program.clock)
     apart = Setup(graph, setup.plan, setup.memories, arrays, workspaces, setup.units, program)
     load(arrays, inputs)
     return apart

@@ -28,7 +28,7 @@ Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 def _converting(step: Step, body: Callable[..., Any], integers: np.ndarray) -> Run | None:
     """Return a function that runs ``body(x, scale, zero_point, y, real)`` per part with scales."""
-    if integers.dtype.kind not in "iu":
+    if integers.dtype.kind not in "iu" and integers.dtype != np.float32:
         raise UnsupportedDtype(
             f"node {step.signature.name!r} ({step.signature.op}) quantizes to {integers.dtype}"
         )
@@ -75,8 +75,11 @@ def _parts(
 def _quantize(
     x: np.ndarray, scale: np.ndarray, zero: np.ndarray, y: np.ndarray, real: np.ndarray
 ) -> None:
-    limits = np.iinfo(y.dtype)
     np.divide(x, scale, out=real, casting="unsafe")
+    if y.dtype.kind == "f":  # A copy of narrow floats, which are rounded where they are stored.
+        np.add(real, zero, out=y, casting="unsafe")
+        return
+    limits = np.iinfo(y.dtype)
     np.rint(real, out=real)
     np.add(real, zero, out=real, casting="unsafe")
     np.clip(real, limits.min, limits.max, out=real)

@@ -209,6 +209,12 @@ class Functions:
                 raise DuplicateName(f"two functions have the name {_shown(key)}")
             self._functions[key] = _Function.read(key, proto)
 
+    def define(self, op: Op, body: FunctionProto) -> FunctionKey:
+        """Add the function that defines one operator, and return its key."""
+        key = (op.domain, op.type, f"of the standard {len(self._functions)}")
+        self._functions[key] = _Function.read(key, body)
+        return key
+
     def key(self, node: NodeProto, domain: str) -> FunctionKey | None:
         """Return which function a node calls, if it calls one."""
         key = (domain, node.op_type, getattr(node, "overload", ""))

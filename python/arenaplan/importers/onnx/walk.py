@@ -29,6 +29,8 @@ from arenaplan.errors import (
 )
 from arenaplan.graph import Graph
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
+from arenaplan.importers.onnx.behind import shapes_behind
+from arenaplan.importers.onnx.bodies import INLINED, body_of
 from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.importers.onnx.evaluate import EVALUATORS
@@ -37,6 +39,7 @@ from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
 from arenaplan.importers.onnx.fill import fill
 from arenaplan.importers.onnx.frames import (
     Frame,
+    FunctionKey,
     Functions,
     declared_types,
     open_branch,
@@ -92,9 +95,10 @@ class Walk:
         self.graph = Graph(name)
         self._proto = graph
         self._folder = folder
-        self._functions = Functions(model.functions) if model.functions else None
+        self._functions = Functions(model.functions)
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
+        self._behind: Mapping[str, Declared] | None = None
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
@@ -196,12 +200,9 @@ class Walk:
                 inputs[position] = self._lookup(scope, names[position])
         if frame.place is not None:
             self._budget.expand(node)
-        if self._functions is not None:
-            key = self._functions.key(node, domain)
-            if key is not None:
-                prefix = self._prefix(frame, node)
-                body = self._functions.open(key, frame, node, inputs, prefix, self._budget)
-                return self._named(body)
+        key = self._functions.key(node, domain)
+        if key is not None:
+            return self._call(key, frame, node, inputs)
         version = frame.versions.get(domain)
         if version is None:
             version = version_of(domain, frame.versions, f"node {label(node)}")
@@ -213,6 +214,10 @@ class Walk:
         attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
         name = name and frame.prefix + name
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
+        if kind in INLINED.get(domain, ()):
+            given = resolved_attributes(node.attribute, frame.bound)
+            key = self._functions.define(op, body_of(op, given, frame.versions))
+            return self._call(key, frame, node, inputs)
         if domain or kind in BRANCHING:
             if kind == "If" and not domain:
                 if any(outer not in scope for outer in captured(node)):
@@ -235,6 +240,13 @@ class Walk:
             if output:
                 self._define(frame, output, operand, node)
         return None
+
+    def _call(
+        self, key: FunctionKey, frame: Frame, node: NodeProto, inputs: list[Operand | None]
+    ) -> Frame:
+        """Return the frame of a call of a function."""
+        prefix = self._prefix(frame, node)
+        return self._named(self._functions.open(key, frame, node, inputs, prefix, self._budget))
 
     def _lookup(self, scope: Scope, name: str) -> Operand | None:
         """Return the meaning of a name, if it has one."""
@@ -264,8 +276,7 @@ class Walk:
         """Hand the results of a body to its caller."""
         if frame.place is None:
             return
-        if self._functions is not None:
-            self._functions.close(frame)
+        self._functions.close(frame)
         caller, results, targets = frame.place
         for inner, target in zip(results, targets, strict=False):
             if not target:
@@ -350,8 +361,14 @@ class Walk:
             return (), "bool"
         shape, dtype = found
         info = frame.infos.get(name)
-        if info is not None:
-            shape, dtype = self._merged(op, name, found, declared(info))
+        stated = None if info is None else declared(info)
+        if (shape is None or None in shape) and frame is self._main:
+            if self._behind is None:
+                self._behind = shapes_behind(self._proto)
+            if stated is None or stated.dims is None:
+                stated = self._behind.get(name, stated)
+        if stated is not None:
+            shape, dtype = self._merged(op, name, found, stated)
         if shape is None or dtype is None:
             raise op.error(
                 UnknownShape,

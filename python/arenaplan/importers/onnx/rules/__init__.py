@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from arenaplan.importers.onnx.op import Op, Result
-from arenaplan.importers.onnx.rules import elementwise, layout, reduce, windows
+from arenaplan.importers.onnx.rules import elementwise, layout, reduce, signal, windows
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
@@ -29,6 +29,7 @@ RULES: Mapping[str, Rule] = {
     "BatchNormalization": elementwise.batch_norm,
     "Cast": elementwise.cast,
     "CastLike": elementwise.cast_like,
+    "Compress": layout.compress,
     "Concat": layout.concat,
     "Constant": layout.constant,
     "ConstantOfShape": layout.constant_of_shape,
@@ -74,6 +75,7 @@ RULES: Mapping[str, Rule] = {
     "Range": layout.range_,
     "Reshape": layout.reshape,
     "Resize": layout.resize,
+    "STFT": signal.stft,
     "Scatter": elementwise.same,
     "ScatterElements": elementwise.same,
     "ScatterND": elementwise.same,
