@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -111,7 +111,7 @@ class Executor(Tenant):
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
-    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: object) -> Self:
+    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
         """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
         if cls is Executor and device != "cpu":
             from arenaplan.device.executor import DeviceExecutor
