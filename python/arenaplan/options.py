@@ -310,7 +310,7 @@ def targets() -> list[Target]:
     --------
     >>> import arenaplan as ap
     >>> [target.name for target in ap.targets()][:3]
-    ['ideal', 'numpy', 'nodes']
+    ['ideal', 'numpy', 'cupy']
     """
     return _core.targets()
 

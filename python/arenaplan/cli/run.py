@@ -70,7 +70,19 @@ def add_to(commands: Commands) -> None:
         "--verify",
         action="store_true",
         help="poison dead bytes, guard live ones, and compare with a run without an arena; a "
-        "TFLite model also with the interpreter of the package tflite-micro, if it is installed",
+        "TFLite model also with the interpreter of the package tflite-micro, if it is installed; "
+        "on a device, compare with NumPy",
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="cpu, or cuda or cuda:NUMBER for a CUDA device through CuPy (default: cpu)",
+    )
+    parser.add_argument(
+        "--graph",
+        action="store_true",
+        help="on a device, record the run as a CUDA graph, and replay it for the outputs",
     )
     parser.add_argument(
         "--runs",
@@ -96,12 +108,15 @@ def execute(options: argparse.Namespace) -> None:
         for turn in range(options.runs):
             # After the executor, which refuses shapes that no array can have.
             inputs = _inputs(executor.graph, dict(options.input), options.seed + turn)
+            if options.graph and turn == 0:
+                for _ in range(2):  # The second run is the one that is recorded.
+                    executor.run(inputs)
             start = time.process_time()
             outputs = executor.run(inputs, verify=options.verify)
             seconds += time.process_time() - start
             if reference is not None:
                 reference.compare(executor.graph, inputs, outputs)
-        summary = _summarize(executor, outputs, seconds, verified=options.verify)
+        summary = _summarize(executor, outputs, seconds, options.device, verified=options.verify)
     if reference is not None:
         summary["reference"] = reference.summary(options.runs)
     if options.save_outputs is not None:
@@ -119,13 +134,15 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
         graph = load_model(options)
         if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
             plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
-            return arenaplan.Executor(graph, plan)
+            return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
             raise
         refusal = error
     if options.plan is not None:
         raise InvalidOption("option --plan: data decides sizes, and each run plans what it needs")
+    if options.device != "cpu":
+        raise InvalidOption("option --device: data decides sizes, and only the cpu runs in stages")
     executor = arenaplan.StagedExecutor(options.model, dict(options.bind))
     if refusal is not None and not executor.waiting:
         raise refusal
@@ -236,6 +253,7 @@ def _summarize(
     executor: Executor | StagedExecutor,
     outputs: Mapping[str, np.ndarray],
     seconds: float,
+    device: str,
     *,
     verified: bool,
 ) -> dict[str, Any]:
@@ -246,6 +264,7 @@ def _summarize(
         arena = {"arena_bytes": executor.arena_bytes, "stages": stages}
     return {
         "model": executor.plan.model,
+        "device": device,
         **arena,
         "scratch_bytes": executor.scratch_bytes,
         "verified": verified,
@@ -265,10 +284,12 @@ def _summarize(
 
 def _print(summary: Mapping[str, Any]) -> None:
     """Print a summary for people."""
-    verified = ", verified step by step" if summary["verified"] else ""
-    print(
-        f"{shown(summary['model']) or 'model'}: ran in {summary['cpu_seconds']:.3f} s CPU{verified}"
-    )
+    on_device = summary["device"] != "cpu"
+    checked = ", equal to NumPy's results" if on_device else ", verified step by step"
+    verified = checked if summary["verified"] else ""
+    where = f" on {summary['device']}" if on_device else ""
+    name = shown(summary["model"]) or "model"
+    print(f"{name}: ran{where} in {summary['cpu_seconds']:.3f} s CPU{verified}")
     reference = summary.get("reference")
     if reference is not None:
         print(f"  compared  {_compared(reference)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +46,7 @@ from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
+    from arenaplan.device.device import Device
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
@@ -84,6 +85,11 @@ class Executor(Tenant):
     seed : int, default 0
         Seed of the random operators that have none in the model. Their numbers depend on seed,
         name of the node and number of the run, and on nothing else.
+    device : str or Device, default "cpu"
+        ``"cuda"`` or ``"cuda:1"`` for a CUDA device: see
+        :class:`arenaplan.device.executor.DeviceExecutor`, which this is then.
+    capture : bool, default False
+        Record the launches of a run on a device, and replay them from then on.
 
     Raises
     ------
@@ -107,6 +113,14 @@ class Executor(Tenant):
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
+    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
+        """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
+        if cls is Executor and device != "cpu":
+            from arenaplan.device.executor import DeviceExecutor
+
+            return object.__new__(cast("type[Self]", DeviceExecutor))
+        return object.__new__(cls)
+
     def __init__(
         self,
         graph: Graph | Source,
@@ -116,7 +130,11 @@ class Executor(Tenant):
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
         seed: int = 0,
+        device: str | Device = "cpu",
+        capture: bool = False,
     ) -> None:
+        if capture:
+            raise InvalidOption(f"option capture: there is nothing to record on {device}")
         workers = whole_number(workers, "workers")
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
