@@ -149,7 +149,7 @@ class ServedModel:
             self._plan_one(model, bind, saved)
             return
         self._family.check_inputs()
-        planned: Sequence[tuple[Mapping[str, int], Plan]] = self._family.planned
+        planned: Sequence[tuple[Mapping[str, Any], Plan]] = self._family.planned
         sizes, _ = max(planned, key=lambda each: each[1].arena_bytes)
         self.largest = Entry(self.name, *self._family.fitted(**sizes))
         self.size = self._family.arena_bytes
