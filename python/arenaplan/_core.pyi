@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any, Final, final
 
 from _typeshed import Incomplete
-from typing_extensions import Buffer
+from numpy import ndarray
 
 __all__ = [
     "Allocation",
@@ -305,7 +305,9 @@ class CompiledKernel:
         """
     def __repr__(self, /) -> str: ...
     @staticmethod
-    def byte_product(rows: Buffer, zero: int, weights: Buffer, output: Buffer) -> CompiledKernel:
+    def byte_product(
+        rows: ndarray[Any, Any], zero: int, weights: ndarray[Any, Any], output: ndarray[Any, Any]
+    ) -> CompiledKernel:
         """
         Return a product of a matrix of bytes and one of :func:`pack_bytes`.
 
@@ -321,8 +323,8 @@ class CompiledKernel:
     def chain(
         steps: Sequence[tuple[str, int, int | float, int | float]],
         result: int,
-        operands: Sequence[Buffer],
-        output: Buffer,
+        operands: Sequence[ndarray[Any, Any]],
+        output: ndarray[Any, Any],
     ) -> CompiledKernel:
         """
         Return a chain of elementwise functions.
@@ -341,14 +343,14 @@ class CompiledKernel:
         """
     @staticmethod
     def conv(
-        image: Buffer,
-        weights: Buffer,
-        output: Buffer,
-        scratch: Buffer,
+        image: ndarray[Any, Any],
+        weights: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
         rows: WindowSide,
         columns: WindowSide,
         groups: int,
-        bias: Buffer | None = None,
+        bias: ndarray[Any, Any] | None = None,
         low: float = ...,
         high: float = ...,
     ) -> CompiledKernel:
@@ -373,13 +375,13 @@ class CompiledKernel:
         """
     @staticmethod
     def depthwise(
-        image: Buffer,
-        weights: Buffer,
-        output: Buffer,
-        scratch: Buffer,
+        image: ndarray[Any, Any],
+        weights: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
         rows: WindowSide,
         columns: WindowSide,
-        bias: Buffer | None = None,
+        bias: ndarray[Any, Any] | None = None,
         low: float = ...,
         high: float = ...,
     ) -> CompiledKernel:
@@ -400,12 +402,12 @@ class CompiledKernel:
         """
     @staticmethod
     def normalization(
-        source: Buffer | None,
-        output: Buffer,
+        source: ndarray[Any, Any] | None,
+        output: ndarray[Any, Any],
         epsilon: float,
         centered: bool,
-        scale: Buffer | None = None,
-        shift: Buffer | None = None,
+        scale: ndarray[Any, Any] | None = None,
+        shift: ndarray[Any, Any] | None = None,
     ) -> CompiledKernel:
         """
         Return a normalization of the rows of an array: see :meth:`softmax`.
@@ -421,12 +423,12 @@ class CompiledKernel:
         """
     @staticmethod
     def pool(
-        image: Buffer,
-        output: Buffer,
-        scratch: Buffer,
+        image: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
         rows: WindowSide,
         columns: WindowSide,
-        counts: tuple[Buffer, Buffer] | None = None,
+        counts: tuple[ndarray[Any, Any], ndarray[Any, Any]] | None = None,
     ) -> CompiledKernel:
         """
         Return the pooling of windows: their largest elements, or sums divided by counts.
@@ -439,7 +441,7 @@ class CompiledKernel:
             One number per row and per column of the output; the largest element if left out.
         """
     @staticmethod
-    def softmax(source: Buffer | None, output: Buffer) -> CompiledKernel:
+    def softmax(source: ndarray[Any, Any] | None, output: ndarray[Any, Any]) -> CompiledKernel:
         """
         Return the softmax of the rows of an array: its elements along the last axis.
 
@@ -566,6 +568,10 @@ class Graph:
     def was_sorted(self, /) -> bool:
         """
         Whether the nodes were not in a topological order and had to be sorted.
+        """
+    def with_pins(self, /, pins: Sequence[tuple[int, int]]) -> Graph:
+        """
+        Return a copy in which some values, by index, lie at fixed offsets in bytes.
         """
     def with_workspaces(
         self,
@@ -1509,7 +1515,7 @@ class Plan:
     @property
     def order(self, /) -> list[int]:
         """
-        Indices of the nodes in execution order.
+        Indices of the nodes in the order in which they first run.
         """
     @property
     def order_search(self, /) -> str | None:
@@ -1534,6 +1540,12 @@ class Plan:
         Per value of the graph its place, or None if it has none, as constants.
 
         ``plan[name]`` looks one up by the name of its value.
+        """
+    @property
+    def repeated(self, /) -> list[int]:
+        """
+        Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
+        not their large output.
         """
     def resized(self, /, graph: Any) -> Plan:
         """
@@ -2467,7 +2479,7 @@ def pack_apart(
     of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
-def pack_bytes(weights: Buffer, zero: int, target: Buffer) -> None:
+def pack_bytes(weights: ndarray[Any, Any], zero: int, target: ndarray[Any, Any]) -> None:
     """
     Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
 
@@ -2494,7 +2506,7 @@ def pack_csv(
     Pack the buffers of a CSV document.
     """
 
-def pack_weights(weights: Buffer, target: Buffer) -> None:
+def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     """
     Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
 

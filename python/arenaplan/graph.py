@@ -163,6 +163,7 @@ class Graph:
         self._core: _core.Graph | None = None
         self._is_tied = False
         self._has_weights = True
+        self._pins: dict[int, int] = {}
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
@@ -253,6 +254,7 @@ class Graph:
         loads: Iterable[int] = (),
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
         windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
+        repeats: bool = False,
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -266,7 +268,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -282,6 +284,7 @@ class Graph:
             tuple(loads),
             tuple(Overlap(*overlap) for overlap in overlaps),
             tuple(Window(*window) for window in windows),
+            repeats,
         )
         self.append(
             op,
@@ -332,6 +335,27 @@ class Graph:
         self._change()
         self.outputs.append(value)
 
+    def pin(self, value: int, offset: int) -> None:
+        """
+        Fix the offset of a value in its space, in bytes; plans respect it.
+
+        Values that are pinned to the same bytes must be dead at different times, or share them
+        by an effect of their node.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (16,))
+        >>> (y,) = graph.node("MatMul", [x], [("y", (16,), "float32")])
+        >>> graph.output(y)
+        >>> graph.pin(x, 128)
+        >>> [place.offset for place in ap.plan(graph).placements]
+        [128, 0]
+        """
+        self._change()
+        self._pins[value] = offset
+
     def _declare(
         self,
         name: str,
@@ -354,14 +378,20 @@ class Graph:
 
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
-        self._refuse_if_tied()
-        copy = Graph(self.name)
-        copy.values, copy.warnings = list(self.values), list(self.warnings)
-        copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
-        copy._constants, copy._refusal = dict(self._constants), self._refusal
-        copy._initials = dict(self._initials)
+        copy = self.copy()
         rows = zip(self.nodes, after, strict=True)
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
+        return copy
+
+    def copy(self) -> Graph:
+        """Return a graph of the same values and nodes; a change of one is none of the other."""
+        self._refuse_if_tied()
+        copy = Graph(self.name)
+        copy.values, copy.nodes = list(self.values), list(self.nodes)
+        copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
+        copy.warnings, copy.target = list(self.warnings), self.target
+        copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy._pins, copy._initials = dict(self._pins), dict(self._initials)
         return copy
 
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
@@ -529,6 +559,8 @@ class Graph:
                 ],
                 self.outputs,
             )
+            if self._pins:
+                self._core = self._core.with_pins(list(self._pins.items()))
         return self._core
 
     def core_for(

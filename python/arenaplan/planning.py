@@ -223,7 +223,7 @@ def plan_together(
     if counted:
         # Workspaces of a fused group are known only once it is known which nodes run as one.
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
-        names = [name for name in names if name not in ("fusion", "streaming")]
+        names = [name for name in names if name not in ("fusion", "streaming", "recompute")]
         arguments["optimize"] = ",".join(names) or "none"
     seen = [graph.for_target(target.name) for graph in graphs]
     policy = "auto" if counted else "none"

@@ -159,6 +159,15 @@ impl Graph {
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
     }
 
+    /// Return a copy in which some values, by index, lie at fixed offsets in bytes.
+    fn with_pins(&self, py: Python<'_>, pins: Vec<(u32, u64)>) -> PyResult<Self> {
+        let graph = Arc::clone(&self.inner);
+        let inner = call::run(py, self.items(), move |_, _| {
+            graph.with_pins(pins.into_iter().map(|(value, at)| (ValueId::from(value), at)))
+        })?;
+        Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
+    }
+
     /// Return the graph in which each group of nodes, by index in execution order, is one node.
     /// Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
     ///
@@ -366,6 +375,7 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
             .collect(),
         ignores: read_effect(effects, "ignores", who)?,
         mutates: read_effect(effects, "mutates", who)?,
+        repeats: read_effect(effects, "repeats", who)?,
         workspaces: read_workspaces(workspaces),
         staging: None,
     })

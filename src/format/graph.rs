@@ -128,6 +128,8 @@ struct NodeRow {
     ignores: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     mutates: Vec<u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    repeats: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workspaces: Vec<WorkspaceRow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -457,6 +459,7 @@ impl NodeRow {
             windows: windows.collect(),
             ignores: all_small(&effects.ignores),
             mutates: all_small(&effects.mutates),
+            repeats: effects.repeats,
             workspaces: effects.workspaces.iter().map(WorkspaceRow::of).collect(),
             staging: effects.staging.as_ref().map(|all| all.iter().map(WorkspaceRow::of).collect()),
             after: node.control_dependencies().iter().map(|&node| node.into()).collect(),
@@ -524,6 +527,7 @@ impl NodeRow {
             windows: windows.collect(),
             ignores: all_large(self.ignores),
             mutates: all_large(self.mutates),
+            repeats: self.repeats,
             workspaces: workspaces(self.workspaces)?,
             staging: self.staging.map(workspaces).transpose()?,
         };

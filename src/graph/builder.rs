@@ -104,6 +104,7 @@ impl GraphBuilder {
             check_operands(node, &values, &producers, nodes.len())?;
             check_effects(node, &values)?;
             check_workspaces(node)?;
+            check_repeats(node, &values, &nodes)?;
             check_attributes(node)?;
         }
         for &output in &outputs {
@@ -329,6 +330,30 @@ fn check_windows(node: &Node, values: &[Value]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses nodes that may run again where a second run might differ from the first.
+fn check_repeats(node: &Node, values: &[Value], nodes: &[Node]) -> Result<()> {
+    let refuse = |node: &Node, reason: &str| {
+        Err(Error::InvalidEffect { node: quoted(&node.name), reason: reason.into() })
+    };
+    let mut awaited = node.after.iter().map(|dependency| &nodes[dependency.index()]);
+    if let Some(awaited) = awaited.find(|awaited| awaited.effects.repeats) {
+        return refuse(awaited, "it may run again, and another node waits for it");
+    }
+    if !node.effects.repeats {
+        return Ok(());
+    }
+    let is_state = |value: &ValueId| values[value.index()].kind == ValueKind::State;
+    if node.produces().count() != 1 {
+        refuse(node, "it may run again, and does not have one output")
+    } else if node.inputs.iter().flatten().any(is_state) {
+        refuse(node, "it may run again, and a state that it reads may change")
+    } else if !node.after.is_empty() {
+        refuse(node, "it may run again, and waits for another node")
+    } else {
+        Ok(())
+    }
 }
 
 /// Refuses attributes that files cannot hold.

@@ -164,6 +164,11 @@ pub struct Effects {
     pub ignores: Vec<usize>,
     /// Positions of inputs that the node writes; each must be a state.
     pub mutates: Vec<usize>,
+    /// Whether the node may run again in each fused group that reads its output. The output then
+    /// need not last from the first reader to the last one: its inputs do. For cheap nodes whose
+    /// inputs are smaller than their output. Such a node has one output, mutates nothing and reads
+    /// no state, so that every run makes equal bytes.
+    pub repeats: bool,
     /// Scratch buffers, each with one or several sizes to choose from.
     pub workspaces: Vec<Workspace>,
     /// Scratch buffers that are needed instead if the output overlaps an input; a piece of
@@ -323,6 +328,13 @@ impl Node {
     #[must_use]
     pub fn window(mut self, window: Window) -> Self {
         self.effects.windows.push(window);
+        self
+    }
+
+    /// Lets the node run again in each fused group that reads its output.
+    #[must_use]
+    pub fn repeats(mut self) -> Self {
+        self.effects.repeats = true;
         self
     }
 

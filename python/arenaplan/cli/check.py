@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import arenaplan
+from arenaplan.cli.ahead import load_ahead
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
@@ -97,7 +98,8 @@ def execute(options: argparse.Namespace) -> None:
         _check_shared(options, others, text)
         return
     plan = arenaplan.Plan.from_json(text)
-    graph = seen_by(load_model(options), PlanOptions(target=options.target or plan.target), options)
+    chosen = PlanOptions(target=options.target or plan.target)
+    graph = seen_by(load_ahead(options).graph, chosen, options)
     verdict = plan.check(graph)
     hazards = None
     if options.hazards is not None:

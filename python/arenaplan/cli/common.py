@@ -93,6 +93,12 @@ def is_tflite(source: Path | bytes) -> bool:
     return source.suffix.lower() == ".tflite"
 
 
+def is_onnx(options: argparse.Namespace) -> bool:
+    """Return whether the model of a command is an ONNX file."""
+    source = options.model
+    return (suffix_of(source) if isinstance(source, bytes) else source.suffix.lower()) == ".onnx"
+
+
 def model_word(options: argparse.Namespace) -> str:
     """Return the model of a command as a word of a command line."""
     return "-" if isinstance(options.model, bytes) else str(options.model)

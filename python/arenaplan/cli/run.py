@@ -17,6 +17,7 @@ from arenaplan import _core
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
+    is_onnx,
     is_tflite,
     load_model,
     print_json,
@@ -25,8 +26,18 @@ from arenaplan.cli.common import (
     size,
     whole,
 )
-from arenaplan.errors import InputMismatch, UnsupportedModel
+from arenaplan.dynamic import StagedExecutor
+from arenaplan.errors import (
+    InputMismatch,
+    InvalidOption,
+    PlannerError,
+    UnboundDim,
+    UnknownShape,
+    UnsupportedModel,
+    UnsupportedSubgraph,
+)
 from arenaplan.graph import Graph, Value
+from arenaplan.importers.partial import DECIDING
 from arenaplan.integrations.interpreter import Interpreter
 
 if TYPE_CHECKING:
@@ -59,7 +70,19 @@ def add_to(commands: Commands) -> None:
         "--verify",
         action="store_true",
         help="poison dead bytes, guard live ones, and compare with a run without an arena; a "
-        "TFLite model also with the interpreter of the package tflite-micro, if it is installed",
+        "TFLite model also with the interpreter of the package tflite-micro, if it is installed; "
+        "on a device, compare with NumPy",
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="cpu, or cuda or cuda:NUMBER for a CUDA device through CuPy (default: cpu)",
+    )
+    parser.add_argument(
+        "--graph",
+        action="store_true",
+        help="on a device, record the run as a CUDA graph, and replay it for the outputs",
     )
     parser.add_argument(
         "--runs",
@@ -79,20 +102,21 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    graph = load_model(options)
-    plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
-    with arenaplan.Executor(graph, plan) as executor:
+    with _executor(options) as executor:
         reference = _reference(options) if options.verify else None
         seconds, outputs = 0.0, {}
         for turn in range(options.runs):
             # After the executor, which refuses shapes that no array can have.
-            inputs = _inputs(graph, dict(options.input), options.seed + turn)
+            inputs = _inputs(executor.graph, dict(options.input), options.seed + turn)
+            if options.graph and turn == 0:
+                for _ in range(2):  # The second run is the one that is recorded.
+                    executor.run(inputs)
             start = time.process_time()
             outputs = executor.run(inputs, verify=options.verify)
             seconds += time.process_time() - start
             if reference is not None:
                 reference.compare(executor.graph, inputs, outputs)
-        summary = _summarize(executor, outputs, seconds, verified=options.verify)
+        summary = _summarize(executor, outputs, seconds, options.device, verified=options.verify)
     if reference is not None:
         summary["reference"] = reference.summary(options.runs)
     if options.save_outputs is not None:
@@ -101,6 +125,28 @@ def execute(options: argparse.Namespace) -> None:
         print_json(summary)
     else:
         _print(summary)
+
+
+def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
+    """Return an executor of the model, which runs in stages if data decides sizes."""
+    refusal: PlannerError | None = None
+    try:
+        graph = load_model(options)
+        if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
+            plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
+            return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
+    except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
+        if not is_onnx(options):
+            raise
+        refusal = error
+    if options.plan is not None:
+        raise InvalidOption("option --plan: data decides sizes, and each run plans what it needs")
+    if options.device != "cpu":
+        raise InvalidOption("option --device: data decides sizes, and only the cpu runs in stages")
+    executor = arenaplan.StagedExecutor(options.model, dict(options.bind))
+    if refusal is not None and not executor.waiting:
+        raise refusal
+    return executor
 
 
 class _Reference:
@@ -204,12 +250,22 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _summarize(
-    executor: Executor, outputs: Mapping[str, np.ndarray], seconds: float, *, verified: bool
+    executor: Executor | StagedExecutor,
+    outputs: Mapping[str, np.ndarray],
+    seconds: float,
+    device: str,
+    *,
+    verified: bool,
 ) -> dict[str, Any]:
     """Return the document of ``run --json``."""
+    arena: dict[str, Any] = {"arena_bytes": executor.plan.arena_bytes}
+    if isinstance(executor, StagedExecutor):
+        stages = [stage._asdict() for stage in executor.stages]
+        arena = {"arena_bytes": executor.arena_bytes, "stages": stages}
     return {
         "model": executor.plan.model,
-        "arena_bytes": executor.plan.arena_bytes,
+        "device": device,
+        **arena,
         "scratch_bytes": executor.scratch_bytes,
         "verified": verified,
         "cpu_seconds": seconds,
@@ -228,14 +284,20 @@ def _summarize(
 
 def _print(summary: Mapping[str, Any]) -> None:
     """Print a summary for people."""
-    verified = ", verified step by step" if summary["verified"] else ""
-    print(
-        f"{shown(summary['model']) or 'model'}: ran in {summary['cpu_seconds']:.3f} s CPU{verified}"
-    )
+    on_device = summary["device"] != "cpu"
+    checked = ", equal to NumPy's results" if on_device else ", verified step by step"
+    verified = checked if summary["verified"] else ""
+    where = f" on {summary['device']}" if on_device else ""
+    name = shown(summary["model"]) or "model"
+    print(f"{name}: ran{where} in {summary['cpu_seconds']:.3f} s CPU{verified}")
     reference = summary.get("reference")
     if reference is not None:
         print(f"  compared  {_compared(reference)}")
     print(f"  arena  {size(summary['arena_bytes'])}")
+    for number, stage in enumerate(summary.get("stages", [])):
+        text = f"{stage['nodes']:,} nodes, {stage['arena_bytes']:,} bytes"
+        found = ", ".join(shown(name, 40) for name in stage["decided"])
+        print(f"  stage {number}  {text}{f', then {found} is known' if found else ''}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")
     for output in summary["outputs"]:

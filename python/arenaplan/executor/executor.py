@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,10 +27,12 @@ from arenaplan.executor.narrow import is_packed, loaded
 from arenaplan.executor.parallel import Workers
 from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
+    Given,
     Setup,
     arena_arrays,
     arena_workspaces,
     load,
+    no_runs,
     own_workspaces,
     prepare,
     run_all,
@@ -44,6 +46,7 @@ from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
+    from arenaplan.device.device import Device
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
@@ -82,6 +85,11 @@ class Executor(Tenant):
     seed : int, default 0
         Seed of the random operators that have none in the model. Their numbers depend on seed,
         name of the node and number of the run, and on nothing else.
+    device : str or Device, default "cpu"
+        ``"cuda"`` or ``"cuda:1"`` for a CUDA device: see
+        :class:`arenaplan.device.executor.DeviceExecutor`, which this is then.
+    capture : bool, default False
+        Record the launches of a run on a device, and replay them from then on.
 
     Raises
     ------
@@ -105,6 +113,14 @@ class Executor(Tenant):
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
+    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
+        """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
+        if cls is Executor and device != "cpu":
+            from arenaplan.device.executor import DeviceExecutor
+
+            return object.__new__(cast("type[Self]", DeviceExecutor))
+        return object.__new__(cls)
+
     def __init__(
         self,
         graph: Graph | Source,
@@ -114,7 +130,11 @@ class Executor(Tenant):
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
         seed: int = 0,
+        device: str | Device = "cpu",
+        capture: bool = False,
     ) -> None:
+        if capture:
+            raise InvalidOption(f"option capture: there is nothing to record on {device}")
         workers = whole_number(workers, "workers")
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
@@ -304,7 +324,11 @@ def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
 
 
 def set_up(
-    graph: Graph, plan: Plan, memories: Sequence[np.ndarray], workers: int = 1
+    graph: Graph,
+    plan: Plan,
+    memories: Sequence[np.ndarray],
+    workers: int = 1,
+    given: Given = no_runs,
 ) -> tuple[Setup, int]:
     """
     Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
@@ -315,6 +339,8 @@ def set_up(
         The bytes of the arena, then those of each buffer that the caller brings.
     workers : int, default 1
         The threads that will run steps at a time.
+    given : callable, optional
+        Makes functions that run nodes which have no kernel.
 
     Raises
     ------
@@ -327,8 +353,8 @@ def set_up(
     workspaces.update(more)
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)
-    program = prepare(graph, units, arrays, workspaces)
-    return Setup(graph, plan, memories, arrays, workspaces, units, program), outside
+    program = prepare(graph, units, arrays, workspaces, given=given(arrays))
+    return Setup(graph, plan, memories, arrays, workspaces, units, program, given), outside
 
 
 def arena_bytes(plan: Plan) -> int:

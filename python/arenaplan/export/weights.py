@@ -105,5 +105,5 @@ def _read_constants(graph: Graph) -> Iterator[tuple[str, np.ndarray]]:
 def _digest(array: np.ndarray) -> bytes:
     """Return a digest of the type, shape and elements of an array."""
     digest = blake2b(f"{array.dtype.name} {array.shape}".encode())
-    digest.update(memoryview(array.reshape(-1).view(np.uint8)))
+    digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.digest()

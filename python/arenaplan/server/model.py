@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -149,7 +149,8 @@ class ServedModel:
             self._plan_one(model, bind, saved)
             return
         self._family.check_inputs()
-        sizes, _ = max(self._family.planned, key=lambda planned: planned[1].arena_bytes)
+        planned: Sequence[tuple[Mapping[str, int], Plan]] = self._family.planned
+        sizes, _ = max(planned, key=lambda each: each[1].arena_bytes)
         self.largest = Entry(self.name, *self._family.fitted(**sizes))
         self.size = self._family.arena_bytes
         shapes = [self.largest.graph.values[index].shape for index in self.largest.graph.inputs]
