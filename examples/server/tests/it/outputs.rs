@@ -50,7 +50,7 @@ fn products(shape: &ServedShape) -> u64 {
 fn a_warm_run_allocates_no_tensor() {
     for name in &models() {
         let model = load(name);
-        let pool = ArenaPool::builder().cap(1 << 24).build().unwrap();
+        let pool = ArenaPool::builder().cap(1 << 30).build().unwrap();
         for known in known(name) {
             let request = SafeTensors::deserialize(&known.request).unwrap();
             let shape = model.fit(&request).unwrap().shape;
