@@ -60,7 +60,7 @@ pub struct Options {
     /// Seed of every random choice.
     pub seed: u64,
     /// Called now and then, and whenever a better packing is found; or null.
-    pub progress: Option<ProgressFunction>,
+    pub progress: ProgressFunction,
     /// First argument of `progress`.
     pub context: *mut c_void,
     /// Ends the search when it is requested; or null. Read until the search ends.
@@ -73,7 +73,7 @@ pub struct Options {
 /// The function may be called on threads of the search, one call at a time. It must return, so it
 /// throws no exception, and must not use the handles of the search.
 pub type ProgressFunction =
-    unsafe extern "C" fn(context: *mut c_void, progress: *const Progress) -> i32;
+    Option<unsafe extern "C" fn(context: *mut c_void, progress: *const Progress) -> i32>;
 
 /// Progress of a search.
 #[repr(C)]
@@ -114,7 +114,7 @@ pub struct PlanOptions {
     /// `AP_EFFORT_FAST` or `AP_EFFORT_MAX`, or 0.
     pub effort: u32,
     /// Called now and then; or null.
-    pub progress: Option<ProgressFunction>,
+    pub progress: ProgressFunction,
     /// First argument of `progress`.
     pub context: *mut c_void,
     /// Ends the search when it is requested; or null. Read until the search ends.
@@ -184,11 +184,11 @@ pub struct Hazard {
 /// Returns `bytes` bytes at a multiple of `alignment`, or null. Called on any thread, one call at a
 /// time per pool.
 pub type AllocateFunction =
-    unsafe extern "C" fn(context: *mut c_void, bytes: u64, alignment: u64) -> *mut c_void;
+    Option<unsafe extern "C" fn(context: *mut c_void, bytes: u64, alignment: u64) -> *mut c_void>;
 
 /// Frees what the other function returned, with the same `bytes`. Called on any thread.
 pub type DeallocateFunction =
-    unsafe extern "C" fn(context: *mut c_void, memory: *mut c_void, bytes: u64);
+    Option<unsafe extern "C" fn(context: *mut c_void, memory: *mut c_void, bytes: u64)>;
 
 /// Options of a pool. All zeros, but for `size`, are the defaults.
 #[repr(C)]
@@ -203,9 +203,9 @@ pub struct PoolOptions {
     /// Bytes of free blocks that are kept for later leases; 0 keeps all.
     pub keep: u64,
     /// Source of blocks; null stands for the allocator of the library. Both functions, or none.
-    pub allocate: Option<AllocateFunction>,
+    pub allocate: AllocateFunction,
     /// Frees a block of `allocate`.
-    pub deallocate: Option<DeallocateFunction>,
+    pub deallocate: DeallocateFunction,
     /// First argument of both functions.
     pub context: *mut c_void,
 }

@@ -1,6 +1,12 @@
 //! Prints the rate of convolutions of several sizes: `cargo bench --package arenaplan-kernels`.
 
-#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::similar_names,
+    clippy::unwrap_used,
+    reason = "a benchmark"
+)]
 #![allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rates need no last bit")]
 
 use std::time::Instant;

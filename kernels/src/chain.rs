@@ -292,6 +292,7 @@ enum Source<'a> {
 
 /// Applies a function to the first elements of registers.
 #[inline(always)]
+#[allow(clippy::too_many_lines, reason = "one row per function")]
 fn apply<I: Isa>(
     isa: I,
     registers: &mut Registers,

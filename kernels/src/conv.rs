@@ -342,7 +342,7 @@ fn copy_columns<I: Isa>(
     let ops = isa.f32();
     for (at, row) in target.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
         let source = &channels.plane(first + at)[start..start + len];
-        if len == COLUMNS && COLUMNS % ops.len() == 0 {
+        if len == COLUMNS && COLUMNS.is_multiple_of(ops.len()) {
             for v in (0..COLUMNS).step_by(ops.len()) {
                 ops.store(ops.load(&source[v..]), &mut row[v..]);
             }

@@ -182,8 +182,8 @@ pub(crate) fn pack<I: Isa>(
                 match window.columns.stride {
                     1 => copy(isa, source, &mut rest[at + start..], stop - start),
                     2 => every_second(source, &mut rest[at + start..at + stop]),
-                    step => {
-                        let elements = source.iter().step_by(step);
+                    _ => {
+                        let elements = source.iter().step_by(window.columns.stride);
                         for (to, from) in rest[at + start..at + stop].iter_mut().zip(elements) {
                             *to = *from;
                         }

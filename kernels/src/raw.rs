@@ -27,7 +27,7 @@ impl Layout {
         let end = span(counts[0], steps[0])
             .zip(span(counts[1], steps[1]))
             .and_then(|(a, b)| a.checked_add(b)?.checked_add(size))
-            .filter(|&end| end <= isize::MAX as usize / 8)
+            .filter(|&end| end <= isize::MAX.unsigned_abs() / 8)
             .ok_or(Error::OutOfRange { what: "the number of elements" })?;
         Ok(Self { counts, steps, size, end })
     }
@@ -227,7 +227,7 @@ impl Elements<'_> {
     /// `f32`; only this thread writes them while one of the methods runs, and no reference of Rust
     /// to them is in use then. [`Elements::write`] is called only where they can be written.
     pub unsafe fn from_raw(first: *mut f32, len: usize) -> Result<Self> {
-        if len > isize::MAX as usize / size_of::<f32>() {
+        if len > isize::MAX.unsigned_abs() / size_of::<f32>() {
             return Err(Error::OutOfRange { what: "the number of elements" });
         }
         Ok(Self { first, len, memory: PhantomData })

@@ -1,5 +1,12 @@
 //! Convolutions compute what their definition says.
 
+#![allow(
+    clippy::similar_names,
+    clippy::needless_range_loop,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 use arenaplan_kernels::{
     Conv, Depthwise, Planes, PlanesMut, Side, Sliding, packed_weights, packed_weights_len,
 };

@@ -1,5 +1,12 @@
 //! Products of bytes are exact.
 
+#![allow(
+    clippy::similar_names,
+    clippy::needless_range_loop,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 use arenaplan_kernels::{Byte, multiply_bytes, packed_bytes, packed_bytes_len};
 
 fn wanted<A: Byte, B: Byte>(

@@ -1,5 +1,12 @@
 //! Chains, rows and pooling compute what their definitions say.
 
+#![allow(
+    clippy::similar_names,
+    clippy::needless_range_loop,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
 use arenaplan_kernels::{
     Argument, Chain, Function, Normalization, Planes, PlanesMut, Pooling, Side, Sliding, Step,
     pool, softmax,

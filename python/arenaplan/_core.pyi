@@ -2,7 +2,7 @@
 The Rust core of arenaplan.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, final
 
@@ -511,7 +511,17 @@ class Graph:
         name: str,
         values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
         nodes: Sequence[
-            tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
+            tuple[
+                str,
+                str,
+                Sequence[int | None],
+                Sequence[int | None],
+                object,
+                Sequence[int],
+                str,
+                int,
+                Mapping[str, object],
+            ]
         ],
         outputs: Sequence[int],
     ) -> Graph:
@@ -556,6 +566,10 @@ class Graph:
     def was_sorted(self, /) -> bool:
         """
         Whether the nodes were not in a topological order and had to be sorted.
+        """
+    def with_pins(self, /, pins: Sequence[tuple[int, int]]) -> Graph:
+        """
+        Return a copy in which some values, by index, lie at fixed offsets in bytes.
         """
     def with_workspaces(
         self,
@@ -1499,7 +1513,7 @@ class Plan:
     @property
     def order(self, /) -> list[int]:
         """
-        Indices of the nodes in execution order.
+        Indices of the nodes in the order in which they first run.
         """
     @property
     def order_search(self, /) -> str | None:
@@ -1524,6 +1538,12 @@ class Plan:
         Per value of the graph its place, or None if it has none, as constants.
 
         ``plan[name]`` looks one up by the name of its value.
+        """
+    @property
+    def repeated(self, /) -> list[int]:
+        """
+        Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
+        not their large output.
         """
     def resized(self, /, graph: Any) -> Plan:
         """

@@ -53,7 +53,7 @@ class PlanOptions:
     optimize: Annotated[
         str | Iterable[str],
         "techniques: all that the target honors, none, or some of views, in-place, elision, "
-        "fusion, order, streaming and overlap",
+        "fusion, order, streaming, overlap and recompute",
     ] = "all"
     effort: Annotated[
         Effort,

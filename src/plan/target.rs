@@ -260,6 +260,11 @@ impl Target {
         Ok(self)
     }
 
+    /// Returns the same runner with other techniques.
+    pub(crate) fn with_techniques(self, techniques: Techniques) -> Self {
+        Self { techniques, ..self }
+    }
+
     /// Sets the alignment, in bytes, of offsets that the planner chooses by default.
     ///
     /// # Errors

@@ -55,6 +55,7 @@ mod pool;
 mod problem;
 mod program;
 mod randwire;
+mod recompute;
 mod resize;
 mod shared;
 mod sharing;

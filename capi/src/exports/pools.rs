@@ -14,7 +14,7 @@ use crate::arena::Arena;
 use crate::error::{Code, Failure, guarded, required};
 use crate::plan::Plan;
 use crate::pool::Pool;
-use crate::types::{AllocateFunction, DeallocateFunction, PoolNumbers, PoolOptions};
+use crate::types::{PoolNumbers, PoolOptions};
 
 /// Makes a pool without blocks.
 ///
@@ -85,8 +85,8 @@ pub unsafe extern "C" fn ap_pool_describe(pool: Option<&Pool>, numbers: *mut Poo
 /// Blocks from functions of the program.
 #[derive(Clone, Copy, Debug)]
 struct Source {
-    allocate: AllocateFunction,
-    deallocate: DeallocateFunction,
+    allocate: unsafe extern "C" fn(*mut c_void, u64, u64) -> *mut c_void,
+    deallocate: unsafe extern "C" fn(*mut c_void, *mut c_void, u64),
     context: *mut c_void,
 }
 

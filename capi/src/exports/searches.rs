@@ -34,7 +34,7 @@ pub extern "C" fn ap_cancel_free(cancel: Option<Box<Cancel>>) {
 ///
 /// `cancel` follows rules 1 and 3 during `'a`, and the function rule 6.
 pub(super) unsafe fn watch<'a>(
-    progress: Option<ProgressFunction>,
+    progress: ProgressFunction,
     context: *mut c_void,
     cancel: *const Cancel,
 ) -> Watch<'a> {
@@ -48,7 +48,7 @@ pub(super) unsafe fn watch<'a>(
 
 /// A function of the program.
 struct Listener {
-    function: ProgressFunction,
+    function: unsafe extern "C" fn(*mut c_void, *const Progress) -> i32,
     context: *mut c_void,
 }
 

@@ -17,6 +17,7 @@ from arenaplan import _core
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
+    is_onnx,
     is_tflite,
     load_model,
     print_json,
@@ -25,8 +26,18 @@ from arenaplan.cli.common import (
     size,
     whole,
 )
-from arenaplan.errors import InputMismatch, UnsupportedModel
+from arenaplan.dynamic import StagedExecutor
+from arenaplan.errors import (
+    InputMismatch,
+    InvalidOption,
+    PlannerError,
+    UnboundDim,
+    UnknownShape,
+    UnsupportedModel,
+    UnsupportedSubgraph,
+)
 from arenaplan.graph import Graph, Value
+from arenaplan.importers.partial import DECIDING
 from arenaplan.integrations.interpreter import Interpreter
 
 if TYPE_CHECKING:
@@ -91,14 +102,12 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    graph = load_model(options)
-    plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
-    with arenaplan.Executor(graph, plan, device=options.device, capture=options.graph) as executor:
+    with _executor(options) as executor:
         reference = _reference(options) if options.verify else None
         seconds, outputs = 0.0, {}
         for turn in range(options.runs):
             # After the executor, which refuses shapes that no array can have.
-            inputs = _inputs(graph, dict(options.input), options.seed + turn)
+            inputs = _inputs(executor.graph, dict(options.input), options.seed + turn)
             if options.graph and turn == 0:
                 for _ in range(2):  # The second run is the one that is recorded.
                     executor.run(inputs)
@@ -116,6 +125,28 @@ def execute(options: argparse.Namespace) -> None:
         print_json(summary)
     else:
         _print(summary)
+
+
+def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
+    """Return an executor of the model, which runs in stages if data decides sizes."""
+    refusal: PlannerError | None = None
+    try:
+        graph = load_model(options)
+        if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
+            plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
+            return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
+    except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
+        if not is_onnx(options):
+            raise
+        refusal = error
+    if options.plan is not None:
+        raise InvalidOption("option --plan: data decides sizes, and each run plans what it needs")
+    if options.device != "cpu":
+        raise InvalidOption("option --device: data decides sizes, and only the cpu runs in stages")
+    executor = arenaplan.StagedExecutor(options.model, dict(options.bind))
+    if refusal is not None and not executor.waiting:
+        raise refusal
+    return executor
 
 
 class _Reference:
@@ -219,7 +250,7 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _summarize(
-    executor: Executor,
+    executor: Executor | StagedExecutor,
     outputs: Mapping[str, np.ndarray],
     seconds: float,
     device: str,
@@ -227,10 +258,14 @@ def _summarize(
     verified: bool,
 ) -> dict[str, Any]:
     """Return the document of ``run --json``."""
+    arena: dict[str, Any] = {"arena_bytes": executor.plan.arena_bytes}
+    if isinstance(executor, StagedExecutor):
+        stages = [stage._asdict() for stage in executor.stages]
+        arena = {"arena_bytes": executor.arena_bytes, "stages": stages}
     return {
         "model": executor.plan.model,
         "device": device,
-        "arena_bytes": executor.plan.arena_bytes,
+        **arena,
         "scratch_bytes": executor.scratch_bytes,
         "verified": verified,
         "cpu_seconds": seconds,
@@ -259,6 +294,10 @@ def _print(summary: Mapping[str, Any]) -> None:
     if reference is not None:
         print(f"  compared  {_compared(reference)}")
     print(f"  arena  {size(summary['arena_bytes'])}")
+    for number, stage in enumerate(summary.get("stages", [])):
+        text = f"{stage['nodes']:,} nodes, {stage['arena_bytes']:,} bytes"
+        found = ", ".join(shown(name, 40) for name in stage["decided"])
+        print(f"  stage {number}  {text}{f', then {found} is known' if found else ''}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")
     for output in summary["outputs"]:

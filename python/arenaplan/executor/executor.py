@@ -27,10 +27,12 @@ from arenaplan.executor.narrow import is_packed, loaded
 from arenaplan.executor.parallel import Workers
 from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
+    Given,
     Setup,
     arena_arrays,
     arena_workspaces,
     load,
+    no_runs,
     own_workspaces,
     prepare,
     run_all,
@@ -322,7 +324,11 @@ def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
 
 
 def set_up(
-    graph: Graph, plan: Plan, memories: Sequence[np.ndarray], workers: int = 1
+    graph: Graph,
+    plan: Plan,
+    memories: Sequence[np.ndarray],
+    workers: int = 1,
+    given: Given = no_runs,
 ) -> tuple[Setup, int]:
     """
     Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
@@ -333,6 +339,8 @@ def set_up(
         The bytes of the arena, then those of each buffer that the caller brings.
     workers : int, default 1
         The threads that will run steps at a time.
+    given : callable, optional
+        Makes functions that run nodes which have no kernel.
 
     Raises
     ------
@@ -345,8 +353,8 @@ def set_up(
     workspaces.update(more)
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)
-    program = prepare(graph, units, arrays, workspaces)
-    return Setup(graph, plan, memories, arrays, workspaces, units, program), outside
+    program = prepare(graph, units, arrays, workspaces, given=given(arrays))
+    return Setup(graph, plan, memories, arrays, workspaces, units, program, given), outside
 
 
 def arena_bytes(plan: Plan) -> int:

@@ -102,6 +102,8 @@ class Step:
     """:attr:`Signature.guests` with their memory."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Results of the kernel for the same constants when it prepared other parts of the node."""
+    is_apart: bool = False
+    """Whether values inside of the node share no memory, since a run is compared with this one."""
     clock: Clock = field(default_factory=Clock)
     """The clock of all steps of an executor."""
 

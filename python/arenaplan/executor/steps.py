@@ -4,11 +4,11 @@ From a graph and memory to functions: everything that is settled before the firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import length_hint
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 64
 _NOTHING = np.empty(0, np.uint8)
+_NO_RUNS: Mapping[int, Run] = {}
 Workspaces = Mapping[int, Sequence[np.ndarray]]
+Given: TypeAlias = Callable[[Mapping[int, np.ndarray]], Mapping[int, Run]]
+"""Returns, for the arrays of all values, functions by node."""
+
+
+def no_runs(arrays: Mapping[int, np.ndarray]) -> Mapping[int, Run]:
+    """Return no functions: all nodes have kernels."""
+    del arrays
+    return _NO_RUNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,8 @@ class Setup:
     units: Sequence[Unit]
     """The units, in order."""
     program: Program
+    given: Given = no_runs
+    """Functions that run nodes which have no kernel, on any memory."""
 
 
 # -- memory -----------------------------------------------------------------------
@@ -143,9 +154,11 @@ def arena_arrays(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> di
 
 
 def inner_values(graph: Graph, steps: Iterable[Sequence[int]]) -> set[int]:
-    """Return the values that never leave the group of nodes that makes them."""
+    """Return the values that never leave the groups of nodes that make them."""
+    steps = list(steps)
     inner = (node for nodes in steps for node in nodes[:-1])
-    return {v for node in inner for v in graph.nodes[node].outputs if v is not None}
+    found = {v for node in inner for v in graph.nodes[node].outputs if v is not None}
+    return found.difference(*(graph.nodes[nodes[-1]].outputs for nodes in steps))
 
 
 def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarray]]:
@@ -162,11 +175,17 @@ def own_workspaces(
     sizes: Mapping[int, Sequence[int]],
     *,
     shared: bool = True,
+    block: np.ndarray | None = None,
 ) -> tuple[dict[int, list[np.ndarray]], int]:
     """
     Return new scratch memory of the given sizes per node, and how much that is together.
 
     Steps that run one at a time have a ``shared`` block; others have one each.
+
+    Parameters
+    ----------
+    block : array, optional
+        At least :func:`block_bytes` bytes to be the shared block.
     """
     if not shared:
         alone = [own_workspaces({node: slots}) for node, slots in sizes.items()]
@@ -176,7 +195,8 @@ def own_workspaces(
         node: list(accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots))
         for node, slots in sizes.items()
     }
-    block = aligned_bytes(max((end[-1] for end in ends.values()), default=0))
+    if block is None:
+        block = aligned_bytes(block_bytes(sizes))
     arrays = {
         node: [
             block[start : start + size]
@@ -185,6 +205,12 @@ def own_workspaces(
         for node, slots in sizes.items()
     }
     return arrays, block.nbytes
+
+
+def block_bytes(sizes: Mapping[int, Sequence[int]]) -> int:
+    """Return the bytes of a block of scratch memory that steps use one at a time."""
+    needs = [sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots) for slots in sizes.values()]
+    return max(needs, default=0)
 
 
 # -- steps ------------------------------------------------------------------------
@@ -196,6 +222,9 @@ def prepare(
     arrays: Mapping[int, np.ndarray],
     workspaces: Workspaces,
     clock: Clock | None = None,
+    *,
+    given: Mapping[int, Run] = _NO_RUNS,
+    is_apart: bool = False,
 ) -> Program:
     """
     Bind every kernel to its memory.
@@ -210,6 +239,10 @@ def prepare(
         Scratch memory per node.
     clock : Clock, optional
         The clock of other functions that run the same graph.
+    given : mapping of int to callable
+        Functions that run nodes which have no kernel.
+    is_apart : bool, default False
+        Whether values share no memory, those inside of nodes included.
 
     Raises
     ------
@@ -221,12 +254,16 @@ def prepare(
     for unit in units:
         own = tuple(workspaces.get(unit.home, ()))
         run: Run | None
-        if unit.strips is not None:
+        if unit.home in given:
+            run = given[unit.home]
+        elif unit.strips is not None:
             lines, scratch = (*own, _NOTHING, _NOTHING)[:2]
             region = region_of(former, unit.nodes, unit.strips.rows, scratch.nbytes, unit.strips)
             run = region_run(region, arrays, lines, scratch)
         elif unit.group is None:
-            run = _node_run(graph, graph.nodes[unit.home], arrays, own, program.clock)
+            run = _node_run(
+                graph, graph.nodes[unit.home], arrays, own, program.clock, is_apart=is_apart
+            )
         else:
             bound = staged_run if unit.staged else group_run
             run = bound(unit.group, arrays, own[0] if own else _NOTHING)
@@ -242,6 +279,8 @@ def _node_run(
     arrays: Mapping[int, np.ndarray],
     workspaces: tuple[np.ndarray, ...],
     clock: Clock,
+    *,
+    is_apart: bool,
 ) -> Run | None:
     """Return a function that runs a node alone."""
 
@@ -257,6 +296,7 @@ def _node_run(
         tuple(map(array, node.inputs)),
         tuple(map(array, node.outputs)),
         workspaces,
+        is_apart=is_apart,
         clock=clock,
     )
     return attributed(find_kernel(step.signature).prepare, step, step.signature)

@@ -113,6 +113,8 @@ def _is_light(graph: Graph, node: Node, value: int) -> bool:
     """Whether a node works elementwise on ``value``, and without scratch memory."""
     if node.after or [result is not None for result in node.outputs] != [True]:
         return False
+    if node.effects.repeats:
+        return False  # Others may run it again, from an operand that would never be written.
     result, operand = graph.values[node.outputs[0] or 0], graph.values[value]
     if (result.shape, result.dtype) != (operand.shape, operand.dtype):
         return False

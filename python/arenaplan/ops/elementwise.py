@@ -22,6 +22,11 @@ from arenaplan.ops.operator import (
 class Elementwise(Operator):
     """All operands are broadcast to the output: sums, comparisons, selections."""
 
+    @property
+    def is_cheap(self) -> bool:
+        """A few operations for each element."""
+        return True
+
     def permissions(self, node: Operands) -> Effects:
         """Operands of the shape of the output, and at least its width."""
         return taken_over(node, range(len(node.inputs)))
@@ -59,6 +64,11 @@ class FirstOperand(Operator):
 
     channel: int | None = None
     """Dimension of which the other inputs have one element per index, if they do."""
+
+    @property
+    def is_cheap(self) -> bool:
+        """A few operations for each element."""
+        return True
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0."""

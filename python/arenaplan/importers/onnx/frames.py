@@ -265,6 +265,16 @@ class Functions:
             place=Place(frame, called.outputs, outputs),
         )
 
+    @property
+    def depth(self) -> int:
+        """Number of calls that are being walked."""
+        return len(self._active)
+
+    def unwind(self, depth: int) -> None:
+        """Forget the latest calls, which were given up."""
+        for key in list(self._active)[depth:]:
+            del self._active[key]
+
     def close(self, frame: Frame) -> None:
         """Note that a call is over."""
         if frame.function is not None:

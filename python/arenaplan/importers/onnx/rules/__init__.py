@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from arenaplan.importers.onnx.op import Op, Result
 from arenaplan.importers.onnx.rules import elementwise, layout, reduce, signal, windows
+from arenaplan.importers.onnx.rules.contrib import CONTRIB_RULES, MICROSOFT
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
@@ -34,6 +35,7 @@ RULES: Mapping[str, Rule] = {
     "Constant": layout.constant,
     "ConstantOfShape": layout.constant_of_shape,
     "Conv": windows.conv,
+    "ConvInteger": windows.conv_integer,
     "ConvTranspose": windows.conv_transpose,
     "DepthToSpace": layout.depth_to_space,
     "DequantizeLinear": elementwise.dequantize,
@@ -66,6 +68,8 @@ RULES: Mapping[str, Rule] = {
     "OneHot": layout.one_hot,
     "Pad": layout.pad,
     "Pow": elementwise.power,
+    "QLinearConv": windows.qlinear_conv,
+    "QLinearMatMul": reduce.qlinear_matmul,
     "QuantizeLinear": elementwise.quantize,
     "RMSNormalization": elementwise.layer_norm,
     "RandomNormal": layout.random,
@@ -94,3 +98,10 @@ RULES: Mapping[str, Rule] = {
     "Where": elementwise.where,
 }
 """Rules by operator of the default domain."""
+
+
+def rule_of(op: Op) -> Rule | None:
+    """Return the rule of an operator, if this package has one."""
+    if not op.domain:
+        return RULES.get(op.type)
+    return CONTRIB_RULES.get(op.type) if op.domain == MICROSOFT else None
