@@ -312,7 +312,9 @@ impl Target {
         match self.runtime() {
             "ideal" => "no runtime: the bytes that every technique together would leave",
             "numpy" => "the executor of this package, which `run` uses",
-            "cupy" => "the executor of this package on a CUDA device, which `run --device cuda` uses",
+            "cupy" => {
+                "the executor of this package on a CUDA device, which `run --device cuda` uses"
+            }
             "nodes" => "any code that runs each declared node by itself",
             "c" => "C code with one kernel per node, over the exported header",
             "tflm" => "TensorFlow Lite Micro, with its own kernels",
