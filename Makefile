@@ -65,8 +65,8 @@ test-capi: ## the C interface: its header, and programs in C and C++, under valg
 	cargo test --profile checked --package arenaplan-capi
 
 .PHONY: test-python
-test-python: develop ## the package: tests, and the examples of the docs
-	$(BIN)/python -m pytest
+test-python: develop ## the package: tests, a file per processor at a time, and the examples of the docs
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 .PHONY: asan
 asan: ## the core under AddressSanitizer and LeakSanitizer
