@@ -282,7 +282,9 @@ impl Plan {
         if self.options.workspace == WorkspacePolicy::Auto {
             let mut staged = vec![None; graph.nodes().len()];
             let mut ends = vec![false; graph.nodes().len()];
-            units.iter().for_each(|unit| ends[unit.last().index()] = true);
+            for unit in units {
+                ends[unit.last().index()] = true;
+            }
             for unit in units.iter().filter(|unit| !unit.overlaps.is_empty()) {
                 let Some(staging) = &graph.node(unit.last()).effects().staging else {
                     let name = quoted(unit.name);

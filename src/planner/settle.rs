@@ -91,9 +91,11 @@ fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<Node
     let part = |id: &NodeId| ends[id.index()].clone().unwrap_or_else(|| vec![*id]);
     steps
         .iter()
-        .map(|step| match repeats(&runs, step) {
-            true => vec![step.to_vec()],
-            false => step.iter().filter(|id| !is_inner[id.index()]).map(part).collect(),
+        .map(|step| {
+            if repeats(&runs, step) {
+                return vec![step.to_vec()];
+            }
+            step.iter().filter(|id| !is_inner[id.index()]).map(part).collect()
         })
         .collect()
 }
