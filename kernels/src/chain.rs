@@ -507,7 +507,7 @@ const ERF: [f32; 7] = [
 ///
 /// The two have the same symmetry and almost the same shape, so *P* is a short polynomial, fitted to
 /// atanh(erf(x))/x on (0, 3.6] with the weight that equalizes the error of the result, which is
-/// 1.4e-7. *P* grows beyond the fitted range. The error function of `rten_vecmath` has an
+/// 1.6e-7 with all roundings. *P* grows beyond the fitted range. The error function of `rten_vecmath` has an
 /// absolute error of 6.6e-7 near zero, where the function itself is small.
 #[inline(always)]
 fn erf<I: Isa>(isa: I, x: I::F32) -> I::F32 {

@@ -159,7 +159,7 @@ def _gelu(p: Program, signature: Signature, args: list[Argument]) -> Argument:
 
 
 def _power(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
-    exponent = args[1]
+    exponent = args[1] if len(args) == 2 else None
     if not isinstance(exponent, float):
         return None
     if exponent == 1:
@@ -280,6 +280,8 @@ class Chain:
                 self.loads.append(value)
                 arguments.append(self.program.load())
                 self.made[value] = arguments[-1]
+        if not arguments:
+            return False
         recipe, _ = RECIPES[_key(signature)]
         result = recipe(self.program, signature, arguments)
         if result is None or len(self.loads) > _OPERANDS:
