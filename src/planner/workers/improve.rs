@@ -3,13 +3,15 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
+use super::candidate::{Candidate, candidate};
 use super::list::Limit;
 use super::numbers::Numbers;
-use super::{Candidate, MOST_IMPROVED, candidate};
 use crate::base::Result;
 use crate::plan::Effort;
 use crate::planner::context::Context;
 
+/// Schedules that are changed at random.
+const MOST_IMPROVED: usize = 4;
 /// Random changes of a schedule, per step.
 const MOST_ROUNDS: usize = 40;
 

@@ -13,6 +13,7 @@
 //! packed. With a capacity, it is the shortest of those that fit.
 
 mod bytes;
+mod candidate;
 mod improve;
 mod list;
 mod narrow;
@@ -21,15 +22,16 @@ mod numbers;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use super::attempt::{Attempt, measured};
+use super::attempt::Attempt;
 use super::context::Context;
-use super::schedule::{Schedule, Table};
-use crate::base::{NodeId, Result};
+use super::schedule::Schedule;
+use crate::base::Result;
 use crate::graph::Graph;
 use crate::hazards::{hazards_of, ordered, settled};
 use crate::plan::{Hazards, Plan, Timetable};
+use candidate::{Candidate, candidate};
 use improve::improve;
-use list::{Limit, Listed, Steps};
+use list::{Limit, Steps};
 use narrow::narrow;
 
 /// Thousandths of the span of the shortest schedule that a schedule may take, unless the options say
@@ -37,24 +39,8 @@ use narrow::narrow;
 const SLOWDOWN: u64 = 1100;
 /// Schedules of one worker that several workers are tried with.
 const MOST_BASES: usize = 4;
-/// Schedules that are changed at random.
-const MOST_IMPROVED: usize = 4;
 /// Schedules that are packed.
 const MOST_TIMED: usize = 6;
-
-/// A list schedule, and its bytes.
-struct Candidate<'t, 'g> {
-    base: &'t Attempt<'g>,
-    steps: Rc<Steps>,
-    listed: Listed,
-    attempt: Attempt<'g>,
-}
-
-impl Candidate<'_, '_> {
-    fn key(&self) -> (u64, u64) {
-        (self.attempt.load, self.listed.span)
-    }
-}
 
 /// Returns schedules in which several workers run the steps of `serial` attempts, those with the
 /// lowest load first. There is at least one.
@@ -93,26 +79,9 @@ pub(super) fn for_workers<'g>(
     improve(context, &mut found, longest)?;
     found.sort_by_key(Candidate::key);
     narrow(context, &mut found, longest)?;
-    found.sort_by_key(|it| it.attempt.rank(context.options.capacity));
+    found.sort_by_key(|it| (it.attempt.rank(context.options.capacity), it.listed.span));
     found.truncate(MOST_TIMED);
     Ok(found.into_iter().map(|it| it.attempt).collect())
-}
-
-/// Returns a list schedule with its bytes.
-fn candidate<'t, 'g>(
-    context: &Context<'_>,
-    base: &'t Attempt<'g>,
-    steps: &Rc<Steps>,
-    listed: Listed,
-) -> Result<Candidate<'t, 'g>> {
-    let order: Vec<NodeId> = listed.order.iter().map(|&at| base.schedule.order[at]).collect();
-    let costs = listed.order.iter().map(|&at| steps.costs[at]).collect();
-    let schedule = base.schedule.timed(order, Table::new(costs, listed.starts.clone()));
-    let own = base.context(context);
-    let attempt = measured(&own, schedule, base.elision)?;
-    let Attempt { fusion, floor, order, .. } = *base;
-    let attempt = Attempt { fusion, floor, order, ..attempt };
-    Ok(Candidate { base, steps: Rc::clone(steps), listed, attempt })
 }
 
 /// Adds the timetable to a plan for several workers.

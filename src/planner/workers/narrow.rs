@@ -9,9 +9,9 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
+use super::candidate::{Candidate, candidate};
 use super::list::{Limit, Listed, MOST_STEPS_TO_LIMIT, Steps};
 use super::numbers::Numbers;
-use super::{Candidate, candidate};
 use crate::base::Result;
 use crate::plan::Effort;
 use crate::planner::context::Context;
