@@ -35,11 +35,12 @@ def main() -> None:
     names = "def __iter__(self, /) -> Iterator:"
     if text.count(names) != 1:
         sys.exit("the generated stubs have changed: where is Plan.__iter__?")
-    # Before Python 3.12, type checkers do not know that arrays are buffers.
-    text = re.sub(
-        r"\bBuffer\b(?! *\()", "object", re.sub(r"(?m)^from .* import Buffer\n", "", text)
-    )
-    output.write_text(text.replace(names, names.replace("Iterator", "Iterator[str]")))
+    text = text.replace(names, names.replace("Iterator", "Iterator[str]"))
+    # Arrays have a typed buffer protocol from Python 3.12 on only.
+    text = text.replace("from typing_extensions import Buffer\n", "from numpy import ndarray\n")
+    text = re.sub(r"\bBuffer\b", "ndarray[Any, Any]", text)
+    text = text.replace("import Iterator, Sequence", "import Iterator, Mapping, Sequence")
+    output.write_text(text)
     subprocess.run([here / "ruff", "check", "--quiet", "--fix-only", output], check=True)
     subprocess.run([here / "ruff", "format", "--quiet", output], check=True)
 

@@ -52,6 +52,51 @@
 #define AP_NONE UINT32_MAX
 
 /**
+ * Flag of a plan: it is safe in every order that the graph permits.
+ */
+#define AP_PLAN_PARALLEL_SAFE 1
+
+/**
+ * Flag of a plan: inputs keep their bytes until the end of a run.
+ */
+#define AP_PLAN_PRESERVE_INPUTS 2
+
+/**
+ * Flag of a plan: inputs are in memory of the caller, a space each.
+ */
+#define AP_PLAN_CALLER_INPUTS 4
+
+/**
+ * Flag of a plan: outputs are in memory of the caller, a space each.
+ */
+#define AP_PLAN_CALLER_OUTPUTS 8
+
+/**
+ * Effort of milliseconds.
+ */
+#define AP_EFFORT_FAST 1
+
+/**
+ * Effort of up to a minute or two.
+ */
+#define AP_EFFORT_MAX 2
+
+/**
+ * Flag of a pool: returned blocks are filled with zeros.
+ */
+#define AP_POOL_CLEAR 1
+
+/**
+ * Flag of a pool: no free blocks are kept.
+ */
+#define AP_POOL_KEEP_NOTHING 2
+
+/**
+ * A wait without a limit of time.
+ */
+#define AP_FOREVER UINT64_MAX
+
+/**
  * Flag of a buffer: `offset` is the offset that the buffer must have.
  */
 #define AP_BUFFER_FIXED 1
@@ -115,7 +160,63 @@ typedef enum ap_code {
      * A defect of this library. The handles of the call may be freed, and nothing else.
      */
     AP_CODE_INTERNAL = 10,
+    /**
+     * The memory of the pool is leased to others.
+     */
+    AP_CODE_POOL_BUSY = 11,
+    /**
+     * The plan needs more bytes than the pool may have.
+     */
+    AP_CODE_LEASE_TOO_LARGE = 12,
 } ap_code;
+
+/**
+ * How a step uses an operand.
+ */
+typedef enum ap_access {
+    /**
+     * The operand is left out, or its bytes are never read. `pointer` is null.
+     */
+    AP_ACCESS_ABSENT = 0,
+    /**
+     * The operand has no place in the plan: a constant, which the program has. `pointer` is null.
+     */
+    AP_ACCESS_EXTERNAL = 1,
+    /**
+     * The step reads the bytes. If the step mutates the operand as a state, it writes them, too.
+     */
+    AP_ACCESS_READ = 2,
+    /**
+     * The step writes the bytes.
+     */
+    AP_ACCESS_WRITE = 3,
+    /**
+     * The bytes are those of an input, and already have their final content: not to be written.
+     */
+    AP_ACCESS_VIEW = 4,
+} ap_access;
+
+/**
+ * Why a step must wait for another one; of several reasons the first.
+ */
+typedef enum ap_hazard_kind {
+    /**
+     * The later step reads a value, or bytes, that the earlier step writes.
+     */
+    AP_HAZARD_KIND_DATA = 0,
+    /**
+     * The later step writes bytes that the earlier step reads.
+     */
+    AP_HAZARD_KIND_WRITE_AFTER_READ = 1,
+    /**
+     * The later step writes bytes that the earlier step writes.
+     */
+    AP_HAZARD_KIND_WRITE_AFTER_WRITE = 2,
+    /**
+     * The graph demands the order, and no byte does.
+     */
+    AP_HAZARD_KIND_CONTROL = 3,
+} ap_hazard_kind;
 
 /**
  * What is proven about a size.
@@ -159,38 +260,24 @@ typedef enum ap_share_rule {
 } ap_share_rule;
 
 /**
- * How a step uses an operand.
- */
-typedef enum ap_access {
-    /**
-     * The operand is left out, or its bytes are never read. `pointer` is null.
-     */
-    AP_ACCESS_ABSENT = 0,
-    /**
-     * The operand has no place in the plan: a constant, which the program has. `pointer` is null.
-     */
-    AP_ACCESS_EXTERNAL = 1,
-    /**
-     * The step reads the bytes. If the step mutates the operand as a state, it writes them, too.
-     */
-    AP_ACCESS_READ = 2,
-    /**
-     * The step writes the bytes.
-     */
-    AP_ACCESS_WRITE = 3,
-    /**
-     * The bytes are those of an input, and already have their final content: not to be written.
-     */
-    AP_ACCESS_VIEW = 4,
-} ap_access;
-
-/**
  * Memory that a plan was bound to, and the address of every operand of every step.
  *
  * An arena never changes after it was made; any number of threads may ask it for addresses. Two
  * runs at the same time need two memories.
  */
 typedef struct ap_arena ap_arena;
+
+/**
+ * A request to end searches. Any number of threads may use it at the same time.
+ */
+typedef struct ap_cancel ap_cancel;
+
+/**
+ * The dependencies between the steps of a plan, without those that follow from others.
+ *
+ * Hazards never change; any number of threads may use them at the same time.
+ */
+typedef struct ap_hazards ap_hazards;
 
 /**
  * A model: a checked plan for each shape that it may run with.
@@ -212,12 +299,189 @@ typedef struct ap_packing ap_packing;
 typedef struct ap_plan ap_plan;
 
 /**
+ * A source of arenas below one cap of bytes.
+ *
+ * Any number of threads may use a pool at the same time.
+ */
+typedef struct ap_pool ap_pool;
+
+/**
  * Buffers to be placed, and the memories they are placed in.
  *
  * A problem begins with space 0, which is unlimited. Buffers are numbered from 0 on, as they are
  * added.
  */
 typedef struct ap_problem ap_problem;
+
+/**
+ * Bytes in memory.
+ *
+ * This struct never grows.
+ */
+typedef struct ap_memory {
+    /**
+     * First byte.
+     */
+    void *pointer;
+    /**
+     * Number of bytes.
+     */
+    size_t bytes;
+} ap_memory;
+
+/**
+ * One operand of a step, and its bytes in memory.
+ *
+ * This struct never grows.
+ */
+typedef struct ap_operand {
+    /**
+     * First byte, or null.
+     */
+    void *pointer;
+    /**
+     * Number of bytes.
+     */
+    size_t bytes;
+    /**
+     * Number of the value, or `AP_NONE`.
+     */
+    uint32_t value;
+    /**
+     * How the step uses it.
+     */
+    enum ap_access access;
+} ap_operand;
+
+/**
+ * Memory of one step. The arrays belong to the arena.
+ */
+typedef struct ap_step_memory {
+    /**
+     * `sizeof(ap_step_memory)`.
+     */
+    uint32_t size;
+    /**
+     * Number of inputs.
+     */
+    uint32_t input_count;
+    /**
+     * Number of outputs.
+     */
+    uint32_t output_count;
+    /**
+     * Number of workspaces.
+     */
+    uint32_t workspace_count;
+    /**
+     * Inputs, by position.
+     */
+    const struct ap_operand *inputs;
+    /**
+     * Outputs, by position.
+     */
+    const struct ap_operand *outputs;
+    /**
+     * Scratch memory of the nodes, in order. The content is lost after the step.
+     */
+    const struct ap_memory *workspaces;
+} ap_step_memory;
+
+/**
+ * One step that must wait for another one.
+ *
+ * This struct never grows.
+ */
+typedef struct ap_hazard {
+    /**
+     * Position of the step that waits.
+     */
+    uint32_t after;
+    /**
+     * Position of the step that it waits for.
+     */
+    uint32_t before;
+    /**
+     * The reason.
+     */
+    enum ap_hazard_kind kind;
+} ap_hazard;
+
+/**
+ * A model. Strings and arrays belong to the model.
+ */
+typedef struct ap_model_info {
+    /**
+     * `sizeof(ap_model_info)`.
+     */
+    uint32_t size;
+    /**
+     * Number of shapes.
+     */
+    uint32_t shape_count;
+    /**
+     * Name of the model.
+     */
+    const char *name;
+    /**
+     * Names of the dimensions that vary.
+     */
+    const char *const *dims;
+    /**
+     * Bytes of arenas that every shape can run in.
+     */
+    uint64_t arena_bytes;
+    /**
+     * Number of dimensions.
+     */
+    uint32_t dim_count;
+    /**
+     * 0.
+     */
+    uint32_t flags;
+} ap_model_info;
+
+/**
+ * One shape of a model. Strings and arrays belong to the model.
+ */
+typedef struct ap_model_shape_info {
+    /**
+     * `sizeof(ap_model_shape_info)`.
+     */
+    uint32_t size;
+    /**
+     * Number of dimensions.
+     */
+    uint32_t dim_count;
+    /**
+     * Size of each dimension, in the order of `ap_model_info::dims`.
+     */
+    const uint64_t *sizes;
+    /**
+     * Digest of the graph, in hexadecimal.
+     */
+    const char *digest;
+    /**
+     * Bytes of all arenas together.
+     */
+    uint64_t arena_bytes;
+} ap_model_shape_info;
+
+/**
+ * A dimension of a request, and its size.
+ *
+ * This struct never grows.
+ */
+typedef struct ap_dim {
+    /**
+     * Name of the dimension.
+     */
+    const char *name;
+    /**
+     * Size of the dimension.
+     */
+    uint64_t size;
+} ap_dim;
 
 /**
  * A memory that buffers are placed in.
@@ -313,6 +577,45 @@ typedef struct ap_buffer {
 } ap_buffer;
 
 /**
+ * Progress of a search.
+ */
+typedef struct ap_progress {
+    /**
+     * `sizeof(ap_progress)` of the library; a field past it is not there.
+     */
+    uint32_t size;
+    /**
+     * Space that is being packed.
+     */
+    uint32_t space;
+    /**
+     * Name of the method that is at work, for people. Valid during the call.
+     */
+    const char *stage;
+    /**
+     * Bytes of the best result so far; before packing, those that are live at its highest step.
+     */
+    uint64_t peak;
+    /**
+     * Bytes that no result can go below.
+     */
+    uint64_t lower_bound;
+    /**
+     * Search nodes so far.
+     */
+    uint64_t nodes;
+} ap_progress;
+
+/**
+ * Hears of the progress of a search, of which the struct is valid during the call. A result other
+ * than 0 ends the search, which then returns the best result so far.
+ *
+ * The function may be called on threads of the search, one call at a time. It must return, so it
+ * throws no exception, and must not use the handles of the search.
+ */
+typedef int32_t (*ap_progress_function)(void *context, const struct ap_progress *progress);
+
+/**
  * Limits of a search. All zeros, but for `size`, are the defaults.
  *
  * Without a time limit the result depends on the problem and the options alone, and is that of
@@ -343,6 +646,18 @@ typedef struct ap_options {
      * Seed of every random choice.
      */
     uint64_t seed;
+    /**
+     * Called now and then, and whenever a better packing is found; or null.
+     */
+    ap_progress_function progress;
+    /**
+     * First argument of `progress`.
+     */
+    void *context;
+    /**
+     * Ends the search when it is requested; or null. Read until the search ends.
+     */
+    const struct ap_cancel *cancel;
 } ap_options;
 
 /**
@@ -366,6 +681,56 @@ typedef struct ap_space_packing {
      */
     uint64_t lower_bound;
 } ap_space_packing;
+
+/**
+ * Options of a plan. All zeros, but for `size`, are the defaults.
+ */
+typedef struct ap_plan_options {
+    /**
+     * `sizeof(ap_plan_options)`.
+     */
+    uint32_t size;
+    /**
+     * `AP_PLAN_PARALLEL_SAFE` and the flags behind it.
+     */
+    uint32_t flags;
+    /**
+     * Name of the target, such as "nodes" or "c"; null stands for "nodes", one node per step.
+     */
+    const char *target;
+    /**
+     * Power of two that divides every offset; 0 stands for that of the target.
+     */
+    uint64_t alignment;
+    /**
+     * Bytes of the arena; 0 is no limit.
+     */
+    uint64_t capacity;
+    /**
+     * Milliseconds after which the best plan so far is returned; 0 is no limit.
+     */
+    uint64_t time_limit_ms;
+    /**
+     * Workers that run steps at the same time; 0 counts as 1.
+     */
+    uint32_t workers;
+    /**
+     * `AP_EFFORT_FAST` or `AP_EFFORT_MAX`, or 0.
+     */
+    uint32_t effort;
+    /**
+     * Called now and then; or null.
+     */
+    ap_progress_function progress;
+    /**
+     * First argument of `progress`.
+     */
+    void *context;
+    /**
+     * Ends the search when it is requested; or null. Read until the search ends.
+     */
+    const struct ap_cancel *cancel;
+} ap_plan_options;
 
 /**
  * Sizes of a plan. Strings belong to the plan.
@@ -544,154 +909,99 @@ typedef struct ap_plan_step_info {
 } ap_plan_step_info;
 
 /**
- * A model. Strings and arrays belong to the model.
+ * Returns `bytes` bytes at a multiple of `alignment`, or null. Called on any thread, one call at a
+ * time per pool.
  */
-typedef struct ap_model_info {
+typedef void *(*ap_allocate_function)(void *context, uint64_t bytes, uint64_t alignment);
+
+/**
+ * Frees what the other function returned, with the same `bytes`. Called on any thread.
+ */
+typedef void (*ap_deallocate_function)(void *context, void *memory, uint64_t bytes);
+
+/**
+ * Options of a pool. All zeros, but for `size`, are the defaults.
+ */
+typedef struct ap_pool_options {
     /**
-     * `sizeof(ap_model_info)`.
+     * `sizeof(ap_pool_options)`.
      */
     uint32_t size;
     /**
-     * Number of shapes.
-     */
-    uint32_t shape_count;
-    /**
-     * Name of the model.
-     */
-    const char *name;
-    /**
-     * Names of the dimensions that vary.
-     */
-    const char *const *dims;
-    /**
-     * Bytes of arenas that every shape can run in.
-     */
-    uint64_t arena_bytes;
-    /**
-     * Number of dimensions.
-     */
-    uint32_t dim_count;
-    /**
-     * 0.
+     * `AP_POOL_CLEAR` and `AP_POOL_KEEP_NOTHING`, or 0.
      */
     uint32_t flags;
-} ap_model_info;
+    /**
+     * Bytes that the blocks of the pool, leased and free, may have together; 0 is no limit.
+     */
+    uint64_t cap;
+    /**
+     * Bytes of free blocks that are kept for later leases; 0 keeps all.
+     */
+    uint64_t keep;
+    /**
+     * Source of blocks; null stands for the allocator of the library. Both functions, or none.
+     */
+    ap_allocate_function allocate;
+    /**
+     * Frees a block of `allocate`.
+     */
+    ap_deallocate_function deallocate;
+    /**
+     * First argument of both functions.
+     */
+    void *context;
+} ap_pool_options;
 
 /**
- * One shape of a model. Strings and arrays belong to the model.
+ * Numbers of a pool at one moment.
  */
-typedef struct ap_model_shape_info {
+typedef struct ap_pool_numbers {
     /**
-     * `sizeof(ap_model_shape_info)`.
+     * `sizeof(ap_pool_numbers)`.
      */
     uint32_t size;
     /**
-     * Number of dimensions.
+     * Requests that wait now.
      */
-    uint32_t dim_count;
+    uint32_t waiting;
     /**
-     * Size of each dimension, in the order of `ap_model_info::dims`.
+     * Bytes of the blocks that are leased now.
      */
-    const uint64_t *sizes;
+    uint64_t leased_bytes;
     /**
-     * Digest of the graph, in hexadecimal.
+     * Bytes of the blocks that are free now, and kept.
      */
-    const char *digest;
+    uint64_t free_bytes;
     /**
-     * Bytes of all arenas together.
+     * Most bytes, leased and free, at any time.
      */
-    uint64_t arena_bytes;
-} ap_model_shape_info;
-
-/**
- * A dimension of a request, and its size.
- *
- * This struct never grows.
- */
-typedef struct ap_dim {
+    uint64_t peak_bytes;
     /**
-     * Name of the dimension.
+     * Leases that were given.
      */
-    const char *name;
+    uint64_t leases;
     /**
-     * Size of the dimension.
+     * Blocks that were leased again.
      */
-    uint64_t size;
-} ap_dim;
-
-/**
- * Bytes in memory.
- *
- * This struct never grows.
- */
-typedef struct ap_memory {
+    uint64_t reused;
     /**
-     * First byte.
+     * Blocks that were allocated.
      */
-    void *pointer;
+    uint64_t allocated;
     /**
-     * Number of bytes.
+     * Free blocks that were freed.
      */
-    size_t bytes;
-} ap_memory;
-
-/**
- * One operand of a step, and its bytes in memory.
- *
- * This struct never grows.
- */
-typedef struct ap_operand {
+    uint64_t evicted;
     /**
-     * First byte, or null.
+     * Requests that had to wait.
      */
-    void *pointer;
+    uint64_t waits;
     /**
-     * Number of bytes.
+     * Requests that were refused, since their time was over.
      */
-    size_t bytes;
-    /**
-     * Number of the value, or `AP_NONE`.
-     */
-    uint32_t value;
-    /**
-     * How the step uses it.
-     */
-    enum ap_access access;
-} ap_operand;
-
-/**
- * Memory of one step. The arrays belong to the arena.
- */
-typedef struct ap_step_memory {
-    /**
-     * `sizeof(ap_step_memory)`.
-     */
-    uint32_t size;
-    /**
-     * Number of inputs.
-     */
-    uint32_t input_count;
-    /**
-     * Number of outputs.
-     */
-    uint32_t output_count;
-    /**
-     * Number of workspaces.
-     */
-    uint32_t workspace_count;
-    /**
-     * Inputs, by position.
-     */
-    const struct ap_operand *inputs;
-    /**
-     * Outputs, by position.
-     */
-    const struct ap_operand *outputs;
-    /**
-     * Scratch memory of the nodes, in order. The content is lost after the step.
-     */
-    const struct ap_memory *workspaces;
-} ap_step_memory;
+    uint64_t refused;
+} ap_pool_numbers;
 
 #ifdef __cplusplus
 extern "C" {
@@ -712,6 +1022,143 @@ uint32_t ap_version(void);
  * as it is.
  */
 const char *ap_last_error(void);
+
+/**
+ * Uses `bytes` bytes at `memory` as the memory of a plan with one space.
+ *
+ * Fails with `AP_CODE_MEMORY_TOO_SMALL` or `AP_CODE_MEMORY_MISALIGNED` if the memory is not as
+ * `ap_plan_space` describes it. The memory stays the caller's: it must outlive all use of the
+ * addresses, and its content is neither read nor written here. On failure `*arena` is null.
+ */
+enum ap_code ap_arena_bind(const struct ap_plan *plan,
+                           void *memory,
+                           size_t bytes,
+                           struct ap_arena **arena);
+
+/**
+ * Uses `count` memories as those of all spaces of a plan, in order. Otherwise as `ap_arena_bind`.
+ */
+enum ap_code ap_arena_bind_spaces(const struct ap_plan *plan,
+                                  const struct ap_memory *memories,
+                                  size_t count,
+                                  struct ap_arena **arena);
+
+/**
+ * Allocates zeroed memory for all spaces of a plan, which `ap_arena_free` frees.
+ *
+ * Fails with `AP_CODE_OUT_OF_MEMORY`. On failure `*arena` is null.
+ */
+enum ap_code ap_arena_allocate(const struct ap_plan *plan, struct ap_arena **arena);
+
+/**
+ * Frees an arena, and its memory if `ap_arena_allocate` made it; gives the memory back to its pool
+ * if it is that of a lease. Does nothing if the arena is null.
+ */
+void ap_arena_free(struct ap_arena *arena);
+
+/**
+ * Returns the bytes of a value, by the number that the value has in its graph.
+ *
+ * Fails with `AP_CODE_NOT_FOUND` if the value has no place.
+ */
+enum ap_code ap_arena_value(const struct ap_arena *arena, uint32_t value, struct ap_memory *memory);
+
+/**
+ * Returns the memory of the step `index`: inputs, outputs and workspaces.
+ *
+ * All addresses were settled when the arena was made; this call allocates nothing. Operands share
+ * bytes only as the shares of `ap_plan_step` say.
+ */
+enum ap_code ap_arena_step(const struct ap_arena *arena,
+                           uint32_t index,
+                           struct ap_step_memory *step);
+
+/**
+ * Finds the steps that each step of a plan must wait for, if several threads run steps.
+ *
+ * A program that starts each step after those that it waits for have ended is right, however long
+ * steps take. `graph` is the content of a graph file, of `bytes` bytes, against which the plan is
+ * checked; it may be null if the plan is from `ap_plan_make` or `ap_model_plan`. On failure
+ * `*hazards` is null.
+ */
+enum ap_code ap_hazards_make(const struct ap_plan *plan,
+                             const char *graph,
+                             size_t bytes,
+                             struct ap_hazards **hazards);
+
+/**
+ * Frees hazards; does nothing if they are null.
+ */
+void ap_hazards_free(struct ap_hazards *hazards);
+
+/**
+ * Returns the number of all edges; 0 if `hazards` is null.
+ */
+size_t ap_hazards_count(const struct ap_hazards *hazards);
+
+/**
+ * Returns all edges, ascending by later step, then by earlier step; null if `hazards` is null.
+ *
+ * The array has `ap_hazards_count` elements and belongs to the hazards.
+ */
+const struct ap_hazard *ap_hazards_edges(const struct ap_hazards *hazards);
+
+/**
+ * Returns the edges to the step `step`: an array of `*count` elements, of the steps before it that
+ * it waits for. The array belongs to the hazards.
+ */
+enum ap_code ap_hazards_of(const struct ap_hazards *hazards,
+                           uint32_t step,
+                           const struct ap_hazard **edges,
+                           uint32_t *count);
+
+/**
+ * Reads a model file, as `arenaplan plan --bind -o` writes it, of at most `max_bytes` bytes, and
+ * checks each of its plans against its graph; 0 stands for 1 GiB, which is the limit in any case.
+ *
+ * On failure `*model` is null. `path` is in UTF-8.
+ */
+enum ap_code ap_model_load(const char *path, uint64_t max_bytes, struct ap_model **model);
+
+/**
+ * Reads a model from the `bytes` bytes of `text`. Otherwise as `ap_model_load`.
+ */
+enum ap_code ap_model_parse(const char *text, size_t bytes, struct ap_model **model);
+
+/**
+ * Frees a model; does nothing if it is null. Plans of the model stay valid.
+ */
+void ap_model_free(struct ap_model *model);
+
+/**
+ * Describes a model.
+ */
+enum ap_code ap_model_describe(const struct ap_model *model, struct ap_model_info *info);
+
+/**
+ * Describes the shape `index` of a model: its sizes, and the bytes that it needs. Takes no memory.
+ */
+enum ap_code ap_model_shape(const struct ap_model *model,
+                            uint32_t index,
+                            struct ap_model_shape_info *shape);
+
+/**
+ * Finds the shape for `count` dimensions and their sizes; `flags` is 0 or `AP_FIND_PADDED`.
+ *
+ * A dimension that has one size in all shapes may be left out. Fails with `AP_CODE_NOT_FOUND` if
+ * no shape serves; the text names the nearest.
+ */
+enum ap_code ap_model_find(const struct ap_model *model,
+                           const struct ap_dim *dims,
+                           size_t count,
+                           uint32_t flags,
+                           uint32_t *shape);
+
+/**
+ * Returns the plan of the shape `index`, whose steps have their operators. On failure `*plan` is
+ * null. A program makes each plan once and keeps it: the call copies the plan.
+ */
+enum ap_code ap_model_plan(const struct ap_model *model, uint32_t index, struct ap_plan **plan);
 
 /**
  * Returns a problem without buffers, for the caller to free with `ap_problem_free`.
@@ -818,6 +1265,19 @@ enum ap_code ap_packing_space(const struct ap_packing *packing,
 enum ap_code ap_packing_check(const struct ap_packing *packing);
 
 /**
+ * Plans a graph, the `bytes` bytes of `graph`: the content of a graph file, as `arenaplan export
+ * --to graph` writes it.
+ *
+ * `options` may be null. A plan past the capacity is a result, too, as `ap_plan_info::status` says.
+ * The plan keeps a copy of its graph: its steps have operators, and `ap_hazards_make` needs no graph.
+ * On failure `*plan` is null.
+ */
+enum ap_code ap_plan_make(const char *graph,
+                          size_t bytes,
+                          const struct ap_plan_options *options,
+                          struct ap_plan **plan);
+
+/**
  * Reads a plan file, as `arenaplan plan -o` writes it, of at most `max_bytes` bytes; 0 stands for
  * 1 GiB, which is the limit in any case.
  *
@@ -886,101 +1346,61 @@ enum ap_code ap_plan_step(const struct ap_plan *plan,
 enum ap_code ap_plan_check(const struct ap_plan *plan, const char *graph, size_t bytes);
 
 /**
- * Reads a model file, as `arenaplan plan --bind -o` writes it, of at most `max_bytes` bytes, and
- * checks each of its plans against its graph; 0 stands for 1 GiB, which is the limit in any case.
+ * Makes a pool without blocks.
  *
- * On failure `*model` is null. `path` is in UTF-8.
+ * `options` may be null. Blocks of `ap_pool_options::allocate` can be any memory that the processor
+ * reads and writes: pinned memory for copies to a device, for example. On failure `*pool` is null.
  */
-enum ap_code ap_model_load(const char *path, uint64_t max_bytes, struct ap_model **model);
+enum ap_code ap_pool_make(const struct ap_pool_options *options, struct ap_pool **pool);
 
 /**
- * Reads a model from the `bytes` bytes of `text`. Otherwise as `ap_model_load`.
- */
-enum ap_code ap_model_parse(const char *text, size_t bytes, struct ap_model **model);
-
-/**
- * Frees a model; does nothing if it is null. Plans of the model stay valid.
- */
-void ap_model_free(struct ap_model *model);
-
-/**
- * Describes a model.
- */
-enum ap_code ap_model_describe(const struct ap_model *model, struct ap_model_info *info);
-
-/**
- * Describes the shape `index` of a model: its sizes, and the bytes that it needs. Takes no memory.
- */
-enum ap_code ap_model_shape(const struct ap_model *model,
-                            uint32_t index,
-                            struct ap_model_shape_info *shape);
-
-/**
- * Finds the shape for `count` dimensions and their sizes; `flags` is 0 or `AP_FIND_PADDED`.
+ * Frees a pool; its free blocks go back to their source. Does nothing if the pool is null.
  *
- * A dimension that has one size in all shapes may be left out. Fails with `AP_CODE_NOT_FOUND` if
- * no shape serves; the text names the nearest.
+ * Arenas that are leased stay valid; the source is used until the last of them is freed.
  */
-enum ap_code ap_model_find(const struct ap_model *model,
-                           const struct ap_dim *dims,
-                           size_t count,
-                           uint32_t flags,
-                           uint32_t *shape);
+void ap_pool_free(struct ap_pool *pool);
 
 /**
- * Returns the plan of the shape `index`, whose steps have their operators. On failure `*plan` is
- * null. A program makes each plan once and keeps it: the call copies the plan.
- */
-enum ap_code ap_model_plan(const struct ap_model *model, uint32_t index, struct ap_plan **plan);
-
-/**
- * Uses `bytes` bytes at `memory` as the memory of a plan with one space.
+ * Leases the memory of a plan: `ap_arena_free` gives it back. The content is that of an earlier
+ * lease, unless the pool has `AP_POOL_CLEAR`.
  *
- * Fails with `AP_CODE_MEMORY_TOO_SMALL` or `AP_CODE_MEMORY_MISALIGNED` if the memory is not as
- * `ap_plan_space` describes it. The memory stays the caller's: it must outlive all use of the
- * addresses, and its content is neither read nor written here. On failure `*arena` is null.
+ * The thread waits for at most `timeout_ms` milliseconds, `AP_FOREVER` for a wait without an end,
+ * and then fails with `AP_CODE_POOL_BUSY`. Requests are served in the order of arrival. Fails with
+ * `AP_CODE_LEASE_TOO_LARGE` at once if the plan needs more bytes than the cap. A lease of a plan
+ * that had the same memory before finds its addresses settled. On failure `*arena` is null.
  */
-enum ap_code ap_arena_bind(const struct ap_plan *plan,
-                           void *memory,
-                           size_t bytes,
+enum ap_code ap_pool_lease(const struct ap_pool *pool,
+                           const struct ap_plan *plan,
+                           uint64_t timeout_ms,
                            struct ap_arena **arena);
 
 /**
- * Uses `count` memories as those of all spaces of a plan, in order. Otherwise as `ap_arena_bind`.
+ * Frees free blocks, those that have been free for the longest time first, until they have at most
+ * `keep` bytes; returns the bytes that were freed. 0 if `pool` is null.
  */
-enum ap_code ap_arena_bind_spaces(const struct ap_plan *plan,
-                                  const struct ap_memory *memories,
-                                  size_t count,
-                                  struct ap_arena **arena);
+uint64_t ap_pool_trim(const struct ap_pool *pool, uint64_t keep);
 
 /**
- * Allocates zeroed memory for all spaces of a plan, which `ap_arena_free` frees.
- *
- * Fails with `AP_CODE_OUT_OF_MEMORY`. On failure `*arena` is null.
+ * Describes a pool at this moment.
  */
-enum ap_code ap_arena_allocate(const struct ap_plan *plan, struct ap_arena **arena);
+enum ap_code ap_pool_describe(const struct ap_pool *pool, struct ap_pool_numbers *numbers);
 
 /**
- * Frees an arena, and its memory if `ap_arena_allocate` made it; does nothing if it is null.
+ * Returns a request to end searches, which has not been made yet, for the caller to free with
+ * `ap_cancel_free`.
  */
-void ap_arena_free(struct ap_arena *arena);
+struct ap_cancel *ap_cancel_new(void);
 
 /**
- * Returns the bytes of a value, by the number that the value has in its graph.
- *
- * Fails with `AP_CODE_NOT_FOUND` if the value has no place.
+ * Ends all searches whose options name this request, and all later ones: each returns the best
+ * result so far. Any thread may call this at any time. Does nothing if `cancel` is null.
  */
-enum ap_code ap_arena_value(const struct ap_arena *arena, uint32_t value, struct ap_memory *memory);
+void ap_cancel_request(const struct ap_cancel *cancel);
 
 /**
- * Returns the memory of the step `index`: inputs, outputs and workspaces.
- *
- * All addresses were settled when the arena was made; this call allocates nothing. Operands share
- * bytes only as the shares of `ap_plan_step` say.
+ * Frees a request that no search uses; does nothing if it is null.
  */
-enum ap_code ap_arena_step(const struct ap_arena *arena,
-                           uint32_t index,
-                           struct ap_step_memory *step);
+void ap_cancel_free(struct ap_cancel *cancel);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -55,6 +55,14 @@ private:
     std::unique_ptr<Type, Deleter> handle_;
 };
 
+// A request to end searches: the field `cancel` of options.
+class Cancel : public Handle<ap_cancel, ap_cancel_free> {
+public:
+    Cancel() : Handle(ap_cancel_new()) {}
+    // Any thread may call this at any time.
+    void request() const noexcept { ap_cancel_request(get()); }
+};
+
 // Offsets for the buffers of a problem.
 class Packing : public Handle<ap_packing, ap_packing_free> {
 public:
@@ -108,6 +116,13 @@ public:
     static Plan load(const std::string &path, std::uint64_t max_bytes = 0) {
         ap_plan *plan = nullptr;
         check(ap_plan_load(path.c_str(), max_bytes, &plan));
+        return Plan(plan);
+    }
+    // Plans the content of a graph file.
+    static Plan make(const std::string &graph,
+                     const ap_plan_options &options = sized<ap_plan_options>()) {
+        ap_plan *plan = nullptr;
+        check(ap_plan_make(graph.data(), graph.size(), &options, &plan));
         return Plan(plan);
     }
     static Plan parse(const std::string &text) {
@@ -212,6 +227,55 @@ public:
         ap_step_memory step = sized<ap_step_memory>();
         check(ap_arena_step(get(), index, &step));
         return step;
+    }
+};
+
+// The steps that each step of a plan must wait for.
+class Hazards : public Handle<ap_hazards, ap_hazards_free> {
+public:
+    using Handle::Handle;
+
+    // Of a plan that was made with its graph.
+    static Hazards of(const Plan &plan) {
+        ap_hazards *hazards = nullptr;
+        check(ap_hazards_make(plan.get(), nullptr, 0, &hazards));
+        return Hazards(hazards);
+    }
+    // Of a plan and the content of its graph file.
+    static Hazards of(const Plan &plan, const std::string &graph) {
+        ap_hazards *hazards = nullptr;
+        check(ap_hazards_make(plan.get(), graph.data(), graph.size(), &hazards));
+        return Hazards(hazards);
+    }
+    std::size_t size() const noexcept { return ap_hazards_count(get()); }
+    const ap_hazard *begin() const noexcept { return ap_hazards_edges(get()); }
+    const ap_hazard *end() const noexcept { return begin() + size(); }
+};
+
+// A source of arenas below one cap of bytes.
+class Pool : public Handle<ap_pool, ap_pool_free> {
+public:
+    explicit Pool(const ap_pool_options &options = sized<ap_pool_options>())
+        : Handle(made(options)) {}
+
+    // The arena gives its memory back when it ends.
+    Arena lease(const Plan &plan, std::uint64_t timeout_ms = AP_FOREVER) const {
+        ap_arena *arena = nullptr;
+        check(ap_pool_lease(get(), plan.get(), timeout_ms, &arena));
+        return Arena(arena);
+    }
+    std::uint64_t trim(std::uint64_t keep = 0) const noexcept { return ap_pool_trim(get(), keep); }
+    ap_pool_numbers describe() const {
+        ap_pool_numbers numbers = sized<ap_pool_numbers>();
+        check(ap_pool_describe(get(), &numbers));
+        return numbers;
+    }
+
+private:
+    static ap_pool *made(const ap_pool_options &options) {
+        ap_pool *pool = nullptr;
+        check(ap_pool_make(&options, &pool));
+        return pool;
     }
 };
 

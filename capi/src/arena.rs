@@ -4,11 +4,14 @@
 //! any time, and memory of theirs may be uninitialized. No byte of it is read or written here.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
-use arenaplan::base::{Alignment, NodeId, SpaceId, ValueId};
+use arenaplan::base::{Alignment, SpaceId, ValueId};
+use arenaplan::pool::LeasedArena;
 
 use crate::error::{Code, Failure, Result};
 use crate::plan::{Plan, bytes_of, count, no_step};
+use crate::pool::Tables;
 use crate::types::{Access, Memory, NONE, Operand, ShareRule, StepMemory, position};
 
 /// Memory that a plan was bound to, and the address of every operand of every step.
@@ -17,6 +20,21 @@ use crate::types::{Access, Memory, NONE, Operand, ShareRule, StepMemory, positio
 /// runs at the same time need two memories.
 #[derive(Debug)]
 pub struct Arena {
+    table: Table,
+    memory: Source,
+}
+
+/// Where the memory of an arena comes from.
+#[derive(Debug)]
+enum Source {
+    Caller,
+    Own { _arena: arenaplan::Arena<'static> },
+    Pool { _leased: LeasedArena, tables: Arc<Tables> },
+}
+
+/// The address of every operand of every step of a plan.
+#[derive(Debug)]
+pub(crate) struct Table {
     plan: Plan,
     /// Address and size of each space.
     spaces: Vec<Memory>,
@@ -24,8 +42,6 @@ pub struct Arena {
     /// The inputs and outputs of all steps.
     operands: Vec<Operand>,
     workspaces: Vec<Memory>,
-    /// The memory, if it is not the caller's.
-    _owned: Option<arenaplan::Arena<'static>>,
 }
 
 /// Where the memory of a step begins in the tables of an arena.
@@ -83,35 +99,90 @@ impl Arena {
         if shared.is_some() {
             return Err(Failure::argument("two memories share bytes"));
         }
-        Self::new(plan, memories.to_vec(), None)
+        Ok(Self { table: Table::new(plan, memories.to_vec())?, memory: Source::Caller })
     }
 
     /// Allocates zeroed memory for all spaces.
     pub(crate) fn allocate(plan: &Plan) -> Result<Self> {
-        let arena = plan.inner.plan.commit()?;
-        let spaces = plan.inner.plan.spaces().iter().enumerate().map(|(index, space)| {
-            let address = arena.address(SpaceId::new(index));
-            let pointer = address.map_or(std::ptr::null_mut(), |it| it.as_ptr().cast::<c_void>());
-            Ok(Memory { pointer, bytes: bytes_of(space)? })
-        });
-        let spaces = spaces.collect::<Result<_>>()?;
-        Self::new(plan, spaces, Some(arena))
+        let mut arena = plan.inner.plan.commit()?;
+        let table = Table::new(plan, addresses(plan, &mut arena)?)?;
+        Ok(Self { table, memory: Source::Own { _arena: arena } })
     }
 
-    /// Settles the address of every operand.
-    fn new(
+    /// Uses leased memory; the table is taken from `tables` if there is one, and given back.
+    pub(crate) fn leased(
         plan: &Plan,
-        spaces: Vec<Memory>,
-        owned: Option<arenaplan::Arena<'static>>,
+        mut leased: LeasedArena,
+        tables: &Arc<Tables>,
     ) -> Result<Self> {
+        let spaces = addresses(plan, leased.arena_mut())?;
+        let table = match tables.find(|table| table.is_of(plan, &spaces)) {
+            Some(table) => table,
+            None => Table::new(plan, spaces)?,
+        };
+        Ok(Self { table, memory: Source::Pool { _leased: leased, tables: Arc::clone(tables) } })
+    }
+
+    /// Returns the bytes of a value.
+    pub(crate) fn value(&self, value: u32) -> Result<Memory> {
+        self.table.value(value)
+    }
+
+    /// Returns the memory of a step.
+    pub(crate) fn step(&self, index: u32) -> Result<StepMemory> {
+        self.table.step(index)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if let Source::Pool { tables, .. } = &self.memory {
+            tables.keep(self.table.taken());
+        }
+    }
+}
+
+/// Returns the address and size of each space of an arena.
+fn addresses(plan: &Plan, arena: &mut arenaplan::Arena<'static>) -> Result<Vec<Memory>> {
+    let spaces = plan.inner.plan.spaces().iter().enumerate().map(|(index, space)| {
+        let bytes = bytes_of(space)?;
+        let address = arena.as_mut_ptr(SpaceId::new(index)).filter(|_| bytes > 0);
+        let pointer = address.map_or(std::ptr::null_mut(), |it| it.as_ptr().cast::<c_void>());
+        Ok(Memory { pointer, bytes })
+    });
+    spaces.collect()
+}
+
+impl Table {
+    /// Settles the address of every operand.
+    fn new(plan: &Plan, spaces: Vec<Memory>) -> Result<Self> {
         let (plan, steps) = (plan.clone(), Vec::with_capacity(plan.inner.steps.len()));
         let (operands, workspaces) = (Vec::new(), Vec::new());
-        let mut arena = Self { plan, spaces, steps, operands, workspaces, _owned: owned };
-        for index in 0..arena.plan.inner.steps.len() {
-            let row = arena.settle(index)?;
-            arena.steps.push(row);
+        let mut table = Self { plan, spaces, steps, operands, workspaces };
+        for index in 0..table.plan.inner.steps.len() {
+            let row = table.settle(index)?;
+            table.steps.push(row);
         }
-        Ok(arena)
+        Ok(table)
+    }
+
+    /// Returns whether the table is that of a plan in this memory.
+    fn is_of(&self, plan: &Plan, spaces: &[Memory]) -> bool {
+        let same = |(own, other): (&Memory, &Memory)| {
+            own.pointer == other.pointer && own.bytes == other.bytes
+        };
+        Arc::ptr_eq(&self.plan.inner, &plan.inner) && self.spaces.iter().zip(spaces).all(same)
+    }
+
+    /// Moves the table out of an arena that ends.
+    fn taken(&mut self) -> Self {
+        Self {
+            plan: self.plan.clone(),
+            spaces: std::mem::take(&mut self.spaces),
+            steps: std::mem::take(&mut self.steps),
+            operands: std::mem::take(&mut self.operands),
+            workspaces: std::mem::take(&mut self.workspaces),
+        }
     }
 
     /// Appends the operands of a step to the tables.
@@ -138,10 +209,8 @@ impl Arena {
             }
         }
         let workspaces = self.workspaces.len();
-        for &node in step.nodes() {
-            for work in inner.plan.workspaces_of(NodeId::from(node)) {
-                self.workspaces.push(memory(&self.spaces, work.space, work.offset, work.bytes));
-            }
+        for work in inner.plan.workspaces_in(row) {
+            self.workspaces.push(memory(&self.spaces, work.space, work.offset, work.bytes));
         }
         Ok(Row {
             inputs,
@@ -166,13 +235,13 @@ impl Arena {
     }
 
     /// Returns the bytes of a value.
-    pub(crate) fn value(&self, value: u32) -> Result<Memory> {
+    fn value(&self, value: u32) -> Result<Memory> {
         let place = self.plan.place(value)?;
         Ok(memory(&self.spaces, place.space, place.offset, place.bytes))
     }
 
     /// Returns the memory of a step.
-    pub(crate) fn step(&self, index: u32) -> Result<StepMemory> {
+    fn step(&self, index: u32) -> Result<StepMemory> {
         let row = self.steps.get(position(index)).ok_or_else(|| no_step(index))?;
         Ok(StepMemory {
             size: 0,

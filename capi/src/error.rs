@@ -33,6 +33,10 @@ pub enum Code {
     OutOfMemory = 9,
     /// A defect of this library. The handles of the call may be freed, and nothing else.
     Internal = 10,
+    /// The memory of the pool is leased to others.
+    PoolBusy = 11,
+    /// The plan needs more bytes than the pool may have.
+    LeaseTooLarge = 12,
 }
 
 /// The reason why a call failed.
@@ -83,6 +87,8 @@ fn code_of(error: &Error) -> Code {
         | Error::TargetMismatch { .. } => Code::CheckFailed,
         Error::BufferTooSmall { .. } => Code::MemoryTooSmall,
         Error::MisalignedBuffer { .. } => Code::MemoryMisaligned,
+        Error::PoolBusy { .. } => Code::PoolBusy,
+        Error::LeaseTooLarge { .. } => Code::LeaseTooLarge,
         Error::ArenaCommit { .. } | Error::OutOfMemory { .. } => Code::OutOfMemory,
         _ => Code::InvalidArgument,
     }

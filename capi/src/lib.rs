@@ -1,13 +1,16 @@
 //! The C interface of [`arenaplan`]: packing, plan files, and the addresses of a plan's memory.
 //!
-//! `include/arenaplan.h` is generated from this crate and documents every function. `exports.rs`
-//! has the functions that C programs call, and all `unsafe` of the crate; all other modules are
-//! safe Rust.
+//! `include/arenaplan.h` is generated from this crate and documents every function. `exports` has
+//! the functions that C programs call, and all `unsafe` of the crate; all other modules are safe
+//! Rust.
 
 pub mod arena;
 pub mod error;
 pub mod exports;
+pub mod hazards;
 pub mod model;
 pub mod plan;
+pub mod pool;
 pub mod problem;
 pub mod types;
+pub mod watch;

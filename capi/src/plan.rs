@@ -7,13 +7,21 @@ use std::io::Read as _;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use arenaplan::Graph;
 use arenaplan::base::{Alignment, MAX_BYTES, NodeId, ValueId, quoted};
-use arenaplan::plan::{Placement, PlanStep as CoreStep, SpacePlan};
+use arenaplan::plan::{
+    Effort, InputMemory, OutputMemory, Placement, PlanStep as CoreStep, SpacePlan,
+};
+use arenaplan::{Graph, Planner, Target};
 
 use crate::error::{Code, Failure, Result};
-use crate::types::{NONE, PlanInfo, PlanSpace, PlanStep, PlanValue, Share, position};
+use crate::problem::no_flags;
+use crate::types::{
+    EFFORT_FAST, EFFORT_MAX, NONE, PLAN_CALLER_INPUTS, PLAN_CALLER_OUTPUTS, PLAN_PARALLEL_SAFE,
+    PLAN_PRESERVE_INPUTS, PlanInfo, PlanOptions, PlanSpace, PlanStep, PlanValue, Share, position,
+};
+use crate::watch::Watch;
 
 /// Bytes of the largest file that is read if the caller sets no limit.
 const DEFAULT_LIMIT: u64 = 1 << 30;
@@ -38,6 +46,8 @@ pub(crate) struct Inner {
     values: Vec<CString>,
     by_name: HashMap<CString, u32>,
     pub(crate) steps: Vec<Step>,
+    /// The graph, if the plan was made with it.
+    pub(crate) graph: Option<Graph>,
 }
 
 /// What a step has besides its operands.
@@ -75,6 +85,59 @@ impl Plan {
         Self::new(arenaplan::Plan::from_json(text)?, None)
     }
 
+    /// Plans the graph that text holds.
+    pub(crate) fn make(
+        graph: &[u8],
+        options: PlanOptions,
+        target: Option<&str>,
+        watch: &Watch<'_>,
+    ) -> Result<Self> {
+        let known =
+            PLAN_PARALLEL_SAFE | PLAN_PRESERVE_INPUTS | PLAN_CALLER_INPUTS | PLAN_CALLER_OUTPUTS;
+        no_flags("plan", options.flags, known)?;
+        let has = |flag: u32| options.flags & flag != 0;
+        let graph = Graph::from_json(graph)?;
+        let target = match target {
+            None => Target::NODES,
+            Some(name) => Target::known(name).ok_or_else(|| {
+                let text = format!("there is no target {}", quoted(name));
+                Failure::new(Code::NotFound, text)
+            })?,
+        };
+        let effort = match options.effort {
+            0 => Effort::Default,
+            EFFORT_FAST => Effort::Fast,
+            EFFORT_MAX => Effort::Max,
+            other => return Err(Failure::argument(format!("there is no effort {other}"))),
+        };
+        let mut planner = Planner::new()
+            .target(&target)
+            .effort(effort)
+            .workers(options.workers.max(1))
+            .parallel_safe(has(PLAN_PARALLEL_SAFE))
+            .preserve_inputs(has(PLAN_PRESERVE_INPUTS));
+        if has(PLAN_CALLER_INPUTS) {
+            planner = planner.inputs(InputMemory::Caller);
+        }
+        if has(PLAN_CALLER_OUTPUTS) {
+            planner = planner.outputs(OutputMemory::Caller);
+        }
+        if options.alignment > 0 {
+            planner = planner.alignment(options.alignment);
+        }
+        if options.capacity > 0 {
+            planner = planner.capacity(options.capacity);
+        }
+        let plan = watch.during(|mut budget| {
+            if options.time_limit_ms > 0 {
+                let limit = Duration::from_millis(options.time_limit_ms);
+                budget.deadline = Instant::now().checked_add(limit);
+            }
+            planner.budget(budget).plan(&graph)
+        })?;
+        Self::new(plan, Some(&graph))
+    }
+
     /// Verifies that nothing in a plan is outside of its spaces, and makes its strings. A graph
     /// gives the operators.
     pub(crate) fn new(plan: arenaplan::Plan, graph: Option<&Graph>) -> Result<Self> {
@@ -107,6 +170,7 @@ impl Plan {
             by_name,
             steps,
             plan,
+            graph: graph.cloned(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -253,18 +317,13 @@ impl Bounds<'_> {
             }
         }
         let nodes: Vec<u32> = step.fused.iter().copied().chain([step.node]).collect();
-        let workspaces = nodes.iter().map(|&node| self.0.workspaces_of(NodeId::from(node)).len());
-        let workspaces = workspaces.sum();
+        let workspaces = self.0.workspaces_in(step).count();
         let op = graph.map(|graph| c_string(graph.node(NodeId::from(step.node)).op()));
         Ok(Step { name: c_string(&step.name), op, nodes, shares, workspaces })
     }
 }
 
 impl Step {
-    pub(crate) fn nodes(&self) -> &[u32] {
-        &self.nodes
-    }
-
     pub(crate) fn shares(&self) -> &[Share] {
         &self.shares
     }

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use arenaplan::base::{Alignment, LiveRange, MAX_BYTES};
 use arenaplan::pack::{self, Space as CoreSpace};
-use arenaplan::{Budget, SpaceId, solve};
+use arenaplan::{SpaceId, solve};
 
 use crate::error::{Code, Failure, Result};
 use crate::types::{
     BUFFER_FIXED, BUFFER_HINTED, Buffer, Gap, Options, Space, SpacePacking, Status, position,
 };
+use crate::watch::Watch;
 
 /// Most threads of one search.
 const MAX_THREADS: u32 = 1 << 10;
@@ -99,21 +100,22 @@ impl Problem {
         Ok(pack::Problem::new(self.buffers.clone(), spaces)?)
     }
 
-    pub(crate) fn solve(&self, options: Options) -> Result<Packing> {
+    pub(crate) fn solve(&self, options: Options, watch: &Watch<'_>) -> Result<Packing> {
         if options.threads > MAX_THREADS {
             let text = format!("{} threads are more than {MAX_THREADS}", options.threads);
             return Err(Failure::argument(text));
         }
         let some = |number: u64| (number > 0).then_some(number);
         let problem = self.build(some(options.capacity))?;
-        let mut budget = Budget::default();
-        if let Some(limit) = some(options.time_limit_ms) {
-            budget.deadline = Instant::now().checked_add(Duration::from_millis(limit));
-        }
-        budget.nodes = some(options.node_limit);
-        budget.seed = options.seed;
-        budget.threads = position(options.threads);
-        let packing = solve(&problem, &budget)?;
+        let packing = watch.during(|mut budget| {
+            if let Some(limit) = some(options.time_limit_ms) {
+                budget.deadline = Instant::now().checked_add(Duration::from_millis(limit));
+            }
+            budget.nodes = some(options.node_limit);
+            budget.seed = options.seed;
+            budget.threads = position(options.threads);
+            solve(&problem, &budget)
+        })?;
         Ok(Packing { problem, packing })
     }
 }
@@ -157,7 +159,7 @@ impl Packing {
 }
 
 /// Refuses flags that this library does not know.
-fn no_flags(what: &str, flags: u32, known: u32) -> Result<()> {
+pub(crate) fn no_flags(what: &str, flags: u32, known: u32) -> Result<()> {
     if flags & !known == 0 {
         return Ok(());
     }

@@ -7,7 +7,9 @@
 use std::ffi::{c_char, c_void};
 
 use arenaplan::pack;
-use arenaplan::plan::ShareRule as CoreShareRule;
+use arenaplan::plan::{HazardKind as CoreHazardKind, ShareRule as CoreShareRule};
+
+use crate::watch::Cancel;
 
 /// The number of a value or a node that is none.
 pub const NONE: u32 = u32::MAX;
@@ -43,7 +45,7 @@ impl From<pack::Status> for Status {
 /// Without a time limit the result depends on the problem and the options alone, and is that of
 /// `arenaplan pack` with the same options.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// `sizeof(ap_options)`.
     pub size: u32,
@@ -57,6 +59,240 @@ pub struct Options {
     pub capacity: u64,
     /// Seed of every random choice.
     pub seed: u64,
+    /// Called now and then, and whenever a better packing is found; or null.
+    pub progress: ProgressFunction,
+    /// First argument of `progress`.
+    pub context: *mut c_void,
+    /// Ends the search when it is requested; or null. Read until the search ends.
+    pub cancel: *const Cancel,
+}
+
+/// Hears of the progress of a search, of which the struct is valid during the call. A result other
+/// than 0 ends the search, which then returns the best result so far.
+///
+/// The function may be called on threads of the search, one call at a time. It must return, so it
+/// throws no exception, and must not use the handles of the search.
+pub type ProgressFunction =
+    Option<unsafe extern "C" fn(context: *mut c_void, progress: *const Progress) -> i32>;
+
+/// Progress of a search.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// `sizeof(ap_progress)` of the library; a field past it is not there.
+    pub size: u32,
+    /// Space that is being packed.
+    pub space: u32,
+    /// Name of the method that is at work, for people. Valid during the call.
+    pub stage: *const c_char,
+    /// Bytes of the best result so far; before packing, those that are live at its highest step.
+    pub peak: u64,
+    /// Bytes that no result can go below.
+    pub lower_bound: u64,
+    /// Search nodes so far.
+    pub nodes: u64,
+}
+
+/// Options of a plan. All zeros, but for `size`, are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PlanOptions {
+    /// `sizeof(ap_plan_options)`.
+    pub size: u32,
+    /// `AP_PLAN_PARALLEL_SAFE` and the flags behind it.
+    pub flags: u32,
+    /// Name of the target, such as "nodes" or "c"; null stands for "nodes", one node per step.
+    pub target: *const c_char,
+    /// Power of two that divides every offset; 0 stands for that of the target.
+    pub alignment: u64,
+    /// Bytes of the arena; 0 is no limit.
+    pub capacity: u64,
+    /// Milliseconds after which the best plan so far is returned; 0 is no limit.
+    pub time_limit_ms: u64,
+    /// Workers that run steps at the same time; 0 counts as 1.
+    pub workers: u32,
+    /// `AP_EFFORT_FAST` or `AP_EFFORT_MAX`, or 0.
+    pub effort: u32,
+    /// Called now and then; or null.
+    pub progress: ProgressFunction,
+    /// First argument of `progress`.
+    pub context: *mut c_void,
+    /// Ends the search when it is requested; or null. Read until the search ends.
+    pub cancel: *const Cancel,
+}
+
+/// Flag of a plan: it is safe in every order that the graph permits.
+pub const PLAN_PARALLEL_SAFE: u32 = 1;
+
+/// Flag of a plan: inputs keep their bytes until the end of a run.
+pub const PLAN_PRESERVE_INPUTS: u32 = 2;
+
+/// Flag of a plan: inputs are in memory of the caller, a space each.
+pub const PLAN_CALLER_INPUTS: u32 = 4;
+
+/// Flag of a plan: outputs are in memory of the caller, a space each.
+pub const PLAN_CALLER_OUTPUTS: u32 = 8;
+
+/// Effort of milliseconds.
+pub const EFFORT_FAST: u32 = 1;
+
+/// Effort of up to a minute or two.
+pub const EFFORT_MAX: u32 = 2;
+
+/// Why a step must wait for another one; of several reasons the first.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HazardKind {
+    /// The later step reads a value, or bytes, that the earlier step writes.
+    Data = 0,
+    /// The later step writes bytes that the earlier step reads.
+    WriteAfterRead = 1,
+    /// The later step writes bytes that the earlier step writes.
+    WriteAfterWrite = 2,
+    /// The graph demands the order, and no byte does.
+    Control = 3,
+}
+
+impl TryFrom<CoreHazardKind> for HazardKind {
+    type Error = ();
+
+    fn try_from(kind: CoreHazardKind) -> Result<Self, ()> {
+        match kind {
+            CoreHazardKind::Data => Ok(Self::Data),
+            CoreHazardKind::WriteAfterRead => Ok(Self::WriteAfterRead),
+            CoreHazardKind::WriteAfterWrite => Ok(Self::WriteAfterWrite),
+            CoreHazardKind::Control => Ok(Self::Control),
+            _ => Err(()),
+        }
+    }
+}
+
+/// One step that must wait for another one.
+///
+/// This struct never grows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Hazard {
+    /// Position of the step that waits.
+    pub after: u32,
+    /// Position of the step that it waits for.
+    pub before: u32,
+    /// The reason.
+    pub kind: HazardKind,
+}
+
+/// Returns `bytes` bytes at a multiple of `alignment`, or null. Called on any thread, one call at a
+/// time per pool.
+pub type AllocateFunction =
+    Option<unsafe extern "C" fn(context: *mut c_void, bytes: u64, alignment: u64) -> *mut c_void>;
+
+/// Frees what the other function returned, with the same `bytes`. Called on any thread.
+pub type DeallocateFunction =
+    Option<unsafe extern "C" fn(context: *mut c_void, memory: *mut c_void, bytes: u64)>;
+
+/// Options of a pool. All zeros, but for `size`, are the defaults.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// `sizeof(ap_pool_options)`.
+    pub size: u32,
+    /// `AP_POOL_CLEAR` and `AP_POOL_KEEP_NOTHING`, or 0.
+    pub flags: u32,
+    /// Bytes that the blocks of the pool, leased and free, may have together; 0 is no limit.
+    pub cap: u64,
+    /// Bytes of free blocks that are kept for later leases; 0 keeps all.
+    pub keep: u64,
+    /// Source of blocks; null stands for the allocator of the library. Both functions, or none.
+    pub allocate: AllocateFunction,
+    /// Frees a block of `allocate`.
+    pub deallocate: DeallocateFunction,
+    /// First argument of both functions.
+    pub context: *mut c_void,
+}
+
+/// Flag of a pool: returned blocks are filled with zeros.
+pub const POOL_CLEAR: u32 = 1;
+
+/// Flag of a pool: no free blocks are kept.
+pub const POOL_KEEP_NOTHING: u32 = 2;
+
+/// A wait without a limit of time.
+pub const FOREVER: u64 = u64::MAX;
+
+/// Numbers of a pool at one moment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolNumbers {
+    /// `sizeof(ap_pool_numbers)`.
+    pub size: u32,
+    /// Requests that wait now.
+    pub waiting: u32,
+    /// Bytes of the blocks that are leased now.
+    pub leased_bytes: u64,
+    /// Bytes of the blocks that are free now, and kept.
+    pub free_bytes: u64,
+    /// Most bytes, leased and free, at any time.
+    pub peak_bytes: u64,
+    /// Leases that were given.
+    pub leases: u64,
+    /// Blocks that were leased again.
+    pub reused: u64,
+    /// Blocks that were allocated.
+    pub allocated: u64,
+    /// Free blocks that were freed.
+    pub evicted: u64,
+    /// Requests that had to wait.
+    pub waits: u64,
+    /// Requests that were refused, since their time was over.
+    pub refused: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            size: 0,
+            threads: 0,
+            time_limit_ms: 0,
+            node_limit: 0,
+            capacity: 0,
+            seed: 0,
+            progress: None,
+            context: std::ptr::null_mut(),
+            cancel: std::ptr::null(),
+        }
+    }
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            size: 0,
+            flags: 0,
+            target: std::ptr::null(),
+            alignment: 0,
+            capacity: 0,
+            time_limit_ms: 0,
+            workers: 0,
+            effort: 0,
+            progress: None,
+            context: std::ptr::null_mut(),
+            cancel: std::ptr::null(),
+        }
+    }
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            size: 0,
+            flags: 0,
+            cap: 0,
+            keep: 0,
+            allocate: None,
+            deallocate: None,
+            context: std::ptr::null_mut(),
+        }
+    }
 }
 
 /// A memory that buffers are placed in.

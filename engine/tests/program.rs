@@ -26,7 +26,7 @@ use arenaplan_engine::{Engine, Policy, RunError, StepError};
 #[path = "../../tests/it/randwire.rs"]
 mod randwire;
 
-use randwire::{Numbers, Wiring, randwire};
+use randwire::{Edges, Numbers, Wiring, randwire};
 
 /// Returns a random graph of nodes that read up to 4 values, some of which work in place.
 fn random_graph(nodes: usize, seed: u64) -> Graph {
@@ -184,7 +184,8 @@ fn sleeping_nodes_change_nothing() {
 
 #[test]
 fn randomly_wired_networks_run_as_in_order() {
-    let small = Wiring { nodes: 10, neighbors: 4, rewired: 75, channels: 2 };
+    let small =
+        Wiring { nodes: 10, edges: Edges::SmallWorld { neighbors: 4, rewired: 75 }, channels: 2 };
     for seed in 1..3 {
         let graph = randwire(small, seed);
         for planner in [Planner::new(), Planner::new().effort(Effort::Fast).workers(4)] {

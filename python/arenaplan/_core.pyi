@@ -2,11 +2,12 @@
 The Rust core of arenaplan.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, final
 
 from _typeshed import Incomplete
+from numpy import ndarray
 
 __all__ = [
     "Allocation",
@@ -304,7 +305,9 @@ class CompiledKernel:
         """
     def __repr__(self, /) -> str: ...
     @staticmethod
-    def byte_product(rows: object, zero: int, weights: object, output: object) -> CompiledKernel:
+    def byte_product(
+        rows: ndarray[Any, Any], zero: int, weights: ndarray[Any, Any], output: ndarray[Any, Any]
+    ) -> CompiledKernel:
         """
         Return a product of a matrix of bytes and one of :func:`pack_bytes`.
 
@@ -320,8 +323,8 @@ class CompiledKernel:
     def chain(
         steps: Sequence[tuple[str, int, int | float, int | float]],
         result: int,
-        operands: Sequence[object],
-        output: object,
+        operands: Sequence[ndarray[Any, Any]],
+        output: ndarray[Any, Any],
     ) -> CompiledKernel:
         """
         Return a chain of elementwise functions.
@@ -340,14 +343,14 @@ class CompiledKernel:
         """
     @staticmethod
     def conv(
-        image: object,
-        weights: object,
-        output: object,
-        scratch: object,
+        image: ndarray[Any, Any],
+        weights: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
         rows: WindowSide,
         columns: WindowSide,
         groups: int,
-        bias: object | None = None,
+        bias: ndarray[Any, Any] | None = None,
         low: float = ...,
         high: float = ...,
     ) -> CompiledKernel:
@@ -372,13 +375,13 @@ class CompiledKernel:
         """
     @staticmethod
     def depthwise(
-        image: object,
-        weights: object,
-        output: object,
-        scratch: object,
+        image: ndarray[Any, Any],
+        weights: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
         rows: WindowSide,
         columns: WindowSide,
-        bias: object | None = None,
+        bias: ndarray[Any, Any] | None = None,
         low: float = ...,
         high: float = ...,
     ) -> CompiledKernel:
@@ -399,12 +402,12 @@ class CompiledKernel:
         """
     @staticmethod
     def normalization(
-        source: object | None,
-        output: object,
+        source: ndarray[Any, Any] | None,
+        output: ndarray[Any, Any],
         epsilon: float,
         centered: bool,
-        scale: object | None = None,
-        shift: object | None = None,
+        scale: ndarray[Any, Any] | None = None,
+        shift: ndarray[Any, Any] | None = None,
     ) -> CompiledKernel:
         """
         Return a normalization of the rows of an array: see :meth:`softmax`.
@@ -420,12 +423,12 @@ class CompiledKernel:
         """
     @staticmethod
     def pool(
-        image: object,
-        output: object,
-        scratch: object,
+        image: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
         rows: WindowSide,
         columns: WindowSide,
-        counts: tuple[object, object] | None = None,
+        counts: tuple[ndarray[Any, Any], ndarray[Any, Any]] | None = None,
     ) -> CompiledKernel:
         """
         Return the pooling of windows: their largest elements, or sums divided by counts.
@@ -438,7 +441,7 @@ class CompiledKernel:
             One number per row and per column of the output; the largest element if left out.
         """
     @staticmethod
-    def softmax(source: object | None, output: object) -> CompiledKernel:
+    def softmax(source: ndarray[Any, Any] | None, output: ndarray[Any, Any]) -> CompiledKernel:
         """
         Return the softmax of the rows of an array: its elements along the last axis.
 
@@ -510,7 +513,17 @@ class Graph:
         name: str,
         values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
         nodes: Sequence[
-            tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
+            tuple[
+                str,
+                str,
+                Sequence[int | None],
+                Sequence[int | None],
+                object,
+                Sequence[int],
+                str,
+                int,
+                Mapping[str, object],
+            ]
         ],
         outputs: Sequence[int],
     ) -> Graph:
@@ -555,6 +568,10 @@ class Graph:
     def was_sorted(self, /) -> bool:
         """
         Whether the nodes were not in a topological order and had to be sorted.
+        """
+    def with_pins(self, /, pins: Sequence[tuple[int, int]]) -> Graph:
+        """
+        Return a copy in which some values, by index, lie at fixed offsets in bytes.
         """
     def with_workspaces(
         self,
@@ -1498,7 +1515,7 @@ class Plan:
     @property
     def order(self, /) -> list[int]:
         """
-        Indices of the nodes in execution order.
+        Indices of the nodes in the order in which they first run.
         """
     @property
     def order_search(self, /) -> str | None:
@@ -1523,6 +1540,12 @@ class Plan:
         Per value of the graph its place, or None if it has none, as constants.
 
         ``plan[name]`` looks one up by the name of its value.
+        """
+    @property
+    def repeated(self, /) -> list[int]:
+        """
+        Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
+        not their large output.
         """
     def resized(self, /, graph: Any) -> Plan:
         """
@@ -2456,7 +2479,7 @@ def pack_apart(
     of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
-def pack_bytes(weights: object, zero: int, target: object) -> None:
+def pack_bytes(weights: ndarray[Any, Any], zero: int, target: ndarray[Any, Any]) -> None:
     """
     Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
 
@@ -2483,7 +2506,7 @@ def pack_csv(
     Pack the buffers of a CSV document.
     """
 
-def pack_weights(weights: object, target: object) -> None:
+def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     """
     Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
 
@@ -2510,6 +2533,7 @@ def plan(
     overlapping: Sequence[int] | None = None,
     time_limit: float | None = None,
     strips: Sequence[Strips] = ...,
+    costs: Sequence[int] | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
@@ -2518,7 +2542,7 @@ def plan(
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
     to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
     raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-    may overlap inputs. ``strips`` says how steps run strip by strip. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+    may overlap inputs. ``strips`` says how steps run strip by strip; ``costs`` is the time of each node. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
     best plan so far is returned.
     """
 

@@ -53,7 +53,7 @@ class PlanOptions:
     optimize: Annotated[
         str | Iterable[str],
         "techniques: all that the target honors, none, or some of views, in-place, elision, "
-        "fusion, order, streaming and overlap",
+        "fusion, order, streaming, overlap and recompute",
     ] = "all"
     effort: Annotated[
         Effort,
@@ -90,16 +90,20 @@ class PlanOptions:
         float | None,
         "how many times as long as the fastest plan that is tried a run may take, by the estimate "
         "of the target's backend; None or infinity if bytes alone count; it applies to one arena "
-        "with scratch memory",
+        "with scratch memory, and to the timetable of several workers",
     ] = 1.1
-    capacity: Annotated[int | None, "bytes that the arena may have at most"] = None
+    capacity: Annotated[
+        int | None,
+        "bytes that the arena may have at most; with several workers, the plan has the shortest "
+        "timetable that fits",
+    ] = None
     parallel_safe: Annotated[
         bool, "be safe in every order that the graph permits, so that nodes may run in parallel"
     ] = False
     workers: Annotated[
         int,
         "number of workers that run nodes at the same time; with more than one, the plan has a "
-        "timetable of about the shortest time, and of those one with few bytes",
+        "timetable of about the shortest time (see max_slowdown), and of those one with few bytes",
     ] = 1
     spaces: Annotated[
         str | Sequence[Space] | None,
@@ -306,7 +310,7 @@ def targets() -> list[Target]:
     --------
     >>> import arenaplan as ap
     >>> [target.name for target in ap.targets()][:3]
-    ['ideal', 'numpy', 'nodes']
+    ['ideal', 'numpy', 'cupy']
     """
     return _core.targets()
 

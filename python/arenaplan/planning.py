@@ -20,10 +20,14 @@ from arenaplan.options import (
     resolve,
     slowdown_of,
     target_of,
+    whole_number,
 )
 from arenaplan.spaces import homes_of, parse_spaces
 from arenaplan.tradeoff import Maker, Point, chosen
 from arenaplan.watch import Progress, Watch, checked_seconds
+
+_ANY_SLOWDOWN = 10**9
+"""Thousandths of the shortest timetable that no timetable takes."""
 
 Together: TypeAlias = Literal["never-together", "concurrent"]
 
@@ -34,6 +38,7 @@ def plan(
     *,
     steps: Sequence[Sequence[int]] | None = None,
     strips: Sequence[Strips] = (),
+    costs: Sequence[int] | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -52,6 +57,9 @@ def plan(
         Values inside of a step get no memory.
     strips : sequence of Strips
         How steps of ``steps`` run strip by strip, for those that do.
+    costs : sequence of int, optional
+        Time of each node, in any unit, for the timetable of several ``workers``. By default a node
+        takes as long as it touches bytes.
     time_limit : float, optional
         Seconds after which the best plan so far is returned; techniques for which no time was
         left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
@@ -90,18 +98,31 @@ def plan(
     Plan('', 8064 bytes, optimal)
     >>> ap.plan(graph, outputs="caller")  # y is where z is going to be
     Plan('', 4032 bytes, optimal)
+    >>> timed = ap.plan(graph, workers=2, costs=[30, 10])
+    >>> timed.timetable.starts, timed.timetable.span
+    ([0, 30], 40)
     """
     options = resolve(options, overrides)
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
     arguments = core_options(options, target)
+    given_costs = None
+    if costs is not None:
+        if options.workers == 1:
+            raise InvalidOption("option costs: a plan for one worker has no times")
+        given_costs = [whole_number(cost, "costs") for cost in costs]
+        if not all(0 <= cost < 1 << 64 for cost in given_costs):
+            raise InvalidOption("option costs: a time is no number of 64 bits")
+    slowdown = slowdown_of(options)
+    if options.workers > 1:
+        arguments["max_slowdown"] = _ANY_SLOWDOWN if slowdown == inf else round(slowdown * 1000)
     memories = _memories(graph, options, target)
     if memories.rows is not None:
         arguments["alignment"] = min(row[2] for row in memories.rows)
     wanted = None if steps is None else [list(step) for step in steps]
     backend = None if options.workspace == "none" else backend_of(target.name)
     if backend is not None:
-        graph.require_attributes(target.name)
+        graph.require_weights(target.name)
     watch = Watch(on_progress, checked_seconds(time_limit))
     if backend is None:
 
@@ -114,6 +135,7 @@ def plan(
                 on_progress=watch.tell,
                 time_limit=watch.seconds_left,
                 strips=strips,
+                costs=given_costs,
             )
 
         result = made()
@@ -121,11 +143,10 @@ def plan(
             # A search that is ended in a packing has not even placed everything once.
             result = min(result, made(), key=lambda plan: plan.arena_bytes)
     else:
-        slowdown = slowdown_of(options)
         is_timed = memories.rows is None and wanted is None and options.workers == 1
         if is_timed and slowdown < inf:
             arguments["max_slowdown"] = round(slowdown * 1000)
-        maker = Maker(graph, arguments, target.techniques, memories, backend, watch)
+        maker = Maker(graph, arguments, target.techniques, memories, backend, watch, given_costs)
         result = chosen(maker, slowdown, wanted, strips).plan
     try:
         result.fits()
@@ -202,7 +223,7 @@ def plan_together(
     if counted:
         # Workspaces of a fused group are known only once it is known which nodes run as one.
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
-        names = [name for name in names if name not in ("fusion", "streaming")]
+        names = [name for name in names if name not in ("fusion", "streaming", "recompute")]
         arguments["optimize"] = ",".join(names) or "none"
     seen = [graph.for_target(target.name) for graph in graphs]
     policy = "auto" if counted else "none"
@@ -291,7 +312,7 @@ def explain(
     backend = None if options.workspace == "none" else backend_of(target.name)
     timed = None
     if backend is not None:
-        graph.require_attributes(target.name)
+        graph.require_weights(target.name)
         arguments["workspace"] = "auto"
         maker = Maker(
             graph, arguments, target.techniques, _Memories(None, []), backend, Watch(None)

@@ -10,6 +10,7 @@
 
 mod arena;
 mod arenas;
+mod attributes;
 mod call;
 mod compiled;
 mod error;

@@ -84,10 +84,10 @@ impl Options {
 /// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
 /// to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
 /// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-/// may overlap inputs. ``strips`` says how steps run strip by strip. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+/// may overlap inputs. ``strips`` says how steps run strip by strip; ``costs`` is the time of each node. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
 /// best plan so far is returned.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None, time_limit=None, strips=Vec::new()))]
+#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None, time_limit=None, strips=Vec::new(), costs=None))]
 #[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -102,6 +102,7 @@ pub(crate) fn plan(
     overlapping: Option<Vec<u32>>,
     time_limit: Option<f64>,
     strips: Vec<Strips>,
+    costs: Option<Vec<u64>>,
 ) -> PyResult<Plan> {
     let memories = match spaces {
         Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
@@ -124,6 +125,9 @@ pub(crate) fn plan(
             .strips(&strips);
         if let Some(nodes) = &overlapping {
             planner = planner.overlapping(nodes);
+        }
+        if let Some(costs) = &costs {
+            planner = planner.costs(costs);
         }
         if let Some(memories) = &memories {
             planner = planner.memories(memories);

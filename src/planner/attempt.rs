@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::context::Context;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, Table};
 use crate::base::{Result, SpaceId, ValueId};
 use crate::choose::Fusion;
 use crate::pack::{Problem, max_load};
@@ -36,9 +36,12 @@ impl Attempt<'_> {
         context.with_techniques(self.techniques)
     }
 
-    /// Sort key of attempts: of equally many bytes, channels take more time.
-    pub(super) fn rank(&self) -> (u64, bool) {
-        (self.load, self.fusion.channels)
+    /// Sort key of attempts: of equally many bytes, channels take more time. With a capacity, of
+    /// timetables that fit the shortest one comes first.
+    pub(super) fn rank(&self, capacity: Option<u64>) -> (bool, u64, u64, bool) {
+        let fits = capacity.is_some_and(|bytes| self.load <= bytes);
+        let span = self.schedule.table().filter(|_| fits).map(Table::span);
+        (span.is_none(), span.unwrap_or(0), self.load, self.fusion.channels)
     }
 }
 

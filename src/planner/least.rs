@@ -28,8 +28,14 @@ pub(super) fn least<'t, 'g>(
             continue;
         }
         let placed = pack(&attempt.context(context), &attempt.schedule, attempt.elision, &[])?;
-        if placed.packing.peak() < least {
+        let peak = placed.packing.peak();
+        if peak < least {
             best = Some(Best { attempt, placed });
+        }
+        // Of timetables that fit, the first one is the shortest.
+        let is_timed = attempt.schedule.table().is_some();
+        if is_timed && context.options.capacity.is_some_and(|bytes| peak <= bytes) {
+            break;
         }
     }
     let best = best.expect("the given order is always tried");

@@ -362,10 +362,14 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Records how slow the plan may be: in thousandths of the time of the fastest plan.
+    /// Sets how slow the plan may be: in thousandths of the time of the fastest plan.
     ///
-    /// The planner knows no times. A caller that estimates them compares several plans and
-    /// [notes](Plan::with_estimate) the estimate.
+    /// For several [workers](Self::workers) it is a limit of the span of the timetable, 1100 by
+    /// default: of all timetables that are short enough, one with few bytes is taken. With a
+    /// [capacity](Self::capacity), the shortest one that fits is taken, even if it is slower.
+    ///
+    /// For one worker it is a record, since the planner knows no times. A caller that estimates them
+    /// compares several plans and [notes](Plan::with_estimate) the estimate.
     #[must_use]
     pub fn max_slowdown(mut self, thousandths: Option<u64>) -> Self {
         self.options.max_slowdown = thousandths;

@@ -43,6 +43,12 @@ impl Table {
         let until = until.collect();
         Self { costs, starts, until }
     }
+
+    /// Returns the time at which the last step ends.
+    pub(super) fn span(&self) -> u64 {
+        let ends = self.starts.iter().zip(&self.costs);
+        ends.map(|(&start, &cost)| start.saturating_add(cost)).max().unwrap_or(0)
+    }
 }
 
 impl<'g> Schedule<'g> {

@@ -15,6 +15,7 @@ use super::schedule::Schedule;
 use super::settle::settled;
 use super::workers::for_workers;
 use crate::base::{NodeId, Result};
+use crate::choose::fuse::fuse_repeating;
 use crate::choose::{Fusion, fuse};
 use crate::graph::Graph;
 use crate::pack::Stage;
@@ -46,7 +47,7 @@ pub(super) fn candidates<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<
         let fewer = left_out.fold(all, |fewer, (_, &rule)| fewer.without(rule));
         attempts.extend(schedules(&context.with_techniques(fewer), graph)?);
     }
-    attempts.sort_by_key(Attempt::rank);
+    attempts.sort_by_key(|it| it.rank(context.options.capacity));
     Ok(attempts)
 }
 
@@ -57,8 +58,15 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
         return Ok(attempts);
     }
     let mut known: Vec<Vec<Vec<NodeId>>> = vec![Vec::new()];
-    for fusion in fusions(context, graph) {
-        let groups = fuse(graph, fusion);
+    let repeats = context.options.optimize.contains(Technique::Recompute)
+        && graph.nodes().len() <= MOST_NODES_TO_TRY
+        && graph.has_repeats();
+    let kinds = fusions(context, graph).into_iter().flat_map(|fusion| {
+        let both = [false, true].into_iter().filter(move |&again| !again || repeats);
+        both.map(move |again| (fusion, again))
+    });
+    for (fusion, again) in kinds {
+        let groups = if again { fuse_repeating(graph, fusion) } else { fuse(graph, fusion) };
         if known.contains(&groups) || context.budget.exhausted() {
             continue;
         }
@@ -72,10 +80,10 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
         let least = attempts.iter().map(|attempt| attempt.load).min();
         context.tell(Stage::Fusion, least.unwrap_or(u64::MAX), 0);
     }
-    attempts.sort_by_key(Attempt::rank);
+    attempts.sort_by_key(|it| it.rank(context.options.capacity));
     if context.options.optimize.contains(Technique::Order) {
         reorder(context, graph, &mut attempts)?;
-        attempts.sort_by_key(Attempt::rank);
+        attempts.sort_by_key(|it| it.rank(context.options.capacity));
     }
     if context.options.workers > 1 {
         attempts = for_workers(context, &attempts)?;

@@ -15,6 +15,51 @@ use crate::pool::ArenaPool;
 use crate::pool::state::{Signal, Ticket};
 use crate::program::{Program, ProgramStep, StepMemory};
 
+/// The memory of one plan, until it is dropped: a [`Lease`] without a program, for runners that find
+/// the operands of their steps by themselves.
+///
+/// ```
+/// use arenaplan::{ArenaPool, DType, Graph, Planner, SpaceId, Value, ValueKind};
+///
+/// let mut builder = Graph::builder("nothing to do");
+/// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [100])?);
+/// builder.add_output(x);
+/// let plan = Planner::new().plan(&builder.build()?)?;
+///
+/// let pool = ArenaPool::builder().cap(4096).build()?;
+/// let mut leased = pool.wait_arena(&plan, None)?;
+/// assert!(leased.arena_mut().bytes_mut(SpaceId::new(0)).is_some_and(|it| it.len() >= 100));
+/// assert_eq!(pool.statistics().leased_bytes, 4096);
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LeasedArena {
+    pool: ArenaPool,
+    arena: Arena<'static>,
+}
+
+impl LeasedArena {
+    pub(super) fn new(pool: ArenaPool, plan: &Plan, regions: Vec<Region<'static>>) -> Self {
+        Self { pool, arena: Arena::of(plan, regions) }
+    }
+
+    /// Returns the arena.
+    pub const fn arena(&self) -> &Arena<'static> {
+        &self.arena
+    }
+
+    /// Returns the arena to write.
+    pub const fn arena_mut(&mut self) -> &mut Arena<'static> {
+        &mut self.arena
+    }
+}
+
+impl Drop for LeasedArena {
+    fn drop(&mut self) {
+        self.pool.shared.give_back(core::mem::take(&mut self.arena.regions));
+    }
+}
+
 /// The arena of one program, until it is dropped.
 ///
 /// A lease borrows nothing: it can move to another thread or task, and be kept with the state of
@@ -22,9 +67,8 @@ use crate::program::{Program, ProgramStep, StepMemory};
 /// [clears](crate::pool::PoolBuilder::clear_returned) what is given back.
 #[derive(Debug)]
 pub struct Lease {
-    pool: ArenaPool,
     program: Arc<Program>,
-    arena: Arena<'static>,
+    leased: LeasedArena,
 }
 
 impl Lease {
@@ -33,8 +77,8 @@ impl Lease {
         program: Arc<Program>,
         regions: Vec<Region<'static>>,
     ) -> Self {
-        let arena = Arena::of(program.plan(), regions);
-        Self { pool, program, arena }
+        let leased = LeasedArena::new(pool, program.plan(), regions);
+        Self { program, leased }
     }
 
     /// Returns the program.
@@ -49,7 +93,7 @@ impl Lease {
 
     /// Returns the arena.
     pub const fn arena(&self) -> &Arena<'static> {
-        &self.arena
+        &self.leased.arena
     }
 
     /// Runs the program: calls `kernel` with every step and its memory, in order.
@@ -61,7 +105,7 @@ impl Lease {
         &mut self,
         kernel: impl FnMut(ProgramStep<'_>, &mut StepMemory<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.arena.run(&self.program, kernel)
+        self.leased.arena.run(&self.program, kernel)
     }
 
     /// Lends the memory of the step at a position.
@@ -75,7 +119,7 @@ impl Lease {
             option: "step",
             reason: format!("there is no step {index}; the program has {count}"),
         })?;
-        self.arena.step(&self.program, step)
+        self.leased.arena.step(&self.program, step)
     }
 
     /// Returns the bytes of `value`.
@@ -84,7 +128,7 @@ impl Lease {
     ///
     /// [`Error::UndefinedValue`] if the plan does not place the value.
     pub fn value(&self, value: ValueId) -> Result<&[u8]> {
-        self.arena.value(self.program.plan(), value)
+        self.leased.arena.value(self.program.plan(), value)
     }
 
     /// Returns the bytes of `value` to write.
@@ -93,7 +137,7 @@ impl Lease {
     ///
     /// As [`value`](Self::value).
     pub fn value_mut(&mut self, value: ValueId) -> Result<&mut [u8]> {
-        self.arena.value_mut(self.program.plan(), value)
+        self.leased.arena.value_mut(self.program.plan(), value)
     }
 
     /// Returns `value` as elements of type `T`.
@@ -103,7 +147,7 @@ impl Lease {
     /// As [`value`](Self::value), and [`Error::InvalidCast`] if the value's size is no multiple
     /// of that of an element, or its address none of an element's alignment.
     pub fn value_as<T: Pod>(&self, value: ValueId) -> Result<&[T]> {
-        self.arena.value_as(self.program.plan(), value)
+        self.leased.arena.value_as(self.program.plan(), value)
     }
 
     /// Returns `value` as elements of type `T` to write.
@@ -112,13 +156,7 @@ impl Lease {
     ///
     /// As [`value_as`](Self::value_as).
     pub fn value_as_mut<T: Pod>(&mut self, value: ValueId) -> Result<&mut [T]> {
-        self.arena.value_as_mut(self.program.plan(), value)
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.pool.shared.give_back(core::mem::take(&mut self.arena.regions));
+        self.leased.arena.value_as_mut(self.program.plan(), value)
     }
 }
 

@@ -46,12 +46,14 @@ mod rounding;
 mod state;
 
 use alloc::{boxed::Box, format, vec::Vec};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
 use core::task::Poll;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use lease::{Lease, Leasing};
+pub use lease::{Lease, LeasedArena, Leasing};
 #[cfg(feature = "mmap")]
 pub use pages::Pages;
 pub use rounding::Rounding;
@@ -220,28 +222,73 @@ impl ArenaPool {
     ///
     /// As [`try_lease`](Self::try_lease); [`Error::PoolBusy`] when the time is over.
     pub fn wait(&self, program: &Arc<Program>, timeout: Option<Duration>) -> Result<Lease> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut waiting = Waiting { shared: &self.shared, ticket: None };
-        loop {
-            let signal = || Signal::Thread(thread::current());
-            let found = self.shared.poll(program.plan(), &mut waiting.ticket, Some(&signal))?;
-            if let Poll::Ready(regions) = found {
-                return Ok(self.leased(program, regions));
-            }
-            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => thread::park(),
-                Some(Duration::ZERO) => return Err(self.shared.refuse(program.plan())),
-                Some(left) => thread::park_timeout(left),
-            }
-        }
+        Ok(self.leased(program, self.shared.wait(program.plan(), timeout)?))
+    }
+
+    /// Returns the memory of a plan, for runners that need no program; otherwise as
+    /// [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_arena(&self, plan: &Plan, timeout: Option<Duration>) -> Result<LeasedArena> {
+        Ok(LeasedArena::new(self.clone(), plan, self.shared.wait(plan, timeout)?))
     }
 
     /// Returns a future of a lease.
     ///
-    /// The future works with every executor, and leaves the queue when dropped. A limit of time is
-    /// the executor's own, for example `tokio::time::timeout`.
+    /// The future works with every executor, and leaves the queue when dropped. It has no limit of
+    /// time: see [`lease_until`](Self::lease_until).
     pub fn lease(&self, program: &Arc<Program>) -> Leasing {
         Leasing::new(self.clone(), Arc::clone(program))
+    }
+
+    /// Returns a lease; the task waits for the memory, at most until `timer` is done.
+    ///
+    /// A timer is any future, so that this works with every executor: for example
+    /// `tokio::time::sleep(Duration::from_millis(20))`, or the end of a connection. A lease that is
+    /// there at once is given without a look at the timer. Nothing is allocated, and a future that is
+    /// dropped leaves the queue.
+    ///
+    /// ```
+    /// # use std::future;
+    /// # use std::pin::pin;
+    /// # use std::sync::Arc;
+    /// # use std::task::{Context, Poll, Waker};
+    /// # use arenaplan::{ArenaPool, DType, Graph, Planner, Value, ValueKind};
+    /// # let mut builder = Graph::builder("one value");
+    /// # let x = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [1024])?);
+    /// # builder.add_output(x);
+    /// # let graph = builder.build()?;
+    /// # let program = Arc::new(Planner::new().plan(&graph)?.program(&graph)?);
+    /// let pool = ArenaPool::builder().cap(4096).build()?;
+    /// let held = pool.try_lease(&program)?;
+    /// // A timer that is done at once: the pool does not make the task wait.
+    /// let mut refused = pin!(pool.lease_until(&program, future::ready(())));
+    /// # let mut context = Context::from_waker(Waker::noop());
+    /// let Poll::Ready(Err(error)) = refused.as_mut().poll(&mut context) else { panic!() };
+    /// assert_eq!(error.kind(), "PoolBusy");
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lease`](Self::try_lease); [`Error::PoolBusy`] when the timer is done.
+    pub async fn lease_until(
+        &self,
+        program: &Arc<Program>,
+        timer: impl Future<Output = ()>,
+    ) -> Result<Lease> {
+        let mut leasing = pin!(self.lease(program));
+        let mut timer = pin!(timer);
+        poll_fn(|context| {
+            if let Poll::Ready(found) = leasing.as_mut().poll(context) {
+                return Poll::Ready(found);
+            }
+            let refuse = |()| Err(self.shared.refuse(program.plan()));
+            timer.as_mut().poll(context).map(refuse)
+        })
+        .await
     }
 
     /// Frees the free blocks, those that have been free for the longest time first, until they
@@ -315,6 +362,23 @@ impl Shared {
         self.leave(ticket);
         unfinished.allocate(plan)?;
         Ok(Poll::Ready(core::mem::take(&mut unfinished.regions)))
+    }
+
+    /// Returns memory for a plan; the thread waits for it, at most for `timeout` if there is one.
+    fn wait(&self, plan: &Plan, timeout: Option<Duration>) -> Result<Vec<Region<'static>>> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut waiting = Waiting { shared: self, ticket: None };
+        loop {
+            let signal = || Signal::Thread(thread::current());
+            if let Poll::Ready(regions) = self.poll(plan, &mut waiting.ticket, Some(&signal))? {
+                return Ok(regions);
+            }
+            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => thread::park(),
+                Some(Duration::ZERO) => return Err(self.refuse(plan)),
+                Some(left) => thread::park_timeout(left),
+            }
+        }
     }
 
     /// Leaves the queue, and signals whoever is next.

@@ -1,6 +1,6 @@
-//! Randomly wired networks (Xie et al., ICCV 2019): stages of nodes that are wired by the small-world
-//! model of Watts and Strogatz. A node is the sum of its inputs, a rectifier, a depthwise and a
-//! pointwise convolution.
+//! Randomly wired networks (Xie et al., ICCV 2019): stages of nodes that are wired by a model of
+//! random graphs. A node is the sum of its inputs, a rectifier, a depthwise and a pointwise
+//! convolution.
 
 use arenaplan::graph::{Effects, InPlace};
 use arenaplan::{DType, Graph, GraphBuilder, Node, Value, ValueId, ValueKind};
@@ -19,27 +19,56 @@ impl Numbers {
     }
 }
 
+/// A model of random graphs.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "tests use one of them, benchmarks all")]
+pub enum Edges {
+    /// Watts and Strogatz: a ring of nodes with so many neighbors, of whose edges a percentage is
+    /// rewired.
+    SmallWorld { neighbors: usize, rewired: usize },
+    /// Barabási and Albert: each new node has edges to so many earlier ones, more likely to those with
+    /// more edges.
+    Preferential { edges: usize },
+    /// Erdős and Rényi: a percentage of all pairs.
+    Random { percent: usize },
+}
+
 /// The parameters of one network.
 #[derive(Clone, Copy, Debug)]
 pub struct Wiring {
     /// Nodes of a stage.
     pub nodes: usize,
-    /// Neighbors of a node in the ring.
-    pub neighbors: usize,
-    /// Percentage of edges that are rewired.
-    pub rewired: usize,
+    /// Edges of a stage.
+    pub edges: Edges,
     /// Channels of the first stage; the others have two and four times as many.
     pub channels: u64,
 }
 
-struct Net {
-    builder: GraphBuilder,
+/// A network as it grows.
+pub struct Net {
+    pub builder: GraphBuilder,
     nodes: usize,
 }
 
 impl Net {
+    pub fn new(name: String) -> Self {
+        Self { builder: Graph::builder(name), nodes: 0 }
+    }
+
+    /// Adds an image.
+    pub fn image(&mut self, shape: [u64; 3]) -> ValueId {
+        let image = Value::new("image", ValueKind::Input, DType::FLOAT32, shape);
+        self.builder.add_value(image.expect("a small value"))
+    }
+
     /// Adds a node that makes `shape` of `inputs`.
-    fn node(&mut self, op: &str, inputs: &[ValueId], shape: [u64; 3], in_place: bool) -> ValueId {
+    pub fn node(
+        &mut self,
+        op: &str,
+        inputs: &[ValueId],
+        shape: [u64; 3],
+        in_place: bool,
+    ) -> ValueId {
         let name = format!("{op}{}", self.nodes);
         self.nodes += 1;
         let value = Value::new(&*name, ValueKind::Activation, DType::FLOAT32, shape);
@@ -53,9 +82,28 @@ impl Net {
     }
 }
 
-/// Returns the edges of a small world of `nodes`, from lower to higher nodes.
-fn small_world(wiring: Wiring, numbers: &mut Numbers) -> Vec<(usize, usize)> {
-    let Wiring { nodes, neighbors, rewired, .. } = wiring;
+/// Returns the edges of a stage, from lower to higher nodes.
+fn wire(wiring: Wiring, numbers: &mut Numbers) -> Vec<(usize, usize)> {
+    let nodes = wiring.nodes;
+    let mut edges = match wiring.edges {
+        Edges::SmallWorld { neighbors, rewired } => small_world(nodes, neighbors, rewired, numbers),
+        Edges::Preferential { edges } => preferential(nodes, edges, numbers),
+        Edges::Random { percent } => {
+            let pairs = (0..nodes).flat_map(|high| (0..high).map(move |low| (low, high)));
+            pairs.filter(|_| numbers.below(100) < percent).collect()
+        }
+    };
+    edges.sort_unstable();
+    edges.dedup();
+    edges
+}
+
+fn small_world(
+    nodes: usize,
+    neighbors: usize,
+    rewired: usize,
+    numbers: &mut Numbers,
+) -> Vec<(usize, usize)> {
     let mut edges: Vec<(usize, usize)> = Vec::new();
     let sorted = |a: usize, b: usize| (a.min(b), a.max(b));
     for near in 1..=neighbors / 2 {
@@ -76,23 +124,41 @@ fn small_world(wiring: Wiring, numbers: &mut Numbers) -> Vec<(usize, usize)> {
             }
         }
     }
-    edges.sort_unstable();
-    edges.dedup();
+    edges
+}
+
+fn preferential(nodes: usize, each: usize, numbers: &mut Numbers) -> Vec<(usize, usize)> {
+    let mut edges: Vec<(usize, usize)> = Vec::new();
+    for node in each..nodes {
+        let mut others: Vec<usize> = Vec::new();
+        while others.len() < each {
+            // An end of a random edge: nodes with more edges are more likely.
+            let end = numbers.below(2 * edges.len().max(1));
+            let other = match edges.get(end / 2) {
+                Some(&(low, high)) => [low, high][end % 2],
+                None => numbers.below(node),
+            };
+            let other = if others.contains(&other) { numbers.below(node) } else { other };
+            if !others.contains(&other) {
+                others.push(other);
+            }
+        }
+        edges.extend(others.into_iter().map(|other| (other, node)));
+    }
     edges
 }
 
 /// Returns a network of three stages with images of 28, 14 and 7 pixels.
 pub fn randwire(wiring: Wiring, seed: u64) -> Graph {
     let mut numbers = Numbers::new(seed);
-    let mut net = Net { builder: Graph::builder(format!("randwire_{seed}")), nodes: 0 };
-    let image = Value::new("image", ValueKind::Input, DType::FLOAT32, [3, 224, 224]);
-    let image = net.builder.add_value(image.expect("a small value"));
+    let mut net = Net::new(format!("randwire_{seed}"));
+    let image = net.image([3, 224, 224]);
     let c = wiring.channels;
     let mut last = net.node("Conv", &[image], [c / 2, 112, 112], false);
     last = net.node("Conv", &[last], [c, 56, 56], false);
     for (scale, pixels) in [(1, 28), (2, 14), (4, 7)] {
         let shape = [c * scale, pixels, pixels];
-        let edges = small_world(wiring, &mut numbers);
+        let edges = wire(wiring, &mut numbers);
         let mut made: Vec<ValueId> = Vec::new();
         for node in 0..wiring.nodes {
             let from = edges.iter().filter(|edge| edge.1 == node).map(|edge| made[edge.0]);

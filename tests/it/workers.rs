@@ -9,7 +9,7 @@ use crate::check::forge;
 use crate::graphs::Sketch;
 use crate::hazards::{check, check_mutants, check_runs};
 use crate::planners::ideal_planner;
-use crate::randwire::{Wiring, randwire};
+use crate::randwire::{Edges, Wiring, randwire};
 
 /// Plans of small random graphs need no long search.
 fn fast<'a>() -> Planner<'a> {
@@ -141,6 +141,55 @@ fn workers_get_bytes_of_their_own() {
     assert_eq!(hazards.timetable(&[128; 7], 2).parallelism().to_bits(), 1.0_f64.to_bits());
 }
 
+/// In one worker's bytes, only the first nodes of the chains run side by side.
+#[test]
+fn a_capacity_gives_the_shortest_timetable_that_fits() {
+    let graph = chains();
+    let planner = Planner::new().workers(2);
+    let spans = [192, 255, 256, 1024].map(|capacity| {
+        let plan = planner.capacity(capacity).plan(&graph).unwrap();
+        check(&graph, &plan);
+        assert!(plan.arena_bytes() <= capacity);
+        plan.timetable().unwrap().span()
+    });
+    assert_eq!(spans, [832, 832, 576, 576]);
+    let plan = planner.capacity(191).plan(&graph).unwrap();
+    assert_eq!((plan.arena_bytes(), plan.status()), (256, Status::Infeasible));
+}
+
+#[test]
+fn a_slowdown_is_a_limit_of_the_timetable() {
+    let graph = chains();
+    let planned = |thousandths| {
+        let plan = Planner::new().workers(2).max_slowdown(Some(thousandths)).plan(&graph).unwrap();
+        check(&graph, &plan);
+        (plan.arena_bytes(), plan.timetable().unwrap().span())
+    };
+    assert_eq!(planned(1000), (256, 576));
+    assert_eq!(planned(1444), (256, 576)); // 831.7
+    assert_eq!(planned(1445), (192, 832));
+    assert_eq!(planned(u64::MAX).0, 192);
+}
+
+/// In the bytes that one worker needs, several workers run as many steps at once as fit.
+#[test]
+fn networks_run_in_parallel_in_the_bytes_of_one_worker() {
+    let edges = Edges::SmallWorld { neighbors: 4, rewired: 75 };
+    let graph = randwire(Wiring { nodes: 12, edges, channels: 16 }, 9);
+    let one = Planner::new().plan(&graph).unwrap();
+    let planner = Planner::new().workers(4).effort(Effort::Fast);
+    let mut last = 1.2;
+    for eighths in [8, 10, 16] {
+        let capacity = one.arena_bytes() / 8 * eighths;
+        let plan = planner.capacity(capacity).plan(&graph).unwrap();
+        check(&graph, &plan);
+        assert!(plan.arena_bytes() <= capacity);
+        let parallelism = plan.timetable().unwrap().parallelism();
+        assert!(parallelism >= last, "{eighths}: {parallelism} and {last}");
+        last = parallelism;
+    }
+}
+
 /// Nodes that cost nothing take a moment, so that no two of them are the same one.
 #[test]
 fn costs_decide_the_timetable() {
@@ -223,7 +272,8 @@ fn forged_timetables_are_refused() {
 /// Networks of random wiring, several seeds: nearly the parallelism of the graph, few more bytes.
 #[test]
 fn randomly_wired_networks_keep_their_parallelism() {
-    let wiring = Wiring { nodes: 16, neighbors: 4, rewired: 75, channels: 16 };
+    let wiring =
+        Wiring { nodes: 16, edges: Edges::SmallWorld { neighbors: 4, rewired: 75 }, channels: 16 };
     for seed in 1..4 {
         let graph = randwire(wiring, seed);
         let one = Planner::new().plan(&graph).unwrap();

@@ -22,7 +22,7 @@ FLOORS = (
     ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
     ("options", "tradeoff"),
     ("planning",),
-    ("packing", "incremental", "diff"),
+    ("bodies", "packing", "incremental", "diff"),
     ("executor", "importers", "rewrite"),
     ("dynamic", "export", "integrations", "proving"),
     ("fitting", "server"),

@@ -193,6 +193,69 @@ def test_files_and_functions_are_planned_here(tmp_path: Any) -> None:
         ap.Server({"file": path}, cap="64MiB")
 
 
+def test_plans_from_files_are_used_and_nothing_is_searched(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+
+    onnx.save(attention(), tmp_path / "model.onnx")
+    path = tmp_path / "model.onnx"
+    family = ap.plan_family(path, {"batch": [1, 2], "seq": [3, 5]}, target="numpy")
+    family.to_model().save(tmp_path / "model.plan.json")
+    (tmp_path / "one.plan.json").write_text(family.at(batch=2, seq=5).to_json())
+    one = ap.load(path, bind={"batch": 2, "seq": 5})
+    cases = []
+    with ap.DynamicExecutor(family) as executor:
+        for sizes in family:
+            graph = family.graph(**sizes)
+            values = [graph.values[index] for index in graph.inputs]
+            given = {value.name: noise(*value.shape) for value in values}
+            cases.append((given, executor.run(given)))
+
+    def searched(*_: object, **__: object) -> None:
+        raise AssertionError("a search")
+
+    for name in ("make_plan", "plan_family"):
+        monkeypatch.setattr(f"arenaplan.server.model.{name}", searched)
+    models: dict[str, Any] = {"all": path, "one": one, "bound": path}
+    plans: dict[str, Any] = {
+        "all": tmp_path / "model.plan.json",
+        "one": tmp_path / "one.plan.json",
+        "bound": family.at(batch=2, seq=5),
+    }
+    bind = {"bound": {"batch": 2, "seq": 5}}
+    with ap.Server(models, plans=plans, bind=bind, cap="1MiB") as server:
+        for given, expected in cases:
+            assert same(server.run("all", given), expected)
+        given, expected = cases[0]
+        assert same(server.run("one", given), expected)
+        assert same(server.run("bound", given), expected)
+        with pytest.raises(errors.InputMismatch, match="no shape that was planned"):
+            server.run("all", {k: v[:, :1] for k, v in given.items()})
+
+
+def test_plans_of_another_model_are_refused(tmp_path: Any) -> None:
+    family = ap.plan_family(open_onnx(attention()), {"batch": [1, 2], "seq": 3}, target="numpy")
+    model = family.to_model()
+    other = open_onnx(convolutions())
+    with pytest.raises(errors.PlannerError, match="model 'a': "):
+        ap.Server({"a": other}, plans={"a": model}, cap="1MiB")
+    with pytest.raises(errors.PlanError, match=r"model 'a': .*does not belong"):
+        ap.Server({"a": calling(size=8)}, plans={"a": family.at(batch=1, seq=3)}, cap="1MiB")
+    for options, message in [
+        ({"plans": {"b": model}}, "option plans: there is no model 'b'"),
+        ({"plans": {"a": model}}, "model 'a': option plans: the model file has the sizes"),
+    ]:
+        with pytest.raises(errors.InvalidOption, match=message):
+            ap.Server({"a": calling(size=8)}, cap="1MiB", **options)
+    with pytest.raises(errors.InvalidOption, match="a family of plans has its plans"):
+        ap.Server({"a": family}, plans={"a": model}, cap="1MiB")
+    broken = tmp_path / "broken.json"
+    broken.write_text(model.to_json()[:-9])
+    with pytest.raises(errors.PlannerError, match="model 'a': "):
+        ap.Server({"a": other}, plans={"a": broken}, cap="1MiB")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

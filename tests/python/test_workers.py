@@ -7,17 +7,19 @@ import pickle
 import random
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
 
 import arenaplan as ap
 from arenaplan.cli import main
 from arenaplan.errors import HazardMismatch, InvalidOption, KernelError
 from arenaplan.export import EXPORTERS
+from dynamic_models import attention, convolutions
 from random_models import random_inputs, random_model
 from test_cli import model
 
@@ -176,36 +178,89 @@ def test_an_executor_plans_for_its_workers() -> None:
         ap.Executor(graph, workers=0)
 
 
+def check_in_any_timing(
+    graph: ap.Graph, plan: ap.Plan, inputs: Mapping[str, np.ndarray], seed: int, share: float
+) -> None:
+    """Compare runs in which a share of the kernels wait, so that steps end in any order."""
+    with ap.Executor(graph, plan) as executor:
+        expected = executor.run(inputs)
+    draw = random.Random(seed)
+
+    def slowed(run: Callable[[], object]) -> Callable[[], object]:
+        def late() -> object:
+            if draw.random() < share:
+                time.sleep(draw.random() / 2000)
+            return run()
+
+        return late
+
+    for workers in (2, 4):
+        with ap.Executor(graph, plan, workers=workers) as executor:
+            setup = executor._setup
+            assert setup is not None
+            setup.program.runs[:] = [slowed(run) for run in setup.program.runs]
+            del setup  # It has views of the arena.
+            for _ in range(3):
+                found = executor.run(inputs)
+                for name, array in expected.items():
+                    assert found[name].tobytes() == array.tobytes()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_random_models_on_threads_compute_the_same_bits(seed: int, tmp_path: Path) -> None:
-    """Kernels wait now and then, so that steps end in any order."""
     model, path = random_model(seed), tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     inputs = random_inputs(model)
     graph = ap.load(path)
     for plan in (ap.plan(graph), ap.plan(graph, workers=3), ap.plan(graph, workspace="none")):
-        with ap.Executor(graph, plan) as executor:
-            expected = executor.run(inputs)
-        draw = random.Random(seed)
+        check_in_any_timing(graph, plan, inputs, seed, 0.2)
 
-        def slowed(run: Callable[[], object], draw: random.Random = draw) -> Callable[[], object]:
-            def late() -> object:
-                if draw.random() < 0.2:
-                    time.sleep(draw.random() / 2000)
-                return run()
 
-            return late
+@pytest.mark.parametrize("make", [attention, convolutions])
+def test_networks_in_which_every_node_waits_compute_the_same_bits(
+    make: Callable[[], onnx.ModelProto], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(make().SerializeToString())
+    bind = {"batch": 2, "seq": 5} if make is attention else {"batch": 2}
+    graph = ap.load(path, bind=bind)
+    draw = np.random.default_rng(3)
+    shapes = {graph.values[index].name: graph.values[index].shape for index in graph.inputs}
+    inputs = {
+        name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    for workers in (1, 4):
+        check_in_any_timing(graph, ap.plan(graph, workers=workers), inputs, 3, 1.0)
 
-        for workers in (2, 4):
-            with ap.Executor(graph, plan, workers=workers) as executor:
-                setup = executor._setup
-                assert setup is not None
-                setup.program.runs[:] = [slowed(run) for run in setup.program.runs]
-                del setup  # It has views of the arena.
-                for _ in range(3):
-                    found = executor.run(inputs)
-                    for name, array in expected.items():
-                        np.testing.assert_array_equal(found[name], array)
+
+def test_options_trade_bytes_for_time() -> None:
+    graph = branches()
+    one, four = ap.plan(graph), ap.plan(graph, workers=4)
+    least = ap.plan(graph, workers=4, max_slowdown=None)
+    assert least.arena_bytes <= one.arena_bytes < four.arena_bytes
+    spans = []
+    for capacity in range(one.arena_bytes, four.arena_bytes + 1, graph.values[0].bytes):
+        plan = ap.plan(graph, workers=4, capacity=capacity)
+        assert plan.arena_bytes <= capacity
+        assert plan.timetable is not None
+        spans.append(plan.timetable.span)
+    assert spans == sorted(spans, reverse=True)
+    assert four.timetable is not None
+    assert spans[0] > spans[-1] <= four.timetable.span
+
+
+def test_costs_of_nodes_make_the_timetable() -> None:
+    graph = branches(2, 2, 16)
+    costs = [1, 1, 5, 5, 1]
+    for options in ({}, {"target": "numpy"}):
+        plan = ap.plan(graph, workers=2, costs=costs, **options)  # type: ignore[arg-type]
+        assert plan.timetable is not None
+        assert (plan.timetable.work, plan.timetable.span) == (13, 11)
+    for bad, message in ([1], "the graph has 5 nodes"), ([-1] * 5, "64 bits"):
+        with pytest.raises(InvalidOption, match=message):
+            ap.plan(graph, workers=2, costs=bad)
+    with pytest.raises(InvalidOption, match="one worker"):
+        ap.plan(graph, costs=costs)
 
 
 def test_the_first_step_that_fails_is_reported() -> None:

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use arenaplan::format::CsvProblem;
 use arenaplan::graph::Choice;
 use arenaplan::pack::Space;
-use arenaplan::plan::WorkspacePolicy;
+use arenaplan::plan::{Effort, HazardKind, WorkspacePolicy};
 use arenaplan::{
     Budget, DType, Graph, Model, Node, Packing, Plan, Planner, Status, Target, Value, ValueKind,
     solve,
@@ -274,6 +274,51 @@ fn a_model_file_gives_the_plan_of_each_shape() {
     assert!(run_checked(&program, &arguments).is_none_or(|found| found == (0, expected)));
 }
 
+/// Returns two branches of a value, and their sum.
+fn branches() -> Graph {
+    let mut builder = Graph::builder("branches");
+    let array = |name: String, kind| Value::new(name, kind, DType::UINT8, [500]).unwrap();
+    let x = builder.add_value(array("x".into(), ValueKind::Input));
+    let mut ends = Vec::new();
+    for branch in ["left", "right"] {
+        let mut last = x;
+        for at in 0..2 {
+            let name = format!("{branch}{at}");
+            let next = builder.add_value(array(name.clone(), ValueKind::Activation));
+            builder.add_node(Node::new(name, "Conv").reads([last]).writes([next]));
+            last = next;
+        }
+        ends.push(last);
+    }
+    let sum = builder.add_value(array("sum".into(), ValueKind::Activation));
+    builder.add_node(Node::new("sum", "Add").reads(ends).writes([sum]));
+    builder.add_output(sum);
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_server_in_c_plans_and_leases_as_the_core_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = root().join("capi/tests/c/serve.c");
+    let Some(program) = compile(&source, "gnu11", Link::Shared, folder.path()) else { return };
+    let graph = branches();
+    let path = folder.path().join("branches.graph.json");
+    graph.save(&path).unwrap();
+    let plan = Planner::new().workers(2).effort(Effort::Fast).plan(&graph).unwrap();
+    let mut expected = format!("{} bytes\n", plan.arena_bytes());
+    for step in plan.steps() {
+        let node = graph.node(step.node.into());
+        writeln!(expected, "{} {}", node.name(), node.op()).unwrap();
+    }
+    for edge in plan.hazards(&graph).unwrap().edges() {
+        let kind = HazardKind::ALL.iter().position(|&kind| kind == edge.kind).unwrap();
+        writeln!(expected, "{} waits for {} ({kind})", edge.after, edge.before).unwrap();
+    }
+    let arguments = [path.to_str().unwrap()];
+    assert_eq!(run(&program, &arguments), (0, expected.clone()));
+    assert!(run_checked(&program, &arguments).is_none_or(|found| found == (0, expected)));
+}
+
 #[test]
 fn a_plan_whose_values_are_outside_of_its_memory_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -324,5 +369,5 @@ fn the_programs_of_the_page_on_c_compile_and_print_the_text_behind_them() {
             assert_eq!(found, (0, printed.to_owned()), "program {programs}");
         }
     }
-    assert_eq!(programs, 3);
+    assert_eq!(programs, 4);
 }

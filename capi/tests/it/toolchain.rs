@@ -94,7 +94,7 @@ pub fn compile(source: &Path, standard: &str, link: Link, folder: &Path) -> Opti
         Link::Shared => {
             let folder = library.to_str().unwrap();
             command.arg(format!("-L{folder}")).arg(format!("-Wl,-rpath,{folder}"));
-            command.arg("-larenaplan");
+            command.args(["-larenaplan", "-lpthread"]);
         }
     }
     let done = command.output().unwrap();

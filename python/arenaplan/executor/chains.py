@@ -304,6 +304,9 @@ class Chain:
         assert isinstance(result, int)
         steps = self.program.steps(result)
         assert steps is not None, "the chain fits"
+        output = output.reshape(
+            output.shape or (1,)
+        )  # The kernel takes no array without dimensions.
         operands = [np.broadcast_to(arrays[load], output.shape) for load in self.loads]
         return CompiledKernel.chain(steps[0], steps[1], operands, output)
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.backend import Source, read_model
 from arenaplan.errors import (
     ArenaState,
     CapacityExceeded,
@@ -22,13 +23,16 @@ from arenaplan.errors import (
 )
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
+from arenaplan.executor.narrow import is_packed, loaded
 from arenaplan.executor.parallel import Workers
 from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
+    Given,
     Setup,
     arena_arrays,
     arena_workspaces,
     load,
+    no_runs,
     own_workspaces,
     prepare,
     run_all,
@@ -42,12 +46,15 @@ from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
+    from arenaplan.device.device import Device
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
 # shorter than half of that; with 1024 such an addition takes a third of the time.
 
-PLAN_OPTIONS: Final = PlanOptions(target="numpy")
+_TARGET: Final = "numpy"
+
+PLAN_OPTIONS: Final = PlanOptions(target=_TARGET)
 """Options of the plans that executors make for themselves."""
 
 
@@ -61,8 +68,8 @@ class Executor(Tenant):
 
     Parameters
     ----------
-    graph : Graph
-        The model to run. All its constants need data.
+    graph : Graph or path or bytes
+        The model to run, or a file as for :func:`arenaplan.load`. All constants need data.
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
     arena : Arena, optional
@@ -75,6 +82,14 @@ class Executor(Tenant):
     workers : int, default 1
         Number of threads that run steps at the same time, as far as the hazards of the plan allow;
         results are the same, bit for bit. A plan that is made here is for so many workers.
+    seed : int, default 0
+        Seed of the random operators that have none in the model. Their numbers depend on seed,
+        name of the node and number of the run, and on nothing else.
+    device : str or Device, default "cpu"
+        ``"cuda"`` or ``"cuda:1"`` for a CUDA device: see
+        :class:`arenaplan.device.executor.DeviceExecutor`, which this is then.
+    capture : bool, default False
+        Record the launches of a run on a device, and replay them from then on.
 
     Raises
     ------
@@ -98,23 +113,39 @@ class Executor(Tenant):
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
+    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
+        """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
+        if cls is Executor and device != "cpu":
+            from arenaplan.device.executor import DeviceExecutor
+
+            return object.__new__(cast("type[Self]", DeviceExecutor))
+        return object.__new__(cls)
+
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | Source,
         plan: Plan | None = None,
         *,
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
+        seed: int = 0,
+        device: str | Device = "cpu",
+        capture: bool = False,
     ) -> None:
+        if capture:
+            raise InvalidOption(f"option capture: there is nothing to record on {device}")
         workers = whole_number(workers, "workers")
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
+        if not isinstance(graph, Graph):
+            graph = read_model(graph)
+        graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:
             plan.check(graph)
-        self.graph = graph
+        self.graph: Graph = graph
         self.plan = plan
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
@@ -123,6 +154,7 @@ class Executor(Tenant):
         memories = [memory, *(buffer.memory for buffer in self._brought)]
         setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
         """Bytes of scratch memory outside the arena, because the plan has none."""
+        setup.program.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays
         self._workers: Workers | None = None
@@ -137,8 +169,10 @@ class Executor(Tenant):
         }
         values = [graph.values[index] for index in self._loads]
         self._declared = [(v.name, v.index, dtype_of(v), v.shape) for v in values]
-        self._outputs = [(graph.values[index].name, index) for index in graph.outputs]
+        self._outputs = [graph.values[index] for index in graph.outputs]
         self._context = quiet_context()
+        if self._owns_arena:
+            self.reset()
 
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"
@@ -149,6 +183,28 @@ class Executor(Tenant):
             self._workers.close()
             self._workers = None
         self._brought, self._given, self._loads = [], {}, {}
+
+    def reset(self) -> None:
+        """
+        Give all states of the model their first content.
+
+        A new executor begins so, unless it was given an arena, which may hold states already.
+
+        Raises
+        ------
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        with self.arena.lease():
+            for value in self.graph.values:
+                if value.kind == "state" and value.index in setup.arrays:
+                    first = self.graph.initial(value.index)
+                    np.copyto(setup.arrays[value.index], 0 if first is None else first)
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
@@ -192,6 +248,7 @@ class Executor(Tenant):
             given = self._unshared(
                 self._as_declared(inputs) or checked_inputs(setup.graph, inputs, self._given)
             )
+            setup.program.clock.run += 1
             if verify:
                 with quiet_arithmetic():
                     verified_run(setup, {**given, **self._inputs_given()}, self._loads)
@@ -202,10 +259,10 @@ class Executor(Tenant):
                 else:
                     self._context.run(self._workers.run)
             return {
-                name: self._given[index]
-                if index in self._given
-                else _handed_out(setup.arrays[index], borrow)
-                for name, index in self._outputs
+                value.name: self._given[value.index]
+                if value.index in self._given
+                else _handed_out(value, setup.arrays[value.index], borrow)
+                for value in self._outputs
             }
 
     def _as_declared(self, inputs: Mapping[str, ArrayLike]) -> dict[int, np.ndarray] | None:
@@ -249,16 +306,16 @@ def quiet_context() -> Context:
 @contextmanager
 def quiet_arithmetic() -> Iterator[None]:
     """Set NumPy up for kernels: no warnings, small buffers."""
+    # The end of the context restores the buffers, too.
     with np.errstate(all="ignore"):
-        previous = np.setbufsize(_UFUNC_BUFFER)
-        try:
-            yield
-        finally:
-            np.setbufsize(previous)
+        np.setbufsize(_UFUNC_BUFFER)
+        yield
 
 
-def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
+def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
     """Return an output as a copy, or as a view that cannot be written."""
+    if is_packed(value.dtype):
+        return loaded(array, value.shape, value.dtype)
     if not borrow:
         return array.copy()
     view = array.view()
@@ -267,7 +324,11 @@ def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
 
 
 def set_up(
-    graph: Graph, plan: Plan, memories: Sequence[np.ndarray], workers: int = 1
+    graph: Graph,
+    plan: Plan,
+    memories: Sequence[np.ndarray],
+    workers: int = 1,
+    given: Given = no_runs,
 ) -> tuple[Setup, int]:
     """
     Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
@@ -278,6 +339,8 @@ def set_up(
         The bytes of the arena, then those of each buffer that the caller brings.
     workers : int, default 1
         The threads that will run steps at a time.
+    given : callable, optional
+        Makes functions that run nodes which have no kernel.
 
     Raises
     ------
@@ -290,8 +353,8 @@ def set_up(
     workspaces.update(more)
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)
-    program = prepare(graph, units, arrays, workspaces)
-    return Setup(graph, plan, memories, arrays, workspaces, units, program), outside
+    program = prepare(graph, units, arrays, workspaces, given=given(arrays))
+    return Setup(graph, plan, memories, arrays, workspaces, units, program, given), outside
 
 
 def arena_bytes(plan: Plan) -> int:

@@ -32,8 +32,9 @@ from arenaplan.executor.tiles import (
 )
 from arenaplan.ops.boxes import Box, Uncuttable, box_shape
 
-_KERNEL_LIMIT = 1 << 17
-"""Bytes that the own workspaces of kernels may have, if they can work with as little."""
+_KERNEL_LIMITS = (1 << 14, 1 << 17)
+"""Bytes that the own workspaces of kernels may have, if they can work with as little: with the
+smallest tiles and with the largest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,14 @@ def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
     total = layout.register_bytes(prod(box_shape(box)))
     if any(member.has_scratch for member in members):
         parts = cut(members, members[-1].value, box, layout.source)
-        total += slots_bytes(part_slots(parts), _KERNEL_LIMIT)
+        total += slots_bytes(part_slots(parts), _kernel_limit(box))
     return total
+
+
+def _kernel_limit(box: Box) -> int:
+    """Return how many bytes kernels may have for themselves, one for each element of a tile."""
+    least, most = _KERNEL_LIMITS
+    return min(max(prod(box_shape(box)), least), most)
 
 
 # -- who hosts whom ---------------------------------------------------------------------------
@@ -268,7 +275,7 @@ class BoundHosting(Hosting):
                 Tile(tile, part, source),
                 self.arrays,
                 scratch,
-                _KERNEL_LIMIT,
+                _kernel_limit(tile),
             )
         if np.may_share_memory(part, source):
             return []
@@ -277,7 +284,8 @@ class BoundHosting(Hosting):
     def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
         """Return a function that writes a part of input 0 to ``target``."""
         assert self.load is not None
-        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, _KERNEL_LIMIT)
+        limit = _kernel_limit(part)
+        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, limit)
 
 
 def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -> BoundHosting:

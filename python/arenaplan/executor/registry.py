@@ -76,6 +76,16 @@ class Signature:
         return None if load is None else load()
 
 
+@dataclass(slots=True)
+class Clock:
+    """What changes from run to run of the same steps, besides their inputs."""
+
+    seed: int = 0
+    """Seed of random operators that have none of their own."""
+    run: int = 0
+    """Number of the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A node together with the memory it runs on."""
@@ -92,6 +102,10 @@ class Step:
     """:attr:`Signature.guests` with their memory."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Results of the kernel for the same constants when it prepared other parts of the node."""
+    is_apart: bool = False
+    """Whether values inside of the node share no memory, since a run is compared with this one."""
+    clock: Clock = field(default_factory=Clock)
+    """The clock of all steps of an executor."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -237,6 +251,9 @@ class Kernel:
     """The way to run it on a part of its operands, if that is possible."""
     hosts: bool = False
     """Whether it performs :attr:`Step.guests`."""
+    in_order: bool = False
+    """Whether it writes output 0 from the first byte to the last, and each byte after it has read
+    all that its node's effects say: the output may then overlap an input as these permit."""
 
     @property
     def is_pointwise(self) -> bool:
@@ -245,6 +262,7 @@ class Kernel:
 
 
 _KERNELS: dict[tuple[str, str], list[Kernel]] = {}
+_ADAPTERS: list[Callable[[Kernel, Signature], Kernel]] = []
 
 
 def kernel(
@@ -254,6 +272,7 @@ def kernel(
     workspace: Declare | None = None,
     cut: Cut | None = None,
     hosts: bool = False,
+    in_order: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """
     Register the decorated function for some operators.
@@ -273,12 +292,14 @@ def kernel(
         others, piece by piece.
     hosts : bool, default False
         Whether the kernel performs elementwise members of a group: :class:`Guests`.
+    in_order : bool, default False
+        Whether the output may overlap an input without staging: :attr:`Kernel.in_order`.
     """
 
     def register(prepare: Prepare) -> Prepare:
         for op in ops:
             versions = _KERNELS.setdefault((domain, op), [])
-            versions.append(Kernel(prepare, workspace, since, cut, hosts))
+            versions.append(Kernel(prepare, workspace, since, cut, hosts, in_order))
             versions.sort(key=lambda known: -known.since)
         return prepare
 
@@ -335,14 +356,23 @@ def find_kernel(signature: Signature) -> Kernel:
     domain = "" if signature.domain == "ai.onnx" else signature.domain
     for known in _KERNELS.get((domain, signature.op), ()):
         if known.since <= max(signature.version, 1):
+            adapted = known
+            for adapt in _ADAPTERS:
+                adapted = adapt(adapted, signature)
             variant = _COMPILED.get((domain, signature.op))
-            if variant is None or not variant.when(signature):
-                return known
+            if adapted is not known or variant is None or not variant.when(signature):
+                return adapted
             return replace(known, prepare=variant.prepare, workspace=variant.workspace)
     raise UnsupportedOp(
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
     )
+
+
+def adapter(adapt: Callable[[Kernel, Signature], Kernel]) -> Callable[[Kernel, Signature], Kernel]:
+    """Register a function that returns, for the element types of a node, a kernel of a kernel."""
+    _ADAPTERS.append(adapt)
+    return adapt
 
 
 def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:
@@ -356,6 +386,13 @@ def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signat
         raise KernelError(f"{where} cannot be prepared: {error}") from error
 
 
-def supported_ops() -> list[str]:
-    """Return the names of all operators of the default domain that have a kernel."""
-    return sorted(op for domain, op in _KERNELS if not domain)
+def supported_ops(domain: str = "") -> list[str]:
+    """
+    Return the names of all operators of a domain that have a kernel.
+
+    Parameters
+    ----------
+    domain : str, default ""
+        The default domain is that of ONNX; ``"tflite"`` and ``"tflite.custom"`` are others.
+    """
+    return sorted(op for known, op in _KERNELS if known == domain)

@@ -17,11 +17,33 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from arenaplan.errors import ArenaState
 from arenaplan.server.pages import Pages, Range
+
+
+class Signal:
+    """A signal that one thread waits for; in less time than :class:`threading.Event` takes."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Let the thread go on; more than once does no harm."""
+        with suppress(RuntimeError):  # The lock is released by now.
+            self._lock.release()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait for the signal, or the end of the time."""
+        if timeout is None:
+            self._lock.acquire()
+        else:
+            self._lock.acquire(timeout=min(max(timeout, 0), threading.TIMEOUT_MAX))
 
 
 @dataclass(eq=False, slots=True)
@@ -198,8 +220,9 @@ class Book:
                 entered.append(request)
                 self._posted.popleft()
             self._grant()
-            waiting = self._queue.keys() | self._waiting_sessions.keys()
-            self._counts.waits += sum(request in waiting for request in entered)
+            if self._queue or self._waiting_sessions:
+                waiting = self._queue.keys() | self._waiting_sessions.keys()
+                self._counts.waits += sum(request in waiting for request in entered)
             if self._is_closed and not self._runs:
                 self._idle.set()
         except BaseException:
@@ -249,6 +272,8 @@ class Book:
 
     def _grant(self) -> None:
         """Give leases to those that are next."""
+        if not self._queue and not self._waiting_sessions:
+            return
         self._top = min((e.start for e in self._sessions.values()), default=self._pages.size)
         for request in list(self._waiting_sessions):
             place = self._session_place(request)
@@ -292,12 +317,12 @@ class Book:
         """Return where a run may be now, if anywhere: first where it is prepared."""
         if len(self._runs) >= self._workers:
             return None
-        size = request.size
-        top, taken = self._top, sorted(self._runs.values())
+        size, top = request.size, self._top
         for start in sorted(request.prepared):
             place = Range(start, start + size)
-            if place.stop <= top and not any(map(place.overlaps, taken)):
+            if place.stop <= top and not any(map(place.overlaps, self._runs.values())):
                 return place
+        taken = sorted(self._runs.values())
         stride = self._up(max(size, 1))
         for lane in range(0, top, self._lane):
             found = _first_fit(size, stride, Range(lane, min(lane + self._lane, top)), taken)

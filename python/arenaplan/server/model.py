@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan._core import Plan
 from arenaplan.dynamic import PlanFamily, plan_family
 from arenaplan.dynamic.family import InputShapes, Source
 from arenaplan.dynamic.shapes import RangeBind
 from arenaplan.errors import InputMismatch, InvalidOption, PlannerError
 from arenaplan.executor import PLAN_OPTIONS
 from arenaplan.executor.executor import arena_bytes, checked_inputs, quiet_arithmetic, set_up
+from arenaplan.executor.narrow import loaded
 from arenaplan.executor.steps import load, run_all
 from arenaplan.graph import Graph, Value
 from arenaplan.importers import load as load_model
 from arenaplan.importers.common import quoted
+from arenaplan.model import Model
 from arenaplan.planning import plan as make_plan
 from arenaplan.server.pages import ALIGNMENT
-
-if TYPE_CHECKING:
-    from arenaplan import Plan
+from arenaplan.server.saved import Saved, SavedFamily, read_saved
 
 Served: TypeAlias = "Graph | PlanFamily | Source"
 """A model of a server."""
@@ -40,7 +41,7 @@ class Resident:
         # No more than a run needs: there are many residents.
         self._program, arrays = setup.program, setup.arrays
         self._inputs = {index: arrays[index] for index in graph.inputs}
-        self._outputs = {graph.values[index].name: arrays[index] for index in graph.outputs}
+        self._outputs = [(graph.values[index], arrays[index]) for index in graph.outputs]
         self._states = {v.name: arrays[v.index] for v in states_of(graph) if v.index in arrays}
 
     def run(self, inputs: Mapping[int, np.ndarray], states: States | None) -> dict[str, np.ndarray]:
@@ -59,11 +60,14 @@ class Resident:
             np.copyto(array, 0 if states is None else states[name])
         with quiet_arithmetic():
             load(self._inputs, inputs)
+            self._program.clock.run += 1
             run_all(self._program)
         if states is not None:
             for name, array in self._states.items():
                 np.copyto(states[name], array)
-        return {name: array.copy() for name, array in self._outputs.items()}
+        return {
+            value.name: loaded(array, value.shape, value.dtype) for value, array in self._outputs
+        }
 
 
 class Entry:
@@ -113,34 +117,59 @@ class Work(NamedTuple):
 class ServedModel:
     """A model by name, at the shapes that were asked for."""
 
-    def __init__(self, name: str, model: Served, bind: RangeBind | None) -> None:
+    def __init__(
+        self, name: str, model: Served, bind: RangeBind | None, saved: Saved | None = None
+    ) -> None:
         self.name = name
         self.renew()
         self._entries: dict[InputShapes, Entry] = {}
-        self._family: PlanFamily | None = None
+        self._family: PlanFamily | SavedFamily | None = None
         with self.naming():
-            self._plan(model, bind)
+            self._plan(model, bind, None if saved is None else read_saved(saved))
 
-    def _plan(self, model: Served, bind: RangeBind | None) -> None:
+    def _plan(self, model: Served, bind: RangeBind | None, saved: Model | Plan | None) -> None:
         if bind is not None and isinstance(model, PlanFamily):
             raise InvalidOption("option bind: a family of plans has its sizes already")
         if bind is not None and isinstance(model, Graph):
             raise InvalidOption("option bind: the shapes of a graph are numbers already")
+        if saved is not None and isinstance(model, PlanFamily):
+            raise InvalidOption("option plans: a family of plans has its plans already")
+        if isinstance(saved, Model) and (bind is not None or isinstance(model, Graph)):
+            raise InvalidOption("option plans: the model file has the sizes; pass the model itself")
         if isinstance(model, PlanFamily):
             self._family = model
-        elif not isinstance(model, Graph) and (bind is not None or callable(model)):
+        elif isinstance(saved, Model):
+            assert not isinstance(model, Graph)
+            self._family = SavedFamily(model, saved)
+        elif (
+            saved is None and not isinstance(model, Graph) and (bind is not None or callable(model))
+        ):
             self._family = plan_family(model, bind or {}, PLAN_OPTIONS)
         else:
-            graph = model if isinstance(model, Graph) else load_model(model)
-            self.largest = Entry(self.name, graph, make_plan(graph, PLAN_OPTIONS))
-            self.size = self.largest.size
+            self._plan_one(model, bind, saved)
             return
         self._family.check_inputs()
-        sizes, _ = max(self._family.planned, key=lambda planned: planned[1].arena_bytes)
+        planned: Sequence[tuple[Mapping[str, Any], Plan]] = self._family.planned
+        sizes, _ = max(planned, key=lambda each: each[1].arena_bytes)
         self.largest = Entry(self.name, *self._family.fitted(**sizes))
         self.size = self._family.arena_bytes
         shapes = [self.largest.graph.values[index].shape for index in self.largest.graph.inputs]
         self._entries[tuple(shapes)] = self.largest
+
+    def _plan_one(self, model: Served, bind: RangeBind | None, plan: Plan | None) -> None:
+        """Take a model at one shape."""
+        assert not isinstance(model, PlanFamily)
+        if isinstance(model, Graph):
+            graph = model
+        else:
+            sizes: Any = dict(bind or {})
+            graph = model(sizes) if callable(model) else load_model(model, bind=sizes)
+        if plan is None:
+            plan = make_plan(graph, PLAN_OPTIONS)
+        else:
+            plan.check(graph)
+        self.largest = Entry(self.name, graph, plan)
+        self.size = self.largest.size
 
     def renew(self) -> None:
         """Make a new lock: a thread of the parent of this process may have the old one."""
@@ -214,7 +243,9 @@ class ServedModel:
         """
         return Work(entry, checked_inputs(entry.graph, inputs))
 
-    def _shapes(self, family: PlanFamily, inputs: Mapping[str, ArrayLike]) -> InputShapes:
+    def _shapes(
+        self, family: PlanFamily | SavedFamily, inputs: Mapping[str, ArrayLike]
+    ) -> InputShapes:
         for name in family.inputs:
             if name not in inputs:
                 raise InputMismatch(f"input {quoted(name)} is missing")

@@ -61,20 +61,18 @@ class Pages:
         """All bytes."""
         self._used: list[Range] = []
         """Ranges that were used and not given back to the system: apart, and ascending."""
-
-    @property
-    def used_bytes(self) -> int:
-        """Bytes that were used and not given back to the system."""
-        return sum(each.bytes for each in self._used)
+        self.used_bytes = 0
+        """Bytes of these ranges."""
 
     def use(self, wanted: Range) -> None:
         """Note that a range is about to be used."""
-        if any(each.start <= wanted.start and wanted.stop <= each.stop for each in self._used):
-            return
+        for each in self._used:
+            if each.start <= wanted.start and wanted.stop <= each.stop:
+                return
         apart = [e for e in self._used if e.stop < wanted.start or wanted.stop < e.start]
         joined = [wanted, *(each for each in self._used if each not in apart)]
         union = Range(min(e.start for e in joined), max(e.stop for e in joined))
-        self._used = sorted([*apart, union])
+        self._set_used(sorted([*apart, union]))
 
     def give_back(self, taken: list[Range], keep: int) -> int:
         """
@@ -106,9 +104,14 @@ class Pages:
             stop = gap.stop // ALIGNMENT * ALIGNMENT
             if start < stop:
                 self._map.madvise(mmap.MADV_DONTNEED, start, stop - start)
-                self._used = [r for used in self._used for r in _gaps(used, [Range(start, stop)])]
+                left = [r for used in self._used for r in _gaps(used, [Range(start, stop)])]
+                self._set_used(left)
                 given += stop - start
         return given
+
+    def _set_used(self, used: list[Range]) -> None:
+        self._used = used
+        self.used_bytes = sum(each.bytes for each in used)
 
     def close(self) -> bool:
         """Unmap the memory, and return whether that is done; else the last view of it does."""

@@ -26,9 +26,10 @@ from arenaplan.dynamic.shapes import RangeBind
 from arenaplan.errors import InvalidOption, LeaseTooLarge, PlannerError, PoolBusy
 from arenaplan.importers.common import listed, quoted
 from arenaplan.options import whole_number
-from arenaplan.server.book import Book, Request, closed
+from arenaplan.server.book import Book, Request, Signal, closed
 from arenaplan.server.model import Entry, Served, ServedModel, Work
 from arenaplan.server.pages import Pages
+from arenaplan.server.saved import Saved
 from arenaplan.server.session import Session, state_bytes
 from arenaplan.server.statistics import ServerStatistics
 from arenaplan.server.tasks import TaskRun, wake
@@ -55,6 +56,10 @@ class Server:
     bind : mapping of str to mapping, optional
         For model files with symbolic dimensions, by name of the model: the sizes, as for
         :func:`plan_family`.
+    plans : mapping of str to Model, Plan or path, optional
+        Plans that were made before, by name of the model: nothing is searched for it. ``arenaplan
+        plan model.onnx --target numpy -o model.plan.json`` writes such a file, with ``--bind
+        batch=1..32`` for several shapes. Each plan is checked against the graph of the model.
     cap : int or str
         Most bytes of all arenas together, such as ``"256MiB"``. Weights, inputs and outputs are
         not part of it.
@@ -98,6 +103,7 @@ class Server:
         *,
         cap: int | str,
         bind: Mapping[str, RangeBind] | None = None,
+        plans: Mapping[str, Saved] | None = None,
         workers: int | None = None,
         keep: int | str | None = None,
         prepared: int | None = None,
@@ -108,15 +114,19 @@ class Server:
         """Most runs at a time."""
         if self.workers < 1:
             raise InvalidOption(f"option workers: at least one run at a time, not {workers}")
-        unknown = sorted(set(bind or {}).difference(models))
-        if unknown:
-            raise InvalidOption(
-                f"option bind: there is no model {quoted(unknown[0])}, only {listed(models)}"
-            )
+        named: dict[str, Mapping[str, object]] = {"bind": bind or {}, "plans": plans or {}}
+        for option, given in named.items():
+            unknown = sorted(set(given).difference(models))
+            if unknown:
+                raise InvalidOption(
+                    f"option {option}: there is no model {quoted(unknown[0])}, "
+                    f"only {listed(models)}"
+                )
         if prepared is not None and whole_number(prepared, "prepared") < 1:
             raise InvalidOption(f"option prepared: at least one executor, not {prepared}")
         self._models = {
-            name: ServedModel(name, model, (bind or {}).get(name)) for name, model in models.items()
+            name: ServedModel(name, model, (bind or {}).get(name), (plans or {}).get(name))
+            for name, model in models.items()
         }
         for name, model in self._models.items():
             if model.size > self.cap:
@@ -240,7 +250,7 @@ class Server:
         InvalidOption
             If there is no such model.
         """
-        event = threading.Event()
+        event = Signal()
         model, request = self._wanted_session(name, event.set)
         try:
             self._wait(model, request, event, timeout)
@@ -381,7 +391,7 @@ class Server:
         work = model.work(model.entry(inputs), inputs)
         if session is not None:
             session._begin()
-        event = threading.Event()
+        event = Signal()
         request = Request(work.entry.size, event.set, work.entry.residents)
         try:
             self._wait(model, request, event, timeout)
@@ -421,7 +431,7 @@ class Server:
             raise
 
     def _wait(
-        self, model: ServedModel, request: Request, event: threading.Event, timeout: float | None
+        self, model: ServedModel, request: Request, event: Signal, timeout: float | None
     ) -> None:
         """Enter a request, wait for its lease, and raise if there is none in time."""
         self._book.enter(request)

@@ -146,6 +146,19 @@ impl Bytes {
     }
 }
 
+impl Clone for Live {
+    fn clone(&self) -> Self {
+        Self { left: self.left.clone(), kept: self.kept.clone(), ..*self }
+    }
+
+    /// Copies without allocating.
+    fn clone_from(&mut self, other: &Self) {
+        (self.now, self.most) = (other.now, other.most);
+        self.left.clone_from(&other.left);
+        self.kept.clone_from(&other.kept);
+    }
+}
+
 impl Live {
     /// Returns the bytes that are live while a step runs that would start now.
     pub(super) fn bytes_with(&self, bytes: &Bytes, step: usize) -> u64 {
@@ -178,6 +191,26 @@ impl Live {
                 self.now = self.now.saturating_sub(bytes.sizes[body] - self.kept[body]);
             }
         }
+    }
+
+    /// Returns whether, after the steps `running`, the steps `rest` fit below a limit, one after the
+    /// other. Runs them.
+    pub(super) fn fits_after(
+        &mut self,
+        bytes: &Bytes,
+        limit: u64,
+        running: impl Iterator<Item = usize>,
+        rest: impl Iterator<Item = usize>,
+    ) -> bool {
+        running.for_each(|step| self.end(bytes, step));
+        for step in rest {
+            if self.bytes_with(bytes, step) > limit {
+                return false;
+            }
+            self.run(bytes, step);
+            self.end(bytes, step);
+        }
+        true
     }
 
     /// Returns the bytes that are live.

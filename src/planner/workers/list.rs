@@ -16,7 +16,7 @@ const QUARTERS: [u64; 5] = [0, 1, 2, 3, 4];
 /// Limits of live bytes, in sixteenths of the bytes of one worker.
 const LIMITS: [u64; 4] = [16, 17, 19, 24];
 /// Schedules of larger graphs are tried with fewer ranks, and without a limit of live bytes.
-const MOST_STEPS_TO_LIMIT: usize = 5_000;
+pub(super) const MOST_STEPS_TO_LIMIT: usize = 5_000;
 /// Ready steps that are looked at for one that fits below the limit.
 const MOST_PASSED_OVER: usize = 16;
 /// Ranks are counted in this many parts of the longest one.
@@ -37,6 +37,40 @@ pub(super) struct Listed {
     pub(super) bytes: u64,
     /// Sum over time of the squares of live bytes above the target.
     excess: f64,
+    /// Number of steps that were run to make it, real ones and those that were tried.
+    pub(super) work: usize,
+}
+
+/// What keeps the bytes of a list schedule low.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit<'s> {
+    /// Nothing does.
+    None,
+    /// A step that would exceed so many bytes waits as long as another one runs.
+    Wait(u64),
+    /// A step starts only if the steps that have not started can then run one after the other, in
+    /// a given order, within the limit: the rule of Dijkstra's banker. No schedule exceeds the limit if
+    /// the order does not.
+    Safe {
+        bytes: u64,
+        order: &'s [usize],
+        /// Ready steps that are looked at for one that may start.
+        looked: usize,
+    },
+}
+
+impl Limit<'_> {
+    /// Returns a limit at which steps wait, if there is one.
+    pub(super) fn waiting(bytes: Option<u64>) -> Self {
+        bytes.map_or(Self::None, Self::Wait)
+    }
+
+    const fn bytes(self) -> Option<u64> {
+        match self {
+            Limit::None => None,
+            Limit::Wait(bytes) | Limit::Safe { bytes, .. } => Some(bytes),
+        }
+    }
 }
 
 impl Listed {
@@ -85,7 +119,7 @@ impl Steps {
         let bytes = Bytes::new(context, base, elides);
         let mut steps = Self { costs, waits, after, bytes, alone: u64::MAX };
         let serial: Vec<u64> = (0_u64..).take(order.len()).collect();
-        steps.alone = steps.list(&serial, None, 1, u64::MAX).bytes;
+        steps.alone = steps.list(&serial, Limit::None, 1, u64::MAX).bytes;
         steps
     }
 
@@ -119,6 +153,22 @@ impl Steps {
         choices
     }
 
+    /// Returns the ranks of the choices.
+    pub(super) fn ranks(&self) -> Vec<Vec<u64>> {
+        let without = self.choices().into_iter().filter(|(_, limit)| limit.is_none());
+        without.map(|(rank, _)| rank).collect()
+    }
+
+    /// Returns the bytes that one worker needs for the serial schedule, about.
+    pub(super) const fn alone(&self) -> u64 {
+        self.alone
+    }
+
+    /// Returns the steps in the order of the serial schedule.
+    pub(super) const fn serial(&self) -> core::ops::Range<usize> {
+        0..self.costs.len()
+    }
+
     /// Returns ranks that give the steps an order, with room between two ranks.
     pub(super) fn rank_of(&self, order: &[usize]) -> Vec<u64> {
         let mut rank = vec![0; self.costs.len()];
@@ -129,14 +179,7 @@ impl Steps {
     }
 
     /// Returns the list schedule of so many workers, with the measure of its bytes above a target.
-    /// With a limit, a step that would exceed it waits as long as another one runs.
-    pub(super) fn list(
-        &self,
-        rank: &[u64],
-        limit: Option<u64>,
-        workers: u32,
-        target: u64,
-    ) -> Listed {
+    pub(super) fn list(&self, rank: &[u64], limit: Limit<'_>, workers: u32, target: u64) -> Listed {
         let steps = self.costs.len();
         let workers = usize::try_from(workers).unwrap_or(usize::MAX);
         let mut waits = self.waits.clone();
@@ -144,28 +187,58 @@ impl Steps {
             (0..steps).filter(|&step| waits[step] == 0).map(|step| (rank[step], step)).collect();
         let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
         let mut live = self.bytes.start();
+        let (mut serial, looked) = match limit {
+            Limit::Safe { order, looked, .. } => (Some(Serial::new(order)), looked),
+            Limit::None | Limit::Wait(_) => (None, MOST_PASSED_OVER),
+        };
+        let mut after = live.clone();
         let mut listed = Listed {
             order: Vec::with_capacity(steps),
             starts: Vec::with_capacity(steps),
             span: 0,
-            limit,
+            limit: limit.bytes(),
             bytes: 0,
             excess: 0.0,
+            work: steps,
         };
         let mut now = 0;
         loop {
             while running.len() < workers {
-                let fits = |&&(_, step): &&(u64, usize)| {
-                    limit.is_none_or(|limit| live.bytes_with(&self.bytes, step) <= limit)
+                let mut fits = |&&(_, step): &&(u64, usize)| {
+                    let Some(limit) = limit.bytes() else { return true };
+                    if live.bytes_with(&self.bytes, step) > limit {
+                        return false;
+                    }
+                    let rest = serial.as_ref().map_or(&[][..], |serial| serial.rest(step));
+                    let Some(serial) = serial.as_ref().filter(|_| !rest.is_empty()) else {
+                        return true;
+                    };
+                    listed.work += rest.len();
+                    after.clone_from(&live);
+                    after.run(&self.bytes, step);
+                    let running = running.iter().map(|&Reverse((_, step))| step).chain([step]);
+                    let rest = rest.iter().filter(|&&it| it != step && !serial.is_started(it));
+                    after.fits_after(&self.bytes, limit, running, rest.copied())
                 };
-                let first = ready.iter().take(MOST_PASSED_OVER).find(fits);
-                let first = if running.is_empty() { first.or(ready.first()) } else { first };
+                let first = ready.iter().take(looked).find(&mut fits);
+                let first = match &serial {
+                    _ if !running.is_empty() => first,
+                    // No step runs, so the next one of the order may start.
+                    Some(serial) => first.or_else(|| {
+                        let next = serial.next()?;
+                        ready.get(&(rank[next], next))
+                    }),
+                    None => first.or(ready.first()),
+                };
                 let Some(&(rank, step)) = first else { break };
                 ready.remove(&(rank, step));
                 live.run(&self.bytes, step);
                 listed.order.push(step);
                 listed.starts.push(now);
                 running.push(Reverse((now + self.costs[step], step)));
+                if let Some(serial) = &mut serial {
+                    serial.start(step);
+                }
             }
             let Some(&Reverse((end, _))) = running.peek() else { break };
             listed.excess += excess(live.now().saturating_sub(target), end - now);
@@ -182,6 +255,51 @@ impl Steps {
         }
         (listed.span, listed.bytes) = (now, live.most());
         listed
+    }
+}
+
+/// A serial order, and how far a schedule has come in it.
+struct Serial<'s> {
+    order: &'s [usize],
+    /// By step: its position in the order.
+    at: Vec<usize>,
+    is_started: Vec<bool>,
+    /// Position of the first step that has not started.
+    next: usize,
+    /// Position after the last step that has started.
+    end: usize,
+}
+
+impl<'s> Serial<'s> {
+    fn new(order: &'s [usize]) -> Self {
+        let mut at = vec![0; order.len()];
+        for (position, &step) in order.iter().enumerate() {
+            at[step] = position;
+        }
+        Self { order, at, is_started: vec![false; order.len()], next: 0, end: 0 }
+    }
+
+    fn is_started(&self, step: usize) -> bool {
+        self.is_started[step]
+    }
+
+    /// Returns the first step that has not started.
+    fn next(&self) -> Option<usize> {
+        self.order.get(self.next).copied()
+    }
+
+    /// Returns steps among which are all that another order runs late if `step` starts now. After
+    /// them, the same steps have run as in the serial order.
+    fn rest(&self, step: usize) -> &'s [usize] {
+        &self.order[self.next..self.end.max(self.at[step])]
+    }
+
+    fn start(&mut self, step: usize) {
+        self.is_started[step] = true;
+        self.end = self.end.max(self.at[step] + 1);
+        while self.order.get(self.next).is_some_and(|&step| self.is_started[step]) {
+            self.next += 1;
+        }
     }
 }
 

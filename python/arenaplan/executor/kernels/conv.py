@@ -38,6 +38,8 @@ _WORTHWHILE = 0.98
 """A larger workspace is offered if it takes at most this much of the time."""
 _CACHED = 1 << 16
 """Elements of output that are finished while they are in cache."""
+_NARROW = 4
+"""Operands that are made tile by tile are so many times as large as those that they are made of."""
 _NOTHING = np.empty(0, np.uint8)
 
 
@@ -53,6 +55,9 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     if not sizes.is_tiled:
         return []
     least = negligible(signature)
+    if signature.guests is not None and (signature.guests.loads or signature.guests.needs_tile):
+        # Operands that guests make of others, tile by tile, are no bytes of the arena.
+        least //= _NARROW
     choices: list[Choice] = []
     for limit in (least, *(limit for limit in _TILES if limit > least)):
         tile = sizes.tile(limit)

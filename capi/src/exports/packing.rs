@@ -1,0 +1,164 @@
+//! Packing problems.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use super::raw::{array, input, make, output};
+use super::searches::watch;
+use crate::error::{Code, guarded, required};
+use crate::problem::{Packing, Problem};
+use crate::types::{Buffer, Gap, Options, Space, SpacePacking, Status, position};
+
+/// Returns a problem without buffers, for the caller to free with `ap_problem_free`.
+///
+/// Space 0 is unlimited until `ap_problem_set_space` describes it.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_new() -> Box<Problem> {
+    Box::new(Problem::new())
+}
+
+/// Frees a problem; does nothing if it is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_free(problem: Option<Box<Problem>>) {
+    drop(problem);
+}
+
+/// Describes space `index`: one that was described before, or the next one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_problem_set_space(
+    problem: Option<&mut Problem>,
+    index: u32,
+    space: *const Space,
+) -> Code {
+    guarded(|| {
+        // SAFETY: the contract of C programs.
+        let space = unsafe { input(space, "space") }?;
+        required(problem, "problem")?.set_space(index, space)
+    })
+}
+
+/// Adds a buffer of `bytes` bytes to space 0, needed in the steps from `lower` up to, and without,
+/// `upper`, at an offset that is a multiple of `alignment`, a power of two; 0 counts as 1.
+///
+/// The first buffer has number 0, the next number 1. Steps are at most 4,294,967,295; a call that
+/// fails adds nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_add(
+    problem: Option<&mut Problem>,
+    lower: u64,
+    upper: u64,
+    bytes: u64,
+    alignment: u64,
+) -> Code {
+    let buffer = Buffer { lower, upper, bytes, alignment, ..Buffer::default() };
+    guarded(|| required(problem, "problem")?.add(buffer, &[]))
+}
+
+/// Adds a buffer that has a space, gaps, or an offset that is fixed or tried first.
+///
+/// The gaps are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_problem_add_buffer(
+    problem: Option<&mut Problem>,
+    buffer: *const Buffer,
+) -> Code {
+    guarded(|| {
+        // SAFETY: the contract of C programs.
+        let buffer = unsafe { input(buffer, "buffer") }?;
+        // SAFETY: the contract of C programs (rule 4), of the array in the struct.
+        let gaps = unsafe { array::<Gap>(buffer.gaps, position(buffer.gap_count), "gaps") }?;
+        required(problem, "problem")?.add(buffer, gaps)
+    })
+}
+
+/// Returns the number of buffers; 0 if `problem` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_count(problem: Option<&Problem>) -> usize {
+    problem.map_or(0, Problem::len)
+}
+
+/// Searches offsets for all buffers, so that buffers of one space that are needed in the same step
+/// share no byte, and the highest byte is as low as possible.
+///
+/// `options` may be null: the search then ends when the packing is proven optimal, or after an
+/// effort that grows with the problem. A packing past the capacity is a result, too, with
+/// `AP_STATUS_UNKNOWN` or `AP_STATUS_INFEASIBLE`. On failure `*packing` is null. The problem is
+/// not changed, and any number of threads may solve it at the same time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_solve(
+    problem: Option<&Problem>,
+    options: *const Options,
+    packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
+) -> Code {
+    make(packing, || {
+        let options = if options.is_null() {
+            Options::default()
+        } else {
+            // SAFETY: the contract of C programs.
+            unsafe { input(options, "options") }?
+        };
+        let problem = required(problem, "problem")?;
+        // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
+        let watch = unsafe { watch(options.progress, options.context, options.cancel) };
+        problem.solve(options, &watch)
+    })
+}
+
+/// Frees a packing; does nothing if it is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_free(packing: Option<Box<Packing>>) {
+    drop(packing);
+}
+
+/// Returns what is proven about the packing: the weakest status of all spaces.
+/// `AP_STATUS_UNKNOWN` if `packing` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_status(packing: Option<&Packing>) -> Status {
+    packing.map_or(Status::Unknown, Packing::status)
+}
+
+/// Returns the bytes that the memories of all spaces need; 0 if `packing` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_peak(packing: Option<&Packing>) -> u64 {
+    packing.map_or(0, Packing::peak)
+}
+
+/// Returns the bytes that all spaces need under any offsets: proven. 0 if `packing` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_lower_bound(packing: Option<&Packing>) -> u64 {
+    packing.map_or(0, Packing::lower_bound)
+}
+
+/// Returns the offsets of all buffers, in bytes, by number; null if `packing` is null.
+///
+/// The array has `ap_packing_count` elements and belongs to the packing.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_offsets(packing: Option<&Packing>) -> *const u64 {
+    packing.map_or(ptr::null(), |packing| packing.offsets().as_ptr())
+}
+
+/// Returns the number of offsets; 0 if `packing` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_count(packing: Option<&Packing>) -> usize {
+    packing.map_or(0, |packing| packing.offsets().len())
+}
+
+/// Describes the packing of one space.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_packing_space(
+    packing: Option<&Packing>,
+    index: u32,
+    space: *mut SpacePacking,
+) -> Code {
+    let value = || required(packing, "packing")?.space(index);
+    // SAFETY: the contract of C programs.
+    guarded(|| unsafe { output(space, "space", value) })
+}
+
+/// Verifies a packing against its problem, with code that the search does not use.
+///
+/// Fails with `AP_CODE_CHECK_FAILED`, which would be a defect of this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_check(packing: Option<&Packing>) -> Code {
+    guarded(|| required(packing, "packing")?.check())
+}

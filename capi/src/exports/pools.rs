@@ -1,0 +1,149 @@
+//! Pools of arenas, whose blocks may be the program's.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::{ptr, slice};
+
+use arenaplan::Error;
+use arenaplan::arena::{ArenaAllocator, ArenaBlock};
+use arenaplan::base::Alignment;
+
+use super::raw::{input, make, output};
+use crate::arena::Arena;
+use crate::error::{Code, Failure, guarded, required};
+use crate::plan::Plan;
+use crate::pool::Pool;
+use crate::types::{PoolNumbers, PoolOptions};
+
+/// Makes a pool without blocks.
+///
+/// `options` may be null. Blocks of `ap_pool_options::allocate` can be any memory that the processor
+/// reads and writes: pinned memory for copies to a device, for example. On failure `*pool` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_pool_make(
+    options: *const PoolOptions,
+    pool: Option<&mut MaybeUninit<Option<Box<Pool>>>>,
+) -> Code {
+    make(pool, || {
+        let options = if options.is_null() {
+            PoolOptions::default()
+        } else {
+            // SAFETY: the contract of C programs.
+            unsafe { input(options, "options") }?
+        };
+        let context = options.context;
+        let backing = match (options.allocate, options.deallocate) {
+            (Some(allocate), Some(deallocate)) => Some(Source { allocate, deallocate, context }),
+            (None, None) => None,
+            _ => return Err(Failure::argument("a source of blocks needs both of its functions")),
+        };
+        Pool::new(options, backing)
+    })
+}
+
+/// Frees a pool; its free blocks go back to their source. Does nothing if the pool is null.
+///
+/// Arenas that are leased stay valid; the source is used until the last of them is freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_pool_free(pool: Option<Box<Pool>>) {
+    drop(pool);
+}
+
+/// Leases the memory of a plan: `ap_arena_free` gives it back. The content is that of an earlier
+/// lease, unless the pool has `AP_POOL_CLEAR`.
+///
+/// The thread waits for at most `timeout_ms` milliseconds, `AP_FOREVER` for a wait without an end,
+/// and then fails with `AP_CODE_POOL_BUSY`. Requests are served in the order of arrival. Fails with
+/// `AP_CODE_LEASE_TOO_LARGE` at once if the plan needs more bytes than the cap. A lease of a plan
+/// that had the same memory before finds its addresses settled. On failure `*arena` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_pool_lease(
+    pool: Option<&Pool>,
+    plan: Option<&Plan>,
+    timeout_ms: u64,
+    arena: Option<&mut MaybeUninit<Option<Box<Arena>>>>,
+) -> Code {
+    make(arena, || required(pool, "pool")?.lease(required(plan, "plan")?, timeout_ms))
+}
+
+/// Frees free blocks, those that have been free for the longest time first, until they have at most
+/// `keep` bytes; returns the bytes that were freed. 0 if `pool` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_pool_trim(pool: Option<&Pool>, keep: u64) -> u64 {
+    pool.map_or(0, |pool| pool.trim(keep))
+}
+
+/// Describes a pool at this moment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_pool_describe(pool: Option<&Pool>, numbers: *mut PoolNumbers) -> Code {
+    let value = || Ok(required(pool, "pool")?.numbers());
+    // SAFETY: the contract of C programs.
+    guarded(|| unsafe { output(numbers, "numbers", value) })
+}
+
+/// Blocks from functions of the program.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    allocate: unsafe extern "C" fn(*mut c_void, u64, u64) -> *mut c_void,
+    deallocate: unsafe extern "C" fn(*mut c_void, *mut c_void, u64),
+    context: *mut c_void,
+}
+
+// SAFETY: the context is passed on and not used here; the functions may be called on any thread
+// (their documentation, rule 6).
+unsafe impl Send for Source {}
+// SAFETY: as above; a shared `Source` is only copied.
+unsafe impl Sync for Source {}
+
+impl ArenaAllocator for Source {
+    fn allocate(&mut self, bytes: u64, alignment: Alignment) -> Result<Box<dyn ArenaBlock>, Error> {
+        let refused = || Error::ArenaCommit { bytes };
+        let size = usize::try_from(bytes).ok().filter(|&size| isize::try_from(size).is_ok());
+        let size = size.ok_or_else(refused)?;
+        // SAFETY: the program passed both for such calls (rule 6).
+        let memory = unsafe { (self.allocate)(self.context, bytes, alignment.bytes()) };
+        let start = NonNull::new(memory.cast::<u8>()).ok_or_else(refused)?;
+        // SAFETY: the function returned `bytes` bytes that nobody else uses (its documentation).
+        unsafe { ptr::write_bytes(start.as_ptr(), 0, size) };
+        Ok(Box::new(Block { source: *self, start, size }))
+    }
+}
+
+/// Bytes of a [`Source`], all of them initialized.
+#[derive(Debug)]
+struct Block {
+    source: Source,
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the bytes are the block's own, and may be used and freed on any thread (documentation of
+// the functions).
+unsafe impl Send for Block {}
+// SAFETY: as above; a shared block is only read.
+unsafe impl Sync for Block {}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `size` bytes from `start` on are the block's own until it is dropped, were
+        // initialized, and take at most `isize::MAX` bytes; the borrow is that of the block.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.size) }
+    }
+}
+
+impl AsMut<[u8]> for Block {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_ref`, and the borrow is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.size) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let bytes = u64::try_from(self.size).unwrap_or(u64::MAX);
+        let Source { deallocate, context, .. } = self.source;
+        // SAFETY: the block is one of the source, and is freed once (rule 6).
+        unsafe { deallocate(context, self.start.as_ptr().cast(), bytes) };
+    }
+}

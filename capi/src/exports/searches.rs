@@ -1,0 +1,66 @@
+//! Progress of a search, and its end on request.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use crate::types::{Progress, ProgressFunction};
+use crate::watch::{Cancel, Hear, Watch};
+
+/// Returns a request to end searches, which has not been made yet, for the caller to free with
+/// `ap_cancel_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_cancel_new() -> Box<Cancel> {
+    Box::default()
+}
+
+/// Ends all searches whose options name this request, and all later ones: each returns the best
+/// result so far. Any thread may call this at any time. Does nothing if `cancel` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_cancel_request(cancel: Option<&Cancel>) {
+    if let Some(cancel) = cancel {
+        cancel.request();
+    }
+}
+
+/// Frees a request that no search uses; does nothing if it is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_cancel_free(cancel: Option<Box<Cancel>>) {
+    drop(cancel);
+}
+
+/// Returns how a search tells of its progress, and when it ends.
+///
+/// # Safety
+///
+/// `cancel` follows rules 1 and 3 during `'a`, and the function rule 6.
+pub(super) unsafe fn watch<'a>(
+    progress: ProgressFunction,
+    context: *mut c_void,
+    cancel: *const Cancel,
+) -> Watch<'a> {
+    let listener = progress.map(|function| {
+        let listener = Listener { function, context };
+        let hear: Box<Hear<'a>> = Box::new(move |progress: &Progress| listener.hear(progress));
+        hear
+    });
+    // SAFETY: null, or a request that lives during `'a` (rules 1 and 3), which locks its state.
+    Watch::new(listener, unsafe { cancel.as_ref() })
+}
+
+/// A function of the program.
+struct Listener {
+    function: unsafe extern "C" fn(*mut c_void, *const Progress) -> i32,
+    context: *mut c_void,
+}
+
+// SAFETY: the context is passed on and not used here; the program knows that the function may be
+// called on other threads, one at a time (rule 6).
+unsafe impl Send for Listener {}
+
+impl Listener {
+    /// Returns whether the search is to go on.
+    fn hear(&self, progress: &Progress) -> bool {
+        // SAFETY: the program passed both for this call (rule 6); the struct lives during the call.
+        unsafe { (self.function)(self.context, ptr::from_ref(progress)) == 0 }
+    }
+}

@@ -1,0 +1,106 @@
+//! Pools: one cap of bytes for the arenas of many plans and threads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arenaplan::ArenaPool;
+use arenaplan::arena::ArenaAllocator;
+
+use crate::arena::{Arena, Table};
+use crate::error::{Failure, Result};
+use crate::plan::Plan;
+use crate::problem::no_flags;
+use crate::types::{FOREVER, POOL_CLEAR, POOL_KEEP_NOTHING, PoolNumbers, PoolOptions};
+
+/// Most tables of addresses that a pool keeps.
+const MOST_TABLES: usize = 64;
+
+/// A source of arenas below one cap of bytes.
+///
+/// Any number of threads may use a pool at the same time.
+#[derive(Debug)]
+pub struct Pool {
+    inner: ArenaPool,
+    tables: Arc<Tables>,
+}
+
+/// Tables of addresses of arenas that were given back. A later lease of the same plan at the same
+/// addresses uses the table again.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    kept: Mutex<Vec<Table>>,
+}
+
+impl Tables {
+    /// Keeps a table in place of the one that was kept for the longest time, if there are too many.
+    pub(crate) fn keep(&self, table: Table) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == MOST_TABLES {
+            kept.remove(0);
+        }
+        kept.push(table);
+    }
+
+    /// Takes out a table that fits.
+    pub(crate) fn find(&self, fits: impl Fn(&Table) -> bool) -> Option<Table> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().rposition(fits)?;
+        Some(kept.remove(at))
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(
+        options: PoolOptions,
+        backing: Option<impl ArenaAllocator + 'static>,
+    ) -> Result<Self> {
+        no_flags("pool", options.flags, POOL_CLEAR | POOL_KEEP_NOTHING)?;
+        let mut builder = ArenaPool::builder();
+        if options.cap > 0 {
+            builder = builder.cap(options.cap);
+        }
+        if options.flags & POOL_KEEP_NOTHING != 0 {
+            if options.keep > 0 {
+                return Err(Failure::argument("a pool that keeps nothing keeps no bytes"));
+            }
+            builder = builder.keep(0);
+        } else if options.keep > 0 {
+            builder = builder.keep(options.keep);
+        }
+        if options.flags & POOL_CLEAR != 0 {
+            builder = builder.clear_returned();
+        }
+        if let Some(backing) = backing {
+            builder = builder.backing(backing);
+        }
+        Ok(Self { inner: builder.build()?, tables: Arc::default() })
+    }
+
+    /// Returns an arena; the thread waits for the memory.
+    pub(crate) fn lease(&self, plan: &Plan, timeout_ms: u64) -> Result<Arena> {
+        let timeout = (timeout_ms != FOREVER).then(|| Duration::from_millis(timeout_ms));
+        let leased = self.inner.wait_arena(&plan.inner.plan, timeout)?;
+        Arena::leased(plan, leased, &self.tables)
+    }
+
+    pub(crate) fn trim(&self, keep: u64) -> u64 {
+        self.inner.trim(keep)
+    }
+
+    pub(crate) fn numbers(&self) -> PoolNumbers {
+        let now = self.inner.statistics();
+        PoolNumbers {
+            size: 0,
+            waiting: u32::try_from(now.waiting).unwrap_or(u32::MAX),
+            leased_bytes: now.leased_bytes,
+            free_bytes: now.free_bytes,
+            peak_bytes: now.peak_bytes,
+            leases: now.leases,
+            reused: now.reused,
+            allocated: now.allocated,
+            evicted: now.evicted,
+            waits: now.waits,
+            refused: now.refused,
+        }
+    }
+}
