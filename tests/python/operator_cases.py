@@ -107,6 +107,19 @@ def _elementwise() -> Iterator[Case]:
     yield Case("QuantizeLinear", [x, number(0.1), number(3, "uint8")])
     yield Case("DequantizeLinear", [whole.astype(np.uint8), number(0.1), number(3, "uint8")])
     yield Case("DynamicQuantizeLinear", [x], outputs=3)
+    small = [number(0.1), number(3, "uint8")]
+    bytes_, image = RNG.integers(0, 9, (512, 512), np.uint8), RNG.integers(0, 9, (1, 32, 96, 96))
+    taps = RNG.integers(0, 9, (32, 32, 3, 3)).astype(np.uint8)
+    pads = {"pads": [1] * 4}
+    yield Case("MatMulInteger", [bytes_, bytes_])
+    yield Case("QLinearMatMul", [bytes_, *small, bytes_, *small, *small], {}, (1, 2, 4, 5, 6, 7))
+    yield Case("ConvInteger", [image.astype(np.uint8), taps], pads, (1,))
+    yield Case(
+        "QLinearConv",
+        [image.astype(np.uint8), *small, taps, *small, *small],
+        pads,
+        (1, 2, 3, 4, 5, 6, 7),
+    )
     yield Case("SwiGLU", [x, x], opset=28)
     for op in ("CumProd", "CumSum"):
         yield Case(op, [x, number(1, "int64")], opset=26)

@@ -62,7 +62,8 @@ def test_shapes_agree_with_those_that_node_tests_declare(node_cases: list[Any]) 
 def test_folding_computes_what_node_tests_expect(node_cases: list[Any]) -> None:
     folded = set()
     for case in node_cases:
-        if not case.data_sets:
+        outputs = case.model.graph.output
+        if not case.data_sets or not all(info.type.HasField("tensor_type") for info in outputs):
             continue
         given, expected = case.data_sets[0]
         proto = onnx.ModelProto()

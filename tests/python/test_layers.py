@@ -23,7 +23,7 @@ FLOORS = (
     ("options", "tradeoff"),
     ("planning",),
     ("bodies", "packing", "incremental", "diff"),
-    ("executor", "importers", "rewrite"),
+    ("device", "executor", "importers", "rewrite"),
     ("dynamic", "export", "integrations", "proving"),
     ("fitting", "server"),
     ("",),

@@ -18,6 +18,7 @@ import pytest
 import arenaplan as ap
 from arenaplan.cli import main
 from arenaplan.errors import HazardMismatch, InvalidOption, KernelError
+from arenaplan.executor.signatures import byte_size
 from arenaplan.export import EXPORTERS
 from dynamic_models import attention, convolutions
 from random_models import random_inputs, random_model
@@ -239,7 +240,7 @@ def test_options_trade_bytes_for_time() -> None:
     least = ap.plan(graph, workers=4, max_slowdown=None)
     assert least.arena_bytes <= one.arena_bytes < four.arena_bytes
     spans = []
-    for capacity in range(one.arena_bytes, four.arena_bytes + 1, graph.values[0].bytes):
+    for capacity in range(one.arena_bytes, four.arena_bytes + 1, byte_size(graph.values[0])):
         plan = ap.plan(graph, workers=4, capacity=capacity)
         assert plan.arena_bytes <= capacity
         assert plan.timetable is not None

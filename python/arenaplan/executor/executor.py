@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Context
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
@@ -116,9 +117,9 @@ class Executor(Tenant):
     def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
         """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
         if cls is Executor and device != "cpu":
-            from arenaplan.device.executor import DeviceExecutor
-
-            return object.__new__(cast("type[Self]", DeviceExecutor))
+            # By name: the executor of devices is a subclass, and imports this module.
+            device_executor = import_module("arenaplan.device.executor").DeviceExecutor
+            return object.__new__(cast("type[Self]", device_executor))
         return object.__new__(cls)
 
     def __init__(

@@ -362,11 +362,23 @@ def find_kernel(signature: Signature) -> Kernel:
             variant = _COMPILED.get((domain, signature.op))
             if adapted is not known or variant is None or not variant.when(signature):
                 return adapted
-            return replace(known, prepare=variant.prepare, workspace=variant.workspace)
+            prepare = variant.prepare if variant.workspace else _or_plain(variant.prepare, known)
+            return replace(known, prepare=prepare, workspace=variant.workspace)
     raise UnsupportedOp(
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
     )
+
+
+def _or_plain(compiled: Prepare, plain: Kernel) -> Prepare:
+    """Return a function that prepares a compiled kernel, or the plain one for unaligned arrays."""
+
+    def prepare(step: Step) -> Run:
+        arrays = (array for array in (*step.inputs, *step.outputs) if array is not None)
+        is_aligned = all(array.flags.aligned for array in arrays)
+        return compiled(step) if is_aligned else plain.prepare(step)
+
+    return prepare
 
 
 def adapter(adapt: Callable[[Kernel, Signature], Kernel]) -> Callable[[Kernel, Signature], Kernel]:

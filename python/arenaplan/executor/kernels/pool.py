@@ -290,6 +290,9 @@ def global_max_pool(step: Step) -> Run | None:
 
 # -- compiled -----------------------------------------------------------------------------
 
+_LONGEST_COMPILED = 1 << 20
+"""Most rows or columns of a window, of its step, and of padding: the kernel counts in 32 bits."""
+
 
 def _is_compiled(signature: Signature) -> bool:
     """Whether windows slide over lines or images of single precision."""
@@ -299,6 +302,10 @@ def _is_compiled(signature: Signature) -> bool:
     if 0 in (*output.shape, *source.shape) or len(source.shape) not in (3, 4):
         return False
     if _wants_positions(signature) or not signature.attributes.get("kernel_shape"):
+        return False
+    names = ("kernel_shape", "pads", "strides", "dilations")
+    sizes = (size for name in names for size in signature.attributes.get(name) or ())
+    if max(sizes) > _LONGEST_COMPILED:
         return False
     return signature.op == "MaxPool" or not _is_single(_axes(signature))
 

@@ -19,6 +19,7 @@ from arenaplan.importers.common import Bind, checked_bytes, listed, quoted, whol
 from arenaplan.importers.tflite.model import Model, Subgraph, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.ops import Shape
+from arenaplan.ops.operands import BITS
 
 _PLAIN = frozenset(
     {"bool", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint8"}
@@ -174,6 +175,8 @@ def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray 
         kind = np.dtype(dtype)
     except TypeError:
         return None
+    if BITS[dtype] < 8:
+        return None  # Packed, though other packages may have taught NumPy the type.
     if tensor.is_sparse or tensor.is_external:
         return None
     span = model.buffers[tensor.buffer]
