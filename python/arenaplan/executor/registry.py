@@ -373,7 +373,7 @@ def find_kernel(signature: Signature) -> Kernel:
 def _or_plain(compiled: Prepare, plain: Kernel) -> Prepare:
     """Return a function that prepares a compiled kernel, or the plain one for unaligned arrays."""
 
-    def prepare(step: Step) -> Run:
+    def prepare(step: Step) -> Run | None:
         arrays = (array for array in (*step.inputs, *step.outputs) if array is not None)
         is_aligned = all(array.flags.aligned for array in arrays)
         return compiled(step) if is_aligned else plain.prepare(step)
