@@ -19,6 +19,10 @@ ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit i
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+# The example server has a workspace, and a lock, of its own.
+SERVER := --manifest-path examples/server/Cargo.toml --target-dir target/server
+SERVED := $(foreach name,keyword encoder,$(name)=examples/server/models/$(name))
+
 # One set of features, so that each crate is compiled once.
 CHECKED := --profile checked --workspace --exclude arenaplan-python --all-features
 
@@ -45,20 +49,24 @@ demo: develop ## plan ResNet-50 and run it inside its arena
 # -- tests -------------------------------------------------------------------------
 
 .PHONY: test
-test: test-rust test-python ## everything
+test: test-rust test-server test-python ## everything
 
 .PHONY: test-rust
 test-rust: ## the core, the engine and the C interface: tests with all assertions on, and the examples of the docs
 	cargo test $(CHECKED) --lib --tests --examples
 	cargo test $(CHECKED) --doc
 
+.PHONY: test-server
+test-server: ## the example server: outputs, allocations, the process
+	cargo test $(SERVER)
+
 .PHONY: test-capi
 test-capi: ## the C interface: its header, and programs in C and C++, under valgrind if it is there
 	cargo test --profile checked --package arenaplan-capi
 
 .PHONY: test-python
-test-python: develop ## the package: tests, and the examples of the docs
-	$(BIN)/python -m pytest
+test-python: develop ## the package: tests, a file per processor at a time, and the examples of the docs
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 .PHONY: asan
 asan: ## the core under AddressSanitizer and LeakSanitizer
@@ -86,12 +94,14 @@ oracles: ## tests with other projects' runtimes and frameworks; downloads gigaby
 # -- checks ------------------------------------------------------------------------
 
 .PHONY: check
-check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, C header
+check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, operators, C header
 
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
 	cargo fmt --all --check
+	cargo fmt --manifest-path examples/server/Cargo.toml --check
 	cargo clippy --workspace --all-targets --all-features -- --deny warnings
+	cargo clippy $(SERVER) --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --all-features --no-deps --document-private-items
 
 BARE := thumbv7em-none-eabihf
@@ -112,6 +122,7 @@ check-python: develop
 .PHONY: check-generated
 check-generated: develop
 	$(BIN)/python tools/readme.py --check
+	$(BIN)/python tools/operators.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -128,9 +139,14 @@ header: ## regenerate the C header
 readme: develop ## regenerate the table of arenas in README.md
 	$(BIN)/python tools/readme.py
 
+.PHONY: operators
+operators: develop ## regenerate the table of operators in docs/operators.md
+	$(BIN)/python tools/operators.py
+
 .PHONY: fmt
 fmt: $(VENV)/.ready ## format everything
 	cargo fmt --all
+	cargo fmt --manifest-path examples/server/Cargo.toml
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only --quiet .
 
@@ -140,6 +156,15 @@ fmt: $(VENV)/.ready ## format everything
 bench: develop ## measure the core, and the executor against ONNX Runtime
 	cargo bench
 	$(BIN)/python benches/executor.py
+
+.PHONY: load-test
+load-test: ## 64 clients for 20 seconds, the pool full and not: times, refusals, memory
+	cargo build --release $(SERVER)
+	for cap in 512KiB 16MiB; do target/server/release/load --seconds 10 --cap $$cap --patience 100 $(SERVED); done
+
+.PHONY: server-models
+server-models: develop ## make the models of the example server again
+	$(BIN)/python examples/server/models/make.py
 
 .PHONY: capi
 capi: ## build the C library and its headers into target/capi

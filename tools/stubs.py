@@ -4,6 +4,7 @@ Write the types of the extension module: what PyO3 knows of it, and the buffer p
 Usage: python tools/stubs.py OUTPUT.pyi
 """
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,12 @@ def main() -> None:
     names = "def __iter__(self, /) -> Iterator:"
     if text.count(names) != 1:
         sys.exit("the generated stubs have changed: where is Plan.__iter__?")
-    output.write_text(text.replace(names, names.replace("Iterator", "Iterator[str]")))
+    text = text.replace(names, names.replace("Iterator", "Iterator[str]"))
+    # Arrays have a typed buffer protocol from Python 3.12 on only.
+    text = text.replace("from typing_extensions import Buffer\n", "from numpy import ndarray\n")
+    text = re.sub(r"\bBuffer\b", "ndarray[Any, Any]", text)
+    text = text.replace("import Iterator, Sequence", "import Iterator, Mapping, Sequence")
+    output.write_text(text)
     subprocess.run([here / "ruff", "check", "--quiet", "--fix-only", output], check=True)
     subprocess.run([here / "ruff", "format", "--quiet", output], check=True)
 

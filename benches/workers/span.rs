@@ -12,14 +12,14 @@ pub fn least_span(data: &Hazards, costs: &[u64], workers: u32) -> u64 {
     let steps = costs.len();
     let mut before = vec![0_usize; steps];
     let mut after = vec![0_usize; steps];
-    for step in 0..steps {
+    for (step, before) in before.iter_mut().enumerate() {
         let mut is_seen = vec![false; steps];
         let mut stack = vec![step];
         while let Some(at) = stack.pop() {
             for edge in data.of(at) {
                 let next = edge.before as usize;
                 if !std::mem::replace(&mut is_seen[next], true) {
-                    before[step] += 1;
+                    *before += 1;
                     after[next] += 1;
                     stack.push(next);
                 }

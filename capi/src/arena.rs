@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use arenaplan::base::{Alignment, NodeId, SpaceId, ValueId};
+use arenaplan::base::{Alignment, SpaceId, ValueId};
 use arenaplan::pool::LeasedArena;
 
 use crate::error::{Code, Failure, Result};
@@ -209,10 +209,8 @@ impl Table {
             }
         }
         let workspaces = self.workspaces.len();
-        for &node in step.nodes() {
-            for work in inner.plan.workspaces_of(NodeId::from(node)) {
-                self.workspaces.push(memory(&self.spaces, work.space, work.offset, work.bytes));
-            }
+        for work in inner.plan.workspaces_in(row) {
+            self.workspaces.push(memory(&self.spaces, work.space, work.offset, work.bytes));
         }
         Ok(Row {
             inputs,

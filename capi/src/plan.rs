@@ -317,18 +317,13 @@ impl Bounds<'_> {
             }
         }
         let nodes: Vec<u32> = step.fused.iter().copied().chain([step.node]).collect();
-        let workspaces = nodes.iter().map(|&node| self.0.workspaces_of(NodeId::from(node)).len());
-        let workspaces = workspaces.sum();
+        let workspaces = self.0.workspaces_in(step).count();
         let op = graph.map(|graph| c_string(graph.node(NodeId::from(step.node)).op()));
         Ok(Step { name: c_string(&step.name), op, nodes, shares, workspaces })
     }
 }
 
 impl Step {
-    pub(crate) fn nodes(&self) -> &[u32] {
-        &self.nodes
-    }
-
     pub(crate) fn shares(&self) -> &[Share] {
         &self.shares
     }

@@ -24,3 +24,5 @@ from arenaplan._core import __version__ as __version__
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 backend.register("numpy", lambda: import_module("arenaplan.executor").BACKEND)
+backend.register("cupy", lambda: import_module("arenaplan.device.backend").BACKEND)
+backend.register_reader(lambda: import_module("arenaplan.importers").load)

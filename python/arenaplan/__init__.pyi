@@ -41,7 +41,13 @@ from ._core import (
     plan_schema,
     techniques,
 )
-from .dynamic import DynamicExecutor, PlanFamily, plan_family
+from .dynamic import (
+    DynamicExecutor,
+    PlanFamily,
+    StagedExecutor,
+    StageReport,
+    plan_family,
+)
 from .errors import PlannerError
 from .executor import Executor
 from .graph import (
@@ -133,6 +139,8 @@ __all__ = [
     "SimpleArena",
     "Space",
     "Spilled",
+    "StageReport",
+    "StagedExecutor",
     "StepOperands",
     "StorageEntry",
     "StorageNode",

@@ -2,11 +2,12 @@
 The Rust core of arenaplan.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, final
 
 from _typeshed import Incomplete
+from numpy import ndarray
 
 __all__ = [
     "Allocation",
@@ -15,6 +16,7 @@ __all__ = [
     "Assign",
     "Block",
     "CallerBuffer",
+    "CompiledKernel",
     "Estimate",
     "Explained",
     "Graph",
@@ -46,6 +48,7 @@ __all__ = [
     "Target",
     "Timetable",
     "Verdict",
+    "WindowSide",
     "__version__",
     "color_nodes",
     "explain",
@@ -58,7 +61,10 @@ __all__ = [
     "order_mutations",
     "pack",
     "pack_apart",
+    "pack_bytes",
     "pack_csv",
+    "pack_weights",
+    "packed_bytes",
     "plan",
     "plan_schema",
     "plan_together",
@@ -286,6 +292,166 @@ class CallerBuffer:
         """
 
 @final
+class CompiledKernel:
+    """
+    A kernel of the executor that is bound to its arrays; calling it does the work.
+
+    It keeps the arrays alive, allocates nothing, and runs without the interpreter lock.
+    """
+
+    def __call__(self, /) -> None:
+        """
+        Do the work.
+        """
+    def __repr__(self, /) -> str: ...
+    @staticmethod
+    def byte_product(
+        rows: ndarray[Any, Any], zero: int, weights: ndarray[Any, Any], output: ndarray[Any, Any]
+    ) -> CompiledKernel:
+        """
+        Return a product of a matrix of bytes and one of :func:`pack_bytes`.
+
+        Parameters
+        ----------
+        rows : array of uint8 or int8, shape (rows, depth)
+        zero : int
+            Subtracted from the elements of rows.
+        weights : array of int16
+        output : array of int32, shape (rows, columns)
+        """
+    @staticmethod
+    def chain(
+        steps: Sequence[tuple[str, int, int | float, int | float]],
+        result: int,
+        operands: Sequence[ndarray[Any, Any]],
+        output: ndarray[Any, Any],
+    ) -> CompiledKernel:
+        """
+        Return a chain of elementwise functions.
+
+        Parameters
+        ----------
+        steps : list of (str, int, int or float, int or float)
+            Function, register of the result, and arguments: the number of a register, or a constant.
+            The function ``"load"`` has the position of an operand as its first argument.
+        result : int
+            The register that is written.
+        operands : list of array
+            Broadcast to the shape of the output.
+        output : array
+            May be the memory of an operand of its shape.
+        """
+    @staticmethod
+    def conv(
+        image: ndarray[Any, Any],
+        weights: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
+        rows: WindowSide,
+        columns: WindowSide,
+        groups: int,
+        bias: ndarray[Any, Any] | None = None,
+        low: float = ...,
+        high: float = ...,
+    ) -> CompiledKernel:
+        """
+        Return a convolution by a matrix product.
+
+        Parameters
+        ----------
+        image : array, shape (images, channels, ...)
+        weights : array
+            Those of :func:`pack_weights`.
+        output : array, shape (images, channels, ...)
+        scratch : array
+            Elements for some rows of the unrolled image, 48 each; the more, the faster.
+        rows, columns : WindowSide
+            The two spatial dimensions.
+        groups : int
+        bias : array, optional
+            One number per channel of the output.
+        low, high : float
+            Bounds of the output.
+        """
+    @staticmethod
+    def depthwise(
+        image: ndarray[Any, Any],
+        weights: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
+        rows: WindowSide,
+        columns: WindowSide,
+        bias: ndarray[Any, Any] | None = None,
+        low: float = ...,
+        high: float = ...,
+    ) -> CompiledKernel:
+        """
+        Return a convolution of every channel by itself: see :meth:`conv`.
+
+        Parameters
+        ----------
+        weights : array
+            One window per channel of the output.
+        scratch : array
+            :meth:`depthwise_scratch` elements.
+        """
+    @staticmethod
+    def depthwise_scratch(rows: WindowSide, columns: WindowSide) -> int:
+        """
+        Return the elements of scratch memory that :meth:`depthwise` needs.
+        """
+    @staticmethod
+    def normalization(
+        source: ndarray[Any, Any] | None,
+        output: ndarray[Any, Any],
+        epsilon: float,
+        centered: bool,
+        scale: ndarray[Any, Any] | None = None,
+        shift: ndarray[Any, Any] | None = None,
+    ) -> CompiledKernel:
+        """
+        Return a normalization of the rows of an array: see :meth:`softmax`.
+
+        Parameters
+        ----------
+        epsilon : float
+            Added to the variance.
+        centered : bool
+            Whether the mean is subtracted.
+        scale, shift : array, optional
+            Applied to every row.
+        """
+    @staticmethod
+    def pool(
+        image: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        scratch: ndarray[Any, Any],
+        rows: WindowSide,
+        columns: WindowSide,
+        counts: tuple[ndarray[Any, Any], ndarray[Any, Any]] | None = None,
+    ) -> CompiledKernel:
+        """
+        Return the pooling of windows: their largest elements, or sums divided by counts.
+
+        Parameters
+        ----------
+        scratch : array
+            As many elements as a row of the image has.
+        counts : (array, array), optional
+            One number per row and per column of the output; the largest element if left out.
+        """
+    @staticmethod
+    def softmax(source: ndarray[Any, Any] | None, output: ndarray[Any, Any]) -> CompiledKernel:
+        """
+        Return the softmax of the rows of an array: its elements along the last axis.
+
+        Parameters
+        ----------
+        source : array or None
+            If left out, the rows of the output are replaced.
+        """
+
+@final
 class Estimate:
     """
     Estimated times of one run.
@@ -347,7 +513,17 @@ class Graph:
         name: str,
         values: Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]],
         nodes: Sequence[
-            tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]
+            tuple[
+                str,
+                str,
+                Sequence[int | None],
+                Sequence[int | None],
+                object,
+                Sequence[int],
+                str,
+                int,
+                Mapping[str, object],
+            ]
         ],
         outputs: Sequence[int],
     ) -> Graph:
@@ -392,6 +568,10 @@ class Graph:
     def was_sorted(self, /) -> bool:
         """
         Whether the nodes were not in a topological order and had to be sorted.
+        """
+    def with_pins(self, /, pins: Sequence[tuple[int, int]]) -> Graph:
+        """
+        Return a copy in which some values, by index, lie at fixed offsets in bytes.
         """
     def with_workspaces(
         self,
@@ -1335,7 +1515,7 @@ class Plan:
     @property
     def order(self, /) -> list[int]:
         """
-        Indices of the nodes in execution order.
+        Indices of the nodes in the order in which they first run.
         """
     @property
     def order_search(self, /) -> str | None:
@@ -1360,6 +1540,12 @@ class Plan:
         Per value of the graph its place, or None if it has none, as constants.
 
         ``plan[name]`` looks one up by the name of its value.
+        """
+    @property
+    def repeated(self, /) -> list[int]:
+        """
+        Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
+        not their large output.
         """
     def resized(self, /, graph: Any) -> Plan:
         """
@@ -2187,6 +2373,33 @@ class Verdict:
         Whether ``status`` of the plan was ``"verified"`` or only ``"claimed"``.
         """
 
+@final
+class WindowSide:
+    """
+    One spatial dimension of a sliding window.
+
+    Parameters
+    ----------
+    size : int
+        Elements of the input.
+    out : int
+        Positions of the window.
+    kernel : int
+        Elements under the window.
+    stride : int
+        Elements from one position to the next.
+    dilation : int
+        Elements from one under the window to the next.
+    before : int
+        Zeros in front of the input.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls, /, size: int, out: int, kernel: int, stride: int, dilation: int, before: int
+    ) -> WindowSide: ...
+
 def color_nodes(graph: Graph, num_temp: int) -> tuple[list[int], int]:
     """
     Return the color of every node, at most ``num_temp`` colors, and the number of colors.
@@ -2266,6 +2479,19 @@ def pack_apart(
     of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
+def pack_bytes(weights: ndarray[Any, Any], zero: int, target: ndarray[Any, Any]) -> None:
+    """
+    Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
+
+    Parameters
+    ----------
+    weights : array of uint8 or int8, shape (depth, columns)
+    zero : int
+        Subtracted from the weights.
+    target : array of int16
+        :func:`packed_bytes` elements.
+    """
+
 def pack_csv(
     text: str,
     alignment: int,
@@ -2280,6 +2506,21 @@ def pack_csv(
     Pack the buffers of a CSV document.
     """
 
+def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
+    """
+    Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
+
+    Parameters
+    ----------
+    weights : array, shape (groups, channels, depth)
+    target : array, shape (groups, channels rounded up to 8, depth)
+    """
+
+def packed_bytes(depth: int, columns: int) -> int:
+    """
+    Return the number of elements that :func:`pack_bytes` writes.
+    """
+
 def plan(
     graph: Graph,
     options: Incomplete,
@@ -2292,6 +2533,7 @@ def plan(
     overlapping: Sequence[int] | None = None,
     time_limit: float | None = None,
     strips: Sequence[Strips] = ...,
+    costs: Sequence[int] | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
@@ -2300,7 +2542,7 @@ def plan(
     value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
     to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
     raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-    may overlap inputs. ``strips`` says how steps run strip by strip. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
+    may overlap inputs. ``strips`` says how steps run strip by strip; ``costs`` is the time of each node. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
     best plan so far is returned.
     """
 

@@ -12,8 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import os
+
     from arenaplan._core import Plan, Strips
     from arenaplan.graph import Choice, Graph
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes"
+"""A model file, or the content of one."""
 
 Scratch: TypeAlias = "Mapping[int, Sequence[Sequence[Choice]]]"
 """By node, the choices of size of each of its scratch buffers."""
@@ -153,3 +158,23 @@ def backend_of(target: str) -> Backend | None:
     """Return the backend of the target of this name; ``None`` if it has none."""
     load = _BACKENDS.get(target)
     return None if load is None else load()
+
+
+_READERS: list[Callable[[], Callable[[Source], Graph]]] = []
+
+
+def register_reader(load: Callable[[], Callable[[Source], Graph]]) -> None:
+    """
+    Say how executors read model files: they lie beside importers and import none.
+
+    Parameters
+    ----------
+    load : callable
+        Returns the function that reads a file; called whenever it is needed.
+    """
+    _READERS.append(load)
+
+
+def read_model(source: Source) -> Graph:
+    """Return the graph of a model file."""
+    return _READERS[-1]()(source)

@@ -162,6 +162,9 @@ class Effects(NamedTuple):
     windows: tuple[Window, ...] = ()
     """Outputs whose rows can be made from some rows of inputs, so that the node can run strip by
     strip together with others."""
+    repeats: bool = False
+    """Whether the node may run again in each fused group that reads its output, so that its inputs
+    are kept and not the output: for cheap nodes that make much of little."""
 
 
 NO_EFFECTS = Effects()
@@ -185,4 +188,5 @@ def effects_of(row: Mapping[str, Any]) -> Effects:
         tuple(row.get("loads", ())),
         tuple(Overlap(**overlap) for overlap in row.get("overlaps", ())),
         tuple(Window(**window) for window in row.get("windows", ())),
+        bool(row.get("repeats", False)),
     )

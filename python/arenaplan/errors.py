@@ -424,6 +424,10 @@ class IndexOutOfRange(ExecutionError, ModelError):
     """An index, in a model file or in an operand of indices, is out of range."""
 
 
+class DeviceUnavailable(ExecutionError):
+    """A device is not there, or what is needed to use it is not installed."""
+
+
 class KernelError(ExecutionError):
     """A kernel raised; the original exception is chained."""
 

@@ -110,6 +110,7 @@ class Node:
     """Position in :attr:`Graph.nodes`."""
     effects: Effects = NO_EFFECTS
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Properties of the operator, for kernels; ``None`` for a value that a graph file lacks."""
     domain: str = ""
     """Operator set of ``op``; empty for ONNX's default one."""
     version: int = 0
@@ -158,9 +159,11 @@ class Graph:
         self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
         self._constants: dict[int, ConstantData] = {}
+        self._initials: dict[int, np.ndarray] = {}
         self._core: _core.Graph | None = None
         self._is_tied = False
-        self._has_attributes = True
+        self._has_weights = True
+        self._pins: dict[int, int] = {}
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
@@ -207,9 +210,18 @@ class Graph:
         *,
         alignment: int | None = None,
         space: str | None = None,
+        initial: np.ndarray | None = None,
     ) -> int:
-        """Declare a variable that keeps its bytes between runs, and return its index."""
-        return self._declare(name, shape, dtype, "state", alignment, space)
+        """
+        Declare a variable that keeps its bytes between runs, and return its index.
+
+        An executor with an arena of its own begins with the content ``initial``, with zeros if it
+        is left out.
+        """
+        index = self._declare(name, shape, dtype, "state", alignment, space)
+        if initial is not None:
+            self._initials[index] = initial
+        return index
 
     def value(
         self,
@@ -242,6 +254,7 @@ class Graph:
         loads: Iterable[int] = (),
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
         windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
+        repeats: bool = False,
         after: Iterable[int] = (),
     ) -> tuple[int | None, ...]:
         """
@@ -255,7 +268,7 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
@@ -271,6 +284,7 @@ class Graph:
             tuple(loads),
             tuple(Overlap(*overlap) for overlap in overlaps),
             tuple(Window(*window) for window in windows),
+            repeats,
         )
         self.append(
             op,
@@ -321,6 +335,27 @@ class Graph:
         self._change()
         self.outputs.append(value)
 
+    def pin(self, value: int, offset: int) -> None:
+        """
+        Fix the offset of a value in its space, in bytes; plans respect it.
+
+        Values that are pinned to the same bytes must be dead at different times, or share them
+        by an effect of their node.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (16,))
+        >>> (y,) = graph.node("MatMul", [x], [("y", (16,), "float32")])
+        >>> graph.output(y)
+        >>> graph.pin(x, 128)
+        >>> [place.offset for place in ap.plan(graph).placements]
+        [128, 0]
+        """
+        self._change()
+        self._pins[value] = offset
+
     def _declare(
         self,
         name: str,
@@ -343,13 +378,20 @@ class Graph:
 
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
-        self._refuse_if_tied()
-        copy = Graph(self.name)
-        copy.values, copy.warnings = list(self.values), list(self.warnings)
-        copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
-        copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy = self.copy()
         rows = zip(self.nodes, after, strict=True)
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
+        return copy
+
+    def copy(self) -> Graph:
+        """Return a graph of the same values and nodes; a change of one is none of the other."""
+        self._refuse_if_tied()
+        copy = Graph(self.name)
+        copy.values, copy.nodes = list(self.values), list(self.nodes)
+        copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
+        copy.warnings, copy.target = list(self.warnings), self.target
+        copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy._pins, copy._initials = dict(self._pins), dict(self._initials)
         return copy
 
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
@@ -415,7 +457,8 @@ class Graph:
         """
         Return the graph as JSON text, which Rust programs read, too.
 
-        The text has all that a planner reads, and no weights or attributes. Equal graphs give
+        The text has all that a planner reads, operators with their attributes, and no weights. An
+        attribute that is no number, text or list of these is ``null`` there. Equal graphs give
         equal text.
 
         Examples
@@ -479,11 +522,14 @@ class Graph:
                 tuple(row["outputs"]),
                 name=row["name"],
                 effects=effects_of(row),
+                attributes=_attributes_of(row),
+                domain=row.get("domain", ""),
+                version=row.get("version", 0),
                 after=tuple(row.get("after", ())),
             )
         graph.outputs = document["outputs"]
         graph._is_tied = graph.core.to_json() != text
-        graph._core, graph._has_attributes = core, False
+        graph._core, graph._has_weights = core, False
         return graph
 
     # -- reading -------------------------------------------------------------
@@ -497,9 +543,24 @@ class Graph:
             self._core = _core.Graph(
                 self.name,
                 [(v.name, v.kind, v.dtype, v.shape, v.alignment, v.space) for v in self.values],
-                [(n.name, n.op, n.inputs, n.outputs, n.effects, n.after) for n in self.nodes],
+                [
+                    (
+                        n.name,
+                        n.op,
+                        n.inputs,
+                        n.outputs,
+                        n.effects,
+                        n.after,
+                        n.domain,
+                        n.version,
+                        n.attributes,
+                    )
+                    for n in self.nodes
+                ],
                 self.outputs,
             )
+            if self._pins:
+                self._core = self._core.with_pins(list(self._pins.items()))
         return self._core
 
     def core_for(
@@ -531,26 +592,27 @@ class Graph:
         backend = backend_of(target)
         if workspace == "none" or backend is None:
             return graph.core
-        graph.require_attributes(target)
+        graph.require_weights(target)
         named = set(overlapped)
         staged = [nodes for nodes in steps or () if nodes[-1] in named]
         return graph.core.with_workspaces(
             _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
         )
 
-    def require_attributes(self, target: str) -> None:
+    def require_weights(self, target: str) -> None:
         """
         Raise unless kernels of a target can be asked for their scratch memory.
 
         Raises
         ------
         UnsupportedModel
-            If the graph is from a file, which has no attributes of operators.
+            If the graph is from a file, which has no weights.
         """
-        if not self._has_attributes:
+        if not self._has_weights:
             raise UnsupportedModel(
-                f"the scratch memory of target {target!r} depends on attributes of operators, and "
-                "a graph file has none: plan the model itself, or with workspace='none'"
+                f"the scratch memory of target {target!r} depends on weights and attributes, and "
+                "a graph file does not have all of them: plan the model itself, or with "
+                "workspace='none'"
             )
 
     @property
@@ -571,6 +633,10 @@ class Graph:
             if value.name == name:
                 return value
         raise UndefinedValue(f"the graph has no value {name!r}")
+
+    def initial(self, index: int) -> np.ndarray | None:
+        """Return the first content of state ``index``; ``None`` for zeros."""
+        return self._initials.get(index)
 
     def has_data(self, index: int) -> bool:
         """Whether the data of constant ``index`` is known or can be loaded."""
@@ -595,6 +661,17 @@ class Graph:
             data.flags.writeable = False
         self._constants[index] = data
         return data
+
+
+def _attributes_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the attributes of a node in a file as importers make them: lists are tuples."""
+    attributes = row.get("attributes")
+    if attributes is None:
+        return None
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in attributes.items()
+    }
 
 
 def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:

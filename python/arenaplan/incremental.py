@@ -26,8 +26,10 @@ def report_incremental(
     workspace: WorkspacePolicy = "none",
 ) -> dict[str, Any]:
     """Return the document of ``arenaplan plan --strategy litert --json``, or of another mode."""
+    if workspace != "none":
+        graph = graph.for_target("numpy")  # Scratch memory is that of the executor's kernels.
     planner = _core.IncrementalPlanner.from_graph(
-        graph.core_for(workspace),
+        graph.core if workspace == "none" else graph.core_for(workspace),
         mode=mode,
         alignment=alignment,
         preserve_inputs=preserve_inputs,

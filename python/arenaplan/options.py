@@ -53,7 +53,7 @@ class PlanOptions:
     optimize: Annotated[
         str | Iterable[str],
         "techniques: all that the target honors, none, or some of views, in-place, elision, "
-        "fusion, order, streaming and overlap",
+        "fusion, order, streaming, overlap and recompute",
     ] = "all"
     effort: Annotated[
         Effort,
@@ -310,7 +310,7 @@ def targets() -> list[Target]:
     --------
     >>> import arenaplan as ap
     >>> [target.name for target in ap.targets()][:3]
-    ['ideal', 'numpy', 'nodes']
+    ['ideal', 'numpy', 'cupy']
     """
     return _core.targets()
 

@@ -122,7 +122,7 @@ def plan(
     wanted = None if steps is None else [list(step) for step in steps]
     backend = None if options.workspace == "none" else backend_of(target.name)
     if backend is not None:
-        graph.require_attributes(target.name)
+        graph.require_weights(target.name)
     watch = Watch(on_progress, checked_seconds(time_limit))
     if backend is None:
 
@@ -223,7 +223,7 @@ def plan_together(
     if counted:
         # Workspaces of a fused group are known only once it is known which nodes run as one.
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
-        names = [name for name in names if name not in ("fusion", "streaming")]
+        names = [name for name in names if name not in ("fusion", "streaming", "recompute")]
         arguments["optimize"] = ",".join(names) or "none"
     seen = [graph.for_target(target.name) for graph in graphs]
     policy = "auto" if counted else "none"
@@ -312,7 +312,7 @@ def explain(
     backend = None if options.workspace == "none" else backend_of(target.name)
     timed = None
     if backend is not None:
-        graph.require_attributes(target.name)
+        graph.require_weights(target.name)
         arguments["workspace"] = "auto"
         maker = Maker(
             graph, arguments, target.techniques, _Memories(None, []), backend, Watch(None)

@@ -109,8 +109,8 @@ class _Around:
                 root[find(share.source)] = find(share.result)
         made = np.full(len(sizes), -1)
         for at, nodes in enumerate(plan.steps):
-            for node in nodes:
-                made[[v for v in graph.nodes[node].outputs if v is not None]] = at
+            # Values inside of a group have no place.
+            made[[v for v in graph.nodes[nodes[-1]].outputs if v is not None]] = at
         self._exits = [plan.steps[at][-1] for at in range(len(plan.steps))]
         placed = [(v, place) for v, place in enumerate(plan.placements) if place is not None]
         self._values = np.array([value for value, _ in placed], np.int64)

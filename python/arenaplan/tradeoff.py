@@ -29,7 +29,7 @@ _WIDER = 1.03
 """The part of its bytes that an arena grows by where offsets were not found."""
 _WORTHWHILE = 0.98
 """A plan of equal bytes is made if it takes at most this part of the time."""
-_SLOW = ("overlap", "streaming", "fusion")
+_SLOW = ("overlap", "streaming", "fusion", "recompute")
 """Techniques that may cost time."""
 
 
@@ -241,6 +241,7 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
     found: list[Timed] = []
     known = [first.draft.steps]
     left: list[tuple[str, ...]] = [("overlap",)] if first.draft.overlapped else []
+    left += [("recompute",)] if first.draft.repeated else []
     left += [("streaming",), _SLOW]
     for left_out in left:
         names = [name for name in maker.names if name not in left_out]
@@ -351,6 +352,7 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
         scratch[work.node] = scratch.get(work.node, 0) + _padded(work.bytes, plan.alignment)
     overlapped = _overlaps(plan)
     in_strips = {each.node for each in plan.strips}
+    repeated = set(plan.repeated)
     found = []
     for nodes, seconds, held in zip(plan.steps, timed.steps, live, strict=True):
         if nodes[-1] in in_strips:
@@ -360,7 +362,8 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
         shared = overlapped.get(nodes[-1])
         ways = [_Way(held, seconds, staged=shared is not None)]
         if seconds > 0.0:
-            ways += _ways(maker, nodes, shared, _Now(held - own, own, seconds), plan.alignment)
+            now = _Now(held - own, own, seconds, repeated.isdisjoint(nodes))
+            ways += _ways(maker, nodes, shared, now, plan.alignment)
         found.append(_Step(nodes, _best(ways)))
     return found
 
@@ -372,6 +375,8 @@ class _Now(NamedTuple):
     """Bytes that are live without its scratch memory."""
     scratch: int
     seconds: float
+    can_split: bool
+    """Whether its nodes can run one by one: none of them runs in other steps, too."""
 
 
 def _ways(
@@ -391,7 +396,7 @@ def _ways(
             _Way(now.held + shared + size, known + seconds)
             for size, seconds in maker.backend.step_seconds(maker.graph, nodes, staged=False)
         ]
-    if len(nodes) > 1:
+    if len(nodes) > 1 and now.can_split:
         apart = _apart(maker, nodes, alignment)
         ways += [
             _Way(now.held + (shared or 0) + size, seconds, split=True) for size, seconds in apart

@@ -14,11 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use arenaplan::arena::{ArenaAllocator, ArenaBlock, SystemAllocator};
 use arenaplan::base::{Alignment, quoted};
 use arenaplan::{Error, SpaceId};
+use arenaplan_kernels::{Elements, Planes, PlanesMut};
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use crate::compiled::PlaneLayout;
 use crate::error::{OrRaise, raise_named};
 use crate::headroom;
 
@@ -595,4 +598,56 @@ impl ArenaView {
         }
         Ok(())
     }
+}
+
+/// Returns the elements of a contiguous buffer; none of one that is not.
+pub(crate) fn elements<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
+    let count = if buffer.is_c_contiguous() { buffer.item_count() } else { 0 };
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: `PyBuffer` has checked that these are `count` aligned elements of the type, which the
+    // exporter keeps while the buffer lives; any bits are a number. A Python thread that writes
+    // them meanwhile races with the call that they are for, as with any buffer of Python.
+    unsafe { slice::from_raw_parts(buffer.buf_ptr().cast(), count) }
+}
+
+/// Returns the elements of a contiguous buffer that can be written; none of another one.
+pub(crate) fn elements_mut<T: Element>(buffer: &mut PyBuffer<T>) -> &mut [T] {
+    let writable = buffer.is_c_contiguous() && !buffer.readonly();
+    let count = if writable { buffer.item_count() } else { 0 };
+    if count == 0 {
+        return &mut [];
+    }
+    // SAFETY: as in `elements`; the buffer can be written, and `compiled::Memory` gives no other
+    // operand of the same call bytes of it.
+    unsafe { slice::from_raw_parts_mut(buffer.buf_ptr().cast(), count) }
+}
+
+/// Returns the planes of a buffer.
+pub(crate) fn planes<'b>(
+    buffer: &'b PyBuffer<f32>,
+    layout: &PlaneLayout,
+) -> arenaplan_kernels::Result<Planes<'b>> {
+    let PlaneLayout { counts, steps, size } = *layout;
+    // SAFETY: as in `elements`, for the elements that shape and strides of the buffer reach, which
+    // `PlaneLayout` was made of.
+    unsafe { Planes::from_raw(buffer.buf_ptr().cast(), counts, steps, size) }
+}
+
+/// Returns the planes of a buffer, to be written.
+pub(crate) fn planes_mut<'b>(
+    buffer: &'b mut PyBuffer<f32>,
+    layout: &PlaneLayout,
+) -> arenaplan_kernels::Result<PlanesMut<'b>> {
+    let PlaneLayout { counts, steps, size } = *layout;
+    // SAFETY: as in `planes` and `elements_mut`.
+    unsafe { PlanesMut::from_raw(buffer.buf_ptr().cast(), counts, steps, size) }
+}
+
+/// Returns the elements of a buffer, to be copied in and out.
+pub(crate) fn cells(buffer: &PyBuffer<f32>, len: usize) -> arenaplan_kernels::Result<Elements<'_>> {
+    // SAFETY: as in `elements`, for the `len` elements that shape and strides of the buffer reach;
+    // `compiled::Elementwise` writes only buffers that can be written, and makes no reference.
+    unsafe { Elements::from_raw(buffer.buf_ptr().cast(), len) }
 }

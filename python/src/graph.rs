@@ -11,6 +11,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyVal
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
+use crate::attributes;
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise, raise_named};
 use crate::files;
@@ -47,6 +48,12 @@ struct NodeRow<'py> {
     effects: Bound<'py, PyAny>,
     #[pyo3(item(5))]
     after: Bound<'py, PyAny>,
+    #[pyo3(item(6))]
+    domain: Bound<'py, PyAny>,
+    #[pyo3(item(7))]
+    version: i64,
+    #[pyo3(item(8))]
+    attributes: Bound<'py, PyAny>,
 }
 
 /// `(bytes, cost)` of every choice, per workspace.
@@ -82,7 +89,7 @@ impl Graph {
 impl Graph {
     /// Validate tables of values and nodes.
     #[new]
-    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int]]]", outputs: "Sequence[int]"))]
+    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int], str, int, Mapping[str, object]]]", outputs: "Sequence[int]"))]
     fn new(
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
@@ -112,11 +119,15 @@ impl Graph {
             builder.add_value(value);
         }
         for row in nodes.try_iter()? {
-            let NodeRow { name, op, inputs, outputs, effects, after } = row?.extract()?;
+            let NodeRow { name, op, inputs, outputs, effects, after, domain, version, attributes } =
+                row?.extract()?;
             let name = read_name(&name, "a node")?;
             let op = read_name(&op, "an operator")?;
+            let domain = read_name(&domain, "an operator set")?;
             let who = format!("node {}", quoted(&name));
             let node = Node::new(name, op)
+                .with_operator_set(domain, u32::try_from(version).unwrap_or(u32::MAX))
+                .with_attributes(attributes::read(&attributes)?)
                 .reads(read_operands(&inputs, &who)?)
                 .writes(read_operands(&outputs, &who)?)
                 .with_effects(read_effects(&effects, &who)?)
@@ -144,6 +155,15 @@ impl Graph {
             let read = |(node, rows)| (NodeId::from(node), read_workspaces(rows));
             let graph = graph.with_workspaces(workspaces.into_iter().map(read))?;
             graph.with_staging(staging.into_iter().map(read))
+        })?;
+        Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
+    }
+
+    /// Return a copy in which some values, by index, lie at fixed offsets in bytes.
+    fn with_pins(&self, py: Python<'_>, pins: Vec<(u32, u64)>) -> PyResult<Self> {
+        let graph = Arc::clone(&self.inner);
+        let inner = call::run(py, self.items(), move |_, _| {
+            graph.with_pins(pins.into_iter().map(|(value, at)| (ValueId::from(value), at)))
         })?;
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
     }
@@ -355,6 +375,7 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
             .collect(),
         ignores: read_effect(effects, "ignores", who)?,
         mutates: read_effect(effects, "mutates", who)?,
+        repeats: read_effect(effects, "repeats", who)?,
         workspaces: read_workspaces(workspaces),
         staging: None,
     })

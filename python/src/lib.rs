@@ -10,7 +10,9 @@
 
 mod arena;
 mod arenas;
+mod attributes;
 mod call;
+mod compiled;
 mod error;
 mod files;
 mod graph;
@@ -35,6 +37,8 @@ mod _core {
     use crate::arena::{Arena, Lease};
     #[pymodule_export]
     use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
+    #[pymodule_export]
+    use crate::compiled::{CompiledKernel, WindowSide, pack_bytes, pack_weights, packed_bytes};
     #[pymodule_export]
     use crate::files::write_files;
     #[pymodule_export]

@@ -199,7 +199,14 @@ impl Plan {
         steps.map(|step| step.fused.iter().copied().chain([step.node]).collect()).collect()
     }
 
-    /// Indices of the nodes in execution order.
+    /// Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
+    /// not their large output.
+    #[getter]
+    fn repeated(&self) -> Vec<u32> {
+        self.inner.repeated().into_iter().map(|(node, _)| node.into()).collect()
+    }
+
+    /// Indices of the nodes in the order in which they first run.
     #[getter]
     fn order(&self) -> Vec<u32> {
         self.inner.order().map(u32::from).collect()
@@ -251,8 +258,10 @@ impl Plan {
     fn workspaces(&self) -> Vec<PlacedWorkspace> {
         let mut step_of = HashMap::new();
         for (position, step) in (0_u32..).zip(self.inner.steps()) {
-            let nodes = step.fused.iter().copied().chain([step.node]);
-            step_of.extend(nodes.map(|node| (node, position)));
+            for node in step.nodes().map(u32::from) {
+                step_of.entry(node).or_insert(position);
+            }
+            step_of.insert(step.node, position);
         }
         let rows = self.inner.workspaces().iter().map(|work| {
             let step = step_of.get(&work.node).copied().unwrap_or(u32::MAX);

@@ -232,14 +232,14 @@ fn written(plan: &Plan, step: &PlanStep) -> Result<Vec<Operand<Writing>>> {
 
 /// Returns where the nodes of a step work besides.
 fn scratch(plan: &Plan, step: &PlanStep) -> Result<Vec<Scratch>> {
-    let nodes = step.fused.iter().chain([&step.node]).map(|&node| NodeId::from(node));
     let mut found = Vec::new();
-    for node in nodes {
-        for (slot, workspace) in plan.workspaces_of(node).iter().enumerate() {
-            let what = || format!("workspace {slot} of node {}", quoted(&step.name));
-            let place = inside(plan, workspace.space, workspace.offset, workspace.bytes, what)?;
-            found.push(Scratch { node, slot, place });
-        }
+    for workspace in plan.workspaces_in(step) {
+        let node = NodeId::from(workspace.node);
+        let known = plan.workspaces_of(node).iter().position(|other| other.slot == workspace.slot);
+        let slot = known.unwrap_or(0);
+        let what = || format!("workspace {slot} of node {}", quoted(&step.name));
+        let place = inside(plan, workspace.space, workspace.offset, workspace.bytes, what)?;
+        found.push(Scratch { node, slot, place });
     }
     Ok(found)
 }

@@ -46,6 +46,9 @@ pub enum Error {
     /// An effect names an operand that the node does not have.
     #[error("node {node}: {reason}")]
     InvalidEffect { node: String, reason: String },
+    /// An attribute of an operator is none that a graph can hold.
+    #[error("node {node}: attribute {attribute}: {reason}")]
+    InvalidAttribute { node: String, attribute: String, reason: String },
     /// Nodes cannot run as one.
     #[error("the nodes up to {node} cannot run as one: {reason}")]
     InvalidGroup { node: String, reason: String },
@@ -218,6 +221,7 @@ impl Error {
             Self::UndefinedValue { .. } => "UndefinedValue",
             Self::InvalidName { .. } => "InvalidName",
             Self::InvalidEffect { .. } => "InvalidEffect",
+            Self::InvalidAttribute { .. } => "InvalidAttribute",
             Self::InvalidGroup { .. } => "InvalidGroup",
             Self::AliasCycle { .. } => "AliasCycle",
             Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",

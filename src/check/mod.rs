@@ -87,6 +87,7 @@ mod order;
 mod races;
 #[cfg(test)]
 mod random;
+mod repeats;
 mod replay;
 mod rigid;
 mod shared;
@@ -155,6 +156,7 @@ impl Plan {
             return mismatch("its order does not run every node after what it depends on".into());
         }
         let units = Unit::all(self, graph)?;
+        repeats::check(graph, &units)?;
         check_state_order(graph, &order)?;
         self.check_steps(&units)?;
         self.check_spaces(graph)?;
@@ -222,6 +224,10 @@ impl Plan {
                 inner[value.index()] = true;
             }
         }
+        // A node that runs in several steps may put its output into memory in one of them.
+        for (_, value) in units.iter().flat_map(Unit::writes) {
+            inner[value.index()] = false;
+        }
         let mut placements = self.placements.iter();
         for (index, value) in graph.values().iter().enumerate() {
             let never_made = value.kind() == ValueKind::Activation
@@ -275,16 +281,24 @@ impl Plan {
         let mut placed = self.workspaces.iter();
         if self.options.workspace == WorkspacePolicy::Auto {
             let mut staged = vec![None; graph.nodes().len()];
+            let mut ends = vec![false; graph.nodes().len()];
+            for unit in units {
+                ends[unit.last().index()] = true;
+            }
             for unit in units.iter().filter(|unit| !unit.overlaps.is_empty()) {
                 let Some(staging) = &graph.node(unit.last()).effects().staging else {
                     let name = quoted(unit.name);
                     return mismatch(format!("node {name} has no scratch memory to overlap with"));
                 };
-                unit.nodes.iter().for_each(|node| staged[node.index()] = Some(&[][..]));
+                // A member that another step ends with has its own scratch memory there.
+                let inner = unit.nodes.iter().filter(|node| !ends[node.index()]);
+                inner.for_each(|node| staged[node.index()] = Some(&[][..]));
                 staged[unit.last().index()] = Some(staging);
             }
+            let without = repeats::without_scratch(graph, units);
             for (index, node) in graph.nodes().iter().enumerate() {
-                let workspaces = staged[index].unwrap_or(&node.effects().workspaces);
+                let own = if without[index] { &[][..] } else { &node.effects().workspaces };
+                let workspaces = staged[index].unwrap_or(own);
                 for (slot, workspace) in workspaces.iter().enumerate() {
                     let what = || format!("workspace {slot} of node {}", quoted(node.name()));
                     let Some(found) = placed.next() else {

@@ -63,12 +63,14 @@ pub(super) fn required(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Requir
         required.insert((steps[&after], steps[&before]), reason);
     }
     for (after, unit) in units.iter().enumerate() {
-        for &id in &unit.nodes {
+        for (at, &id) in unit.nodes.iter().enumerate() {
             let producers =
                 graph.node(id).reads_bytes_of().filter_map(|(_, it)| graph.producer(it));
             let data = producers.map(|before| (before, HazardKind::Data));
             let control = graph.dependencies(id).map(|before| (before, HazardKind::Control));
-            for (before, kind) in data.chain(control) {
+            // A node that runs in this step, too, is not waited for.
+            let others = |(before, _): &(NodeId, HazardKind)| !unit.nodes[..at].contains(before);
+            for (before, kind) in data.chain(control).filter(others) {
                 let before = usize::try_from(plan.step_of[before.index()]).unwrap_or(usize::MAX);
                 if before == after {
                     continue;
@@ -120,7 +122,7 @@ fn writes(plan: &Plan, graph: &Graph, unit: &Unit<'_>, step: usize) -> Vec<Bytes
     let stored = plan.stored(graph, unit).map(|(state, _)| state);
     let states = unit.mutates.iter().filter(|&&state| Some(state) != stored);
     found.extend(states.filter_map(|&state| place(plan, state)));
-    for work in unit.nodes.iter().flat_map(|&id| plan.workspaces_of(id)) {
+    for work in plan.workspaces_in(&plan.steps[step]) {
         let (space, start) = (work.space, work.offset);
         found.push(Bytes { space, start, end: start + work.bytes });
     }

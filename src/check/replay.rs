@@ -145,7 +145,7 @@ impl<'a> Replay<'a> {
             writes.push(Write { space, start, end: start + place.bytes, by: Writer::State(state) });
         }
         let plan = self.plan;
-        for workspace in unit.nodes.iter().flat_map(|&id| plan.workspaces_of(id)) {
+        for workspace in plan.workspaces_in(&plan.steps[self.step.index()]) {
             let (space, start) = (workspace.space, workspace.offset);
             let (node, slot) = (NodeId::from(workspace.node), workspace.slot);
             let end = start + workspace.bytes;

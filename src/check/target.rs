@@ -43,6 +43,10 @@ impl Plan {
         let refuse =
             |reason: String| Err(Error::TargetMismatch { target: quoted(target.name()), reason });
         let honors = |technique| target.techniques().contains(technique);
+        if let Some(&(node, _)) = self.repeated().first().filter(|_| !honors(Technique::Recompute))
+        {
+            return refuse(format!("node {node} runs in several steps ({})", Technique::Recompute));
+        }
         for step in &self.steps {
             let name = || quoted(&step.name);
             if !step.fused.is_empty() && target.granularity() == Granularity::Node {
@@ -103,7 +107,12 @@ impl Plan {
         let refuse = |reason: &str| {
             Err(Error::TargetMismatch { target: quoted(target.name()), reason: reason.to_owned() })
         };
-        if Target::known(target.name()).is_some_and(|known| known != *target) {
+        let described = |known: Target| {
+            // Plans of before there was recomputation describe the same runner without it.
+            let before = known.techniques().without(Technique::Recompute);
+            known != *target && known.with_techniques(before) != *target
+        };
+        if Target::known(target.name()).is_some_and(described) {
             return refuse("the plan describes the target of this name in another way");
         }
         if !self.options.optimize.is_subset_of(target.techniques()) {
@@ -134,6 +143,15 @@ impl Plan {
         let skipped = self.search.map_or(Techniques::NONE, |search| search.skipped);
         if let Some(technique) = skipped.minus(all).iter().next() {
             return refuse(technique, "was skipped, and the options do not have it");
+        }
+        if !self.repeated().is_empty() {
+            let technique = Technique::Recompute;
+            if !all.contains(technique) {
+                return refuse(technique, "is used, and the options do not have it");
+            }
+            if skipped.contains(technique) {
+                return refuse(technique, "was skipped, and the plan uses it");
+            }
         }
         for step in &self.steps {
             let fusion = [Technique::Fusion, Technique::Streaming];

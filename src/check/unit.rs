@@ -132,7 +132,8 @@ impl<'a> Group<'a, '_> {
             let leaves = graph.outputs().contains(&value)
                 || readers[value.index()].iter().any(elsewhere)
                 || graph.value(value).kind() != ValueKind::Activation;
-            if inner.contains(&id) && leaves {
+            // Of a node that runs again, another step puts the output into memory.
+            if inner.contains(&id) && leaves && !node.effects().repeats {
                 return self.refuse(node, "what it makes is needed elsewhere");
             }
         }

@@ -4,10 +4,11 @@
 //! group and need its output piece by piece. The saving is not known here, since the inputs of a
 //! group live until its last node; the planner tries several kinds of fusion.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 
 use crate::base::{NodeId, ValueId, gcd};
-use crate::graph::{Flow, Graph, Node, ValueKind};
+use crate::graph::{Flow, Graph, Node, Repeated, Stored, ValueKind};
 
 /// The kinds of nodes that may join the group of their readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -128,8 +129,155 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
     fuse_within(graph, fusion, &vec![0; graph.nodes().len()])
 }
 
+/// Returns groups as [`fuse`] does, in which nodes that [repeat](crate::graph::Effects::repeats)
+/// may run in several groups; none if no node would.
+///
+/// Groups are found in a graph in which each reader has a copy of such a node. A copy inside of a
+/// group stays one. Other copies would put the same value into memory several times; so their
+/// readers share one node. A node that makes fewer bytes than a group would read for it ends a group
+/// of its own, since its small output is then all that lives between the two. Both are known only
+/// once there are groups, so groups are found again, until there is nothing to change.
+pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
+    /// Rounds after which readers still disagree, and nothing repeats.
+    const MOST_ROUNDS: usize = 12;
+    let mut stored = Stored::new();
+    let mut ends = vec![false; graph.nodes().len()];
+    for round in 0..MOST_ROUNDS {
+        let Some(repeated) = graph.repeated(&stored) else { return Vec::new() };
+        let origin = |id: &NodeId| repeated.origin[id.index()];
+        let part = vec![0; repeated.graph.nodes().len()];
+        let is_end: Vec<bool> = repeated.origin.iter().map(|of| ends[of.index()]).collect();
+        let groups = fuse_at(&repeated.graph, fusion, &part, &is_end);
+        let before = stored.len();
+        stored.extend(shared_readers(&repeated, &groups));
+        let mut is_new = stored.len() > before;
+        // The last round has to settle readers, and nothing else.
+        let narrow = narrow_members(&repeated.graph, &groups);
+        for id in narrow.iter().map(origin).filter(|_| round + 2 < MOST_ROUNDS) {
+            is_new |= !core::mem::replace(&mut ends[id.index()], true);
+        }
+        if is_new {
+            continue;
+        }
+        let mut found: Vec<Vec<NodeId>> = Vec::with_capacity(groups.len());
+        for group in &groups {
+            // Copies for several readers in one group are one node there.
+            let mut nodes: Vec<NodeId> = Vec::with_capacity(group.len());
+            for id in group.iter().map(origin) {
+                if !nodes.contains(&id) {
+                    nodes.push(id);
+                }
+            }
+            if nodes.len() > 1 {
+                found.push(nodes);
+            }
+        }
+        return found;
+    }
+    Vec::new()
+}
+
+/// Returns the members of groups that would better end groups of their own: elementwise ones with a
+/// smaller output than a value from outside that they are made from, element by element.
+fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
+    let bytes = |value: ValueId| graph.value(value).bytes();
+    let mut narrow = Vec::new();
+    for group in groups {
+        // By member that is elementwise: the most bytes of a value from outside that it is made from.
+        let mut widest: BTreeMap<ValueId, u64> = BTreeMap::new();
+        let inside: BTreeSet<ValueId> = group
+            .iter()
+            .flat_map(|&id| graph.node(id).produces())
+            .map(|(_, value)| value)
+            .collect();
+        for (position, &id) in group.iter().enumerate() {
+            let Some(Candidate { role: Role::View | Role::Elementwise, flow, output, .. }) =
+                candidate(graph, graph.node(id))
+            else {
+                continue;
+            };
+            let followed = flow.follows.iter().filter_map(|&at| graph.node(id).input(at));
+            let from = followed.map(|value| match widest.get(&value) {
+                Some(&known) => known,
+                // Another member makes it in its own way, or the caller has it anyway.
+                None if inside.contains(&value) => 0,
+                None if graph.value(value).kind() != ValueKind::Activation => 0,
+                None => bytes(value),
+            });
+            let from = from.max().unwrap_or(0);
+            if from > bytes(output) && position + 1 < group.len() {
+                narrow.push(id);
+            }
+            widest.insert(output, from);
+        }
+    }
+    narrow
+}
+
+/// Returns readers of repeated nodes that cannot have a run of their own: those of copies that would
+/// each put their output into memory, and those in a group in which another reader takes it in
+/// another way.
+fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
+    let Repeated { graph, origin } = repeated;
+    let mut group_of: Vec<Option<usize>> = vec![None; graph.nodes().len()];
+    let mut is_inner = vec![false; graph.nodes().len()];
+    for (index, group) in groups.iter().enumerate() {
+        for (position, id) in group.iter().enumerate() {
+            group_of[id.index()] = Some(index);
+            is_inner[id.index()] = position + 1 < group.len();
+        }
+    }
+    let users = graph.users();
+    let made = |id: NodeId| graph.node(id).produces().next().map(|(_, value)| value);
+    let readers = |id: NodeId| made(id).map_or(&[][..], |value| &users[value.index()][..]);
+    // By node: its copies, itself among them.
+    let mut copies: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+    for (index, &of) in origin.iter().enumerate() {
+        if graph.nodes()[index].effects().repeats {
+            copies.entry(of).or_default().push(NodeId::new(index));
+        }
+    }
+    let mut stored = Stored::new();
+    for (of, copies) in copies.iter().filter(|(_, copies)| copies.len() > 1) {
+        let mut note = |copy: NodeId| {
+            stored.extend(readers(copy).iter().map(|reader| (*of, origin[reader.index()])));
+        };
+        let alone: Vec<NodeId> =
+            copies.iter().copied().filter(|id| !is_inner[id.index()]).collect();
+        if alone.len() > 1 {
+            alone.into_iter().for_each(&mut note);
+        }
+        for (index, &copy) in copies.iter().enumerate().filter(|(_, copy)| is_inner[copy.index()]) {
+            let beside = |other: &&NodeId| group_of[other.index()] == group_of[copy.index()];
+            let mut others = copies[..index].iter().filter(beside);
+            let in_step =
+                |id: NodeId| readers(id).iter().all(|&reader| follows(graph, reader, made(id)));
+            if others.any(|&other| in_step(other) != in_step(copy)) {
+                note(copy);
+            }
+        }
+    }
+    stored
+}
+
+/// Returns whether a reader needs a value piece by piece.
+fn follows(graph: &Graph, reader: NodeId, value: Option<ValueId>) -> bool {
+    let node = graph.node(reader);
+    let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
+    node.only_flow(elements).is_some_and(|flow| {
+        let mut reads = node.reads_bytes_of().filter(|&(_, read)| Some(read) == value);
+        reads.all(|(position, _)| flow.follows.contains(&position))
+    })
+}
+
 /// Returns groups as [`fuse`] does, each of nodes that `part` gives the same number.
 pub(crate) fn fuse_within(graph: &Graph, fusion: Fusion, part: &[usize]) -> Vec<Vec<NodeId>> {
+    fuse_at(graph, fusion, part, &[])
+}
+
+/// Returns groups as [`fuse_within`] does. A node that `ends` names by position is the last of its
+/// group.
+fn fuse_at(graph: &Graph, fusion: Fusion, part: &[usize], ends: &[bool]) -> Vec<Vec<NodeId>> {
     if fusion == Fusion::default() {
         return Vec::new();
     }
@@ -164,7 +312,9 @@ pub(crate) fn fuse_within(graph: &Graph, fusion: Fusion, part: &[usize]) -> Vec<
     };
     for &id in graph.order().iter().rev() {
         let made = fuser.candidates[id.index()].as_ref().map(|candidate| candidate.output);
-        if made.is_none_or(|value| is_output[value.index()]) || !fuser.join(id) {
+        let is_cut = made.is_none_or(|value| is_output[value.index()])
+            || ends.get(id.index()).is_some_and(|&ends| ends);
+        if is_cut || !fuser.join(id) {
             fuser.start(id);
         }
     }

@@ -13,6 +13,7 @@ use std::path::Path;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::attribute::AttributeRows;
 #[cfg(feature = "std")]
 use super::file;
 use super::form::{Form, to_text};
@@ -103,6 +104,12 @@ struct ValueRow {
 struct NodeRow {
     name: String,
     op: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    domain: String,
+    #[serde(default, skip_serializing_if = "is_default")]
+    version: u32,
+    #[serde(default, skip_serializing_if = "AttributeRows::is_empty")]
+    attributes: AttributeRows,
     inputs: Vec<Option<u32>>,
     outputs: Vec<Option<u32>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -121,6 +128,8 @@ struct NodeRow {
     ignores: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     mutates: Vec<u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    repeats: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workspaces: Vec<WorkspaceRow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -213,7 +222,8 @@ fn default_spaces() -> Vec<SpaceRow> {
 impl Graph {
     /// Returns the graph as JSON text: the same graph always gives the same bytes.
     ///
-    /// The text has everything that a planner reads, and no weights. A [grouped](Self::grouped)
+    /// The text has everything that a planner reads, operators with their attributes, and no
+    /// weights. A [grouped](Self::grouped)
     /// graph is written too, but [`from_json`](Self::from_json) refuses it: only a planner makes
     /// values inside of groups.
     #[must_use]
@@ -436,6 +446,9 @@ impl NodeRow {
         Self {
             name: node.name().into(),
             op: node.op().into(),
+            domain: node.domain().into(),
+            version: node.version(),
+            attributes: AttributeRows(node.attributes().clone()),
             inputs: operands(node.inputs()),
             outputs: operands(node.outputs()),
             in_place: in_place.collect(),
@@ -446,6 +459,7 @@ impl NodeRow {
             windows: windows.collect(),
             ignores: all_small(&effects.ignores),
             mutates: all_small(&effects.mutates),
+            repeats: effects.repeats,
             workspaces: effects.workspaces.iter().map(WorkspaceRow::of).collect(),
             staging: effects.staging.as_ref().map(|all| all.iter().map(WorkspaceRow::of).collect()),
             after: node.control_dependencies().iter().map(|&node| node.into()).collect(),
@@ -513,10 +527,13 @@ impl NodeRow {
             windows: windows.collect(),
             ignores: all_large(self.ignores),
             mutates: all_large(self.mutates),
+            repeats: self.repeats,
             workspaces: workspaces(self.workspaces)?,
             staging: self.staging.map(workspaces).transpose()?,
         };
         let node = Node::new(name, self.op)
+            .with_operator_set(self.domain, self.version)
+            .with_attributes(self.attributes.0)
             .reads(operands(self.inputs))
             .writes(operands(self.outputs))
             .with_effects(effects);

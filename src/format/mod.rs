@@ -1,6 +1,7 @@
 //! Files: graphs, plans and hazards as JSON, plans alone or several in one arena, problems as CSV; and their
 //! writer.
 
+mod attribute;
 #[cfg(feature = "std")]
 mod csv;
 #[cfg(feature = "std")]

@@ -84,6 +84,7 @@ impl GraphBuilder {
     /// - [`Error::UndefinedValue`] if an operand or output is not there or is never produced.
     /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if
     ///   a node's effects do not fit its operands.
+    /// - [`Error::InvalidAttribute`] if an attribute is a number that is not finite, or has no name.
     /// - [`Error::GraphCycle`] if nodes depend on each other in a circle.
     pub fn build(self) -> Result<Graph> {
         let Self { name, values, nodes, outputs, spaces } = self;
@@ -103,6 +104,8 @@ impl GraphBuilder {
             check_operands(node, &values, &producers, nodes.len())?;
             check_effects(node, &values)?;
             check_workspaces(node)?;
+            check_repeats(node, &values, &nodes)?;
+            check_attributes(node)?;
         }
         for &output in &outputs {
             check_defined(|| "the graph's outputs".into(), output, &values, &producers)?;
@@ -325,6 +328,49 @@ fn check_windows(node: &Node, values: &[Value]) -> Result<()> {
                 return refuse(format!("{name} has no dimension {axis} for a window"));
             }
         }
+    }
+    Ok(())
+}
+
+/// Refuses nodes that may run again where a second run might differ from the first.
+fn check_repeats(node: &Node, values: &[Value], nodes: &[Node]) -> Result<()> {
+    let refuse = |node: &Node, reason: &str| {
+        Err(Error::InvalidEffect { node: quoted(&node.name), reason: reason.into() })
+    };
+    let mut awaited = node.after.iter().map(|dependency| &nodes[dependency.index()]);
+    if let Some(awaited) = awaited.find(|awaited| awaited.effects.repeats) {
+        return refuse(awaited, "it may run again, and another node waits for it");
+    }
+    if !node.effects.repeats {
+        return Ok(());
+    }
+    let is_state = |value: &ValueId| values[value.index()].kind == ValueKind::State;
+    if node.produces().count() != 1 {
+        refuse(node, "it may run again, and does not have one output")
+    } else if node.inputs.iter().flatten().any(is_state) {
+        refuse(node, "it may run again, and a state that it reads may change")
+    } else if !node.after.is_empty() {
+        refuse(node, "it may run again, and waits for another node")
+    } else {
+        Ok(())
+    }
+}
+
+/// Refuses attributes that files cannot hold.
+fn check_attributes(node: &Node) -> Result<()> {
+    for (name, attribute) in &node.attributes {
+        let reason = if name.is_empty() {
+            "it has no name"
+        } else if !attribute.is_finite() {
+            "it has a number that is not finite"
+        } else {
+            continue;
+        };
+        return Err(Error::InvalidAttribute {
+            node: quoted(&node.name),
+            attribute: quoted(name),
+            reason: reason.into(),
+        });
     }
     Ok(())
 }

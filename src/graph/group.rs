@@ -1,6 +1,7 @@
 //! Fused groups of nodes. Values inside a group are produced and consumed piece by piece and need
 //! no memory but workspaces.
 
+use alloc::collections::BTreeMap;
 use alloc::{
     boxed::Box,
     string::{String, ToString as _},
@@ -18,7 +19,8 @@ pub struct Grouped {
     /// One node per group, and one for each node outside all groups. Values keep their ids; values
     /// that never leave a group are of kind [`Inner`](ValueKind::Inner).
     pub graph: Graph,
-    /// By node of that graph: the nodes that it stands for, in order.
+    /// By node of that graph: the nodes that it stands for, in order. A node that
+    /// [repeats](crate::graph::Effects::repeats) may be in several groups, and alone besides.
     pub members: Vec<Vec<NodeId>>,
 }
 
@@ -30,6 +32,10 @@ impl Graph {
     /// is read inside of the group only, and made piece by piece as [`Flow`] permits; each
     /// piece goes through the whole group before the next. The group's output may
     /// therefore take over an input that all of its nodes need only piece by piece.
+    ///
+    /// A node that [repeats](crate::graph::Effects::repeats) may be in several groups: it runs
+    /// again in each. It runs alone, too, if a node outside of those groups reads its output; only
+    /// then is that output ever in memory.
     ///
     /// # Errors
     ///
@@ -91,39 +97,33 @@ impl Graph {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn grouped_in_strips(&self, groups: &[Vec<NodeId>], strips: &[NodeId]) -> Result<Grouped> {
-        let mut group_of: Vec<Option<usize>> = vec![None; self.nodes.len()];
-        for (index, group) in groups.iter().enumerate() {
-            for &node in group {
-                let Some(known) = group_of.get_mut(node.index()) else {
-                    return refuse(node.to_string(), "there is no such node");
-                };
-                if known.replace(index).is_some() {
-                    return refuse(quoted(self.node(node).name()), "a node is there twice");
-                }
-            }
-        }
-        let grouping = Grouping { graph: self, users: self.users(), group_of };
-        let group_of = &grouping.group_of;
+        let membership = Membership::new(self, groups)?;
+        let users = self.users();
+        let stored = membership.stored(self, &users, groups);
+        let grouping = Grouping { graph: self, users, membership, stored };
+        let stored = &grouping.stored;
         let mut values = self.values.clone();
         let mut members = Vec::new();
         let mut nodes = Vec::new();
         let mut new_id = vec![NodeId::new(0); self.nodes.len()];
         for &id in &self.order {
             let single = [id];
-            let (node, stands_for) = match group_of[id.index()].map(|group| &groups[group]) {
-                Some(group) if group.len() > 1 && group.last() == Some(&id) => {
-                    for &member in &group[..group.len() - 1] {
-                        for (_, value) in self.node(member).produces() {
-                            values[value.index()].kind = ValueKind::Inner;
-                        }
-                    }
-                    let by_strips = strips.contains(&id);
-                    (grouping.node(group, by_strips)?, &group[..])
+            if !stored[id.index()] {
+                for (_, value) in self.node(id).produces() {
+                    values[value.index()].kind = ValueKind::Inner;
                 }
-                Some(group) if group.len() > 1 => continue,
-                _ => (self.node(id).clone(), &single[..]),
+                continue;
+            }
+            let (node, stands_for) = match grouping.membership.ends(id) {
+                Some(index) => {
+                    let by_strips = strips.contains(&id);
+                    (grouping.node(index, &groups[index], by_strips)?, &groups[index][..])
+                }
+                None => (self.node(id).clone(), &single[..]),
             };
-            for &member in stands_for {
+            for &member in
+                stands_for.iter().filter(|&&member| member == id || !stored[member.index()])
+            {
                 new_id[member.index()] = NodeId::new(nodes.len());
             }
             nodes.push(node);
@@ -161,13 +161,107 @@ struct Grouping<'a> {
     /// By value: the nodes that name it. A node that reads only the shape of a value must run
     /// after the producer, too, and so be in the group or not at all.
     users: Vec<Vec<NodeId>>,
-    /// By node: the position of its group.
-    group_of: Vec<Option<usize>>,
+    membership: Membership,
+    /// By node: whether it puts its output into memory.
+    stored: Vec<bool>,
+}
+
+/// The groups that each node is in.
+struct Membership {
+    /// By node: the position of one of the groups of several nodes that it is in.
+    first: Vec<Option<usize>>,
+    /// Nodes in several groups, with the positions of the other ones.
+    others: BTreeMap<NodeId, Vec<usize>>,
+    /// By node: the position of the group of several nodes that it ends.
+    ends: Vec<Option<usize>>,
+}
+
+impl Membership {
+    fn new(graph: &Graph, groups: &[Vec<NodeId>]) -> Result<Self> {
+        let count = graph.nodes.len();
+        let (mut first, mut ends) = (vec![None; count], vec![None; count]);
+        let mut others: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        // By node: the last group that it was found in.
+        let mut seen: Vec<Option<usize>> = vec![None; count];
+        for (index, group) in groups.iter().enumerate() {
+            for &node in group {
+                let Some(before) = seen.get_mut(node.index()) else {
+                    return refuse(node.to_string(), "there is no such node");
+                };
+                let twice = before.replace(index);
+                let repeats = graph.node(node).effects.repeats;
+                if twice.is_some_and(|before| before == index || !repeats) {
+                    return refuse(quoted(graph.node(node).name()), "a node is there twice");
+                }
+                if group.len() < 2 {
+                    continue;
+                }
+                match &mut first[node.index()] {
+                    Some(_) => others.entry(node).or_default().push(index),
+                    none => *none = Some(index),
+                }
+            }
+            if let Some(&last) = group.last().filter(|_| group.len() > 1)
+                && ends[last.index()].replace(index).is_some()
+            {
+                return refuse(quoted(graph.node(last).name()), "two groups end with this node");
+            }
+        }
+        Ok(Self { first, others, ends })
+    }
+
+    /// Returns the position of the group that a node ends.
+    fn ends(&self, id: NodeId) -> Option<usize> {
+        self.ends[id.index()]
+    }
+
+    /// Iterates over the positions of the groups that a node is in.
+    fn of(&self, id: NodeId) -> impl Iterator<Item = usize> + '_ {
+        let others = self.others.get(&id).into_iter().flatten().copied();
+        self.first[id.index()].into_iter().chain(others)
+    }
+
+    /// Returns whether a node is in the group at a position.
+    fn is_in(&self, id: NodeId, group: usize) -> bool {
+        self.first[id.index()] == Some(group)
+            || self.others.get(&id).is_some_and(|others| others.contains(&group))
+    }
+
+    /// Returns, by node, whether it puts its output into memory: it ends a group or runs alone. A
+    /// node that repeats runs alone beside its groups if its output is read without it.
+    fn stored(&self, graph: &Graph, users: &[Vec<NodeId>], groups: &[Vec<NodeId>]) -> Vec<bool> {
+        let mut stored = vec![false; graph.nodes.len()];
+        for &id in graph.order.iter().rev() {
+            let repeats = || graph.node(id).effects.repeats;
+            stored[id.index()] = self.first[id.index()].is_none()
+                || self.ends(id).is_some()
+                || (repeats() && self.is_read_alone(graph, users, groups, &stored, id));
+        }
+        stored
+    }
+
+    /// Returns whether a run of a reader, in a group or alone, has the node not beside it.
+    fn is_read_alone(
+        &self,
+        graph: &Graph,
+        users: &[Vec<NodeId>],
+        groups: &[Vec<NodeId>],
+        stored: &[bool],
+        id: NodeId,
+    ) -> bool {
+        graph.node(id).produces().any(|(_, value)| {
+            graph.outputs.contains(&value)
+                || users[value.index()].iter().any(|&user| {
+                    let runs_alone = stored[user.index()] && self.ends(user).is_none();
+                    runs_alone || self.of(user).any(|group| !groups[group].contains(&id))
+                })
+        })
+    }
 }
 
 impl Grouping<'_> {
-    /// Returns the node that a group becomes.
-    fn node(&self, group: &[NodeId], by_strips: bool) -> Result<Node> {
+    /// Returns the node that the group at a position becomes.
+    fn node(&self, index: usize, group: &[NodeId], by_strips: bool) -> Result<Node> {
         let graph = self.graph;
         let sink_id = *group.last().expect("a group has nodes");
         let sink = graph.node(sink_id);
@@ -179,8 +273,7 @@ impl Grouping<'_> {
             }
             let waits = |value: ValueId| graph.producers[value.index()];
             let late = node.inputs.iter().flatten().copied().filter_map(waits).any(|producer| {
-                self.group_of[producer.index()] == self.group_of[id.index()]
-                    && !group[..position].contains(&producer)
+                self.membership.is_in(producer, index) && !group[..position].contains(&producer)
             });
             if late {
                 return refuse("they are not in execution order");
@@ -189,7 +282,8 @@ impl Grouping<'_> {
         let [output] = sink.produces().map(|(_, value)| value).collect::<Vec<_>>()[..] else {
             return refuse("the last one does not have one output");
         };
-        let found = if by_strips { self.reads_by_rows(group) } else { self.reads(group) };
+        let found =
+            if by_strips { self.reads_by_rows(index, group) } else { self.reads(index, group) };
         let Some((reads, pieces)) = found else {
             return refuse("what one makes is needed whole by another, or outside");
         };
@@ -220,8 +314,10 @@ impl Grouping<'_> {
             in_place: in_place
                 .map(|(input, _)| InPlace { input, output: 0, identity: false })
                 .collect(),
+            // A node in several steps has its scratch memory in the one that it ends.
             workspaces: group
                 .iter()
+                .filter(|&&id| id == sink_id || !self.runs_again(id))
                 .flat_map(|&id| graph.node(id).effects.workspaces.iter().cloned())
                 .collect(),
             flows: if by_strips { Vec::new() } else { vec![Flow { output: 0, pieces, follows }] },
@@ -233,6 +329,9 @@ impl Grouping<'_> {
         Ok(Node {
             name: sink.name.clone(),
             op: sink.op.clone(),
+            domain: sink.domain.clone(),
+            version: sink.version,
+            attributes: sink.attributes.clone(),
             inputs: inputs.into_iter().map(Some).collect(),
             outputs: Box::new([Some(output)]),
             effects,
@@ -246,7 +345,7 @@ impl Grouping<'_> {
     /// Walks from the last node backwards. A node is *in step* if each of its readers needs the
     /// piece that is being made. Otherwise it is applied to operands that another node loads, any
     /// part at any time, and must be elementwise.
-    fn reads(&self, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
+    fn reads(&self, index: usize, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
         let graph = self.graph;
         let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
         let (&sink, inner) = group.split_last()?;
@@ -283,22 +382,28 @@ impl Grouping<'_> {
             }
         }
         outside.reverse();
-        (pieces > 1 && !inner.iter().any(|&id| self.leaves(id))).then_some((outside, pieces))
+        let stays =
+            inner.iter().all(|&id| graph.node(id).effects.repeats || !self.leaves(index, id));
+        (pieces > 1 && stays).then_some((outside, pieces))
     }
 
-    /// Returns whether what a node makes is needed outside of its group.
-    fn leaves(&self, id: NodeId) -> bool {
+    /// Returns whether a member that does not end its group runs in other steps, too.
+    fn runs_again(&self, id: NodeId) -> bool {
+        self.stored[id.index()] || self.membership.others.contains_key(&id)
+    }
+
+    /// Returns whether the output of a node is needed outside of the group at a position.
+    fn leaves(&self, index: usize, id: NodeId) -> bool {
         self.graph.node(id).produces().any(|(_, value)| {
-            let group = self.group_of[id.index()];
             let mut users = self.users[value.index()].iter();
             self.graph.outputs().contains(&value)
-                || users.any(|user| self.group_of[user.index()] != group)
+                || users.any(|&user| !self.membership.is_in(user, index))
         })
     }
 
     /// Returns the operands of a group from outside, in order, if the group can run strip by strip:
     /// what a member makes is read through windows, and inside only.
-    fn reads_by_rows(&self, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
+    fn reads_by_rows(&self, index: usize, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
         let (_, inner) = group.split_last()?;
         let made: Vec<ValueId> = inner
             .iter()
@@ -323,7 +428,7 @@ impl Grouping<'_> {
             }
         }
         let stays =
-            is_read.into_iter().all(|read| read) && !inner.iter().any(|&id| self.leaves(id));
+            is_read.into_iter().all(|read| read) && !inner.iter().any(|&id| self.leaves(index, id));
         stays.then_some((outside, 1))
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A [`Graph`] is immutable and valid by construction: a [`GraphBuilder`] checks it.
 
+mod attribute;
 mod builder;
 mod group;
 mod node;
@@ -10,20 +11,24 @@ mod numbers;
 mod order;
 mod overlap;
 mod reach;
+mod repeat;
 mod value;
 
 use alloc::{
+    format,
     string::{String, ToString as _},
     vec,
     vec::Vec,
 };
 
+pub use attribute::Attribute;
 pub use builder::GraphBuilder;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
 #[cfg(feature = "serde")]
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
+pub(crate) use repeat::{Repeated, Stored};
 pub use value::{DType, Value, ValueKind};
 
 use crate::base::{Alignment, Error, Hasher, NodeId, Result, SpaceId, ValueId};
@@ -235,6 +240,38 @@ impl Graph {
         self.with_scratch(workspaces, |effects, workspaces| effects.staging = Some(workspaces))
     }
 
+    /// Returns a copy of the graph in which some values are pinned: each lies at the given offset
+    /// of its space, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if there is no such value. Pins that contradict each other or an
+    /// alignment are refused by the planner.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Value, ValueId, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("pinned");
+    /// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [16])?);
+    /// let graph = builder.build()?.with_pins([(x, 128)])?;
+    /// assert_eq!(graph.value(x).pin(), Some(128));
+    /// assert!(graph.with_pins([(ValueId::new(7), 0)]).is_err());
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn with_pins(&self, pins: impl IntoIterator<Item = (ValueId, u64)>) -> Result<Self> {
+        let mut graph = self.clone();
+        for (id, offset) in pins {
+            let Some(value) = graph.values.get_mut(id.index()) else {
+                let reason = format!("there is no value {id}");
+                return Err(Error::InvalidOption { option: "pins", reason });
+            };
+            value.pin = Some(offset);
+        }
+        Ok(graph)
+    }
+
     fn with_scratch(
         &self,
         workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
@@ -283,7 +320,8 @@ impl Graph {
     /// names, sizes, kinds, operands, effects, order and outputs.
     ///
     /// Constant data is not part of it: other weights of the same shape make the same
-    /// plan. Workspaces are not either, since they belong to an executor.
+    /// plan. Operators and attributes are not either: they decide what kernels compute, and files
+    /// that hold them have a checksum. Workspaces are not, since they belong to an executor.
     pub fn digest(&self) -> String {
         let mut hash = Hasher::new();
         hash.count(self.spaces.len());
@@ -367,6 +405,14 @@ impl Graph {
                 hash.number(window.stride);
                 hash.number(window.before.cast_unsigned());
                 hash.number(window.scale);
+            }
+        }
+        // The same for nodes that repeat; no window is of the node that ends the list.
+        if self.nodes.iter().any(|node| node.effects.repeats) {
+            hash.number(u64::MAX);
+            for (index, _) in self.nodes.iter().enumerate().filter(|(_, node)| node.effects.repeats)
+            {
+                hash.count(index);
             }
         }
         hash.finish()

@@ -1,8 +1,9 @@
 //! Nodes: operands, results, and effects on memory.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::Range;
 
+use super::Attribute;
 use crate::base::{Alignment, NodeId, ValueId};
 
 /// Permission for an output to take over the bytes of an input.
@@ -163,6 +164,11 @@ pub struct Effects {
     pub ignores: Vec<usize>,
     /// Positions of inputs that the node writes; each must be a state.
     pub mutates: Vec<usize>,
+    /// Whether the node may run again in each fused group that reads its output. The output then
+    /// need not last from the first reader to the last one: its inputs do. For cheap nodes whose
+    /// inputs are smaller than their output. Such a node has one output, mutates nothing and reads
+    /// no state, so that every run makes equal bytes.
+    pub repeats: bool,
     /// Scratch buffers, each with one or several sizes to choose from.
     pub workspaces: Vec<Workspace>,
     /// Scratch buffers that are needed instead if the output overlaps an input; a piece of
@@ -193,6 +199,9 @@ pub struct Workspace {
 pub struct Node {
     pub(super) name: String,
     pub(super) op: String,
+    pub(super) domain: String,
+    pub(super) version: u32,
+    pub(super) attributes: BTreeMap<String, Attribute>,
     pub(super) inputs: Box<[Option<ValueId>]>,
     pub(super) outputs: Box<[Option<ValueId>]>,
     pub(super) effects: Effects,
@@ -202,17 +211,57 @@ pub struct Node {
 impl Node {
     /// Returns a node called `name` without operands.
     ///
-    /// `op` is a label for people; the planner never looks at it.
+    /// `op` is for people and kernels; the planner never looks at it.
     #[must_use]
     pub fn new(name: impl Into<String>, op: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             op: op.into(),
+            domain: String::new(),
+            version: 0,
+            attributes: BTreeMap::new(),
             inputs: Box::default(),
             outputs: Box::default(),
             effects: Effects::default(),
             after: Box::default(),
         }
+    }
+
+    /// Sets the operator set that defines the operator, and the version of the set.
+    ///
+    /// An operator may mean something else in another version. The default, for operators that
+    /// belong to no set, is an empty name and version 0.
+    #[must_use]
+    pub fn with_operator_set(mut self, domain: impl Into<String>, version: u32) -> Self {
+        self.domain = domain.into();
+        self.version = version;
+        self
+    }
+
+    /// Adds an attribute of the operator, or replaces the one of this name.
+    ///
+    /// ```
+    /// use arenaplan::Node;
+    /// use arenaplan::graph::Attribute;
+    ///
+    /// let node = Node::new("conv", "Conv").with_attribute("strides", vec![2, 2]);
+    /// let strides = node.attribute("strides").and_then(Attribute::as_integers);
+    /// assert_eq!(strides, Some(&[2, 2][..]));
+    /// ```
+    #[must_use]
+    pub fn with_attribute(self, name: impl Into<String>, value: impl Into<Attribute>) -> Self {
+        self.with_attributes([(name.into(), value.into())])
+    }
+
+    /// Adds attributes of the operator by name.
+    #[must_use]
+    pub fn with_attributes(
+        mut self,
+        attributes: impl IntoIterator<Item = (String, Attribute)>,
+    ) -> Self {
+        let attributes = attributes.into_iter();
+        self.attributes.extend(attributes.map(|(name, value)| (name, value.settled())));
+        self
     }
 
     /// Sets the inputs of the node, `None` for an optional operand that is left out.
@@ -282,6 +331,13 @@ impl Node {
         self
     }
 
+    /// Lets the node run again in each fused group that reads its output.
+    #[must_use]
+    pub fn repeats(mut self) -> Self {
+        self.effects.repeats = true;
+        self
+    }
+
     /// Adds scratch memory with the given sizes to choose from.
     #[must_use]
     pub fn workspace(mut self, choices: impl IntoIterator<Item = Choice>) -> Self {
@@ -302,9 +358,31 @@ impl Node {
         &self.name
     }
 
-    /// Returns the label of the operator, for people.
+    /// Returns the name of the operator, for people and kernels.
     pub fn op(&self) -> &str {
         &self.op
+    }
+
+    /// Returns the name of the operator set, empty for the default one of the model's format.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// Returns the version of the operator set; 0 if the format has no versions.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Returns the attributes of the operator, by name.
+    ///
+    /// They are for kernels. A plan does not depend on attributes.
+    pub const fn attributes(&self) -> &BTreeMap<String, Attribute> {
+        &self.attributes
+    }
+
+    /// Returns the attribute called `name`, if the node has it.
+    pub fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.get(name)
     }
 
     /// Returns the values read, by position.

@@ -80,6 +80,9 @@ pub(crate) fn ordered(plan: &Plan, graph: &Graph) -> Vec<Hazard> {
     for (after, step) in (0_u32..).zip(plan.steps()) {
         for id in step.fused.iter().chain([&step.node]).map(|&id| NodeId::from(id)) {
             let mut note = |node: NodeId, kind| {
+                if step.fused.contains(&node.into()) {
+                    return; // It runs in this step, too.
+                }
                 let before = plan.step_of.get(node.index()).copied().unwrap_or(after);
                 if before < after {
                     edges.push(Hazard { after, before, kind });

@@ -301,6 +301,13 @@ pub struct PlanStep {
     pub strips: Option<Strips>,
 }
 
+impl PlanStep {
+    /// Iterates over the nodes that run, in order.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.fused.iter().chain([&self.node]).map(|&node| NodeId::from(node))
+    }
+}
+
 /// The plan of one space: of an arena, or of a buffer that the caller brings for one input or
 /// output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -395,7 +402,8 @@ pub struct Plan {
     pub(crate) timetable: Option<Timetable>,
     pub(crate) naive_bytes: Option<u64>,
     pub(crate) value_count: u32,
-    /// By node: its position in `steps`.
+    /// By node: the position in `steps` of the one that puts its output into memory, if one does,
+    /// else of the first that runs it.
     pub(crate) step_of: Vec<u32>,
     /// By value, ascending.
     pub(crate) placements: Vec<Placement>,
@@ -468,17 +476,34 @@ impl Plan {
         &self.steps
     }
 
-    /// Returns the step that runs `node`, or `None` if there is no such node.
+    /// Returns the step that runs `node`, or `None` if there is no such node. Of several steps that
+    /// run it, this is the one that puts its output into memory, if one does, else the first.
     pub fn step_of(&self, node: NodeId) -> Option<&PlanStep> {
         let step = *self.step_of.get(node.index())?;
         self.steps.get(usize::try_from(step).ok()?)
     }
 
-    /// Iterates over the nodes in the order in which they run, those that run as one side
+    /// Iterates over the nodes in the order in which they first run, those that run as one side
     /// by side.
     pub fn order(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let nodes = self.steps.iter().flat_map(|step| step.fused.iter().chain([&step.node]));
-        nodes.map(|&node| NodeId::from(node))
+        let mut seen = vec![false; self.step_of.len()];
+        let nodes = self.steps.iter().flat_map(PlanStep::nodes);
+        nodes.filter(move |node| {
+            seen.get_mut(node.index()).is_some_and(|seen| !core::mem::replace(seen, true))
+        })
+    }
+
+    /// Returns the nodes that run in several steps, ascending, with the number of those steps.
+    ///
+    /// Such a node is cheap and makes much of little: its small inputs are kept, and not its
+    /// output. See [`Technique::Recompute`].
+    pub fn repeated(&self) -> Vec<(NodeId, usize)> {
+        let mut runs = vec![0_usize; self.step_of.len()];
+        for node in self.steps.iter().flat_map(PlanStep::nodes) {
+            runs[node.index()] += 1;
+        }
+        let runs = runs.into_iter().enumerate().filter(|&(_, runs)| runs > 1);
+        runs.map(|(node, runs)| (NodeId::new(node), runs)).collect()
     }
 
     /// Returns the plan of each space: the arenas, then the buffers that the caller brings,
@@ -535,6 +560,17 @@ impl Plan {
     /// Returns where each workspace lives, ascending by node and slot.
     pub fn workspaces(&self) -> &[WorkspacePlacement] {
         &self.workspaces
+    }
+
+    /// Iterates over the workspaces that live at a step: those of its nodes. A node that runs in
+    /// several steps has its workspaces in the one that [`step_of`](Self::step_of) returns.
+    pub fn workspaces_in<'a>(
+        &'a self,
+        step: &'a PlanStep,
+    ) -> impl Iterator<Item = &'a WorkspacePlacement> {
+        let is_home =
+            |node: &NodeId| self.step_of(*node).is_some_and(|home| home.node == step.node);
+        step.nodes().filter(is_home).flat_map(|node| self.workspaces_of(node))
     }
 
     /// Returns where the workspaces of `node` live, by slot.
@@ -636,18 +672,28 @@ pub(crate) fn bytes_moved(steps: &[PlanStep], sizes: &[u64]) -> Vec<u64> {
     moved
 }
 
-/// Returns the position of every node among `steps`, or `None` if the nodes are not the
-/// numbers from 0 on, each once.
+/// Returns the position of every node among `steps`: of the step that ends with the node, if there
+/// is one, else of the first that runs it. `None` if the nodes are not the numbers from 0 on, or two
+/// steps end with the same one.
 pub(crate) fn index_steps(steps: &[PlanStep]) -> Option<Vec<u32>> {
-    let nodes = steps.iter().map(|step| 1 + step.fused.len()).sum();
+    let most: usize = steps.iter().map(|step| 1 + step.fused.len()).sum();
+    let last = steps.iter().flat_map(PlanStep::nodes).map(NodeId::index).max();
+    let nodes = last.map_or(0, |last| last.saturating_add(1));
+    if nodes > most {
+        return None;
+    }
     let mut step_of = vec![u32::MAX; nodes];
     for (position, step) in (0_u32..).zip(steps) {
-        for &node in step.fused.iter().chain([&step.node]) {
-            let known = step_of.get_mut(usize::try_from(node).ok()?)?;
-            if core::mem::replace(known, position) != u32::MAX {
-                return None;
-            }
+        let known = &mut step_of[NodeId::from(step.node).index()];
+        if core::mem::replace(known, position) != u32::MAX {
+            return None;
         }
     }
-    Some(step_of)
+    for (position, step) in (0_u32..).zip(steps) {
+        for &node in &step.fused {
+            let known = &mut step_of[NodeId::from(node).index()];
+            *known = if *known == u32::MAX { position } else { *known };
+        }
+    }
+    step_of.iter().all(|&step| step != u32::MAX).then_some(step_of)
 }

@@ -135,6 +135,18 @@ impl Target {
     pub const NUMPY: Self =
         Self { name: Cow::Borrowed("numpy"), scratch: Provider::Graph, ..Self::IDEAL };
 
+    /// The CUDA executor of the Python package: fused groups, of which inner values that a later
+    /// kernel reads as a whole are scratch memory; kernels declare theirs before planning. Offsets
+    /// are multiples of 256 bytes, as addresses that the CUDA runtime allocates are.
+    pub const CUPY: Self = Self {
+        name: Cow::Borrowed("cupy"),
+        techniques: Self::NODES.techniques.with(Technique::Fusion),
+        alignment: 256,
+        caller_memory: false,
+        several_spaces: false,
+        ..Self::NUMPY
+    };
+
     /// Any program that runs each declared node by itself, in the plan's order: the default.
     ///
     /// Views and in-place pairs are permissions that the nodes declare, so a kernel that runs
@@ -196,9 +208,10 @@ impl Target {
     };
 
     /// The targets that this project knows, those that can do most first.
-    pub const KNOWN: [Self; 7] = [
+    pub const KNOWN: [Self; 8] = [
         Self::IDEAL,
         Self::NUMPY,
+        Self::CUPY,
         Self::NODES,
         Self::C,
         Self::TFLM,
@@ -245,6 +258,11 @@ impl Target {
         self.name = Cow::Owned(format!("{}:{kernels}", self.name));
         self.techniques = self.techniques.with(Technique::InPlace).with(Technique::Elision);
         Ok(self)
+    }
+
+    /// Returns the same runner with other techniques.
+    pub(crate) fn with_techniques(self, techniques: Techniques) -> Self {
+        Self { techniques, ..self }
     }
 
     /// Sets the alignment, in bytes, of offsets that the planner chooses by default.
@@ -294,6 +312,9 @@ impl Target {
         match self.runtime() {
             "ideal" => "no runtime: the bytes that every technique together would leave",
             "numpy" => "the executor of this package, which `run` uses",
+            "cupy" => {
+                "the executor of this package on a CUDA device, which `run --device cuda` uses"
+            }
             "nodes" => "any code that runs each declared node by itself",
             "c" => "C code with one kernel per node, over the exported header",
             "tflm" => "TensorFlow Lite Micro, with its own kernels",

@@ -30,11 +30,14 @@ pub enum Technique {
     Streaming,
     /// An output that is made in order overlaps a dying input at a distance.
     Overlap,
+    /// A cheap node that makes much of little runs again in each fused group that reads its output:
+    /// its inputs are kept, and not its output.
+    Recompute,
 }
 
 impl Technique {
     /// Every technique, each one of more effect together with those before it.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Views,
         Self::InPlace,
         Self::Elision,
@@ -42,6 +45,7 @@ impl Technique {
         Self::Order,
         Self::Streaming,
         Self::Overlap,
+        Self::Recompute,
     ];
 
     /// Returns the name used in plan files and on the command line.
@@ -54,6 +58,7 @@ impl Technique {
             Self::Order => "order",
             Self::Streaming => "streaming",
             Self::Overlap => "overlap",
+            Self::Recompute => "recompute",
         }
     }
 
@@ -66,6 +71,7 @@ impl Technique {
             Self::Order => 16,
             Self::Streaming => 32,
             Self::Overlap => 64,
+            Self::Recompute => 128,
         }
     }
 }
@@ -91,7 +97,7 @@ impl FromStr for Technique {
 /// use arenaplan::{Technique, Techniques};
 /// let some: Techniques = "views,in-place".parse()?;
 /// assert!(some.contains(Technique::Views) && !some.contains(Technique::Fusion));
-/// let all = "views,in-place,elision,fusion,order,streaming,overlap";
+/// let all = "views,in-place,elision,fusion,order,streaming,overlap,recompute";
 /// assert_eq!(Techniques::ALL.to_string(), all);
 /// assert_eq!("none".parse::<Techniques>()?, Techniques::NONE);
 /// # Ok::<(), arenaplan::Error>(())
@@ -101,7 +107,7 @@ pub struct Techniques(u8);
 
 impl Techniques {
     /// Every technique.
-    pub const ALL: Self = Self(127);
+    pub const ALL: Self = Self(255);
     /// No technique: every value has bytes of its own while it is needed.
     pub const NONE: Self = Self(0);
     /// Techniques that keep the graph and its order: views and outputs in place.

@@ -1,6 +1,6 @@
 //! Assembly of a plan from a schedule, its live ranges and its packing.
 
-use alloc::{borrow::ToOwned as _, vec::Vec};
+use alloc::{borrow::ToOwned as _, vec, vec::Vec};
 
 use super::context::Context;
 use super::pack::Placed;
@@ -47,12 +47,16 @@ pub(super) fn assemble(
     };
     let placements = graph.values().iter().enumerate().filter_map(place).collect();
     let first = liveness.classes.classes().len();
+    let mut runs = vec![0_usize; graph.nodes().len()];
+    for id in &schedule.order {
+        schedule.members(id).iter().for_each(|member| runs[member.index()] += 1);
+    }
     let mut workspaces: Vec<_> = liveness
         .workspaces
         .iter()
         .enumerate()
         .map(|(index, workspace)| {
-            let (node, slot) = declared_by(graph, schedule, workspace);
+            let (node, slot) = declared_by(graph, schedule, &runs, workspace);
             let buffer = BufferId::new(first + index);
             WorkspacePlacement {
                 node: node.into(),
@@ -149,18 +153,21 @@ pub(super) fn steps(
 }
 
 /// Returns the node of `graph` that declares a workspace, and its position there: a step has
-/// the workspaces of all its nodes.
+/// the workspaces of all its nodes but those that run in several steps, by `runs`, and do not end it.
 fn declared_by(
     graph: &Graph,
     schedule: &Schedule<'_>,
+    runs: &[usize],
     workspace: &ChosenWorkspace,
 ) -> (NodeId, usize) {
     let mut slot = workspace.slot;
     let members = schedule.members(&workspace.node);
+    let last = *members.last().expect("a step runs a node");
     if workspace.staging {
-        return (*members.last().expect("a step runs a node"), slot);
+        return (last, slot);
     }
-    for &member in members {
+    let own = members.iter().copied().filter(|&id| id == last || runs[id.index()] < 2);
+    for member in own {
         let count = graph.node(member).effects().workspaces.len();
         if slot < count {
             return (member, slot);

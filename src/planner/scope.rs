@@ -55,6 +55,11 @@ pub(super) fn skipped(context: &Context<'_>, attempts: &[Attempt<'_>]) -> Techni
             in_any_order || nodes > MOST_NODES_TO_TRY || (is_late && !has_streams),
         ),
         (Technique::Overlap, skips_overlaps(context, attempts)),
+        (
+            Technique::Recompute,
+            (in_any_order || nodes > MOST_NODES_TO_TRY || is_late)
+                && given.is_some_and(|attempt| attempt.schedule.graph.has_repeats()),
+        ),
     ];
     let is_skipped = |&(technique, skipped): &(Technique, bool)| {
         skipped && context.options.optimize.contains(technique)

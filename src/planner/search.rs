@@ -15,6 +15,7 @@ use super::schedule::Schedule;
 use super::settle::settled;
 use super::workers::for_workers;
 use crate::base::{NodeId, Result};
+use crate::choose::fuse::fuse_repeating;
 use crate::choose::{Fusion, fuse};
 use crate::graph::Graph;
 use crate::pack::Stage;
@@ -57,8 +58,15 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
         return Ok(attempts);
     }
     let mut known: Vec<Vec<Vec<NodeId>>> = vec![Vec::new()];
-    for fusion in fusions(context, graph) {
-        let groups = fuse(graph, fusion);
+    let repeats = context.options.optimize.contains(Technique::Recompute)
+        && graph.nodes().len() <= MOST_NODES_TO_TRY
+        && graph.has_repeats();
+    let kinds = fusions(context, graph).into_iter().flat_map(|fusion| {
+        let both = [false, true].into_iter().filter(move |&again| !again || repeats);
+        both.map(move |again| (fusion, again))
+    });
+    for (fusion, again) in kinds {
+        let groups = if again { fuse_repeating(graph, fusion) } else { fuse(graph, fusion) };
         if known.contains(&groups) || context.budget.exhausted() {
             continue;
         }

@@ -72,6 +72,13 @@ fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<Node
             step_of[id.index()] = index;
         }
     }
+    // A step with a node that runs in others, too, stays as it is.
+    let mut runs = vec![0_usize; graph.nodes().len()];
+    steps.iter().flat_map(|step| *step).for_each(|id| runs[id.index()] += 1);
+    let mut next = steps.len();
+    for id in steps.iter().filter(|step| repeats(&runs, step)).flat_map(|step| *step) {
+        (step_of[id.index()], next) = (next, next + 1);
+    }
     let mut ends: Vec<Option<Vec<NodeId>>> = vec![None; graph.nodes().len()];
     let mut is_inner = vec![false; graph.nodes().len()];
     for group in fuse_within(graph, fusion, &step_of) {
@@ -84,6 +91,16 @@ fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<Node
     let part = |id: &NodeId| ends[id.index()].clone().unwrap_or_else(|| vec![*id]);
     steps
         .iter()
-        .map(|step| step.iter().filter(|id| !is_inner[id.index()]).map(part).collect())
+        .map(|step| {
+            if repeats(&runs, step) {
+                return vec![step.to_vec()];
+            }
+            step.iter().filter(|id| !is_inner[id.index()]).map(part).collect()
+        })
         .collect()
+}
+
+/// Returns whether a node of a step runs in other steps, too.
+fn repeats(runs: &[usize], step: &[NodeId]) -> bool {
+    step.iter().any(|id| runs[id.index()] > 1)
 }

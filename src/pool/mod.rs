@@ -46,6 +46,8 @@ mod rounding;
 mod state;
 
 use alloc::{boxed::Box, format, vec::Vec};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
 use core::task::Poll;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -235,10 +237,58 @@ impl ArenaPool {
 
     /// Returns a future of a lease.
     ///
-    /// The future works with every executor, and leaves the queue when dropped. A limit of time is
-    /// the executor's own, for example `tokio::time::timeout`.
+    /// The future works with every executor, and leaves the queue when dropped. It has no limit of
+    /// time: see [`lease_until`](Self::lease_until).
     pub fn lease(&self, program: &Arc<Program>) -> Leasing {
         Leasing::new(self.clone(), Arc::clone(program))
+    }
+
+    /// Returns a lease; the task waits for the memory, at most until `timer` is done.
+    ///
+    /// A timer is any future, so that this works with every executor: for example
+    /// `tokio::time::sleep(Duration::from_millis(20))`, or the end of a connection. A lease that is
+    /// there at once is given without a look at the timer. Nothing is allocated, and a future that is
+    /// dropped leaves the queue.
+    ///
+    /// ```
+    /// # use std::future;
+    /// # use std::pin::pin;
+    /// # use std::sync::Arc;
+    /// # use std::task::{Context, Poll, Waker};
+    /// # use arenaplan::{ArenaPool, DType, Graph, Planner, Value, ValueKind};
+    /// # let mut builder = Graph::builder("one value");
+    /// # let x = builder.add_value(Value::new("x", ValueKind::Input, DType::FLOAT32, [1024])?);
+    /// # builder.add_output(x);
+    /// # let graph = builder.build()?;
+    /// # let program = Arc::new(Planner::new().plan(&graph)?.program(&graph)?);
+    /// let pool = ArenaPool::builder().cap(4096).build()?;
+    /// let held = pool.try_lease(&program)?;
+    /// // A timer that is done at once: the pool does not make the task wait.
+    /// let mut refused = pin!(pool.lease_until(&program, future::ready(())));
+    /// # let mut context = Context::from_waker(Waker::noop());
+    /// let Poll::Ready(Err(error)) = refused.as_mut().poll(&mut context) else { panic!() };
+    /// assert_eq!(error.kind(), "PoolBusy");
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lease`](Self::try_lease); [`Error::PoolBusy`] when the timer is done.
+    pub async fn lease_until(
+        &self,
+        program: &Arc<Program>,
+        timer: impl Future<Output = ()>,
+    ) -> Result<Lease> {
+        let mut leasing = pin!(self.lease(program));
+        let mut timer = pin!(timer);
+        poll_fn(|context| {
+            if let Poll::Ready(found) = leasing.as_mut().poll(context) {
+                return Poll::Ready(found);
+            }
+            let refuse = |()| Err(self.shared.refuse(program.plan()));
+            timer.as_mut().poll(context).map(refuse)
+        })
+        .await
     }
 
     /// Frees the free blocks, those that have been free for the longest time first, until they

@@ -272,3 +272,28 @@ fn the_digest_depends_on_names_sizes_effects_and_order_but_not_on_workspaces() {
     let larger = base.with_workspaces([(NodeId::new(0), vec![workspace])]).unwrap();
     assert_eq!(base.digest(), larger.digest());
 }
+
+#[test]
+fn values_that_are_pinned_later_stay_where_they_are_said_to_be() {
+    let build = || {
+        let mut builder = Graph::builder("g");
+        let x = builder.add_value(value("x", ValueKind::Input));
+        let y = builder.add_value(value("y", ValueKind::Activation));
+        builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+        builder.add_output(y);
+        (builder.build().unwrap(), x, y)
+    };
+    let (graph, x, y) = build();
+    let pinned = graph.with_pins([(x, 128)]).unwrap();
+    assert_ne!(graph.digest(), pinned.digest());
+    let plan = ideal_planner().plan(&pinned).unwrap();
+    assert_eq!(plan.placement(x).unwrap().offset, 128);
+    assert!(plan.placement(y).unwrap().offset < 128);
+    // Both are live at the node.
+    let both = graph.with_pins([(x, 128), (y, 128)]).unwrap();
+    assert!(matches!(ideal_planner().plan(&both), Err(Error::PinConflict { .. })));
+    assert!(matches!(
+        graph.with_pins([(id(9), 0)]),
+        Err(Error::InvalidOption { option: "pins", .. })
+    ));
+}

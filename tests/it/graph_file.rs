@@ -3,7 +3,7 @@
 use std::fs;
 
 use arenaplan::base::Alignment;
-use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Workspace};
+use arenaplan::graph::{Attribute, Choice, Flow, InPlace, Overlap, View, Whole, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::{DType, Effects, Graph, Node, Value, ValueKind};
 use proptest::prelude::*;
@@ -36,7 +36,10 @@ fn sample() -> Graph {
         staging: Some(vec![work(&[choice(256, 3.0)])]),
         ..Effects::default()
     };
-    let first = Node::new("first", "MatMul").reads([Some(x), Some(weight), Some(state), None]);
+    let first = Node::new("first", "MatMul")
+        .with_operator_set("com.example", 7)
+        .with_attributes(sample_attributes());
+    let first = first.reads([Some(x), Some(weight), Some(state), None]);
     let first = builder.add_node(first.writes([Some(y), None]).with_effects(effects));
     let view = View { input: 0, output: 0, offset: 64, whole: Whole::Input };
     let effects = Effects { views: vec![view], ..Effects::default() };
@@ -45,6 +48,22 @@ fn sample() -> Graph {
     builder.add_output(z);
     builder.add_output(y);
     builder.build().unwrap()
+}
+
+/// Returns an attribute of each kind, with numbers that are easily taken for another kind.
+fn sample_attributes() -> [(String, Attribute); 9] {
+    let named = |name: &str, value: Attribute| (name.to_owned(), value);
+    [
+        named("whole", i64::MIN.into()),
+        named("real", 1.0.into()),
+        named("tiny", (-f64::MIN_POSITIVE).into()),
+        named("text", "zero \"quoted\"\n\u{0}".into()),
+        named("empty", Vec::<i64>::new().into()),
+        named("wholes", vec![1, -1, i64::MAX].into()),
+        named("reals", vec![1.0, -0.0, 1e300].into()),
+        named("texts", vec!["a".to_owned(), String::new()].into()),
+        named("tensor", Attribute::Omitted),
+    ]
 }
 
 fn kind(text: &[u8]) -> &'static str {
@@ -229,4 +248,94 @@ fn files_are_replaced_as_a_whole() {
     assert_eq!(fs::read(&path).unwrap(), first);
     let missing = Graph::load(folder.path().join("none.json")).unwrap_err();
     assert_eq!(missing.kind(), "FileUnreadable");
+}
+
+/// Returns a graph file with one node, and `fields` in that node.
+fn with_fields(fields: &str) -> String {
+    let head = r#"{"format":"arenaplan-graph","version":1,"name":"one","#;
+    let values = r#""values":[{"name":"x","kind":"input","dtype":"int8","shape":[4]}],"#;
+    let node = r#"{"name":"n","op":"Print","inputs":[0],"outputs":[]"#;
+    format!(r#"{head}{values}"nodes":[{node}{fields}}}],"outputs":[0]}}"#)
+}
+
+#[test]
+fn attributes_survive_with_their_kinds() {
+    let graph = sample();
+    let text = graph.to_json();
+    let read = Graph::from_json(text.as_bytes()).unwrap();
+    let node = &read.nodes()[0];
+    assert_eq!((node.domain(), node.version()), ("com.example", 7));
+    assert_eq!(node.attributes().len(), 9);
+    for (name, value) in sample_attributes() {
+        assert_eq!(node.attribute(&name), Some(&value), "{name}");
+    }
+    let Some(Attribute::Reals(reals)) = node.attribute("reals") else { panic!("no reals") };
+    assert!(reals[1].is_sign_negative());
+    assert_eq!(read.to_json(), text);
+    assert!(text.contains(r#""real":1.0,"#) && text.contains(r#""tensor":null"#), "{text}");
+}
+
+#[test]
+fn lists_without_elements_have_one_form() {
+    let reals = Node::new("n", "Op").with_attribute("list", Vec::<f64>::new());
+    let texts = Node::new("n", "Op").with_attribute("list", Vec::<String>::new());
+    assert_eq!(reals, texts);
+    let list = reals.attribute("list").unwrap();
+    assert_eq!(list.as_integers(), Some(&[][..]));
+    assert_eq!(list.as_reals(), Some(&[][..]));
+    assert_eq!(list.as_texts(), Some(&[][..]));
+}
+
+/// A plan is for all graphs that differ in nothing but attributes; their files differ.
+#[test]
+fn attributes_are_part_of_files_and_not_of_digests() {
+    let [one, two] = [1, 2].map(|stride| {
+        let text = with_fields(&format!(r#","version":13,"attributes":{{"strides":[{stride}]}}"#));
+        Graph::from_json(text.as_bytes()).unwrap()
+    });
+    assert_eq!(one.digest(), two.digest());
+    assert_ne!(one, two);
+    assert_ne!(one.to_json(), two.to_json());
+    // The checksum tells a file with other attributes from the file that was written.
+    let text = one.to_json().replace(r#""strides":[1]"#, r#""strides":[2]"#);
+    let error = Graph::from_json(text.as_bytes()).unwrap_err();
+    assert_eq!(error.kind(), "GraphCorrupt");
+    assert!(error.to_string().contains("checksum"), "{error}");
+}
+
+#[test]
+fn files_without_attributes_are_as_before() {
+    let graph = Graph::from_json(with_fields("").as_bytes()).unwrap();
+    let node = &graph.nodes()[0];
+    assert_eq!((node.domain(), node.version(), node.attributes().len()), ("", 0, 0));
+    for field in ["domain", "attributes", "\"version\":0"] {
+        assert!(!graph.to_json().contains(field), "{field}");
+    }
+}
+
+#[test]
+fn attributes_of_no_kind_are_refused() {
+    for (value, expected) in [
+        ("1", "accepted"),
+        ("-0", "accepted"),
+        ("[]", "accepted"),
+        ("true", "GraphCorrupt"),
+        ("9223372036854775808", "GraphCorrupt"),
+        ("1e999", "GraphCorrupt"),
+        ("[1,2.0]", "GraphCorrupt"),
+        ("[1,\"a\"]", "GraphCorrupt"),
+        ("[[1]]", "GraphCorrupt"),
+        ("[null]", "GraphCorrupt"),
+        ("{}", "GraphCorrupt"),
+        ("1,\"a\":2", "GraphCorrupt"),
+    ] {
+        let text = with_fields(&format!(r#","attributes":{{"a":{value}}}"#));
+        assert_eq!(kind(text.as_bytes()), expected, "{value}");
+    }
+    let nameless = with_fields(r#","attributes":{"":1}"#);
+    assert_eq!(kind(nameless.as_bytes()), "InvalidAttribute");
+    let mut builder = Graph::builder("g");
+    builder.add_node(Node::new("n", "Op").with_attribute("alpha", f64::NAN));
+    let error = builder.build().unwrap_err().to_string();
+    assert!(error.contains("'n'") && error.contains("'alpha'"), "{error}");
 }

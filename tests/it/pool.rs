@@ -1,6 +1,6 @@
 //! Pools: sizes, order, the cap, and every way out of a lease.
 
-use std::future::Future;
+use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -419,6 +419,49 @@ fn a_waker_that_ends_a_lease_does_not_lock_the_pool() {
     // The pool has the only waker, and replaces it.
     assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+}
+
+#[test]
+fn a_task_waits_until_its_timer_is_done() {
+    let (pool, program) = (pool(256), program(256));
+    let held = pool.try_lease(&program).unwrap();
+    let (done, timer) = (Arc::new(AtomicU64::new(0)), Mutex::new(None));
+    let tick = poll_fn(|context| {
+        *timer.lock().unwrap() = Some(context.waker().clone());
+        if done.load(Ordering::Relaxed) > 0 { Poll::Ready(()) } else { Poll::Pending }
+    });
+    let mut late = pin!(pool.lease_until(&program, tick));
+    let mut next = pin!(pool.lease_until(&program, pending()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(late.as_mut().poll(&mut context).is_pending());
+    assert!(next.as_mut().poll(&mut context).is_pending());
+    assert_eq!(pool.statistics().waiting, 2);
+    done.store(1, Ordering::Relaxed);
+    let Poll::Ready(Err(error)) = late.as_mut().poll(&mut context) else { panic!("waits") };
+    assert_eq!(error.kind(), "PoolBusy");
+    assert_eq!((pool.statistics().waiting, pool.statistics().refused), (1, 1));
+    // The task behind the one that gave up is served.
+    drop(held);
+    let Poll::Ready(Ok(lease)) = next.as_mut().poll(&mut context) else { panic!("not served") };
+    // Memory that is there is leased even if there is no time; the timer is not looked at.
+    drop(lease);
+    let unused = poll_fn(|_| -> Poll<()> { panic!("the timer was asked") });
+    assert!(block_on(pool.lease_until(&program, unused)).is_ok());
+    assert_eq!(pool.statistics().leased_bytes, 0);
+}
+
+#[test]
+fn a_lease_with_a_timer_is_given_up_at_any_time() {
+    let (pool, program) = (pool(256), program(256));
+    let held = pool.try_lease(&program).unwrap();
+    {
+        let mut waiting = pin!(pool.lease_until(&program, pending()));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(pool.statistics().waiting, 1);
+    }
+    assert_eq!(pool.statistics().waiting, 0);
+    drop(held);
+    assert!(pool.try_lease(&program).is_ok());
 }
 
 #[test]

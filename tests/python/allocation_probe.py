@@ -18,6 +18,7 @@ import numpy as np
 
 import arenaplan as ap
 import light_models
+import operator_cases
 from arenaplan.executor.executor import quiet_arithmetic
 from flow_graphs import large_groups
 
@@ -197,7 +198,25 @@ def measured(reset: Callable[[], None], largest: Callable[[], int]) -> Iterator[
                     yield {"graph": name, "node": node.name, "op": node.op, "bytes": largest()}
 
 
-def main(how: str) -> None:
+def every_operator(
+    reset: Callable[[], None], largest: Callable[[], int]
+) -> Iterator[dict[str, object]]:
+    """Yield what each step of a large case of every operator allocates in its third run."""
+    for case in operator_cases.cases():
+        graph = case.graph()
+        inputs = case.feed()
+        executor = ap.Executor(graph)
+        for _ in range(2):
+            executor.run(inputs)
+        program = executor._setup.program
+        with quiet_arithmetic():
+            for run, node in zip(program.runs, program.nodes, strict=True):
+                reset()
+                run()
+                yield {"graph": case.op, "node": node.name, "op": node.op, "bytes": largest()}
+
+
+def main(how: str, what: str = "models") -> None:
     if how == "malloc":
         shim = ctypes.CDLL(None)
         shim.probe_largest.restype = ctypes.c_size_t
@@ -214,9 +233,10 @@ def main(how: str) -> None:
         def largest() -> int:
             return tracemalloc.get_traced_memory()[1] - before
 
-    for line in measured(reset, largest):
+    measure = every_operator if what == "operators" else measured
+    for line in measure(reset, largest):
         print(json.dumps(line))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -127,8 +127,8 @@ def test_a19_types_without_a_size() -> None:
     refused(errors.UnsupportedDtype, model([node("Identity", "w", "y")], weights={"w": stored}))
     constant = model([node("Constant", "", "y", value_strings=["a"])])
     refused(errors.UnsupportedDtype, constant, "'y'")
-    made = model([node("SequenceConstruct", "x", "y")], {"x": [2]})
-    refused(errors.UnsupportedDtype, made, "'y'", "sequence")
+    read = model([node("SequenceConstruct", "x", "s"), node("Neg", "s", "y")], {"x": [2]})
+    refused(errors.UnsupportedDtype, read, "'y'", "sequence")
     for kind in (
         helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [2])),
         helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [2])),
@@ -314,22 +314,23 @@ def test_b20_files_that_nest_too_deep() -> None:
 
 def test_branches_that_depend_on_data() -> None:
     branch = graph([node("Neg", "x", "r")], outputs="r")
+    longer = graph([node("Concat", "x x", "r", axis=0)], outputs="r")
     proto = model(
-        [node("If", "c", "y", name="choice", then_branch=branch, else_branch=branch)],
+        [node("If", "c", "y", name="choice", then_branch=branch, else_branch=longer)],
         {"x": [2], "c": ([], TensorProto.BOOL)},
     )
-    refused(errors.UnsupportedSubgraph, proto, "'choice'", "'c'")
+    refused(errors.UnsupportedSubgraph, proto, "'choice'", "'c'", "(2,)", "(4,)")
     body = graph(
         [node("Identity", "go", "on"), node("Neg", "v", "w")],
         {"i": ([], INT64), "go": ([], TensorProto.BOOL), "v": [2]},
         "on w",
     )
     loop = model(
-        [node("Loop", "n go x", "y", name="again", body=body)],
+        [node("Loop", "n go x x", "y z", name="again", body=body)],
         {"x": [2]},
         weights={"n": np.array(3), "go": np.array(True)},
     )
-    refused(errors.UnsupportedSubgraph, loop, "'again'")
+    refused(errors.InvalidOperand, loop, "'again'", "3 inputs instead of 4")
     custom = helper.make_node("Own", ["x"], ["y"], domain="own", name="hidden", body=body)
     proto = model([custom], {"x": [2]}, {"y": [2]}, domains={"own": 1})
     refused(errors.UnsupportedSubgraph, proto, "'hidden'")

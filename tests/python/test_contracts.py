@@ -110,6 +110,21 @@ def cases() -> Iterator[Case]:
         scale = f32(*image.shape[axis:])
         yield Case("LayerNormalization", [image, scale, scale], {"axis": axis})
         yield Case("RMSNormalization", [image, scale], {"axis": axis}, opset=23)
+    for axis in (0, 1, -1):
+        yield Case("Hardmax", [f32(2, 3, 4)], {"axis": axis})
+        yield Case("Hardmax", [f32(2, 3, 4)], {"axis": axis}, opset=11)
+        for order in (1, 2):
+            yield Case("LpNormalization", [f32(2, 3, 4)], {"axis": axis, "p": order})
+    yield Case("MeanVarianceNormalization", [image])
+    yield Case("MeanVarianceNormalization", [image], {"axes": [1, 3]})
+    for op, gates, states in (("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2)):
+        weights = [f32(2, gates * 5, 3), f32(2, gates * 5, 5), None, None]
+        state = [f32(2, 4, 5) for _ in range(states)]
+        attributes = {"hidden_size": 5, "direction": "bidirectional"}
+        yield Case(op, [f32(6, 4, 3), *weights, *state], attributes, (), 1 + states)
+    heads = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"}
+    operands = [f32(2, 5, 12), f32(2, 5, 6), f32(2, 5, 8), f32(2, 2, 3, 4)]
+    yield Case("LinearAttention", operands, heads, (), 2, opset=27)
     for size in (1, 3, 5, 7, 9):
         yield Case("LRN", [image], {"size": size, "alpha": 0.5})
     yield Case("Dropout", [x])
@@ -177,7 +192,13 @@ Compute = Callable[[Sequence["np.ndarray | None"]], "list[np.ndarray]"]
 
 def computed(case: Case) -> Compute:
     """Return what computes a case from operands, in memory of their own."""
-    if case.op in ("LRN", "RMSNormalization", "Swish", "Upsample"):  # Not all in ONNX Runtime.
+    if case.op in (
+        "LRN",
+        "LinearAttention",
+        "RMSNormalization",
+        "Swish",
+        "Upsample",
+    ):  # Not all in ONNX Runtime.
         return lambda inputs: _by_own_kernel(case, inputs)
     model = node_model(
         case.op,
@@ -237,8 +258,19 @@ def test_effects_hold_for_naive_kernels(case: Case) -> None:
         _check_overlap(overlap, case, compute, wanted)
 
 
-_STATISTICS = frozenset(["GroupNormalization", "LogSoftmax", "Softmax"])
-"""Operators that may need all of the input for statistics, which come before any result."""
+_STATISTICS = (
+    *(
+        "GroupNormalization",
+        "Hardmax",
+        "LogSoftmax",
+        "LpNormalization",
+        "Softmax",
+        "MeanVarianceNormalization",
+    ),
+    *("GRU", "LSTM", "LinearAttention", "RNN"),
+)
+"""Operators that may need all of the input for statistics, or as the first of several states,
+before they write any result."""
 
 
 def _check_in_place(

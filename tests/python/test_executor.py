@@ -186,13 +186,12 @@ def test_a_shape_of_more_dimensions_than_an_array_has_is_refused() -> None:
         ap.Executor(graph)
 
 
-def test_an_element_type_that_numpy_lacks_is_refused() -> None:
+def test_elements_that_are_too_narrow_to_compute_with_are_refused() -> None:
     graph = ap.Graph()
-    x = graph.input("x", (4,), "bfloat16")
-    (y,) = graph.node("Neg", [x], [("y", (4,), "bfloat16")])
+    x = graph.input("x", (4,), "float8_e5m2")
+    (y,) = graph.node("Neg", [x], [("y", (4,), "float8_e5m2")])
     graph.output(y)
-    ap.plan(graph, workspace="auto", target="numpy")
-    with pytest.raises(UnsupportedDtype, match="bfloat16"):
+    with pytest.raises(UnsupportedDtype, match=r"Neg.*float8_e5m2"):
         ap.Executor(graph)
 
 
@@ -419,7 +418,7 @@ def test_two_threads_on_one_arena_never_get_a_wrong_result() -> None:
 def test_workspaces_are_declared_for_heavy_nodes_only() -> None:
     graph = small_network()
     declared = {graph.nodes[index].op for index in workspace_choices(graph)}
-    assert declared == {"Conv", "Softmax"}
+    assert declared == {"Conv"}
 
 
 def test_a_kernel_that_cannot_be_prepared_is_named(custom: Any) -> None:

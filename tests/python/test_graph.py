@@ -158,3 +158,24 @@ def test_states_are_mutated_in_place() -> None:
     (y,) = graph.node("Assign", [state, x], [("y", (16,), "float32")], mutates=[0])
     graph.output(y)
     assert ap.plan(graph, target="ideal").arena_bytes == 3 * 64
+
+
+def test_pinned_values_are_planned_around() -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (16,))
+    (h,) = graph.node("Op", [x], [("h", (32,), "float32")])
+    (y,) = graph.node("Op", [h], [("y", (16,), "float32")])
+    graph.output(y)
+    before = graph.digest
+    graph.pin(x, 64)
+    assert graph.digest != before
+    plan = ap.plan(graph)
+    plan.check(graph)
+    first, middle, last = plan.placements
+    assert (first.offset, middle.offset, last.offset) == (64, 128, 0)
+    graph.pin(h, 64)  # Both are live at the first node.
+    with pytest.raises(errors.PinConflict):
+        ap.plan(graph)
+    graph.pin(h, 65)
+    with pytest.raises(errors.PlannerError):
+        ap.plan(graph)

@@ -30,7 +30,7 @@ def test_a_gate_runs_in_place_of_what_it_gates() -> None:
     plan = check(b.graph, [[0], [1, 2]])
     assert plan.placements[gate] is None
     assert plan.arena_bytes - scratch_of(plan) <= 2 * 5 * 1001 * 4 + 64
-    assert sizes_of(b.graph, [[0], [1, 2]], 2)[0] <= 4096
+    assert max(sizes_of(b.graph, [[0], [1, 2]], 2), default=0) <= 4096
 
 
 def test_a_value_may_be_combined_with_itself() -> None:

@@ -62,7 +62,8 @@ def test_shapes_agree_with_those_that_node_tests_declare(node_cases: list[Any]) 
 def test_folding_computes_what_node_tests_expect(node_cases: list[Any]) -> None:
     folded = set()
     for case in node_cases:
-        if not case.data_sets:
+        outputs = case.model.graph.output
+        if not case.data_sets or not all(info.type.HasField("tensor_type") for info in outputs):
             continue
         given, expected = case.data_sets[0]
         proto = onnx.ModelProto()
@@ -122,8 +123,8 @@ def test_random_operators_are_not_folded() -> None:
 
 
 def test_operators_without_evaluator_stay_nodes() -> None:
-    weights = {"a": np.ones((2, 3), "f"), "b": np.ones((3, 4), "f")}
-    assert ops(load_onnx(model([node("MatMul", "a b", "y")], weights=weights))) == ["MatMul"]
+    weights = {"a": np.ones((2, 3), "f")}
+    assert ops(load_onnx(model([node("Erf", "a", "y")], weights=weights))) == ["Erf"]
 
 
 def test_positions_of_what_is_not_zero_are_known_if_the_data_is() -> None:

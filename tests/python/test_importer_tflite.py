@@ -11,6 +11,7 @@ import flat
 from arenaplan import errors
 from arenaplan.cli import main
 from arenaplan.importers.tflite import load_tflite, open_tflite
+from tflm_operators import Case, Operand, model_of
 
 
 def load(root: dict, **options) -> ap.Graph:
@@ -360,10 +361,14 @@ def test_operators_with_hidden_state_keep_their_order() -> None:
     assert [node.after for node in graph.nodes] == [(), (0,), (), (1,)]
 
 
-def test_running_a_tflite_model_is_not_supported_and_says_so(tmp_path: Path) -> None:
+def test_running_an_operator_without_a_kernel_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "m.tflite"
-    path.write_bytes(flat.write(flat.chain("RELU")))
+    x = Operand((1, 8))
+    path.write_bytes(model_of(Case("SIGN", [x], [x])))
     assert main(["run", str(path)]) == 3
+    assert "tflite::SIGN" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import arenaplan as ap
 from arenaplan.errors import (
     InvalidAttribute,
     ShapeMismatch,
-    UnsupportedOp,
     WorkspaceOverrun,
 )
 from arenaplan.executor import workspace_choices
@@ -384,20 +383,6 @@ def test_batch_normalization_agrees(shape: tuple[int, ...], constants: Any) -> N
     check_node("BatchNormalization", inputs, opset=9, constants=constants)
 
 
-def test_batch_normalization_refuses_to_train() -> None:
-    inputs = [random(2, 3, 4, 4), *channel_parameters(3)]
-    graph = node_graph(
-        "BatchNormalization",
-        inputs,
-        [inputs[0]],
-        {"training_mode": 1},
-        opset=15,
-        constants=range(1, 5),
-    )
-    with pytest.raises(UnsupportedOp, match="training"):
-        ap.Executor(graph)
-
-
 @pytest.mark.parametrize("axis", [-1, 1, 2, 0])
 def test_layer_normalization_agrees_for_every_axis(axis: int) -> None:
     image = random(3, 4, 5)
@@ -572,3 +557,18 @@ def test_a_kernel_that_takes_more_than_its_workspace_is_stopped() -> None:
     scratch.array((16,))
     with pytest.raises(WorkspaceOverrun, match="greedy"):
         scratch.array((17,))
+
+
+@pytest.mark.parametrize("constants", [(), (1, 2, 3, 4)])
+def test_batch_normalization_trains(constants: tuple[int, ...]) -> None:
+    inputs = [random(2, 3, 4, 4), *channel_parameters(3)]
+    for outputs in (1, 3):
+        check_node(
+            "BatchNormalization",
+            inputs,
+            {"training_mode": 1, "momentum": 0.7},
+            opset=15,
+            outputs=outputs,
+            constants=constants,
+            oracle="reference",
+        )

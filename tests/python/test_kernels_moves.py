@@ -131,18 +131,20 @@ def test_padding_in_absurdly_many_pieces_is_refused() -> None:
         compute("Pad", [x, pads], (402, 402), mode="wrap")
 
 
-def test_dropout_in_training_is_refused_unless_it_drops_nothing() -> None:
-    x, yes = values((8,), "float32"), np.array(True)
-    ratio = np.array(0.5, np.float32)
-    with pytest.raises(UnsupportedOp, match="training"):
-        Node("Dropout", [x, ratio, yes], [blank((8,))], constants=[1, 2])
-    node = Node("Dropout", [x, ratio, yes], [blank((8,)), blank((8,), bool)])
-    with pytest.raises(UnsupportedOp, match="training"):
-        node.run()
+def test_dropout_in_training_drops_and_scales_unless_it_is_told_not_to() -> None:
+    x, yes = values((2000,), "float32", special=False), np.array(True)
+    ratio = np.array(0.25, np.float32)
+    mask = blank((2000,), bool)
+    node = Node("Dropout", [x, ratio, yes], [blank((2000,)), mask])
+    y = node.run()
+    assert 0.7 < mask.mean() < 0.8
+    np.testing.assert_allclose(y, np.where(mask, x / 0.75, 0), rtol=1e-6)
     ratio.fill(0)
     assert node.run().tobytes() == x.tobytes()
-    assert node.outputs[1] is not None
-    assert node.outputs[1].all()
+    assert mask.all()
+    ratio.fill(0.25)
+    yes.fill(False)
+    assert node.run().tobytes() == x.tobytes()
 
 
 # -- reductions --------------------------------------------------------------------------

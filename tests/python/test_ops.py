@@ -257,7 +257,9 @@ COMPUTED = [
 
 
 @pytest.mark.parametrize(
-    ("operator", "inputs", "compute"), COMPUTED, ids=lambda part: str(part)[:30]
+    ("operator", "inputs", "compute"),
+    COMPUTED,
+    ids=lambda part: "" if callable(part) else str(part)[:30],
 )
 @given(data=st.data())
 def test_a_box_is_made_from_its_footprint(

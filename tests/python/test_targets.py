@@ -115,7 +115,7 @@ def test_a_target_of_ones_own() -> None:
     for arguments in (("tflm", []), ("x", ["magic"]), ("", [])):
         with pytest.raises(errors.PlannerError):
             ap.Target(*arguments)
-    with pytest.raises(errors.InvalidOption, match="ideal, numpy, nodes"):
+    with pytest.raises(errors.InvalidOption, match="ideal, numpy, cupy, nodes"):
         ap.plan(graph, target="tflite-micro")
     with pytest.raises(errors.InvalidOption, match="does not honor"):
         ap.plan(graph, target="nodes", optimize="overlap")

@@ -208,8 +208,8 @@ def random_bytes_model(seed: int, *, scratch: bool, words: bool = False, shown: 
     return flat.write(flat.model([flat.code(n) for n in writer.names], [main], writer.buffers))
 
 
-def running_sum(count: int = 16) -> bytes:
-    """Return a model with a variable, which a second subgraph sets to zero, once."""
+def running_sum(count: int = 16, start: bytes = b"") -> bytes:
+    """Return a model with a variable, which a second subgraph sets to zero or ``start``, once."""
     shape = (1, count)
     call = (103, {0: flat.Number("i", 1)})
     variable = (111, {0: "", 1: "sum"})
@@ -241,7 +241,9 @@ def running_sum(count: int = 16) -> bytes:
         flat.subgraph(outer, operators, [0], [4]),
         flat.subgraph(inner, inside, [], [], "start"),
     ]
-    return flat.write(flat.model([flat.code(n) for n in names], graphs, [b"", bytes(4 * count)]))
+    return flat.write(
+        flat.model([flat.code(n) for n in names], graphs, [b"", start or bytes(4 * count)])
+    )
 
 
 def branches() -> dict[int, Any]:

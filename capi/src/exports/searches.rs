@@ -40,7 +40,8 @@ pub(super) unsafe fn watch<'a>(
 ) -> Watch<'a> {
     let listener = progress.map(|function| {
         let listener = Listener { function, context };
-        Box::new(move |progress: &Progress| listener.hear(progress)) as Box<Hear<'a>>
+        let hear: Box<Hear<'a>> = Box::new(move |progress: &Progress| listener.hear(progress));
+        hear
     });
     // SAFETY: null, or a request that lives during `'a` (rules 1 and 3), which locks its state.
     Watch::new(listener, unsafe { cancel.as_ref() })

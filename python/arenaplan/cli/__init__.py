@@ -20,6 +20,7 @@ from arenaplan import __version__, _start
 from arenaplan.cli.parser import COMMANDS, Parser, parse
 from arenaplan.errors import (
     CapacityExceeded,
+    DeviceUnavailable,
     InternalError,
     PlanError,
     PlannerError,
@@ -109,7 +110,7 @@ def _exit_code(error: Exception) -> int:
         return BAD_INPUT
     if isinstance(error, (PlanError, ProofError, CapacityExceeded, VerificationError)):
         return CHECK_FAILED
-    if isinstance(error, (UnsupportedModel, UnsupportedDtype, ImportError)):
+    if isinstance(error, (UnsupportedModel, UnsupportedDtype, DeviceUnavailable, ImportError)):
         return UNSUPPORTED
     if isinstance(error, (PlannerError, OSError, MemoryError)):
         return BAD_INPUT

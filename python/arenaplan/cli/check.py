@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import arenaplan
+from arenaplan.cli.ahead import load_ahead
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
     is_tflite,
     load_model,
     print_json,
+    say,
     shown,
     size,
 )
@@ -24,11 +26,13 @@ from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import (
     InvalidOption,
     PlanError,
+    PlanMismatch,
     PlanOverlap,
     UnsupportedDtype,
     UnsupportedModel,
 )
 from arenaplan.export.tflm import check_offsets
+from arenaplan.graph import Graph
 from arenaplan.importers import open_model, suffix_of
 from arenaplan.importers.document import format_of, format_or_none, is_model, read_document
 from arenaplan.importers.tflite.micro.aliases import aliased_timeline
@@ -94,7 +98,8 @@ def execute(options: argparse.Namespace) -> None:
         _check_shared(options, others, text)
         return
     plan = arenaplan.Plan.from_json(text)
-    graph = seen_by(load_model(options), PlanOptions(target=options.target or plan.target), options)
+    chosen = PlanOptions(target=options.target or plan.target)
+    graph = seen_by(load_ahead(options).graph, chosen, options)
     verdict = plan.check(graph)
     hazards = None
     if options.hazards is not None:
@@ -151,16 +156,47 @@ def _check_shapes(options: argparse.Namespace, text: bytes) -> None:
     """Check the plans of all shapes against the model that they were made for."""
     model = Model.from_json(text)
     graph_with = open_model(options.model)
+    has_attributes = True
     for sizes in model:
         bound = {**dict(options.bind), **nested_sizes(sizes)}
         plan = model.at(**sizes)
         chosen = PlanOptions(target=options.target or plan.target)
+        graph = seen_by(graph_with(bound), chosen, options)
         try:
-            plan.check(seen_by(graph_with(bound), chosen, options))
+            plan.check(graph)
+            has_attributes = _check_operators(model.graph(**sizes), graph) and has_attributes
         except PlanError as error:
             error.args = (f"with {_sizes_text(sizes)}: {error}",)
             raise
+    if not has_attributes:
+        say("note: the file has no attributes of operators; kernels must get them elsewhere")
     _report_model(options, model)
+
+
+def _check_operators(found: Graph, expected: Graph) -> bool:
+    """
+    Return whether the graph of a file has attributes; refuse attributes of another model.
+
+    No plan depends on operators and attributes, so no digest tells them apart; kernels do.
+    """
+    rows = [(node.op, node.domain, node.version, node.attributes) for node in found.nodes]
+    is_older = not any(version or attributes for _, _, version, attributes in rows)
+    # As files have them: what they cannot hold is left out on both sides.
+    for row, node in zip(rows, Graph.of_core(expected.core).nodes, strict=True):
+        given = (node.op, node.domain, node.version, node.attributes)
+        if row != given if not is_older else row[0] != given[0]:
+            raise PlanMismatch(
+                f"node {node.name!r} is {_operator_text(*row)} in the file, and "
+                f"{_operator_text(*given)} in the model"
+            )
+    return not is_older
+
+
+def _operator_text(op: str, domain: str, version: int, attributes: Mapping[str, object]) -> str:
+    """Return an operator for people."""
+    listed = ", ".join(f"{name}={value!r}" for name, value in attributes.items())
+    prefix = f"{domain}." if domain else ""
+    return shown(f"{prefix}{op}-{version}({listed})", 200)
 
 
 def _report_model(options: argparse.Namespace, model: Model) -> None:

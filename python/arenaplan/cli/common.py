@@ -51,8 +51,8 @@ def add_model_command(
         default=[],
         type=_binding,
         metavar="NAME=NUMBER",
-        help="number for a symbolic dimension, such as batch=1; can be repeated; with plan also "
-        "several, such as batch=1..32 or seq=16,32,64",
+        help="number for a symbolic dimension, such as batch=1; can be repeated; with plan and "
+        "export --to weights also several, such as batch=1..32 or seq=16,32,64",
     )
     return parser
 
@@ -91,6 +91,12 @@ def is_tflite(source: Path | bytes) -> bool:
     if isinstance(source, bytes):
         return suffix_of(source) == ".tflite"
     return source.suffix.lower() == ".tflite"
+
+
+def is_onnx(options: argparse.Namespace) -> bool:
+    """Return whether the model of a command is an ONNX file."""
+    source = options.model
+    return (suffix_of(source) if isinstance(source, bytes) else source.suffix.lower()) == ".onnx"
 
 
 def model_word(options: argparse.Namespace) -> str:

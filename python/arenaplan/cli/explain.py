@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.cli.common import add_json, add_model_command, load_model, print_json, shown, size
+from arenaplan.cli.ahead import Ahead, load_ahead, tell_flow
+from arenaplan.cli.common import add_json, add_model_command, print_json, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import reasons, step_label, summarize
 from arenaplan.cli.proofs import proof_of
@@ -32,12 +33,13 @@ def execute(options: argparse.Namespace) -> None:
     chosen = plan_options(options)
     if chosen.spaces is not None:
         raise InvalidOption("explain compares plans for one arena, and --budget names memories")
-    graph = seen_by(load_model(options), chosen, options)
+    ahead = load_ahead(options)
+    graph = seen_by(ahead.graph, chosen, options)
     explanation = arenaplan.explain(graph, chosen)
     if options.json:
-        print_json(_document(graph, explanation))
+        print_json({**_document(graph, explanation), **ahead.facts()})
     else:
-        _print(graph, explanation)
+        _print(graph, explanation, ahead)
 
 
 def _document(graph: Graph, explanation: Explanation) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def _timed_document(timed: TimedExplanation | None) -> dict[str, Any] | None:
     }
 
 
-def _print(graph: Graph, explanation: Explanation) -> None:
+def _print(graph: Graph, explanation: Explanation, ahead: Ahead) -> None:
     """Print everything as tables."""
     plan = explanation.plan
     used = set(plan.options["optimize"])
@@ -78,6 +80,8 @@ def _print(graph: Graph, explanation: Explanation) -> None:
     print(
         f"{shown(plan.model) or 'model'} for {target}: {size(plan.arena_bytes)}, {proof_of(plan)}"
     )
+    ahead.tell()
+    tell_flow(graph)
     if plan.steps:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"peak at {where}, {step_label(graph, plan, plan.peak_step)}, held by")

@@ -33,6 +33,7 @@ from arenaplan.cli.options import (
 )
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.proofs import proof_of
+from arenaplan.dynamic.shapes import MAX_SHAPES, Shapes
 from arenaplan.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -51,9 +52,11 @@ from arenaplan.export import (
     plan_tflm,
 )
 from arenaplan.graph import Graph
+from arenaplan.importers import open_model
 from arenaplan.importers.tflite.micro.arena import total
 from arenaplan.importers.tflite.micro.build import Build
 from arenaplan.importers.tflite.model import Model, parse, read_bytes
+from arenaplan.model import flat_sizes
 from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
@@ -131,6 +134,9 @@ def execute(options: argparse.Namespace) -> None:
     if exporter.source == "unplanned":
         _export_graph(options)
         return
+    if exporter.source == "shapes":
+        _export_shapes(options)
+        return
     graph, plan = _planned(options)
     _check_capacity(options, plan.arena_bytes)
     try:
@@ -155,9 +161,7 @@ def execute(options: argparse.Namespace) -> None:
 
 def _export_graph(options: argparse.Namespace) -> None:
     """Write a graph without a plan."""
-    for name in ("plan", "capacity"):
-        if getattr(options, name) is not None:
-            raise InvalidOption(f"option --{name}: --to {options.to} writes no plan")
+    _refuse_plan(options)
     graph = seen_by(load_model(options), plan_options(options), options)
     _write(options, EXPORTERS[options.to].write(graph))
     document = {
@@ -168,6 +172,27 @@ def _export_graph(options: argparse.Namespace) -> None:
     }
     counts = f"{len(graph.values):,} values, {len(graph.nodes):,} nodes"
     _report(options, document, f"{shown(graph.name) or 'model'}: {counts}")
+
+
+def _export_shapes(options: argparse.Namespace) -> None:
+    """Write what all shapes of a model have in common."""
+    _refuse_plan(options)
+    shapes = Shapes(dict(options.bind), MAX_SHAPES)
+    graph_with = open_model(options.model)
+    chosen = plan_options(options)
+    bound = map(shapes.bound, shapes)
+    graphs = ((flat_sizes(sizes), seen_by(graph_with(sizes), chosen, options)) for sizes in bound)
+    data = EXPORTERS[options.to].write(graphs)
+    _write(options, data)
+    count = "1 shape" if len(shapes) == 1 else f"{len(shapes):,} shapes"
+    _report(options, {"shapes": len(shapes), "bytes": len(data)}, f"{size(len(data))} for {count}")
+
+
+def _refuse_plan(options: argparse.Namespace) -> None:
+    """Refuse options of plans."""
+    for name in ("plan", "capacity"):
+        if getattr(options, name) is not None:
+            raise InvalidOption(f"option --{name}: --to {options.to} writes no plan")
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

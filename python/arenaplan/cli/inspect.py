@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.cli.common import add_json, add_model_command, load_model, print_json, shown, size
+from arenaplan.cli.ahead import flow_facts, load_ahead, tell_flow
+from arenaplan.cli.common import add_json, add_model_command, print_json, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import reasons, step_label
 from arenaplan.graph import Graph
@@ -28,11 +29,14 @@ def add_to(commands: Commands) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     chosen = plan_options(options)
-    graph = seen_by(load_model(options), chosen, options)
+    ahead = load_ahead(options)
+    graph = seen_by(ahead.graph, chosen, options)
     plan = arenaplan.plan(graph, chosen)
     if options.json:
-        print_json(_document(graph, plan))
+        print_json({**_document(graph, plan), **flow_facts(graph), **ahead.facts()})
     else:
+        ahead.tell()
+        tell_flow(graph)
         _print(graph, plan)
 
 

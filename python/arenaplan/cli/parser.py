@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 COMMANDS = {
     "plan": "plan a model's arena and prove its size",
-    "run": "run a model inside its arena, with NumPy",
+    "run": "run a model inside its arena, with NumPy or on a device",
     "check": "check a plan file against its model",
     "inspect": "show values, nodes, live bytes per step, the peak and who makes it",
     "explain": "say what makes the peak, and what each technique is worth",

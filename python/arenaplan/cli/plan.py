@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.cli.ahead import Ahead, flow_facts, load_ahead, tell_flow
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
@@ -149,11 +150,11 @@ def execute(options: argparse.Namespace) -> None:
     if has_ranges(options):
         plan_shapes(options, plan_options(options))
         return
-    graph = load_model(options)
     if options.strategy != "arena":
-        execute_classic(graph, options)
+        execute_classic(load_model(options), options)
         return
-    graph = seen_by(graph, plan_options(options), options)
+    ahead = load_ahead(options)
+    graph = seen_by(ahead.graph, plan_options(options), options)
     try:
         with watching(options) as watch:
             plan = arenaplan.plan(
@@ -165,12 +166,12 @@ def execute(options: argparse.Namespace) -> None:
         raise
     except CapacityExceeded as error:
         if error.plan is not None:
-            report(graph, error.plan, options, as_json=options.json)
+            report(graph, error.plan, options, as_json=options.json, ahead=ahead)
         raise
     with delivering(options, lambda: _document(graph, plan, options)):
         pins = {pattern: space for space, pattern in options.pin}
         as_json = options.json and not goes_to_stdout(options)
-        report(graph, plan, options, as_json=as_json, pins=pins)
+        report(graph, plan, options, as_json=as_json, pins=pins, ahead=ahead)
 
 
 def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
@@ -259,9 +260,12 @@ def report(
     *,
     as_json: bool,
     pins: Mapping[str, str] | None = None,
+    ahead: Ahead | None = None,
 ) -> None:
     """Print the report of a plan."""
     summary = summarize(graph, plan, pins)
+    if ahead is not None:
+        summary.update(ahead.facts())
     arena = arena_of(plan, options)
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
@@ -271,6 +275,9 @@ def report(
         f"{summary['values']:,} values, {summary['nodes']:,} nodes"
     )
     print(f"  arena        {size(plan.arena_bytes)}, {proof_of(plan)}")
+    if ahead is not None:
+        ahead.tell()
+    tell_flow(graph)
     for note in notes_of(plan, has_arena=arena is not None):
         print(f"  note         {note}")
     if arena is not None:
@@ -290,6 +297,13 @@ def report(
     if fused:
         print(
             f"  steps        {len(plan.steps)}; {fused} of {len(graph.nodes)} nodes run with others"
+        )
+    repeated = set(plan.repeated)
+    if repeated:
+        runs = sum(node in repeated for step in plan.steps for node in step)
+        print(
+            f"  recompute    {len(repeated)} nodes run in {runs} steps, so that their inputs are "
+            "kept and not their outputs"
         )
     if plan.timetable is not None:
         table = plan.timetable
@@ -379,6 +393,7 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
         "caller_buffers": [
             {"name": buffer.name, "bytes": buffer.bytes} for buffer in plan.caller_buffers
         ],
+        **flow_facts(graph),
         **_spills(graph, plan, pins),
     }
 

@@ -8,7 +8,7 @@ import io
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from arenaplan import _core
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
+    is_onnx,
+    is_tflite,
     load_model,
     print_json,
     say,
@@ -24,8 +26,19 @@ from arenaplan.cli.common import (
     size,
     whole,
 )
-from arenaplan.errors import InputMismatch
+from arenaplan.dynamic import StagedExecutor
+from arenaplan.errors import (
+    InputMismatch,
+    InvalidOption,
+    PlannerError,
+    UnboundDim,
+    UnknownShape,
+    UnsupportedModel,
+    UnsupportedSubgraph,
+)
 from arenaplan.graph import Graph, Value
+from arenaplan.importers.partial import DECIDING
+from arenaplan.integrations.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from arenaplan import Executor
@@ -56,7 +69,27 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="poison dead bytes, guard live ones, and compare with a run without an arena",
+        help="poison dead bytes, guard live ones, and compare with a run without an arena; a "
+        "TFLite model also with the interpreter of the package tflite-micro, if it is installed; "
+        "on a device, compare with NumPy",
+    )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="cpu, or cuda or cuda:NUMBER for a CUDA device through CuPy (default: cpu)",
+    )
+    parser.add_argument(
+        "--graph",
+        action="store_true",
+        help="on a device, record the run as a CUDA graph, and replay it for the outputs",
+    )
+    parser.add_argument(
+        "--runs",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="runs in a row, each with other random inputs; states live on (default: 1)",
     )
     add_json(parser)
     parser.add_argument(
@@ -69,21 +102,93 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    graph = load_model(options)
-    plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
-    with arenaplan.Executor(graph, plan) as executor:
-        # After the executor, which refuses shapes that no array can have.
-        inputs = _inputs(graph, dict(options.input), options.seed)
-        start = time.process_time()
-        outputs = executor.run(inputs, verify=options.verify)
-        seconds = time.process_time() - start
-        summary = _summarize(executor, outputs, seconds, verified=options.verify)
+    with _executor(options) as executor:
+        reference = _reference(options) if options.verify else None
+        seconds, outputs = 0.0, {}
+        for turn in range(options.runs):
+            # After the executor, which refuses shapes that no array can have.
+            inputs = _inputs(executor.graph, dict(options.input), options.seed + turn)
+            if options.graph and turn == 0:
+                for _ in range(2):  # The second run is the one that is recorded.
+                    executor.run(inputs)
+            start = time.process_time()
+            outputs = executor.run(inputs, verify=options.verify)
+            seconds += time.process_time() - start
+            if reference is not None:
+                reference.compare(executor.graph, inputs, outputs)
+        summary = _summarize(executor, outputs, seconds, options.device, verified=options.verify)
+    if reference is not None:
+        summary["reference"] = reference.summary(options.runs)
     if options.save_outputs is not None:
         _save(options.save_outputs, outputs)
     if options.json:
         print_json(summary)
     else:
         _print(summary)
+
+
+def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
+    """Return an executor of the model, which runs in stages if data decides sizes."""
+    refusal: PlannerError | None = None
+    try:
+        graph = load_model(options)
+        if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
+            plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
+            return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
+    except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
+        if not is_onnx(options):
+            raise
+        refusal = error
+    if options.plan is not None:
+        raise InvalidOption("option --plan: data decides sizes, and each run plans what it needs")
+    if options.device != "cpu":
+        raise InvalidOption("option --device: data decides sizes, and only the cpu runs in stages")
+    executor = arenaplan.StagedExecutor(options.model, dict(options.bind))
+    if refusal is not None and not executor.waiting:
+        raise refusal
+    return executor
+
+
+class _Reference:
+    """Comparison of a TFLite model with the interpreter, or the reason why there is none."""
+
+    def __init__(self, data: bytes) -> None:
+        self._interpreter: Interpreter | None = None
+        self._problem = ""
+        self._inexact = 0
+        try:
+            self._interpreter = Interpreter(data)
+        except ImportError:
+            self._problem = "tflite-micro is not installed"
+        except UnsupportedModel as error:
+            self._problem = str(error)
+
+    def compare(
+        self, graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+    ) -> None:
+        """Compare one run."""
+        if self._interpreter is None:
+            return
+        try:
+            match = self._interpreter.compare(graph, inputs, outputs)
+        except UnsupportedModel as error:
+            self._interpreter, self._problem = None, str(error)
+            return
+        self._inexact += match.inexact
+
+    def summary(self, runs: int) -> dict[str, Any]:
+        """Return what was compared."""
+        if self._interpreter is None:
+            return {"runtime": None, "problem": self._problem}
+        return {"runtime": Interpreter.version(), "runs": runs, "inexact": self._inexact}
+
+
+def _reference(options: argparse.Namespace) -> _Reference | None:
+    """Return the comparison of a TFLite model."""
+    source: Path | bytes = options.model
+    if not is_tflite(source):
+        return None
+    return _Reference(source if isinstance(source, bytes) else source.read_bytes())
 
 
 def _save(folder: Path, outputs: Mapping[str, np.ndarray]) -> None:
@@ -102,13 +207,24 @@ def _save(folder: Path, outputs: Mapping[str, np.ndarray]) -> None:
         say(f"wrote {path}")
 
 
+_SHORT: Final = frozenset({"int8", "uint8", "int16", "uint16"})
+
+
 def random_input(value: Value, seed: int) -> np.ndarray:
-    """Return random numbers for an input: normal ones, or 0 and 1 where whole ones are asked."""
+    """
+    Return random numbers for an input.
+
+    Real numbers are normal ones. Numbers of 8 and 16 bits have all values, for they are quantized
+    or pixels; others, which are indices as a rule, are 0 and 1.
+    """
     # The name is part of the seed so that an input does not change when another is added.
     key = hashlib.sha256(f"{seed}/{value.name}".encode("utf-8", "surrogatepass")).digest()
     numbers = np.random.default_rng(int.from_bytes(key[:8], "little"))
     if np.issubdtype(np.dtype(value.dtype), np.inexact):
         return numbers.standard_normal(value.shape).astype(value.dtype)
+    if value.dtype in _SHORT:
+        bounds = np.iinfo(value.dtype)
+        return numbers.integers(bounds.min, bounds.max, value.shape, value.dtype, endpoint=True)
     return numbers.integers(0, 2, value.shape).astype(value.dtype)
 
 
@@ -134,12 +250,22 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _summarize(
-    executor: Executor, outputs: Mapping[str, np.ndarray], seconds: float, *, verified: bool
+    executor: Executor | StagedExecutor,
+    outputs: Mapping[str, np.ndarray],
+    seconds: float,
+    device: str,
+    *,
+    verified: bool,
 ) -> dict[str, Any]:
     """Return the document of ``run --json``."""
+    arena: dict[str, Any] = {"arena_bytes": executor.plan.arena_bytes}
+    if isinstance(executor, StagedExecutor):
+        stages = [stage._asdict() for stage in executor.stages]
+        arena = {"arena_bytes": executor.arena_bytes, "stages": stages}
     return {
         "model": executor.plan.model,
-        "arena_bytes": executor.plan.arena_bytes,
+        "device": device,
+        **arena,
         "scratch_bytes": executor.scratch_bytes,
         "verified": verified,
         "cpu_seconds": seconds,
@@ -158,16 +284,39 @@ def _summarize(
 
 def _print(summary: Mapping[str, Any]) -> None:
     """Print a summary for people."""
-    verified = ", verified step by step" if summary["verified"] else ""
-    print(
-        f"{shown(summary['model']) or 'model'}: ran in {summary['cpu_seconds']:.3f} s CPU{verified}"
-    )
+    on_device = summary["device"] != "cpu"
+    checked = ", equal to NumPy's results" if on_device else ", verified step by step"
+    verified = checked if summary["verified"] else ""
+    where = f" on {summary['device']}" if on_device else ""
+    name = shown(summary["model"]) or "model"
+    print(f"{name}: ran{where} in {summary['cpu_seconds']:.3f} s CPU{verified}")
+    reference = summary.get("reference")
+    if reference is not None:
+        print(f"  compared  {_compared(reference)}")
     print(f"  arena  {size(summary['arena_bytes'])}")
+    for number, stage in enumerate(summary.get("stages", [])):
+        text = f"{stage['nodes']:,} nodes, {stage['arena_bytes']:,} bytes"
+        found = ", ".join(shown(name, 40) for name in stage["decided"])
+        print(f"  stage {number}  {text}{f', then {found} is known' if found else ''}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")
     for output in summary["outputs"]:
         head = ", ".join(f"{number:.6g}" for number in output["head"])
         print(f"  {shown(output['name'])}  {output['dtype']}{output['shape']}  [{head}, …]")
+
+
+def _compared(reference: Mapping[str, Any]) -> str:
+    """Return what outputs were compared with."""
+    if reference["runtime"] is None:
+        return (
+            "with a run of the same kernels without an arena; "
+            f"with no other runtime: {reference['problem']}"
+        )
+    runs, inexact = reference["runs"], reference["inexact"]
+    turns = f"{runs} run{'s' if runs > 1 else ''}"
+    if inexact:
+        return f"{reference['runtime']}, {turns}: {inexact} real numbers differ in their last bits"
+    return f"{reference['runtime']}, {turns}: equal bit by bit"
 
 
 def _named_file(text: str) -> tuple[str, Path]:

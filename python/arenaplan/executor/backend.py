@@ -16,7 +16,7 @@ from arenaplan.backend import Scratch
 from arenaplan.executor.groups import Group, NotAGroup
 from arenaplan.executor.regions import Regions, region_of
 from arenaplan.executor.registry import Signature, Tensor, attributed, find_kernel
-from arenaplan.executor.signatures import NOT_RUN, group_of, signature_of
+from arenaplan.executor.signatures import NOT_RUN, group_of, is_in_order, signature_of
 from arenaplan.executor.stages import LIMITS, Former
 from arenaplan.executor.staging import staged_ways
 from arenaplan.executor.steps import Workspaces
@@ -149,7 +149,8 @@ class NumpyBackend:
             key = _key(graph, step)
             if key in alike:
                 return alike[key]
-            found = _grouped(graph, step) if step.staged or len(step.nodes) > 1 else None
+            is_group = len(step.nodes) > 1 or (step.staged and not is_in_order(graph, step.nodes))
+            found = _grouped(graph, step) if is_group else None
             alike[key] = found = found or _alone(graph, graph.nodes[step.nodes[0]])
         except (*NOT_RUN, NotAGroup):
             return None  # Such a graph can be planned; an executor, or the core, will refuse it.

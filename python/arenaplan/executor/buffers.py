@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from arenaplan.errors import InvalidBuffer
+from arenaplan.executor.narrow import is_packed
 from arenaplan.executor.signatures import byte_size, dtype_of
 from arenaplan.executor.steps import aligned_bytes, array_at
 from arenaplan.graph import Graph, Value
@@ -79,6 +80,10 @@ def _is_only_read(value: Value, plan: Plan) -> bool:
 def _checked(value: Value, array: np.ndarray) -> np.ndarray:
     """Return an array that can be the memory of a value."""
     wanted = dtype_of(value)
+    if is_packed(value.dtype):
+        raise InvalidBuffer(
+            f"value {value.name!r} has elements of type {value.dtype}, which no array has packed"
+        )
     if not isinstance(array, np.ndarray):
         raise InvalidBuffer(f"the buffer for {value.name!r} is no array")
     if array.dtype != wanted or array.shape != value.shape:

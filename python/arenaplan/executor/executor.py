@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from contextvars import Context
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.backend import Source, read_model
 from arenaplan.errors import (
     ArenaState,
     CapacityExceeded,
@@ -21,13 +24,16 @@ from arenaplan.errors import (
 )
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.buffers import bring
+from arenaplan.executor.narrow import is_packed, loaded
 from arenaplan.executor.parallel import Workers
 from arenaplan.executor.signatures import dtype_of
 from arenaplan.executor.steps import (
+    Given,
     Setup,
     arena_arrays,
     arena_workspaces,
     load,
+    no_runs,
     own_workspaces,
     prepare,
     run_all,
@@ -41,12 +47,15 @@ from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan
+    from arenaplan.device.device import Device
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
 # shorter than half of that; with 1024 such an addition takes a third of the time.
 
-PLAN_OPTIONS: Final = PlanOptions(target="numpy")
+_TARGET: Final = "numpy"
+
+PLAN_OPTIONS: Final = PlanOptions(target=_TARGET)
 """Options of the plans that executors make for themselves."""
 
 
@@ -60,8 +69,8 @@ class Executor(Tenant):
 
     Parameters
     ----------
-    graph : Graph
-        The model to run. All its constants need data.
+    graph : Graph or path or bytes
+        The model to run, or a file as for :func:`arenaplan.load`. All constants need data.
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
     arena : Arena, optional
@@ -74,6 +83,14 @@ class Executor(Tenant):
     workers : int, default 1
         Number of threads that run steps at the same time, as far as the hazards of the plan allow;
         results are the same, bit for bit. A plan that is made here is for so many workers.
+    seed : int, default 0
+        Seed of the random operators that have none in the model. Their numbers depend on seed,
+        name of the node and number of the run, and on nothing else.
+    device : str or Device, default "cpu"
+        ``"cuda"`` or ``"cuda:1"`` for a CUDA device: see
+        :class:`arenaplan.device.executor.DeviceExecutor`, which this is then.
+    capture : bool, default False
+        Record the launches of a run on a device, and replay them from then on.
 
     Raises
     ------
@@ -97,23 +114,39 @@ class Executor(Tenant):
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
+    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
+        """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
+        if cls is Executor and device != "cpu":
+            # By name: the executor of devices is a subclass, and imports this module.
+            device_executor = import_module("arenaplan.device.executor").DeviceExecutor
+            return object.__new__(cast("type[Self]", device_executor))
+        return object.__new__(cls)
+
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | Source,
         plan: Plan | None = None,
         *,
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
+        seed: int = 0,
+        device: str | Device = "cpu",
+        capture: bool = False,
     ) -> None:
+        if capture:
+            raise InvalidOption(f"option capture: there is nothing to record on {device}")
         workers = whole_number(workers, "workers")
         if workers < 1:
             raise InvalidOption(f"option workers: {workers} is no number of workers")
+        if not isinstance(graph, Graph):
+            graph = read_model(graph)
+        graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:
             plan.check(graph)
-        self.graph = graph
+        self.graph: Graph = graph
         self.plan = plan
         self._owns_arena = arena is None
         self.arena: Arena = plan.commit() if arena is None else arena
@@ -122,6 +155,7 @@ class Executor(Tenant):
         memories = [memory, *(buffer.memory for buffer in self._brought)]
         setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
         """Bytes of scratch memory outside the arena, because the plan has none."""
+        setup.program.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays
         self._workers: Workers | None = None
@@ -134,6 +168,12 @@ class Executor(Tenant):
             for index in graph.inputs
             if index not in self._given
         }
+        values = [graph.values[index] for index in self._loads]
+        self._declared = [(v.name, v.index, dtype_of(v), v.shape) for v in values]
+        self._outputs = [graph.values[index] for index in graph.outputs]
+        self._context = quiet_context()
+        if self._owns_arena:
+            self.reset()
 
     def __repr__(self) -> str:
         return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"
@@ -144,6 +184,28 @@ class Executor(Tenant):
             self._workers.close()
             self._workers = None
         self._brought, self._given, self._loads = [], {}, {}
+
+    def reset(self) -> None:
+        """
+        Give all states of the model their first content.
+
+        A new executor begins so, unless it was given an arena, which may hold states already.
+
+        Raises
+        ------
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        with self.arena.lease():
+            for value in self.graph.values:
+                if value.kind == "state" and value.index in setup.arrays:
+                    first = self.graph.initial(value.index)
+                    np.copyto(setup.arrays[value.index], 0 if first is None else first)
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
@@ -183,31 +245,63 @@ class Executor(Tenant):
         setup = self._setup
         if setup is None:
             raise ArenaState("this executor is closed")
-        with self.arena.lease(), quiet_arithmetic():
-            given = {
-                index: array.copy()
-                if any(np.may_share_memory(array, memory) for memory in setup.memories)
-                else array
-                for index, array in checked_inputs(setup.graph, inputs, self._given).items()
-            }
+        with self.arena.lease():
+            given = self._unshared(
+                self._as_declared(inputs) or checked_inputs(setup.graph, inputs, self._given)
+            )
+            setup.program.clock.run += 1
             if verify:
-                verified_run(setup, {**given, **self._inputs_given()}, self._loads)
+                with quiet_arithmetic():
+                    verified_run(setup, {**given, **self._inputs_given()}, self._loads)
             else:
                 load(self._loads, given)
                 if self._workers is None:
-                    run_all(setup.program)
+                    self._context.run(run_all, setup.program)
                 else:
-                    self._workers.run()
+                    self._context.run(self._workers.run)
             return {
-                self.graph.values[index].name: self._given[index]
-                if index in self._given
-                else _handed_out(setup.arrays[index], borrow)
-                for index in self.graph.outputs
+                value.name: self._given[value.index]
+                if value.index in self._given
+                else _handed_out(value, setup.arrays[value.index], borrow)
+                for value in self._outputs
             }
+
+    def _as_declared(self, inputs: Mapping[str, ArrayLike]) -> dict[int, np.ndarray] | None:
+        """Return the inputs if they are just the arrays that are declared, else ``None``."""
+        if len(inputs) != len(self._declared):
+            return None
+        found = {}
+        for name, index, dtype, shape in self._declared:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return None
+            found[index] = array
+        return found
+
+    def _unshared(self, given: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Return inputs with copies of those that lie in memory that a run writes."""
+        assert self._setup is not None, "a run has begun"
+        memories = self._setup.memories
+        for index, array in given.items():
+            if any(np.may_share_memory(array, memory) for memory in memories):
+                given[index] = array.copy()
+        return given
 
     def _inputs_given(self) -> dict[int, np.ndarray]:
         """Return the inputs that are where the caller has them."""
         return {index: self._given[index] for index in self.graph.inputs if index in self._given}
+
+
+def quiet_context() -> Context:
+    """
+    Return a context in which NumPy is set up as by :func:`quiet_arithmetic`.
+
+    NumPy keeps its settings in a context variable, so that setting them up once is enough.
+    """
+    context = Context()
+    context.run(np.seterr, all="ignore")
+    context.run(np.setbufsize, _UFUNC_BUFFER)
+    return context
 
 
 @contextmanager
@@ -219,8 +313,10 @@ def quiet_arithmetic() -> Iterator[None]:
         yield
 
 
-def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
+def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
     """Return an output as a copy, or as a view that cannot be written."""
+    if is_packed(value.dtype):
+        return loaded(array, value.shape, value.dtype)
     if not borrow:
         return array.copy()
     view = array.view()
@@ -229,7 +325,11 @@ def _handed_out(array: np.ndarray, borrow: bool) -> np.ndarray:
 
 
 def set_up(
-    graph: Graph, plan: Plan, memories: Sequence[np.ndarray], workers: int = 1
+    graph: Graph,
+    plan: Plan,
+    memories: Sequence[np.ndarray],
+    workers: int = 1,
+    given: Given = no_runs,
 ) -> tuple[Setup, int]:
     """
     Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
@@ -240,6 +340,8 @@ def set_up(
         The bytes of the arena, then those of each buffer that the caller brings.
     workers : int, default 1
         The threads that will run steps at a time.
+    given : callable, optional
+        Makes functions that run nodes which have no kernel.
 
     Raises
     ------
@@ -252,8 +354,8 @@ def set_up(
     workspaces.update(more)
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)
-    program = prepare(graph, units, arrays, workspaces)
-    return Setup(graph, plan, memories, arrays, workspaces, units, program), outside
+    program = prepare(graph, units, arrays, workspaces, given=given(arrays))
+    return Setup(graph, plan, memories, arrays, workspaces, units, program, given), outside
 
 
 def arena_bytes(plan: Plan) -> int:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
 from arenaplan.executor.affine import Vectors, channel_affine, is_channel_affine, then
 from arenaplan.executor.groups import Group, Member
-from arenaplan.executor.registry import Run, Scratch
+from arenaplan.executor.registry import Run, Scratch, Signature
 from arenaplan.executor.tiles import (
     OUT,
     Layout,
@@ -32,8 +32,9 @@ from arenaplan.executor.tiles import (
 )
 from arenaplan.ops.boxes import Box, Uncuttable, box_shape
 
-_KERNEL_LIMIT = 1 << 17
-"""Bytes that the own workspaces of kernels may have, if they can work with as little."""
+_KERNEL_LIMITS = (1 << 14, 1 << 17)
+"""Bytes that the own workspaces of kernels may have, if they can work with as little: with the
+smallest tiles and with the largest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Hosting:
 
     absorbed: tuple[tuple[Member, int], ...]
     """Scales and shifts of the host's output, and the operand of theirs that is this output."""
+    bounded: Member | None
+    """The member that bounds the result of these by constants, which the host does as well."""
     before: tuple[Member, ...]
     """Members that make the host's operands (prologue)."""
     load: Layout | None
@@ -53,6 +56,11 @@ class Hosting:
     def loads(self) -> bool:
         """Whether input 0 has to be loaded by :meth:`BoundHosting.load_part`."""
         return self.load is not None
+
+    @property
+    def finishes(self) -> bool:
+        """Whether members work on a tile of results."""
+        return bool(self.after)
 
     @property
     def needs_tile(self) -> bool:
@@ -79,8 +87,14 @@ def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
     total = layout.register_bytes(prod(box_shape(box)))
     if any(member.has_scratch for member in members):
         parts = cut(members, members[-1].value, box, layout.source)
-        total += slots_bytes(part_slots(parts), _KERNEL_LIMIT)
+        total += slots_bytes(part_slots(parts), _kernel_limit(box))
     return total
+
+
+def _kernel_limit(box: Box) -> int:
+    """Return how many bytes kernels may have for themselves, one for each element of a tile."""
+    least, most = _KERNEL_LIMITS
+    return min(max(prod(box_shape(box)), least), most)
 
 
 # -- who hosts whom ---------------------------------------------------------------------------
@@ -171,6 +185,10 @@ def guests_of(group: Group, host: Member) -> Hosting:
         output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.
     absorbed, source = _absorbed(output, host, after)
     after = [member for member in after if all(member is not known for known, _ in absorbed)]
+    bounded = _bounded(output, source, after)
+    if bounded is not None:
+        after.remove(bounded)
+        source = bounded.value
     wanted = host.inputs[0]
     load = None
     if before and wanted is not None:
@@ -178,7 +196,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
         padded = any(host.signature.attributes.get("pads", ()))
         load = lay_out(before, wanted, scattered=padded)
     results = lay_out(after, output, group.taken, (source, made_by(host)))
-    return Hosting(tuple(absorbed), before, load, tuple(after), results)
+    return Hosting(tuple(absorbed), bounded, before, load, tuple(after), results)
 
 
 def _absorbed(
@@ -199,6 +217,32 @@ def _absorbed(
     return absorbed, value
 
 
+def _bounded(output: int, source: int, after: Sequence[Member]) -> Member | None:
+    """Return the member that bounds a value by constants, if nothing else reads that value."""
+    readers = [member for member in after for _, read in member.reads() if read == source]
+    if source == output or len(readers) != 1:
+        return None
+    (member,) = readers
+    is_first = member.inputs[0] == source and made_by(member).dtype == np.float32
+    return member if is_first and bounds_of(member.signature) is not None else None
+
+
+def bounds_of(signature: Signature) -> tuple[float, float] | None:
+    """Return the bounds of a Relu or Clip node's result, if they are constant."""
+    if signature.op == "Relu":
+        return (0.0, inf)
+    if signature.op != "Clip" or any(
+        signature.input(at) is not None and signature.constant[at] is None for at in (1, 2)
+    ):
+        return None
+    low, high = signature.constant_data(1), signature.constant_data(2)
+    attributes = signature.attributes
+    return (
+        float(attributes.get("min", -inf) if low is None else low.reshape(())),
+        float(attributes.get("max", inf) if high is None else high.reshape(())),
+    )
+
+
 # -- with memory ------------------------------------------------------------------------------
 
 
@@ -216,6 +260,11 @@ class BoundHosting(Hosting):
             total = then(total, channel_affine(member.signature, position))
         return total
 
+    def bounds(self) -> tuple[float, float]:
+        """Return the bounds of the host's results, after scale and shift."""
+        found = None if self.bounded is None else bounds_of(self.bounded.signature)
+        return (-inf, inf) if found is None else found
+
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
         """Return a function that turns a tile of results into one of the group's output."""
         part = self.output[tile]
@@ -226,7 +275,7 @@ class BoundHosting(Hosting):
                 Tile(tile, part, source),
                 self.arrays,
                 scratch,
-                _KERNEL_LIMIT,
+                _kernel_limit(tile),
             )
         if np.may_share_memory(part, source):
             return []
@@ -235,7 +284,8 @@ class BoundHosting(Hosting):
     def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
         """Return a function that writes a part of input 0 to ``target``."""
         assert self.load is not None
-        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, _KERNEL_LIMIT)
+        limit = _kernel_limit(part)
+        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, limit)
 
 
 def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -> BoundHosting:
@@ -243,6 +293,7 @@ def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -
     free = guests_of(group, host)
     return BoundHosting(
         free.absorbed,
+        free.bounded,
         free.before,
         free.load,
         free.after,

@@ -17,7 +17,7 @@ with ``workspace=``, planned like any buffer, and arrives in ``step.workspaces``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -76,6 +76,16 @@ class Signature:
         return None if load is None else load()
 
 
+@dataclass(slots=True)
+class Clock:
+    """What changes from run to run of the same steps, besides their inputs."""
+
+    seed: int = 0
+    """Seed of random operators that have none of their own."""
+    run: int = 0
+    """Number of the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A node together with the memory it runs on."""
@@ -92,6 +102,10 @@ class Step:
     """:attr:`Signature.guests` with their memory."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Results of the kernel for the same constants when it prepared other parts of the node."""
+    is_apart: bool = False
+    """Whether values inside of the node share no memory, since a run is compared with this one."""
+    clock: Clock = field(default_factory=Clock)
+    """The clock of all steps of an executor."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -131,6 +145,10 @@ class Guests(Protocol):
     def needs_scratch(self) -> bool:
         """Whether finishing a tile takes scratch memory besides the tile."""
 
+    @property
+    def finishes(self) -> bool:
+        """Whether members work on a tile of results."""
+
     def bytes(self, tile: Box) -> int:
         """Return the scratch memory for finishing a tile, without the tile itself."""
 
@@ -143,6 +161,9 @@ class BoundGuests(Guests, Protocol):
 
     def channel_affine(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return a scale and a shift per channel, which the kernel applies to its weights."""
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the bounds of the kernel's results, after scale and shift."""
 
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
         """Return a function that turns a tile of results into one of the group's output."""
@@ -230,6 +251,9 @@ class Kernel:
     """The way to run it on a part of its operands, if that is possible."""
     hosts: bool = False
     """Whether it performs :attr:`Step.guests`."""
+    in_order: bool = False
+    """Whether it writes output 0 from the first byte to the last, and each byte after it has read
+    all that its node's effects say: the output may then overlap an input as these permit."""
 
     @property
     def is_pointwise(self) -> bool:
@@ -238,6 +262,7 @@ class Kernel:
 
 
 _KERNELS: dict[tuple[str, str], list[Kernel]] = {}
+_ADAPTERS: list[Callable[[Kernel, Signature], Kernel]] = []
 
 
 def kernel(
@@ -247,6 +272,7 @@ def kernel(
     workspace: Declare | None = None,
     cut: Cut | None = None,
     hosts: bool = False,
+    in_order: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """
     Register the decorated function for some operators.
@@ -266,13 +292,53 @@ def kernel(
         others, piece by piece.
     hosts : bool, default False
         Whether the kernel performs elementwise members of a group: :class:`Guests`.
+    in_order : bool, default False
+        Whether the output may overlap an input without staging: :attr:`Kernel.in_order`.
     """
 
     def register(prepare: Prepare) -> Prepare:
         for op in ops:
             versions = _KERNELS.setdefault((domain, op), [])
-            versions.append(Kernel(prepare, workspace, since, cut, hosts))
+            versions.append(Kernel(prepare, workspace, since, cut, hosts, in_order))
             versions.sort(key=lambda known: -known.since)
+        return prepare
+
+    return register
+
+
+class _Compiled(NamedTuple):
+    """The compiled kernel of an operator."""
+
+    when: Callable[[Signature], bool]
+    prepare: Prepare
+    workspace: Declare | None
+
+
+_COMPILED: dict[tuple[str, str], _Compiled] = {}
+
+
+def compiled_kernel(
+    *ops: str,
+    domain: str = "",
+    when: Callable[[Signature], bool],
+    workspace: Declare | None = None,
+) -> Callable[[Prepare], Prepare]:
+    """
+    Register the decorated function in place of the kernel of some operators, for some nodes.
+
+    All else that :func:`kernel` says of the operators holds for it, too.
+
+    Parameters
+    ----------
+    when : callable
+        Tells whether it runs a node; if it does, it runs any part of the node.
+    workspace : callable, optional
+        As in :func:`kernel`.
+    """
+
+    def register(prepare: Prepare) -> Prepare:
+        for op in ops:
+            _COMPILED[domain, op] = _Compiled(when, prepare, workspace)
         return prepare
 
     return register
@@ -290,11 +356,35 @@ def find_kernel(signature: Signature) -> Kernel:
     domain = "" if signature.domain == "ai.onnx" else signature.domain
     for known in _KERNELS.get((domain, signature.op), ()):
         if known.since <= max(signature.version, 1):
-            return known
+            adapted = known
+            for adapt in _ADAPTERS:
+                adapted = adapt(adapted, signature)
+            variant = _COMPILED.get((domain, signature.op))
+            if adapted is not known or variant is None or not variant.when(signature):
+                return adapted
+            prepare = variant.prepare if variant.workspace else _or_plain(variant.prepare, known)
+            return replace(known, prepare=prepare, workspace=variant.workspace)
     raise UnsupportedOp(
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
     )
+
+
+def _or_plain(compiled: Prepare, plain: Kernel) -> Prepare:
+    """Return a function that prepares a compiled kernel, or the plain one for unaligned arrays."""
+
+    def prepare(step: Step) -> Run | None:
+        arrays = (array for array in (*step.inputs, *step.outputs) if array is not None)
+        is_aligned = all(array.flags.aligned for array in arrays)
+        return compiled(step) if is_aligned else plain.prepare(step)
+
+    return prepare
+
+
+def adapter(adapt: Callable[[Kernel, Signature], Kernel]) -> Callable[[Kernel, Signature], Kernel]:
+    """Register a function that returns, for the element types of a node, a kernel of a kernel."""
+    _ADAPTERS.append(adapt)
+    return adapt
 
 
 def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:
@@ -308,6 +398,13 @@ def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signat
         raise KernelError(f"{where} cannot be prepared: {error}") from error
 
 
-def supported_ops() -> list[str]:
-    """Return the names of all operators of the default domain that have a kernel."""
-    return sorted(op for domain, op in _KERNELS if not domain)
+def supported_ops(domain: str = "") -> list[str]:
+    """
+    Return the names of all operators of a domain that have a kernel.
+
+    Parameters
+    ----------
+    domain : str, default ""
+        The default domain is that of ONNX; ``"tflite"`` and ``"tflite.custom"`` are others.
+    """
+    return sorted(op for known, op in _KERNELS if known == domain)

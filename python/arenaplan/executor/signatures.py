@@ -11,8 +11,10 @@ import numpy as np
 
 from arenaplan.errors import RankTooLarge, SizeOverflow, UnsupportedDtype, UnsupportedOp
 from arenaplan.executor.groups import Group, form, member_of
-from arenaplan.executor.registry import Signature, Tensor
+from arenaplan.executor.narrow import narrow_dtype
+from arenaplan.executor.registry import Signature, Tensor, find_kernel
 from arenaplan.graph import Graph, Node, Value
+from arenaplan.ops import array_bytes
 
 _MAX_RANK = 64
 _MOST_BYTES = (1 << 63) - 1
@@ -30,7 +32,8 @@ NOT_RUN = (UnsupportedOp, UnsupportedDtype, RankTooLarge, SizeOverflow)
 
 def byte_size(value: Value) -> int:
     """Return the size of a value in bytes."""
-    return prod(value.shape) * dtype_of(value).itemsize
+    dtype_of(value)
+    return array_bytes(value.shape, value.dtype)
 
 
 def dtype_of(value: Value) -> np.dtype[Any]:
@@ -42,12 +45,12 @@ def dtype_of(value: Value) -> np.dtype[Any]:
     UnsupportedDtype
         If NumPy cannot compute with it.
     """
-    try:
-        return _DTYPES[value.dtype]
-    except KeyError:
+    dtype = _DTYPES.get(value.dtype) or narrow_dtype(value.dtype)
+    if dtype is None:
         raise UnsupportedDtype(
             f"value {value.name!r} has element type {value.dtype}, which NumPy cannot compute with"
-        ) from None
+        )
+    return dtype
 
 
 def check_array(value: Value) -> None:
@@ -102,3 +105,8 @@ def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
     """Return the group of some nodes, before a plan decides its in-place operands."""
     members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
     return form(graph, members, lambda value: byte_size(graph.values[value]))
+
+
+def is_in_order(graph: Graph, nodes: Sequence[int]) -> bool:
+    """Whether a step is one node whose kernel may overlap its output with an input by itself."""
+    return len(nodes) == 1 and find_kernel(signature_of(graph, graph.nodes[nodes[0]])).in_order

@@ -4,18 +4,19 @@ From a graph and memory to functions: everything that is settled before the firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import length_hint
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from arenaplan.errors import KernelError
 from arenaplan.executor.groups import Unit
+from arenaplan.executor.narrow import is_packed, store
 from arenaplan.executor.regions import region_of
-from arenaplan.executor.registry import Run, Step, attributed, find_kernel
+from arenaplan.executor.registry import Clock, Run, Step, attributed, find_kernel
 from arenaplan.executor.signatures import byte_size, check_array, dtype_of, signature_of
 from arenaplan.executor.stages import Former
 from arenaplan.executor.staging import staged_run
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 64
 _NOTHING = np.empty(0, np.uint8)
+_NO_RUNS: Mapping[int, Run] = {}
 Workspaces = Mapping[int, Sequence[np.ndarray]]
+Given: TypeAlias = Callable[[Mapping[int, np.ndarray]], Mapping[int, Run]]
+"""Returns, for the arrays of all values, functions by node."""
+
+
+def no_runs(arrays: Mapping[int, np.ndarray]) -> Mapping[int, Run]:
+    """Return no functions: all nodes have kernels."""
+    del arrays
+    return _NO_RUNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,8 @@ class Program:
     runs: list[Run]
     nodes: list[Node]
     """The node that each function belongs to."""
+    clock: Clock = field(default_factory=Clock)
+    """The number of the run, which random operators depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,8 @@ class Setup:
     units: Sequence[Unit]
     """The units, in order."""
     program: Program
+    given: Given = no_runs
+    """Functions that run nodes which have no kernel, on any memory."""
 
 
 # -- memory -----------------------------------------------------------------------
@@ -77,9 +91,15 @@ def aligned_bytes(count: int, like: np.ndarray | None = None) -> np.ndarray:
 
 
 def array_at(graph: Graph, index: int, memory: np.ndarray) -> np.ndarray:
-    """Return the array of value ``index`` on ``memory``, which has exactly its bytes."""
+    """
+    Return the array of value ``index`` on ``memory``, which has exactly its bytes.
+
+    Of elements smaller than a byte it is the array of these bytes.
+    """
     value = graph.values[index]
     check_array(value)
+    if is_packed(value.dtype):
+        return memory
     return memory.view(dtype_of(value)).reshape(value.shape)
 
 
@@ -134,9 +154,11 @@ def arena_arrays(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> di
 
 
 def inner_values(graph: Graph, steps: Iterable[Sequence[int]]) -> set[int]:
-    """Return the values that never leave the group of nodes that makes them."""
+    """Return the values that never leave the groups of nodes that make them."""
+    steps = list(steps)
     inner = (node for nodes in steps for node in nodes[:-1])
-    return {v for node in inner for v in graph.nodes[node].outputs if v is not None}
+    found = {v for node in inner for v in graph.nodes[node].outputs if v is not None}
+    return found.difference(*(graph.nodes[nodes[-1]].outputs for nodes in steps))
 
 
 def arena_workspaces(plan: Plan, memory: np.ndarray) -> dict[int, list[np.ndarray]]:
@@ -153,11 +175,17 @@ def own_workspaces(
     sizes: Mapping[int, Sequence[int]],
     *,
     shared: bool = True,
+    block: np.ndarray | None = None,
 ) -> tuple[dict[int, list[np.ndarray]], int]:
     """
     Return new scratch memory of the given sizes per node, and how much that is together.
 
     Steps that run one at a time have a ``shared`` block; others have one each.
+
+    Parameters
+    ----------
+    block : array, optional
+        At least :func:`block_bytes` bytes to be the shared block.
     """
     if not shared:
         alone = [own_workspaces({node: slots}) for node, slots in sizes.items()]
@@ -167,7 +195,8 @@ def own_workspaces(
         node: list(accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots))
         for node, slots in sizes.items()
     }
-    block = aligned_bytes(max((end[-1] for end in ends.values()), default=0))
+    if block is None:
+        block = aligned_bytes(block_bytes(sizes))
     arrays = {
         node: [
             block[start : start + size]
@@ -178,11 +207,24 @@ def own_workspaces(
     return arrays, block.nbytes
 
 
+def block_bytes(sizes: Mapping[int, Sequence[int]]) -> int:
+    """Return the bytes of a block of scratch memory that steps use one at a time."""
+    needs = [sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots) for slots in sizes.values()]
+    return max(needs, default=0)
+
+
 # -- steps ------------------------------------------------------------------------
 
 
 def prepare(
-    graph: Graph, units: Sequence[Unit], arrays: Mapping[int, np.ndarray], workspaces: Workspaces
+    graph: Graph,
+    units: Sequence[Unit],
+    arrays: Mapping[int, np.ndarray],
+    workspaces: Workspaces,
+    clock: Clock | None = None,
+    *,
+    given: Mapping[int, Run] = _NO_RUNS,
+    is_apart: bool = False,
 ) -> Program:
     """
     Bind every kernel to its memory.
@@ -195,23 +237,33 @@ def prepare(
         Memory of every value that a run touches.
     workspaces : mapping of int to sequence of array
         Scratch memory per node.
+    clock : Clock, optional
+        The clock of other functions that run the same graph.
+    given : mapping of int to callable
+        Functions that run nodes which have no kernel.
+    is_apart : bool, default False
+        Whether values share no memory, those inside of nodes included.
 
     Raises
     ------
     UnsupportedOp
         If no kernel runs a node.
     """
-    program = Program([], [])
+    program = Program([], [], clock or Clock())
     former = Former(graph)
     for unit in units:
         own = tuple(workspaces.get(unit.home, ()))
         run: Run | None
-        if unit.strips is not None:
+        if unit.home in given:
+            run = given[unit.home]
+        elif unit.strips is not None:
             lines, scratch = (*own, _NOTHING, _NOTHING)[:2]
             region = region_of(former, unit.nodes, unit.strips.rows, scratch.nbytes, unit.strips)
             run = region_run(region, arrays, lines, scratch)
         elif unit.group is None:
-            run = _node_run(graph, graph.nodes[unit.home], arrays, own)
+            run = _node_run(
+                graph, graph.nodes[unit.home], arrays, own, program.clock, is_apart=is_apart
+            )
         else:
             bound = staged_run if unit.staged else group_run
             run = bound(unit.group, arrays, own[0] if own else _NOTHING)
@@ -222,7 +274,13 @@ def prepare(
 
 
 def _node_run(
-    graph: Graph, node: Node, arrays: Mapping[int, np.ndarray], workspaces: tuple[np.ndarray, ...]
+    graph: Graph,
+    node: Node,
+    arrays: Mapping[int, np.ndarray],
+    workspaces: tuple[np.ndarray, ...],
+    clock: Clock,
+    *,
+    is_apart: bool,
 ) -> Run | None:
     """Return a function that runs a node alone."""
 
@@ -238,6 +296,8 @@ def _node_run(
         tuple(map(array, node.inputs)),
         tuple(map(array, node.outputs)),
         workspaces,
+        is_apart=is_apart,
+        clock=clock,
     )
     return attributed(find_kernel(step.signature).prepare, step, step.signature)
 
@@ -248,7 +308,11 @@ def _node_run(
 def load(arrays: Mapping[int, np.ndarray], inputs: Mapping[int, np.ndarray]) -> None:
     """Write the inputs to where they are read."""
     for index, array in inputs.items():
-        np.copyto(arrays[index], array)
+        target = arrays[index]
+        if target.dtype == array.dtype:
+            np.copyto(target, array)
+        else:  # Only elements smaller than a byte are in memory of another type.
+            store(array, target, array.dtype.name)
 
 
 def run_all(program: Program) -> None:

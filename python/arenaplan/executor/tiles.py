@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from arenaplan.executor.chains import Chain, channel_operands
 from arenaplan.executor.cuts import cut_operands
 from arenaplan.executor.groups import Member
 from arenaplan.executor.registry import (
@@ -52,6 +53,8 @@ class Layout:
     """Size of each register in bytes, for all of the output at once."""
     source: int | None
     """A value from outside that is there at the start of each tile."""
+    chain: Chain | None
+    """A program for all members, if there is one: it needs no scratch memory."""
 
     @property
     def has_registers(self) -> bool:
@@ -65,6 +68,8 @@ class Layout:
 
     def _scratch_registers(self) -> Iterator[int]:
         """Yield the registers for which scratch memory is needed."""
+        if self.chain is not None:
+            return
         given = None if self.source is None else self.home[self.source]
         yield from (at for at in range(len(self.registers)) if at != given)
 
@@ -127,7 +132,19 @@ def lay_out(
         assigner.home,
         tuple(assigner.registers),
         None if source is None else source[0],
+        None if roots else _chain_of(work, output),
     )
+
+
+def _chain_of(members: Sequence[Member], output: int) -> Chain | None:
+    """Return a program for all members, if the compiled kernel has one."""
+    if not members or members[-1].value != output:
+        return None
+    chain = Chain(made_by(members[-1]).shape)
+    for member in members:
+        if member.slot or not chain.append(member.value, member.signature, member.inputs):
+            return None
+    return chain if chain.fits(output) else None
 
 
 class _Assigner:
@@ -394,6 +411,8 @@ def bind(
     assert output is not None
     all_parts = cut(members, output, tile.box, layout.source)
     parts = {member.value: (box, operands) for member, box, operands in all_parts}
+    if layout.chain is not None:
+        return [_chain_run(layout.chain, layout, parts, tile, arrays)]
     scratch = scratch.rest()
     memory = {
         register: scratch.array((size,), np.uint8)
@@ -434,6 +453,30 @@ def bind(
         if run is not None:
             runs.append(run)
     return runs
+
+
+def _chain_run(
+    chain: Chain,
+    layout: Layout,
+    parts: Mapping[int, tuple[Box, list[Box | None]]],
+    tile: Tile,
+    arrays: Mapping[int, np.ndarray],
+) -> Run:
+    """Return a function that makes one tile by the program for all members."""
+    operands: dict[object, np.ndarray] = {}
+    for member in layout.members:
+        box, boxes = parts[member.value]
+        rank = len(made_by(member).shape)
+        for key, vector in channel_operands(member.value, member.signature, rank).items():
+            operands[key] = vector[box[1]]
+        for position, value in member.reads():
+            if value == layout.source:
+                assert tile.source is not None
+                operands[value] = tile.source
+            elif value in chain.loads:
+                array, part = _in_shape(arrays[value], _shape_of(member, position)), boxes[position]
+                operands[value] = array if part is None else array[part]
+    return chain.bind(layout.members[-1].value, operands, tile.output)
 
 
 def _in_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -66,9 +66,11 @@ _RATES = {
     "GlobalAveragePool": Rate(1600, 0.08, 0.09),
     **dict.fromkeys(["ReduceMean", "ReduceSum", "ReduceMax"], Rate(4500, 0.3)),
     "Gather": Rate(500, 0.16),
+    "DequantizeLinear": Rate(1450, 0.33),
+    "QuantizeLinear": Rate(5000, 0.68),
 }
 _WINDOWS = frozenset(["MaxPool", "AveragePool", "LpPool"])
-_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention"])
+_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention", "GRU", "LSTM", "RNN"])
 """Operators whose choices of scratch memory cost nanoseconds; others' costs are relative."""
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.groups import Unit
 from arenaplan.executor.registry import Kernel, find_kernel
-from arenaplan.executor.signatures import group_of, signature_of
+from arenaplan.executor.signatures import group_of, is_in_order, signature_of
 from arenaplan.graph import Graph, Node
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def find_units(graph: Graph, plan: Plan) -> list[Unit]:
     for nodes in plan.steps:
         if nodes[-1] in strips:
             units.append(Unit(nodes[-1], tuple(nodes), strips=strips[nodes[-1]]))
+        elif nodes[-1] in overlapped and is_in_order(graph, nodes):
+            units.append(Unit(nodes[-1], tuple(nodes)))
         elif nodes[-1] in overlapped:
             units.append(Unit(nodes[-1], tuple(nodes), group_of(graph, nodes), staged=True))
         elif len(nodes) > 1:
@@ -111,6 +113,8 @@ def _is_light(graph: Graph, node: Node, value: int) -> bool:
     """Whether a node works elementwise on ``value``, and without scratch memory."""
     if node.after or [result is not None for result in node.outputs] != [True]:
         return False
+    if node.effects.repeats:
+        return False  # Others may run it again, from an operand that would never be written.
     result, operand = graph.values[node.outputs[0] or 0], graph.values[value]
     if (result.shape, result.dtype) != (operand.shape, operand.dtype):
         return False

@@ -31,6 +31,7 @@ from arenaplan.export.firmware import Firmware, firmware_of
 from arenaplan.export.hazards import hazards_header_of
 from arenaplan.export.table import csv_of
 from arenaplan.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
+from arenaplan.export.weights import weights_of
 from arenaplan.graph import Graph
 from arenaplan.importers.tflite.model import Model
 from arenaplan.sharing import share_storage
@@ -50,9 +51,10 @@ __all__ = [
     "plan_in_best_order",
     "plan_tflm",
     "shim_of",
+    "weights_of",
 ]
 
-Source: TypeAlias = Literal["graph", "tflite", "unplanned"]
+Source: TypeAlias = Literal["graph", "tflite", "unplanned", "shapes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,18 @@ class Exporter:
 
     It takes the graph and its :class:`~arenaplan.Plan` if ``source`` is ``"graph"``; if it is
     ``"tflite"``, a model of :mod:`arenaplan.importers.tflite.model`, its :class:`TflmPlan`, and
-    the name of the model; if it is ``"unplanned"``, the graph. Those of ``options`` that are no
+    the name of the model; if it is ``"unplanned"``, the graph; if it is ``"shapes"``, an iterable
+    of sizes and graphs of all shapes. Those of ``options`` that are no
     part of planning follow by name. It raises ``TargetMismatch`` if the reader cannot honor the
     plan.
     """
     reader: str | None = None
     """Name of the target that reads the form; ``None`` for tools, which run nothing."""
     source: Source = "graph"
-    """What is written: a plan of any graph, one of a ``.tflite`` file, or a graph alone."""
+    """
+    What is written: a plan of any graph, one of a ``.tflite`` file, a graph alone, or the graphs of
+    all shapes.
+    """
     options: tuple[str, ...] = ()
     """Names of the options that this form has beside those of planning."""
 
@@ -150,6 +156,12 @@ _ALL = (
         "the graph without weights, for Rust programs and other machines",
         _graph,
         source="unplanned",
+    ),
+    Exporter(
+        "weights",
+        "the constants that nodes read as a safetensors file, by the names in the graph",
+        weights_of,
+        source="shapes",
     ),
     Exporter(
         "nnvm",

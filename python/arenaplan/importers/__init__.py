@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from arenaplan.errors import NotAModel
+from arenaplan.errors import NotAModel, UnsupportedModel
 from arenaplan.importers.common import Bind, Source
+from arenaplan.importers.partial import PartialWith
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load", "open_model", "suffix_of"]
+__all__ = ["load", "open_model", "open_partial", "suffix_of"]
 
 
 class _Importer(NamedTuple):
@@ -96,6 +97,40 @@ def open_model(source: Source) -> Callable[[Bind | None], Graph]:
     opener = getattr(importlib.import_module(importer.module), importer.function)
     graph_with: Callable[[Bind | None], Graph] = opener(source)
     return graph_with
+
+
+def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
+    """
+    Read a model whose sizes data decides, to make graphs of it as far as sizes are known.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model, as for :func:`load`.
+    bind : mapping, optional
+        Numbers for symbolic dimensions by name, as for :func:`load`.
+
+    Returns
+    -------
+    callable
+        A function from known facts to the graph that follows from them.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the format has no such models.
+    PlannerError, OSError
+        As :func:`load`, and so does the function.
+    """
+    suffix = suffix_of(source)
+    if suffix != ".onnx":
+        raise UnsupportedModel(
+            f"sizes that data decides are found out for models in files ending in .onnx, not "
+            f"{suffix}"
+        )
+    opener = importlib.import_module("arenaplan.importers.onnx.stages").open_partial
+    partial_with: PartialWith = opener(source, bind)
+    return partial_with
 
 
 def suffix_of(source: Source) -> str:

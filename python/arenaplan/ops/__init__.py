@@ -67,7 +67,7 @@ from arenaplan.ops.layout import (
     one_index,
 )
 from arenaplan.ops.operands import BITS, Array, Operand, Operands, Shape, array_bytes, from_front
-from arenaplan.ops.operator import ROWS, Operator, Table, effects_of, lookup, windows_of
+from arenaplan.ops.operator import ROWS, Operator, Table, effects_of, lookup, repeats, windows_of
 from arenaplan.ops.rows import PRODUCT, Normalize, Product, Reduce
 from arenaplan.ops.windows import (
     CONVOLUTION,
@@ -92,6 +92,6 @@ __all__ = [
     "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
     "PixelwiseConvolution", "Planes", "Pool", "Product", "Reduce", "Reshape", "Rows", "Shape",
     "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole",
-    "array_bytes", "effects_of", "from_front", "lookup", "one_index", "windows_of",
+    "array_bytes", "effects_of", "from_front", "lookup", "one_index", "repeats", "windows_of",
 ]
 # fmt: on

@@ -22,6 +22,11 @@ from arenaplan.ops.operator import (
 class Elementwise(Operator):
     """All operands are broadcast to the output: sums, comparisons, selections."""
 
+    @property
+    def is_cheap(self) -> bool:
+        """A few operations for each element."""
+        return True
+
     def permissions(self, node: Operands) -> Effects:
         """Operands of the shape of the output, and at least its width."""
         return taken_over(node, range(len(node.inputs)))
@@ -59,6 +64,11 @@ class FirstOperand(Operator):
 
     channel: int | None = None
     """Dimension of which the other inputs have one element per index, if they do."""
+
+    @property
+    def is_cheap(self) -> bool:
+        """A few operations for each element."""
+        return True
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0."""
@@ -118,17 +128,22 @@ class ShapeOnly(Operator):
 
 @dataclass(slots=True)
 class Loop(Operator):
-    """A loop: inputs from ``first`` on are the values that it carries to the first outputs."""
+    """
+    A loop: inputs from ``first`` on are the values that it carries to outputs from ``result`` on.
+
+    It reads all of these inputs before it writes any of these outputs.
+    """
 
     first: int
     count: int
+    result: int = 0
 
     def permissions(self, node: Operands) -> Effects:
         """Each value stays where it was."""
         carried = node.inputs[self.first : self.first + self.count]
         pairs = (
-            InPlace(self.first + at, at)
-            for at, (x, y) in enumerate(zip(carried, node.outputs, strict=False))
+            InPlace(self.first + at, self.result + at)
+            for at, (x, y) in enumerate(zip(carried, node.outputs[self.result :], strict=False))
             if x is not None and y is not None and not x.is_fixed
             if (x.shape, x.dtype) == (y.shape, y.dtype)
         )

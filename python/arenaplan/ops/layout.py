@@ -17,6 +17,11 @@ from arenaplan.ops.windows import planes
 class Reshape(Operator):
     """The same elements in the same order; or some of them repeated, which makes them more."""
 
+    @property
+    def is_cheap(self) -> bool:
+        """Copies."""
+        return True
+
     def permissions(self, node: Operands) -> Effects:
         """Input 0 as a whole, if nothing is repeated."""
         return shown(node)

@@ -30,6 +30,11 @@ class Operator:
     __slots__ = ()
 
     @property
+    def is_cheap(self) -> bool:
+        """Whether kernels do little for each element of the output."""
+        return False
+
+    @property
     def loads(self) -> tuple[int, ...]:
         """Inputs that kernels may copy tile by tile before they compute with them."""
         return ()
@@ -101,6 +106,18 @@ def effects_of(operator: Operator | None, node: Operands, *, copies: bool = Fals
         return effects
     flow = operator.pieces(node)
     return effects if flow is None or flow.pieces < 2 else _with_flow(effects, flow, operator.loads)
+
+
+def repeats(operator: Operator | None, node: Operands) -> bool:
+    """
+    Return whether a node may run again for each reader: a cheap one that makes much of little.
+
+    Its inputs are then kept and not its output, which is larger than all of them together.
+    """
+    y = node.y
+    if operator is None or y is None or not operator.is_cheap or any(node.outputs[1:]):
+        return False
+    return size(y) > sum(size(x) for x in node.inputs if x is not None and not x.is_fixed)
 
 
 # Networks repeat few effects many times.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ from arenaplan.dynamic.shapes import RangeBind
 from arenaplan.errors import InputMismatch, InvalidOption, PlannerError
 from arenaplan.executor import PLAN_OPTIONS
 from arenaplan.executor.executor import arena_bytes, checked_inputs, quiet_arithmetic, set_up
+from arenaplan.executor.narrow import loaded
 from arenaplan.executor.steps import load, run_all
 from arenaplan.graph import Graph, Value
 from arenaplan.importers import load as load_model
@@ -40,7 +41,7 @@ class Resident:
         # No more than a run needs: there are many residents.
         self._program, arrays = setup.program, setup.arrays
         self._inputs = {index: arrays[index] for index in graph.inputs}
-        self._outputs = {graph.values[index].name: arrays[index] for index in graph.outputs}
+        self._outputs = [(graph.values[index], arrays[index]) for index in graph.outputs]
         self._states = {v.name: arrays[v.index] for v in states_of(graph) if v.index in arrays}
 
     def run(self, inputs: Mapping[int, np.ndarray], states: States | None) -> dict[str, np.ndarray]:
@@ -59,11 +60,14 @@ class Resident:
             np.copyto(array, 0 if states is None else states[name])
         with quiet_arithmetic():
             load(self._inputs, inputs)
+            self._program.clock.run += 1
             run_all(self._program)
         if states is not None:
             for name, array in self._states.items():
                 np.copyto(states[name], array)
-        return {name: array.copy() for name, array in self._outputs.items()}
+        return {
+            value.name: loaded(array, value.shape, value.dtype) for value, array in self._outputs
+        }
 
 
 class Entry:
@@ -145,7 +149,8 @@ class ServedModel:
             self._plan_one(model, bind, saved)
             return
         self._family.check_inputs()
-        sizes, _ = max(self._family.planned, key=lambda planned: planned[1].arena_bytes)
+        planned: Sequence[tuple[Mapping[str, Any], Plan]] = self._family.planned
+        sizes, _ = max(planned, key=lambda each: each[1].arena_bytes)
         self.largest = Entry(self.name, *self._family.fitted(**sizes))
         self.size = self._family.arena_bytes
         shapes = [self.largest.graph.values[index].shape for index in self.largest.graph.inputs]

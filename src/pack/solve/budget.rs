@@ -72,6 +72,8 @@ pub enum Stage {
     Critical,
     /// Exact search.
     Exact,
+    /// Exact search of items that have grown a little, so that their sizes add up.
+    Grown,
     /// Ejection chains.
     Repair,
     /// Another thread.
@@ -93,6 +95,7 @@ impl Stage {
             Self::Skyline => "skyline heuristic",
             Self::Critical => "critical part",
             Self::Exact => "exact search",
+            Self::Grown => "grown sizes",
             Self::Repair => "repair",
             Self::Threads => "another thread",
             Self::PutBack => "put back",

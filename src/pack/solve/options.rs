@@ -64,6 +64,8 @@ methods! {
     assumed_parts,
     /// The assumption that room that opens and closes by equal amounts is one empty item.
     fillers,
+    /// Exact search of items that have grown a little, so that more cuts are tight.
+    grown_sizes,
     /// Propagation over chained intervals: tight cuts that are not rectangles.
     chained_intervals,
     /// Symmetry breaking: identical items are one kind with copies.

@@ -174,6 +174,8 @@ tuning! {
         passes_large: usize = 2, "passes", "within the spread of seeds in the ablation";
         /// Effort that a turn may always take.
         shortest_turn: usize = 1 << 22, "memory accesses", "within the spread of seeds in the ablation";
+        /// Effort of exact search of a small core before items with grown sizes are searched, too.
+        grown_after: usize = 1 << 22, "memory accesses", "the runs of A to K end before";
         /// The other methods get the effort of exact search divided by this number.
         others_divisor: usize = 12, "divisor", "no effect in the ablation";
         /// The same if the packing is to fit a capacity.
@@ -314,6 +316,10 @@ tuning! {
         cut_items: usize = 16, "items", "within the spread of seeds in the ablation";
         /// Steps of the search for partial tight cuts in one section.
         part_steps: usize = 4096, "steps", "no effect in the ablation";
+        /// Cuts become tight whose sums differ by at most the larger one divided by one of these.
+        growth_tolerances: [u64; 3] = [8, 32, 128], "divisors", "the families of instances/soft: 1/8 serves noise of 10 %, 1/32 of 2 %";
+        /// Effort after which the search for grown sizes is given up.
+        growth_effort: usize = 1 << 27, "memory accesses", "not measured";
     }
     /// Ejection chains.
     chains: ChainsTuning {

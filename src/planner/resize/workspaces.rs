@@ -19,8 +19,14 @@ impl Plan {
         }
         let mut homeless = Vec::new();
         let mut placements = Vec::new();
+        let repeated = self.repeated();
         for index in 0..graph.nodes().len() {
             let id = NodeId::new(index);
+            // A node in several steps has its scratch memory in the one that it ends.
+            let ends = self.steps[Step::new(self.step_of[index]).index()].node == u32::from(id);
+            if !ends && repeated.binary_search_by_key(&id, |&(node, _)| node).is_ok() {
+                continue;
+            }
             for (slot, workspace) in (0_u32..).zip(self.scratch(graph, id)) {
                 let known = self.workspaces_of(id).iter().find(|known| known.slot == slot);
                 let (placement, fits) = refitted(id, slot, workspace, known);

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
 from arenaplan.executor.constants import Transformed, shared
+from arenaplan.executor.kernels.conv_compiled import compiled_conv, compiled_runs
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
 from arenaplan.executor.kernels.pieces import in_sequence, negligible, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.window_cuts import CONV
 from arenaplan.executor.kernels.windows import windows
 from arenaplan.executor.registry import (
+    BoundGuests,
     Run,
     Scratch,
     Signature,
@@ -36,6 +38,8 @@ _WORTHWHILE = 0.98
 """A larger workspace is offered if it takes at most this much of the time."""
 _CACHED = 1 << 16
 """Elements of output that are finished while they are in cache."""
+_NARROW = 4
+"""Operands that are made tile by tile are so many times as large as those that they are made of."""
 _NOTHING = np.empty(0, np.uint8)
 
 
@@ -45,9 +49,15 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     output = signature.outputs[0]
     if output is None or 0 in output.shape:
         return []
+    compiled = compiled_conv(signature)
+    if compiled is not None:
+        return [compiled.choices()]
     if not sizes.is_tiled:
         return []
     least = negligible(signature)
+    if signature.guests is not None and (signature.guests.loads or signature.guests.needs_tile):
+        # Operands that guests make of others, tile by tile, are no bytes of the arena.
+        least //= _NARROW
     choices: list[Choice] = []
     for limit in (least, *(limit for limit in _TILES if limit > least)):
         tile = sizes.tile(limit)
@@ -76,6 +86,9 @@ def conv(step: Step) -> Run | None:
     if output.size == 0:
         return None
     sizes = geometry(step.signature)
+    compiled = compiled_conv(step.signature)
+    if compiled is not None:
+        return in_sequence(*compiled_runs(step, compiled, _loaded))
     matrix, bias = _shared_weights(step, sizes)
     if sizes.is_tiled:
         work = [*_tiles(step, sizes, matrix, bias, output)]
@@ -95,12 +108,20 @@ def _finished(step: Step, bias: np.ndarray | None, output: np.ndarray) -> Iterat
         if bias is not None:
             yield _biased(part, bias[box[1]])
         if step.guests is not None:
+            yield from _bounded(step.guests, part)
             yield from step.guests.finish(box, part, Scratch(_NOTHING, step.signature.name))
 
 
 def _biased(part: np.ndarray, bias: np.ndarray) -> Run:
     """Return a function that adds one number per channel."""
     return partial(np.add, part, bias.reshape(-1, *(1 for _ in part.shape[2:])), part)
+
+
+def _bounded(guests: BoundGuests, part: np.ndarray) -> Iterator[Run]:
+    """Yield a function that bounds results, if that is asked for."""
+    low, high = guests.bounds()
+    if (low, high) != (-inf, inf):
+        yield partial(np.clip, part, part.dtype.type(low), part.dtype.type(high), part)
 
 
 def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
@@ -214,6 +235,7 @@ def _tiles(
         if bias is not None:
             yield _biased(made, bias[box[1]])
         if step.guests is not None:
+            yield from _bounded(step.guests, made)
             yield from step.guests.finish(box, made, scratch)
         elif results is not None:
             yield partial(np.copyto, part, made)

@@ -83,22 +83,8 @@ def _reshaped(step: Step, shape: tuple[int, ...], target: list[int]) -> list[int
 def dropout(step: Step) -> Run | None:
     """Do nothing, as everywhere outside training."""
     mask = step.output(1)
-
-    def prepare() -> Run | None:
-        _check_inference(step)
-        mark = None if mask is None else partial(mask.fill, True)
-        return in_sequence(_all_elements(step), mark)
-
-    return when_known(step, (1, 2), prepare)
-
-
-def _check_inference(step: Step) -> None:
-    """Raise if random elements have to be dropped."""
-    training, ratio = step.input(2), step.input(1)
-    if training is None or not training.reshape(-1)[0]:
-        return
-    if ratio is None or ratio.reshape(-1)[0] != 0:
-        raise UnsupportedOp(f"node {step.signature.name!r}: Dropout in training mode")
+    mark = None if mask is None else partial(mask.fill, True)
+    return in_sequence(_all_elements(step), mark)
 
 
 # -- pieces -----------------------------------------------------------------------------

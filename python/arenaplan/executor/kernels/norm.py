@@ -8,10 +8,13 @@ from math import prod
 
 import numpy as np
 
+from arenaplan._core import CompiledKernel
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.affine import COMPOSED, normalization
+from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import PER_CHANNEL, ROWS
 from arenaplan.executor.kernels.pieces import (
+    address,
     in_sequence,
     invalid,
     negligible,
@@ -26,7 +29,15 @@ from arenaplan.executor.kernels.window_cuts import (
     SCALED_PLANES,
     neighbors,
 )
-from arenaplan.executor.registry import Run, Scratch, Signature, Step, kernel, scratch_bytes
+from arenaplan.executor.registry import (
+    Run,
+    Scratch,
+    Signature,
+    Step,
+    compiled_kernel,
+    kernel,
+    scratch_bytes,
+)
 from arenaplan.graph import Choice
 
 _BLOCK = 1 << 16
@@ -38,12 +49,12 @@ _BLOCK = 1 << 16
 
 def _declare_batch(signature: Signature) -> Sequence[Sequence[Choice]]:
     """Ask for a scale and a shift per channel if they are only known at run time."""
-    if all(signature.constant[1:5]):
-        return []
-    source = signature.input(0)
-    if source is None:
+    source, trains = signature.input(0), signature.attributes.get("training_mode", 0)
+    if source is None or (all(signature.constant[1:5]) and not trains):
         return []
     channels = source.shape[1] if len(source.shape) > 1 else 1
+    if trains:
+        return [[Choice(3 * scratch_bytes((channels,), source.dtype), 0.0)]]
     return [[Choice(2 * scratch_bytes((channels,), source.dtype), 0.0)]]
 
 
@@ -51,9 +62,12 @@ def _declare_batch(signature: Signature) -> Sequence[Sequence[Choice]]:
 def batch_normalization(step: Step) -> Run | None:
     """Scale and shift every channel."""
     source, output = operand(step, 0), result(step)
-    if step.attributes.get("training_mode", 0) or any(out is not None for out in step.outputs[1:]):
+    if step.attributes.get("training_mode", 0) and step.signature.version >= 14:
+        return _train(step)
+    if any(out is not None for out in step.outputs[1:]):
         raise UnsupportedOp(
-            f"node {step.signature.name!r}: BatchNormalization in training mode is not supported"
+            f"node {step.signature.name!r}: BatchNormalization with statistics as outputs "
+            "was another operator before operator set 14"
         )
     if not step.attributes.get("spatial", 1):
         raise UnsupportedOp(
@@ -72,6 +86,42 @@ def batch_normalization(step: Step) -> Run | None:
         scale, shift = (scratch.array((channels,), source.dtype) for _ in range(2))
         work.append(partial(_write_affine, step, scale, shift))
     return in_sequence(*work, *_scaled_and_shifted(source, output, scale, shift))
+
+
+def _train(step: Step) -> Run | None:
+    """Normalize by the statistics of this run, and mix these into those of earlier ones."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    gain, offset = operand(step, 1), operand(step, 2)
+    scratch, number = step.scratch(), source.dtype.type
+    mean, variance, part = (scratch.array((source.shape[1],), source.dtype) for _ in range(3))
+    images, targets = (array.reshape(len(source), len(mean), -1) for array in (source, output))
+    share = number(1 / (images.shape[0] * images.shape[2]))
+    momentum = number(step.attributes.get("momentum", 0.9))
+
+    def run() -> None:
+        np.add.reduce(images, axis=(0, 2), out=mean)
+        np.multiply(mean, share, mean)
+        np.subtract(images, mean[:, None], targets)
+        variance.fill(0)
+        for target in targets:
+            np.vecdot(target, target, part)
+            np.add(variance, part, variance)
+        np.multiply(variance, share, variance)
+        for position, new in ((3, mean), (4, variance)):
+            kept = step.output(position - 2)
+            if kept is not None:
+                np.subtract(operand(step, position), new, part)
+                np.multiply(part, momentum, part)
+                np.add(part, new, kept)
+        np.add(variance, number(step.attributes.get("epsilon", 1e-5)), part)
+        np.sqrt(part, part)
+        np.divide(gain, part, part)
+        np.multiply(targets, part[:, None], targets)
+        np.add(targets, offset[:, None], targets)
+
+    return run
 
 
 @kernel(COMPOSED.op, domain=COMPOSED.domain, cut=PER_CHANNEL)
@@ -244,6 +294,34 @@ def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
     if not per_row:
         work += [partial(function, output, part, output) for function, part in affine]
     return in_sequence(*work)
+
+
+def _is_compiled(signature: Signature) -> bool:
+    """Whether rows of single precision are normalized, and no statistics are wanted."""
+    source, shape = signature.input(0), _row_shape(signature)
+    if source is None or shape is None or source.dtype != np.float32 or not is_enabled():
+        return False
+    factors = [tensor for tensor in signature.inputs[1:] if tensor is not None]
+    return not any(signature.outputs[1:]) and all(
+        tensor.dtype == np.float32 and prod(tensor.shape) == shape[1] for tensor in factors
+    )
+
+
+@compiled_kernel("LayerNormalization", "RMSNormalization", when=_is_compiled)
+def compiled_normalization(step: Step) -> Run | None:
+    """Normalize the elements behind an axis, then scale and shift them."""
+    source, output = operand(step, 0), result(step)
+    normalized_axis(step, step.attributes.get("axis", -1), source.ndim)
+    shape = _row_shape(step.signature)
+    assert shape is not None, "the kernel was chosen for such nodes"
+    factors = [None if a is None else a.reshape(-1) for a in (step.input(1), step.input(2))]
+    return CompiledKernel.normalization(
+        None if address(source) == address(output) else source.reshape(shape),
+        output.reshape(shape),
+        step.attributes.get("epsilon", 1e-5),
+        step.signature.op == "LayerNormalization",
+        *factors,
+    )
 
 
 @heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows, cut=SCALED_PLANES)

@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arenaplan._core import CompiledKernel
 from arenaplan.errors import InvalidAttribute
+from arenaplan.executor.compiled import is_enabled, sides
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.window_cuts import PLANES, POOL
 from arenaplan.executor.kernels.windows import Axis, window_axes
-from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
+from arenaplan.executor.registry import Run, Signature, Step, compiled_kernel, scratch_bytes
 from arenaplan.graph import Choice
 
 _BLOCKS = (1 << 18, 1 << 17, 0)
@@ -284,6 +286,48 @@ def global_max_pool(step: Step) -> Run | None:
         return None
     flat = source.reshape(*source.shape[:2], -1)
     return partial(np.maximum.reduce, flat, -1, None, output.reshape(source.shape[:2]))
+
+
+# -- compiled -----------------------------------------------------------------------------
+
+_LONGEST_COMPILED = 1 << 20
+"""Most rows or columns of a window, of its step, and of padding: the kernel counts in 32 bits."""
+
+
+def _is_compiled(signature: Signature) -> bool:
+    """Whether windows slide over lines or images of single precision."""
+    source, output = signature.input(0), signature.outputs[0]
+    if source is None or output is None or source.dtype != np.float32 or not is_enabled():
+        return False
+    if 0 in (*output.shape, *source.shape) or len(source.shape) not in (3, 4):
+        return False
+    if _wants_positions(signature) or not signature.attributes.get("kernel_shape"):
+        return False
+    names = ("kernel_shape", "pads", "strides", "dilations")
+    sizes = (size for name in names for size in signature.attributes.get(name) or ())
+    if max(sizes) > _LONGEST_COMPILED:
+        return False
+    return signature.op == "MaxPool" or not _is_single(_axes(signature))
+
+
+def _declare_compiled(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Ask for a row of the image."""
+    source = signature.input(0)
+    return [] if source is None else [[Choice(scratch_bytes(source.shape[-1:]), 1.0)]]
+
+
+@compiled_kernel("MaxPool", "AveragePool", when=_is_compiled, workspace=_declare_compiled)
+def compiled_pool(step: Step) -> Run | None:
+    """Take the largest element, or the mean, of every window."""
+    source, output = operand(step, 0), result(step)
+    axes = _axes(step.signature)
+    counts = None
+    if step.signature.op == "AveragePool":
+        include = bool(step.attributes.get("count_include_pad", 0))
+        found = [np.array(_counts(axis, include), np.float32) for axis in axes]
+        counts = (found[0], found[1]) if len(found) == 2 else (np.ones(1, np.float32), found[0])
+    line = step.scratch().array(source.shape[-1:])
+    return CompiledKernel.pool(source, output, line, *sides(axes), counts)
 
 
 # -- means -------------------------------------------------------------------------------

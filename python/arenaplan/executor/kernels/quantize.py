@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from arenaplan.executor.kernels.pieces import (
     operand,
     result,
 )
-from arenaplan.executor.registry import Run, Step, kernel
+from arenaplan.executor.registry import Run, Signature, Step, kernel
 
 _REAL = Blocks("float32")
 
@@ -26,9 +27,11 @@ _REAL = Blocks("float32")
 Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _converting(step: Step, body: Callable[..., Any], integers: np.ndarray) -> Run | None:
-    """Return a function that runs ``body(x, scale, zero_point, y, real)`` per part with scales."""
-    if integers.dtype.kind not in "iu":
+def _converting(
+    step: Step, body: Callable[..., Any], integers: np.ndarray, blocks: Blocks | None
+) -> Run | None:
+    """Return a function that runs ``body(x, scale, zero_point, y, *real)`` per part with scales."""
+    if integers.dtype.kind not in "iu" and integers.dtype != np.float32:
         raise UnsupportedDtype(
             f"node {step.signature.name!r} ({step.signature.op}) quantizes to {integers.dtype}"
         )
@@ -39,7 +42,7 @@ def _converting(step: Step, body: Callable[..., Any], integers: np.ndarray) -> R
         zero = np.zeros(scale.shape, np.float32)
     elif step.signature.constant[2] is not None:
         zero = zero.astype(np.float32)  # Else NumPy would convert it again and again.
-    scratch = _REAL.arrays(step)
+    scratch = [] if blocks is None else blocks.arrays(step)
     return in_sequence(
         *(blockwise(body, part[:3], part[3], scratch) for part in _parts(step, x, scale, zero, y))
     )
@@ -75,8 +78,11 @@ def _parts(
 def _quantize(
     x: np.ndarray, scale: np.ndarray, zero: np.ndarray, y: np.ndarray, real: np.ndarray
 ) -> None:
-    limits = np.iinfo(y.dtype)
     np.divide(x, scale, out=real, casting="unsafe")
+    if y.dtype.kind == "f":  # A copy of narrow floats, which are rounded where they are stored.
+        np.add(real, zero, out=y, casting="unsafe")
+        return
+    limits = np.iinfo(y.dtype)
     np.rint(real, out=real)
     np.add(real, zero, out=real, casting="unsafe")
     np.clip(real, limits.min, limits.max, out=real)
@@ -84,23 +90,35 @@ def _quantize(
 
 
 def _dequantize(
-    x: np.ndarray, scale: np.ndarray, zero: np.ndarray, y: np.ndarray, real: np.ndarray
+    x: np.ndarray, scale: np.ndarray, zero: np.ndarray, y: np.ndarray, *scratch: np.ndarray
 ) -> None:
+    # A wide output is as large as scratch memory would be.
+    real = scratch[0] if scratch else y
     np.copyto(real, x, casting="unsafe")
     np.subtract(real, zero, out=real, casting="unsafe")
     np.multiply(real, scale, out=y, casting="same_kind")
 
 
+def _is_narrow(signature: Signature) -> bool:
+    """Whether results of a node are no single-precision numbers."""
+    output = signature.outputs[0]
+    return output is not None and output.dtype != np.float32
+
+
 @kernel("QuantizeLinear", workspace=_REAL.declare, cut=SCALED)
 def quantize_linear(step: Step) -> Run | None:
     """Write ``x/scale + zero_point``, rounded and bounded."""
-    return _converting(step, _quantize, result(step))
+    return _converting(step, _quantize, result(step), _REAL)
 
 
-@kernel("DequantizeLinear", workspace=_REAL.declare, cut=SCALED)
+_REAL_IF_NARROW = Blocks("float32", when=_is_narrow)
+
+
+@kernel("DequantizeLinear", workspace=_REAL_IF_NARROW.declare, cut=SCALED)
 def dequantize_linear(step: Step) -> Run | None:
     """Write ``(x - zero_point)·scale``."""
-    return _converting(step, _dequantize, operand(step, 0))
+    blocks = _REAL_IF_NARROW if _is_narrow(step.signature) else None
+    return _converting(step, _dequantize, operand(step, 0), blocks)
 
 
 @kernel("DynamicQuantizeLinear", workspace=_REAL.declare)
@@ -110,10 +128,20 @@ def dynamic_quantize_linear(step: Step) -> Run | None:
     if y.size == 0:
         raise invalid(step, "an empty tensor has no range")
 
-    def choose_range() -> None:
-        low, high = min(0.0, float(x.min())), max(0.0, float(x.max()))
-        scale.fill((high - low) / 255 if high > low else 1 / 255)
-        zero.fill(np.clip(np.rint(-low / scale.item()), 0, 255))
-
     inputs = [x, scale.reshape(()), zero.reshape(())]
-    return in_sequence(choose_range, blockwise(_quantize, inputs, y, _REAL.arrays(step)))
+    choose = partial(range_of, x, scale, zero)
+    return in_sequence(choose, blockwise(_quantize, inputs, y, _REAL.arrays(step)))
+
+
+def range_of(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> None:
+    """
+    Write the scale and the zero point of 8-bit integers that just cover the numbers and zero.
+
+    Every step is in single precision, as in ONNX Runtime, whose scale of zeros alone is 1.
+    """
+    low, high = (
+        bound(np.float32(0), np.float32(edge)) for bound, edge in ((min, x.min()), (max, x.max()))
+    )
+    unit = (high - low) / np.float32(255) if high > low else np.float32(1)
+    scale.fill(unit)
+    zero.fill(np.rint(np.clip(np.float32(0) - low / unit, np.float32(0), np.float32(255))))

@@ -8,10 +8,25 @@ from math import prod
 
 import numpy as np
 
+from arenaplan._core import CompiledKernel
+from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import SOFTMAX
-from arenaplan.executor.kernels.pieces import in_sequence, normalized_axis, operand, result
+from arenaplan.executor.kernels.pieces import (
+    address,
+    in_sequence,
+    normalized_axis,
+    operand,
+    result,
+)
 from arenaplan.executor.kernels.widen import heavy_kernel
-from arenaplan.executor.registry import Run, Signature, Step, Tensor, scratch_bytes
+from arenaplan.executor.registry import (
+    Run,
+    Signature,
+    Step,
+    Tensor,
+    compiled_kernel,
+    scratch_bytes,
+)
 from arenaplan.graph import Choice
 
 _BLOCK = 1 << 16
@@ -84,6 +99,27 @@ def softmax(step: Step) -> Run | None:
                     source[outer, :, cut], output[outer, :, cut], memory, powers, 0, None
                 )
     return in_sequence(*work)
+
+
+def _is_compiled(signature: Signature) -> bool:
+    """Whether rows of single precision are contiguous."""
+    source, layout = signature.input(0), _signature_layout(signature)
+    if source is None or layout is None or source.dtype != np.float32:
+        return False
+    return is_enabled() and signature.op == "Softmax" and layout[2] == 1
+
+
+@compiled_kernel("Softmax", when=_is_compiled)
+def compiled_softmax(step: Step) -> Run | None:
+    """Exponentiate, and divide by the sum, along the last axes."""
+    source, output = operand(step, 0), result(step)
+    normalized_axis(step, step.attributes.get("axis", -1), source.ndim)
+    layout = _signature_layout(step.signature)
+    assert layout is not None, "the kernel was chosen for such nodes"
+    rows = output.reshape(layout[:2])
+    if address(source) == address(output):
+        return CompiledKernel.softmax(None, rows)
+    return CompiledKernel.softmax(source.reshape(layout[:2]), rows)
 
 
 def _block(

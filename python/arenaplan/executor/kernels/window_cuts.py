@@ -14,6 +14,7 @@ from typing import Any
 
 from arenaplan import ops
 from arenaplan.executor.cuts import footprint_of
+from arenaplan.executor.kernels.conv_compiled import compiled_conv
 from arenaplan.executor.kernels.conv_tiles import geometry
 from arenaplan.executor.kernels.windows import Axis, window_axes
 from arenaplan.executor.registry import Cut, Signature, Tensor
@@ -109,6 +110,9 @@ def _conv_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
 
 
 def _conv_time(signature: Signature) -> float:
+    compiled = compiled_conv(signature)
+    if compiled is not None:
+        return compiled.cost(compiled.within(1 << 62))
     sizes = geometry(signature)
     return sizes.cost(sizes.tile(1 << 62))
 

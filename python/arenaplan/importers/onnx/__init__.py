@@ -28,6 +28,7 @@ except ImportError as error:
 
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import Source, is_text, read_model
+from arenaplan.importers.onnx.flow import emit_flow
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import Walk
 
@@ -47,13 +48,15 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
         The model. Weights in files of their own are found only beside a path.
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
-        inputs by name, ``{"image": (1, 3, 224, 224)}``.
+        inputs by name, ``{"image": (1, 3, 224, 224)}``. A number or shape for a value whose size
+        data decides is an upper bound, with which the graph is made.
 
     Returns
     -------
     Graph
         The model without constants: shapes are numbers, nodes that only compute
-        constants are gone, functions and decided branches are in their callers' place.
+        constants are gone, functions and decided branches are in their callers' place. Other
+        branches and loops are nodes with bodies.
         A graph input that has an initializer is a constant.
 
     Raises
@@ -95,7 +98,7 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
 
     def graph_with(bind: Bind | None) -> Graph:
         try:
-            graph = Walk(model, name, folder, bind, tensors).run()
+            graph = Walk(model, name, folder, bind, tensors, emit_flow).run()
             _check_text(graph)
         except (AttributeError, TypeError, UnicodeDecodeError) as error:
             # protobuf hands out bytes for text that is not UTF-8, or refuses to.

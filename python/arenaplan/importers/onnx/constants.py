@@ -86,14 +86,19 @@ class Budget:
                 f"out of proportion to the model; the limit is {self.largest}"
             )
 
-    def expand(self, node: NodeProto, size: int = 1) -> None:
-        """Account for a node, or a call, that is walked in the place of another."""
+    def expand(self, node: NodeProto | str, size: int = 1) -> None:
+        """
+        Account for a node, or a call, that is walked in the place of another.
+
+        ``node`` is for the message: a node of the model, or the text that names one.
+        """
         if self._expanded is None:
             self._expanded = MAX_EXPANDED + 64 * _count_nodes(self._model)
         self._expanded -= size
         if self._expanded < 0:
+            name = node if isinstance(node, str) else f"node {label(node)}"
             raise BudgetExceeded(
-                f"node {label(node)}: the functions of the model expand to too many nodes"
+                f"{name}: functions, loops and sequences of the model expand to too many nodes"
             )
 
 

@@ -71,7 +71,8 @@ class Dims:
     Parameters
     ----------
     bind : mapping or None
-        Numbers of the caller: by symbol, and whole shapes by input.
+        Numbers of the caller: by symbol, and whole shapes by input. By value that a node makes:
+        an upper bound for each dimension that data decides, or for its shape.
     graph : GraphProto
         The graph whose symbols they are.
     inputs : mapping of str to Declared
@@ -83,6 +84,7 @@ class Dims:
     ) -> None:
         self._numbers: dict[str, int] = {}
         self._shapes: dict[str, Shape] = {}
+        self._most: dict[str, int] = {}
         if not bind:
             return
         for name, value in bind.items():
@@ -96,20 +98,26 @@ class Dims:
                 self._numbers[name] = whole_number(value, what)
         self._check_names(graph, inputs)
         for name, shape in self._shapes.items():
-            self._bind_shape(name, shape, inputs[name].dims)
+            if name in inputs:
+                self._bind_shape(name, shape, inputs[name].dims)
 
     def _check_names(self, graph: GraphProto, inputs: Mapping[str, Declared]) -> None:
         """Refuse names that the model does not have."""
+        made = {name for node in graph.node for name in node.output}
         symbols = {dim for known in inputs.values() for dim in known.dims or () if dim}
         for info in chain(graph.output, graph.value_info):
+            if info.type.WhichOneof("value") != "tensor_type":
+                continue  # A sequence has no dimensions of its own.
             symbols.update(dim for dim in declared(info).dims or () if dim)
         known = sorted(symbol for symbol in symbols if isinstance(symbol, str))
-        for name in self._numbers:
-            if name not in symbols:
+        for name in list(self._numbers):
+            if name not in symbols and name in made:
+                self._most[name] = self._numbers.pop(name)
+            elif name not in symbols:
                 has = f"it has {listed(known)}" if known else "all are numbers"
                 raise UnknownDim(f"the model has no symbolic dimension {quoted(name)}; {has}")
         for name in self._shapes:
-            if name not in inputs:
+            if name not in inputs and name not in made:
                 raise UnknownDim(
                     f"the model has no input {quoted(name)}; it has {listed(sorted(inputs))}"
                 )
@@ -148,6 +156,24 @@ class Dims:
             )
         hint = f"pass its shape: bind={{{quoted(name)}: (…)}}"
         return self.complete(f"input {quoted(name)}", known.dims, hint), known.dtype
+
+    def most(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+        """
+        Return the dimensions of a value with upper bounds for those that data decides.
+
+        Parameters
+        ----------
+        name : str
+            A value that a node makes.
+        dims : tuple or None
+            Its dimensions, as far as they are known.
+        """
+        shape, most = self._shapes.get(name), self._most.get(name)
+        if dims is None or (shape is not None and len(shape) != len(dims)):
+            return dims if shape is None else shape
+        if shape is not None:
+            return tuple(s if d is None else d for d, s in zip(dims, shape, strict=True))
+        return dims if most is None else tuple(most if d is None else d for d in dims)
 
     def complete(self, what: str, dims: tuple[Dim, ...], hint: str) -> Shape:
         """

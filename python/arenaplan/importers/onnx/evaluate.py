@@ -238,24 +238,88 @@ def _trilu(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]
     return ((np.triu if op.integer("upper", 1) else np.tril)(_present(arrays)[0], k),)
 
 
+def _spread(op: Op, x: Array, parameter: Array) -> Array:
+    """Return a scale or zero point in a shape that broadcasts to the data."""
+    axis, block = op.integer("axis", 1), op.integer("block_size", 0)
+    if block:
+        return np.repeat(parameter, block, axis).take(range(x.shape[axis]), axis)
+    shape = [1] * x.ndim
+    if parameter.size > 1:
+        shape[axis] = parameter.size
+    return parameter.reshape(shape)
+
+
 def _dequantize(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
     """Integers times a scale: per array, per slice along one axis, or per block of slices."""
     x, scale = _present(arrays)[:2]
     zero_point = arrays[2] if len(arrays) > 2 else None
-    axis, block = op.integer("axis", 1), op.integer("block_size", 0)
-
-    def spread(parameter: Array) -> Array:
-        if block:
-            return np.repeat(parameter, block, axis).take(range(x.shape[axis]), axis)
-        shape = [1] * x.ndim
-        if parameter.size > 1:
-            shape[axis] = parameter.size
-        return parameter.reshape(shape)
-
     shifted = x.astype(np.float32)
     if zero_point is not None:
-        shifted = shifted - spread(zero_point.astype(np.float32))
-    return (shifted * spread(scale.astype(np.float32)),)
+        shifted = shifted - _spread(op, x, zero_point.astype(np.float32))
+    return (shifted * _spread(op, x, scale.astype(np.float32)),)
+
+
+def _quantize(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
+    """Quotients by a scale, rounded to the nearest integer, ties to even, and bounded."""
+    x, scale = _present(arrays)[:2]
+    zero_point = arrays[2] if len(arrays) > 2 else None
+    limits = np.iinfo(numpy_dtype(results[0][1]))
+    rounded = np.rint(x.astype(np.float32) / _spread(op, x, scale.astype(np.float32)))
+    if zero_point is not None:
+        rounded = rounded + _spread(op, x, zero_point.astype(np.float32))
+    return (np.clip(rounded, limits.min, limits.max).astype(limits.dtype),)
+
+
+def _sigmoid(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
+    """The logistic function."""
+    x = _present(arrays)[0]
+    return (1 / (1 + np.exp(-x)),)
+
+
+def _softmax(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
+    """Exponentials in proportion to their sum; until version 13 of all from the axis on."""
+    x = _present(arrays)[0]
+    if op.version < 13:
+        axis = op.axis(op.integer("axis", 1), x.ndim)
+        rows = x.reshape(prod(x.shape[:axis]), -1)
+        power = np.exp(rows - rows.max(1, keepdims=True))
+        return ((power / power.sum(1, keepdims=True)).reshape(x.shape),)
+    axis = op.integer("axis", -1)
+    power = np.exp(x - x.max(axis, keepdims=True))
+    return (power / power.sum(axis, keepdims=True),)
+
+
+def _cumulative(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
+    """Sums of all elements before each one along an axis, forwards or backwards."""
+    x, where = _present(arrays)
+    axis = op.axis(int(where.reshape(())), x.ndim)
+    if op.integer("reverse", 0):
+        x = np.flip(x, axis)
+    sums = np.cumsum(x, axis, dtype=x.dtype)
+    if op.integer("exclusive", 0):
+        sums = np.roll(sums, 1, axis)
+        sums[(slice(None),) * axis + (slice(0, 1),)] = 0
+    return (np.flip(sums, axis) if op.integer("reverse", 0) else sums,)
+
+
+def _scatter_nd(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
+    """The data with slices replaced, or combined with others."""
+    data, indices, updates = _present(arrays)
+    combine = {
+        "none": None,
+        "add": np.add,
+        "mul": np.multiply,
+        "max": np.maximum,
+        "min": np.minimum,
+    }
+    function = combine[op.text("reduction", "none")]
+    changed = data.copy()
+    where = tuple(np.moveaxis(indices, -1, 0))
+    if function is None:
+        changed[where] = updates
+    else:
+        function.at(changed, where, updates)
+    return (changed,)
 
 
 EVALUATORS: Mapping[str, Evaluate] = {
@@ -270,6 +334,7 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
     "Cos": _plain(np.cos),
+    "CumSum": _cumulative,
     "DequantizeLinear": _dequantize,
     "Div": _divide,
     "Equal": _plain(np.equal),
@@ -285,6 +350,7 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Less": _plain(np.less),
     "LessOrEqual": _plain(np.less_equal),
     "Log": _plain(np.log),
+    "MatMul": _plain(np.matmul),
     "Max": _folding(np.maximum),
     "Mean": _mean,
     "Min": _folding(np.minimum),
@@ -296,6 +362,7 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Or": _plain(np.logical_or),
     "Pad": _pad,
     "Pow": _power,
+    "QuantizeLinear": _quantize,
     "Range": _range,
     "Reciprocal": _plain(np.reciprocal),
     "ReduceMax": _reduce(np.max, "min"),
@@ -306,16 +373,20 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Relu": _plain(lambda x: np.maximum(x, x.dtype.type(0))),
     "Reshape": _view,
     "Round": _plain(np.round),
+    "ScatterND": _scatter_nd,
     "Shape": _shape,
+    "Sigmoid": _sigmoid,
     "Sign": _plain(np.sign),
     "Sin": _plain(np.sin),
     "Size": _size,
     "Slice": _slice,
+    "Softmax": _softmax,
     "Split": _split,
     "Sqrt": _plain(np.sqrt),
     "Squeeze": _view,
     "Sub": _plain(np.subtract),
     "Sum": _folding(np.add),
+    "Tanh": _plain(np.tanh),
     "Tile": _tile,
     "Transpose": _transpose,
     "Trilu": _trilu,
@@ -324,3 +395,12 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Xor": _plain(np.logical_xor),
 }
 """Evaluators by operator of the default domain."""
+
+_WHOLE_BYTES = frozenset(["int8", "uint8", "int16", "uint16"])
+"""Types that constants are quantized to; others are left to the executor."""
+
+
+def evaluator_of(op: Op, results: Sequence[Result]) -> Evaluate | None:
+    """Return how an operator of the default domain is computed, if this module knows it."""
+    is_plain = results[0][1] in _WHOLE_BYTES and not op.attributes.get("block_size", 0)
+    return EVALUATORS.get(op.type) if is_plain or op.type != "QuantizeLinear" else None

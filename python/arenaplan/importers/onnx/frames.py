@@ -209,6 +209,12 @@ class Functions:
                 raise DuplicateName(f"two functions have the name {_shown(key)}")
             self._functions[key] = _Function.read(key, proto)
 
+    def define(self, op: Op, body: FunctionProto) -> FunctionKey:
+        """Add the function that defines one operator, and return its key."""
+        key = (op.domain, op.type, f"of the standard {len(self._functions)}")
+        self._functions[key] = _Function.read(key, body)
+        return key
+
     def key(self, node: NodeProto, domain: str) -> FunctionKey | None:
         """Return which function a node calls, if it calls one."""
         key = (domain, node.op_type, getattr(node, "overload", ""))
@@ -258,6 +264,16 @@ class Functions:
             function=key,
             place=Place(frame, called.outputs, outputs),
         )
+
+    @property
+    def depth(self) -> int:
+        """Number of calls that are being walked."""
+        return len(self._active)
+
+    def unwind(self, depth: int) -> None:
+        """Forget the latest calls, which were given up."""
+        for key in list(self._active)[depth:]:
+            del self._active[key]
 
     def close(self, frame: Frame) -> None:
         """Note that a call is over."""

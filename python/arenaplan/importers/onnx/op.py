@@ -36,7 +36,21 @@ MAX_LIST = 4096
 
 
 class DataDependent(Exception):
-    """A result's shape depends on data that is only known when the model runs."""
+    """
+    A result's shape depends on data that is only known when the model runs.
+
+    Parameters
+    ----------
+    operand : Operand, optional
+        The value that decides, if it is a single one.
+    error : PlannerError, optional
+        The refusal of a model in which that is so; a general one if left out.
+    """
+
+    def __init__(self, operand: Operand | None = None, error: PlannerError | None = None) -> None:
+        super().__init__()
+        self.operand = operand
+        self.error = error
 
 
 class Operand:
@@ -77,6 +91,34 @@ class Operand:
             raise OutOfMemory(
                 f"constant {quoted(self.name)} of shape {self.shape} does not fit into memory"
             ) from error
+
+
+class Pending(Operand):
+    """A value whose size is not known yet: nodes that read it wait, too."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (), "bool")
+
+
+class Items(Operand):
+    """A sequence of a known number of values, which no memory holds as one."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, name: str, items: Iterable[Operand]) -> None:
+        super().__init__(name, (), "bool")
+        self.items = tuple(items)
+
+
+class Absent(Operand):
+    """An optional value that is not there."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (), "bool")
 
 
 class Op:
@@ -133,9 +175,10 @@ class Op:
 
     def array(self, position: int) -> np.ndarray:
         """Return the data of a constant operand."""
-        data = peek(self.input(position), self.budget)
+        operand = self.input(position)
+        data = peek(operand, self.budget)
         if data is None:
-            raise DataDependent
+            raise DataDependent(operand)
         return data
 
     def numbers(self, position: int) -> Shape:
@@ -150,7 +193,7 @@ class Op:
             raise self.error(InvalidOperand, f"input {position} holds {operand.dtype}, not int64")
         array = peek(operand, self.budget)
         if array is None:
-            raise DataDependent
+            raise DataDependent(operand)
         return tuple(array.tolist()) if shape else (array.item(),)
 
     def scalar(self, position: int) -> int | float:

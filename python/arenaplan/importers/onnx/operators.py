@@ -15,6 +15,7 @@ from arenaplan import ops
 from arenaplan.errors import ShapeMismatch
 from arenaplan.graph import NO_EFFECTS, Effects
 from arenaplan.importers.onnx.op import DataDependent, Op, Operand
+from arenaplan.importers.onnx.rules.contrib import MICROSOFT
 from arenaplan.importers.onnx.rules.elementwise import (
     ARITHMETIC,
     COMPARISONS,
@@ -148,7 +149,8 @@ OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(("Expand", "Flatten", "Identity", "Reshape", "Squeeze"), ops.RESHAPE),
     **dict.fromkeys(("Tile", "Unsqueeze"), ops.RESHAPE),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalize(-1)),
-    **dict.fromkeys(("LogSoftmax", "Softmax"), _softmax),
+    **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), ops.Loop(5, 2, result=1)),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     "BatchNormalization": _batch_norm,
     "Cast": ops.CONVERT,
@@ -162,13 +164,23 @@ OPERATORS: Final[ops.Table[Op]] = {
     "GroupNormalization": _channels(0),
     "InstanceNormalization": _channels(2),
     "LRN": lambda op: ops.Neighbors((op.integer("size") - 1) // 2, op.integer("size") // 2),
+    "LinearAttention": ops.Loop(3, 1, result=1),
+    "LpNormalization": lambda op: ops.Normalize(op.integer("axis", -1)),
     "MatMul": ops.PRODUCT,
+    "MeanVarianceNormalization": ops.Normalize(0),
     "Pad": lambda op: ops.Pad(pads(op, len(op.input(0).shape))),
     "Slice": lambda op: ops.Slice(slices(op, op.input(0).shape)),
     "Split": lambda op: ops.Split(op.integer("axis", 0), split_sizes(op)),
     "Transpose": _transpose,
 }
 """Canonical operators by operator of the default domain."""
+
+CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
+    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu", "QuickGelu"), ops.ELEMENTWISE),
+    **dict.fromkeys(("QLinearAdd", "QLinearMul"), ops.ELEMENTWISE),
+    **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), ops.FIRST_OPERAND),
+}
+"""Canonical operators by operator of the domain of ONNX Runtime."""
 
 _COPIES: Final = frozenset(["Cast", "CastLike", "Expand", "Pad", "Tile", "Transpose"])
 """Operators that the executor runs even if they only copy."""
@@ -179,10 +191,11 @@ _IGNORES: Final = {"CastLike": (1,)}
 
 def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     """Return the effects of an operator with known results."""
-    if op.domain or op.type not in OPERATORS:
+    table = CONTRIB_OPERATORS if op.domain == MICROSOFT else {} if op.domain else OPERATORS
+    if op.type not in table:
         return NO_EFFECTS
     try:
-        operator = ops.lookup(OPERATORS, op.type, op)
+        operator = ops.lookup(table, op.type, op)
     except DataDependent:
         return NO_EFFECTS
     node = ops.Operands(op.inputs, outputs)
@@ -194,7 +207,9 @@ def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     if windows:
         effects = effects._replace(windows=windows)
     ignores = _IGNORES.get(op.type)
-    return effects._replace(ignores=ignores, flows=()) if ignores else effects
+    if ignores:
+        return effects._replace(ignores=ignores, flows=())
+    return effects._replace(repeats=True) if ops.repeats(operator, node) else effects
 
 
 def _check_size(op: Op, node: ops.Operands) -> None:

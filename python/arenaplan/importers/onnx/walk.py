@@ -9,34 +9,40 @@ place of a node is a :class:`~arenaplan.importers.onnx.frames.Frame` on a stack.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from arenaplan.errors import (
     DuplicateName,
     DuplicateProducer,
     InvalidName,
     InvalidOperand,
+    NestingTooDeep,
     ShapeMismatch,
     UndefinedValue,
     UnknownShape,
+    UnsupportedDtype,
     UnsupportedModel,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import Graph
+from arenaplan.graph import Graph, View
 from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
+from arenaplan.importers.onnx.behind import shapes_behind
+from arenaplan.importers.onnx.bodies import INLINED, body_of
 from arenaplan.importers.onnx.constants import Budget, Folded
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
-from arenaplan.importers.onnx.evaluate import EVALUATORS
+from arenaplan.importers.onnx.evaluate import evaluator_of
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.file import domain_name, read_versions, version_of
 from arenaplan.importers.onnx.fill import fill
 from arenaplan.importers.onnx.frames import (
     Frame,
+    FunctionKey,
     Functions,
     declared_types,
     open_branch,
@@ -45,20 +51,52 @@ from arenaplan.importers.onnx.frames import (
 )
 from arenaplan.importers.onnx.joined import Joined, nested, note
 from arenaplan.importers.onnx.op import (
+    Absent,
     DataDependent,
+    Items,
     Op,
     Operand,
+    Pending,
     Result,
     Scope,
     decode_attributes,
     resolved_attributes,
 )
 from arenaplan.importers.onnx.operators import node_effects
-from arenaplan.importers.onnx.order import BRANCHING, captured, label, subgraphs
-from arenaplan.importers.onnx.rules import RULES
+from arenaplan.importers.onnx.order import BRANCHING, MAX_NESTING, captured, label, subgraphs
+from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.tensors import StoredTensor
+
+_WHOLE = (View(0, 0),)
+
+FLOWS = frozenset({"If", "Loop", "Scan"})
+"""Operators of the default domain that become nodes with bodies."""
+
+SEQUENCES = frozenset(
+    {
+        *("ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement"),
+        *("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"),
+        *("SequenceLength", "SequenceMap", "SplitToSequence"),
+    }
+)
+"""Operators of the default domain on sequences and optional values, which become no node."""
+_SPECIAL = FLOWS | SEQUENCES
+
+EmitFlow: TypeAlias = "Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]"
+"""Adds a branch or loop to the graph of a walk, and returns its results."""
+
+
+class Common(NamedTuple):
+    """Facts that the walks over a model and over its subgraphs share."""
+
+    folder: Folder
+    functions: Functions
+    budget: Budget
+    dims: Dims
+    flows: EmitFlow
+    tensors: dict[str, StoredTensor]
 
 
 class Walk:
@@ -77,6 +115,8 @@ class Walk:
         Numbers for symbolic dimensions.
     tensors : dict of str to StoredTensor
         Initializers that earlier walks over the same model have read; this one adds to them.
+    flows : callable
+        Adds branches and loops to the graph.
     """
 
     def __init__(
@@ -86,27 +126,57 @@ class Walk:
         folder: Folder,
         bind: Bind | None,
         tensors: dict[str, StoredTensor],
+        flows: EmitFlow,
     ) -> None:
         graph = model.graph
-        self._tensors = tensors
-        self.graph = Graph(name)
-        self._proto = graph
-        self._folder = folder
-        self._functions = Functions(model.functions) if model.functions else None
-        self._taken: dict[str, int] = {}
-        self._joined: Joined = {}
+        functions = Functions(model.functions)
+        scope: Scope = {**stored_tensors(graph, folder)}
+        infos = _input_types(graph, scope)
+        dims = Dims(bind, graph, infos)
+        common = Common(folder, functions, Budget(model), dims, flows, tensors)
+        self._begin(Graph(name), graph, common)
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
             versions = {"": 1}
-        self._budget = Budget(model)
-        scope: Scope = {**stored_tensors(graph, folder)}
-        self._dims = self._add_inputs(scope, bind)
-        infos = declared_types(graph.value_info, graph.output)
-        self._main = Frame(iter(fill(graph.node, scope)), scope, scope, versions, infos)
+        self._add_inputs(scope, infos)
+        types = declared_types(graph.value_info, graph.output)
+        self._main = Frame(iter(fill(graph.node, scope)), scope, scope, versions, types)
+
+    def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
+        """Prepare to make a graph of a graph in the model."""
+        self.graph = graph
+        self.common = common
+        self.scratch: set[int] = set()
+        """Values that only a node itself uses."""
+        self._proto = proto
+        self._folder, self._functions = common.folder, common.functions
+        self._budget, self._dims = common.budget, common.dims
+        self.decider: Operand | None = None
+        """Value whose data decides the sizes of the latest node, if one does."""
+        self.depth = 0
+        """Number of bodies around the one that is walked."""
+        self._is_inside = False
+        self._has_items = False
+        self._taken: dict[str, int] = {}
+        self._joined: Joined = {}
+        self._repeated: set[int | None] = set()
+        """Values of nodes that may run again for each reader."""
+        self._behind: Mapping[str, Declared] | None = None
 
     def run(self) -> Graph:
         """Return the graph of the whole model."""
-        stack = [self._main]
+        self._visit_all()
+        self._add_outputs()
+        self._warn_of_unread()
+        return self.graph
+
+    def _visit_all(self) -> None:
+        """Take in every node."""
+        self.visit_frame(self._main)
+
+    def visit_frame(self, first: Frame) -> None:
+        """Take in every node of a frame, and those of functions and branches in their place."""
+        stack = [first]
         while stack:
             frame = stack[-1]
             node = next(frame.nodes, None)
@@ -116,31 +186,16 @@ class Walk:
             inner = self._visit(frame, node)
             if inner is not None:
                 stack.append(inner)
-        self._add_outputs()
-        self._warn_of_unread()
-        return self.graph
 
     # -- the graph's own inputs and outputs --------------------------------------------
 
-    def _add_inputs(self, scope: Scope, bind: Bind | None) -> Dims:
+    def _add_inputs(self, scope: Scope, infos: Mapping[str, Declared]) -> None:
         """Declare the values that the caller supplies."""
-        infos = {}
-        for info in self._proto.input:
-            name = info.name
-            # Old models list their initializers as inputs, too.
-            if name not in scope:
-                if name in infos:
-                    raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
-                if not name:
-                    raise InvalidName("a graph input has no name")
-                infos[name] = declared(info)
-        dims = Dims(bind, self._proto, infos)
         for name, known in infos.items():
-            shape, dtype = dims.of_input(name, known)
+            shape, dtype = self._dims.of_input(name, known)
             checked_bytes(name, shape, dtype)
             index = self.graph.input(name, shape, dtype)
             scope[name] = Operand(name, shape, dtype, index=index)
-        return dims
 
     def _add_outputs(self) -> None:
         """Declare the values that the caller receives, each under its own name."""
@@ -150,12 +205,24 @@ class Walk:
             if name in seen:
                 raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
-            operand = self._lookup(self._main.scope, name)
-            if operand is None:
-                raise UndefinedValue(f"graph output {quoted(name)} is never produced")
-            if operand.name != name:
-                operand = self._renamed(operand, name)
-            self.graph.output(self._index(operand))
+            self._add_output(name)
+
+    def _add_output(self, name: str) -> None:
+        """Declare a value that the caller receives, under its own name."""
+        operand = self.lookup(self._main.scope, name)
+        if operand is None:
+            raise UndefinedValue(f"graph output {quoted(name)} is never produced")
+        if isinstance(operand, Absent):
+            raise UnsupportedDtype(f"graph output {quoted(name)} is an optional value without one")
+        if isinstance(operand, Items):
+            # A sequence leaves the graph as its elements.
+            for number, item in enumerate(operand.items):
+                copy = self._renamed(item, self.unique(f"{name}[{number}]"))
+                self.graph.output(self.index_of(copy))
+            return
+        if operand.name != name:
+            operand = self._renamed(operand, name)
+        self.graph.output(self.index_of(operand))
 
     def _renamed(self, operand: Operand, name: str) -> Operand:
         """Return a copy of a value that something put in a node's place only passes on."""
@@ -173,6 +240,7 @@ class Walk:
         graph = self.graph
         read = {index for node in graph.nodes for index in node.inputs}
         read.update(graph.outputs)
+        read.update(self.scratch)
         names = [v.name for v in graph.values if v.kind == "activation" and v.index not in read]
         if names:
             graph.warnings.append(f"nothing reads {listed(names)}")
@@ -193,15 +261,12 @@ class Walk:
             return None
         for position, known in enumerate(inputs):
             if type(known) is TensorProto:
-                inputs[position] = self._lookup(scope, names[position])
-        if frame.place is not None:
+                inputs[position] = self.lookup(scope, names[position])
+        if frame is not self._main or self._is_inside:
             self._budget.expand(node)
-        if self._functions is not None:
-            key = self._functions.key(node, domain)
-            if key is not None:
-                prefix = self._prefix(frame, node)
-                body = self._functions.open(key, frame, node, inputs, prefix, self._budget)
-                return self._named(body)
+        key = self._functions.key(node, domain)
+        if key is not None:
+            return self._call(key, frame, node, inputs)
         version = frame.versions.get(domain)
         if version is None:
             version = version_of(domain, frame.versions, f"node {label(node)}")
@@ -213,37 +278,68 @@ class Walk:
         attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
         name = name and frame.prefix + name
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
+        if kind in INLINED.get(domain, ()):
+            given = resolved_attributes(node.attribute, frame.bound)
+            key = self._functions.define(op, body_of(op, given, frame.versions))
+            return self._call(key, frame, node, inputs)
         if domain or kind in BRANCHING:
-            if kind == "If" and not domain:
-                if any(outer not in scope for outer in captured(node)):
-                    frame.sort(node)
-                    return None
-                branch, stored = open_branch(frame, op, self._prefix(frame, node), self._folder)
+            if not domain and any(outer not in scope for outer in captured(node)):
+                frame.sort(node)
+                return None
+            if kind == "If" and not domain and op.input(0).inline:
+                branch, stored = open_branch(frame, op, self.prefix(frame, node), self._folder)
                 for inner, proto in stored.items():
-                    (shown,) = self._names(branch, [inner])
+                    (shown,) = self.names_in(branch, [inner])
                     tensor = StoredTensor(proto, shown, self._folder)
                     branch.own[inner] = stored_operand(tensor)
                 return self._named(branch)
-            if subgraphs(node):
+            if subgraphs(node) and (domain or kind not in BRANCHING):
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
-        results = self._infer(frame, node, op)
-        names = outputs if frame.place is None else self._names(frame, outputs)
-        operands = self._fold(op, results, names)
-        if operands is None:
-            operands = self._emit(op, results, names)
-        for output, operand in zip(outputs, operands, strict=True):
+        for output, operand in zip(outputs, self._results(frame, node, op), strict=True):
             if output:
                 self._define(frame, output, operand, node)
         return None
 
-    def _lookup(self, scope: Scope, name: str) -> Operand | None:
+    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Operand | None]:
+        """Return the results of a node, which is added to the graph unless they are constant."""
+        names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
+        self.decider = None
+        if op.type in _SPECIAL and not op.domain:
+            self._has_items = self._has_items or op.type in SEQUENCES
+            try:
+                return self.common.flows(self, frame, op, names)
+            except DataDependent as dependent:
+                self.decider = dependent.operand
+                error = dependent.error
+                if error is None:
+                    error = op.error(
+                        UnknownShape,
+                        "it depends on data that is only known when the model runs",
+                    )
+                raise error from None
+        if self._has_items and any(isinstance(known, (Items, Absent)) for known in op.inputs):
+            if op.type == "Identity":
+                return [op.input(0)]
+            raise op.error(UnsupportedDtype, "it reads a sequence or optional value")
+        results = self._infer(frame, node, op)
+        operands = self._fold(op, results, names)
+        return self._emit(op, results, names) if operands is None else operands
+
+    def _call(
+        self, key: FunctionKey, frame: Frame, node: NodeProto, inputs: list[Operand | None]
+    ) -> Frame:
+        """Return the frame of a call of a function."""
+        prefix = self.prefix(frame, node)
+        return self._named(self._functions.open(key, frame, node, inputs, prefix, self._budget))
+
+    def lookup(self, scope: Scope, name: str) -> Operand | None:
         """Return the meaning of a name, if it has one."""
         known = scope.get(name)
         if type(known) is TensorProto:
             # Only the graph itself has such; all other scopes see it through this one.
-            tensor = self._tensors.get(name)
+            tensor = self.common.tensors.get(name)
             if tensor is None:
-                tensor = self._tensors[name] = StoredTensor(known, name, self._folder)
+                tensor = self.common.tensors[name] = StoredTensor(known, name, self._folder)
             known = self._main.own[name] = stored_operand(tensor)
         return known
 
@@ -264,13 +360,12 @@ class Walk:
         """Hand the results of a body to its caller."""
         if frame.place is None:
             return
-        if self._functions is not None:
-            self._functions.close(frame)
+        self._functions.close(frame)
         caller, results, targets = frame.place
         for inner, target in zip(results, targets, strict=False):
             if not target:
                 continue
-            operand = self._lookup(frame.scope, inner)
+            operand = self.lookup(frame.scope, inner)
             if operand is None:
                 raise UndefinedValue(
                     f"{quoted(inner)}, a result of a function or branch that makes "
@@ -300,13 +395,19 @@ class Walk:
                 inputs.append(None)
             else:
                 # A constant becomes part of the graph when it is first used.
-                inputs.append(self._index(known) if known.index is None else known.index)
+                inputs.append(self.index_of(known) if known.index is None else known.index)
+        effects = node_effects(op, operands)
+        shows_repeated = effects.views == _WHOLE and inputs[0] in self._repeated
+        if effects.repeats or (shows_repeated and not any(operands[1:])):
+            # A view of a value that is made again is made again with it.
+            effects = effects._replace(repeats=True)
+            self._repeated.update(known.index for known in operands if known is not None)
         graph.append(
             op.type,
             tuple(inputs),
             tuple([None if known is None else known.index for known in operands]),
             name=op.name,
-            effects=node_effects(op, operands),
+            effects=effects,
             attributes=_plain(op) if op.attributes else None,
             domain=op.domain,
             version=op.version,
@@ -315,7 +416,42 @@ class Walk:
             note(op, flat, operands[0], self._joined)
         return operands
 
-    def _index(self, operand: Operand) -> int:
+    def apply(
+        self, kind: str, inputs: Sequence[Operand], name: str, **attributes: object
+    ) -> Operand:
+        """Return the result of an operator with a rule that stands in no model."""
+        if any(isinstance(known, Pending) for known in inputs):
+            return Pending(name)
+        op = Op("", kind, "", 13, list(inputs), [name], attributes, self._budget)
+        rule = rule_of(op)
+        assert rule is not None, "the kinds that are applied have rules"
+        results = rule(op)
+        (made,) = self._fold(op, results, [name]) or self._emit(op, results, [name])
+        assert made is not None
+        return made
+
+    @contextmanager
+    def deeper(self, op: Op) -> Iterator[None]:
+        """
+        Count how deep bodies are nested, while one is walked.
+
+        Raises
+        ------
+        NestingTooDeep
+            If that is too deep.
+        """
+        if self.depth >= MAX_NESTING:
+            raise op.error(NestingTooDeep, f"bodies are nested {MAX_NESTING} deep")
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def keep(self, operands: Sequence[Operand]) -> None:
+        """Note that nodes which are not in the graph yet will read some values."""
+
+    def index_of(self, operand: Operand) -> int:
         """Return the value in the graph of an operand."""
         index = operand.index
         if index is None:
@@ -328,10 +464,11 @@ class Walk:
 
     def _infer(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Result]:
         """Return shapes and types of all results, inferred or declared."""
-        rule = None if op.domain else RULES.get(op.type)
+        rule = rule_of(op)
         try:
             complete = () if rule is None else rule(op)
-        except DataDependent:
+        except DataDependent as dependent:
+            self.decider = dependent.operand
             complete = ()
         found: Sequence[PartialResult] = complete
         if not complete:
@@ -350,8 +487,15 @@ class Walk:
             return (), "bool"
         shape, dtype = found
         info = frame.infos.get(name)
-        if info is not None:
-            shape, dtype = self._merged(op, name, found, declared(info))
+        stated = None if info is None else declared(info)
+        if (shape is None or None in shape) and frame is self._main and not self._is_inside:
+            if self._behind is None:
+                self._behind = shapes_behind(self._proto)
+            if stated is None or stated.dims is None:
+                stated = self._behind.get(name, stated)
+        if stated is not None:
+            shape, dtype = self._merged(op, name, found, stated)
+        shape = self._bounded(name, shape)
         if shape is None or dtype is None:
             raise op.error(
                 UnknownShape,
@@ -373,7 +517,7 @@ class Walk:
                 f"output {quoted(name)} is declared to hold {stated.dtype}, not {dtype}",
             )
         dtype = dtype or stated.dtype
-        dims = self._dims.resolved(stated.dims)
+        dims = self._resolved(stated)
         if shape is None or dims is None:
             return (dims if shape is None else shape), dtype
         if len(dims) != len(shape):
@@ -386,6 +530,14 @@ class Walk:
                 f"value {quoted(name)} is declared with shape {dims}; its shape is {shape}"
             )
         return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
+
+    def _bounded(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+        """Return dimensions with the upper bounds of the caller."""
+        return self._dims.most(name, dims)
+
+    def _resolved(self, stated: Declared) -> tuple[Dim, ...] | None:
+        """Return declared dimensions with the numbers of the caller."""
+        return self._dims.resolved(stated.dims)
 
     # -- constants -----------------------------------------------------------------------
 
@@ -411,7 +563,7 @@ class Walk:
             value = constant_value(op)
             inline = not (isinstance(value, StoredTensor) and value.is_external)
             return [Operand(name, value.shape, str(value.dtype), value, inline) for name in names]
-        evaluate = EVALUATORS.get(op.type)
+        evaluate = evaluator_of(op, results)
         # The old way to broadcast, aligned by attributes, is not worth a second evaluator.
         if evaluate is None or "broadcast" in op.attributes:
             return None
@@ -431,7 +583,7 @@ class Walk:
 
     # -- names ---------------------------------------------------------------------------
 
-    def _prefix(self, frame: Frame, node: NodeProto) -> str:
+    def prefix(self, frame: Frame, node: NodeProto) -> str:
         """Return the prefix of names in the place of a node."""
         name = node.name or next(filter(None, node.output), node.op_type)
         return f"{frame.prefix}{name[:64]}/"
@@ -440,21 +592,21 @@ class Walk:
         """Let the results of a body have the names that they have in its caller."""
         assert frame.place is not None
         caller, results, targets = frame.place
-        for inner, target in zip(results, self._names(caller, targets), strict=False):
+        for inner, target in zip(results, self.names_in(caller, targets), strict=False):
             if target:
                 frame.names[inner] = target
         return frame
 
-    def _names(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
+    def names_in(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
         """Return the names in the graph of values that ``frame`` produces."""
         if frame.place is None:
             return names
         for name in names:
             if name and name not in frame.names:
-                frame.names[name] = self._unique(frame.prefix + name)
+                frame.names[name] = self.unique(frame.prefix + name)
         return [frame.names[name] if name else "" for name in names]
 
-    def _unique(self, name: str) -> str:
+    def unique(self, name: str) -> str:
         """Return a name that no other value has."""
         if not self._taken:
             self._taken = dict.fromkeys(self._main.scope, 0)
@@ -466,6 +618,21 @@ class Walk:
             free = f"{name}_{self._taken[name]}"
         self._taken[free] = 0
         return free
+
+
+def _input_types(graph: GraphProto, stored: Mapping[str, object]) -> dict[str, Declared]:
+    """Return the declared types of the values that the caller supplies."""
+    infos = {}
+    for info in graph.input:
+        name = info.name
+        # Old models list their initializers as inputs, too.
+        if name not in stored:
+            if name in infos:
+                raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
+            if not name:
+                raise InvalidName("a graph input has no name")
+            infos[name] = declared(info)
+    return infos
 
 
 def _plain(op: Op) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from arenaplan.importers.tflite.micro.arena import operator_costs, with_scratch
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS, REFERENCE, Build
 from arenaplan.importers.tflite.model import Model, Source, parse, read_bytes
 from arenaplan.importers.tflite.offline import read_offsets
+from arenaplan.importers.tflite.runnable import RunnableWalk
 from arenaplan.importers.tflite.timeline import graph_of_timeline
 from arenaplan.importers.tflite.walk import Walk
 
@@ -74,6 +75,7 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
     def graph_with(bind: Bind | None) -> Graph:
         graph = Walk(model, name, bind).run()
         graph.target = "tflm"
+        graph.add_variant("numpy", lambda: RunnableWalk(model, name, bind).run())
         graph.add_variant("tflm", lambda: graph_for_tflm(model, name))
         for kernels in KERNEL_SETS:
             build = Build(kernels, shares=True)

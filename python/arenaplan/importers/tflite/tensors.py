@@ -19,6 +19,12 @@ from arenaplan.importers.common import Bind, checked_bytes, listed, quoted, whol
 from arenaplan.importers.tflite.model import Model, Subgraph, Tensor
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.ops import Shape
+from arenaplan.ops.operands import BITS
+
+_PLAIN = frozenset(
+    {"bool", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint8"}
+)
+"""Types of variables whose content NumPy can hold."""
 
 
 def dtype_of(tensor: Tensor, name: str) -> str:
@@ -169,9 +175,22 @@ def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray 
         kind = np.dtype(dtype)
     except TypeError:
         return None
+    if BITS[dtype] < 8:
+        return None  # Packed, though other packages may have taught NumPy the type.
     if tensor.is_sparse or tensor.is_external:
         return None
     span = model.buffers[tensor.buffer]
     count = span.length // kind.itemsize
     data = np.frombuffer(model.data, kind.newbyteorder("<"), count, span.start)
     return data.reshape(shape)
+
+
+def first_content(tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray | None:
+    """Return what a variable holds at first, as in TensorFlow Lite Micro: its zero point, or 0."""
+    known = tensor.quantization
+    if dtype not in _PLAIN:
+        return None
+    shifted = dtype == "int8" and known is not None and known.zero_point
+    # One number, however large a file says that the variable is.
+    number = np.array(known.zero_point[0] if known is not None and shifted else 0).astype(dtype)
+    return np.broadcast_to(number, shape)

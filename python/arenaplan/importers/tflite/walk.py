@@ -9,7 +9,15 @@ from arenaplan.graph import NO_EFFECTS, Effects, Graph
 from arenaplan.importers.common import Bind, checked_bytes, quoted
 from arenaplan.importers.tflite.model import Model, Operator, Tensor
 from arenaplan.importers.tflite.operators import CALLS, OPERATORS, RESOURCES, Op, Operand
-from arenaplan.importers.tflite.tensors import Shapes, array, check_payload, dtype_of, unique_names
+from arenaplan.importers.tflite.options import attributes_of
+from arenaplan.importers.tflite.tensors import (
+    Shapes,
+    array,
+    check_payload,
+    dtype_of,
+    first_content,
+    unique_names,
+)
 from arenaplan.ops import Operands, effects_of, lookup
 
 _FEW: Final = 64
@@ -71,6 +79,7 @@ class Walk:
             inputs,
             outputs,
             name=what,
+            attributes=attributes_of(operator, self._main.tensors),
             effects=self._effects(operator),
             domain="tflite.custom" if operator.is_custom else "tflite",
             version=operator.version,
@@ -113,7 +122,7 @@ class Walk:
                 numbers = tuple(int(number) for number in data.ravel())
             value = graph.constant(name, shape, dtype, data)
         elif tensor.is_variable:
-            value = graph.state(name, shape, dtype)
+            value = graph.state(name, shape, dtype, initial=first_content(tensor, shape, dtype))
         elif is_input:
             value, is_fixed = graph.input(name, shape, dtype), False
         else:

@@ -2,6 +2,7 @@
 //! models.
 
 mod fillers;
+pub(super) mod grow;
 mod join;
 pub(super) mod restrictions;
 mod tight_cut;

@@ -19,12 +19,22 @@ pub(crate) struct Incumbent<'a> {
     peak: u64,
     /// Bytes that no answer can go below.
     bound: u64,
+    /// Whether its answers are those of another problem.
+    is_quiet: bool,
 }
 
 impl<'a> Incumbent<'a> {
     /// Returns an incumbent without an answer.
     pub(crate) fn new(model: &'a Model, space: SpaceId, clock: &'a Clock<'a>) -> Self {
-        Self { model, space, clock, offsets: None, peak: u64::MAX, bound: model.bound }
+        Self {
+            model,
+            space,
+            clock,
+            offsets: None,
+            peak: u64::MAX,
+            bound: model.bound,
+            is_quiet: false,
+        }
     }
 
     /// Returns an incumbent for the core of the items `kept`: this one without the others.
@@ -37,6 +47,18 @@ impl<'a> Incumbent<'a> {
         let offsets = self.offsets.as_ref().map(of_core);
         let peak = offsets.as_ref().map_or(self.peak, |offsets| core.peak(offsets));
         Incumbent { model: core, offsets, peak: peak.max(self.bound), ..*self }
+    }
+
+    /// Returns an incumbent for a model of the same items, which have grown. It tells nothing.
+    pub(crate) fn of_grown<'b>(
+        &self,
+        grown: &'b Model,
+        peak: u64,
+        bound: u64,
+        clock: &'b Clock<'b>,
+    ) -> Incumbent<'b> {
+        let (space, peak) = (self.space, peak.min(self.peak));
+        Incumbent { model: grown, space, clock, offsets: None, peak, bound, is_quiet: true }
     }
 
     /// Returns the space that is packed.
@@ -92,6 +114,9 @@ impl<'a> Incumbent<'a> {
 
     /// Tells how far the search is.
     pub(crate) fn report(&self, stage: Stage) {
+        if self.is_quiet {
+            return;
+        }
         let (space, peak, lower_bound) = (self.space, self.peak, self.bound);
         let nodes = self.clock.nodes();
         self.clock.tell(Progress { space, stage, peak, lower_bound, nodes });

@@ -6,6 +6,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 use super::critical::Critical;
+use super::grown::{GrownSizes, Whole};
 use super::incumbent::Incumbent;
 use super::searches::Searches;
 use crate::base::Result;
@@ -40,6 +41,8 @@ enum Role {
     LargeAndSmall,
     /// Searches a small core as a whole, or one that is not solid.
     Exact,
+    /// Takes turns with exact search on small cores that are not decided soon.
+    Grown,
 }
 
 /// A method that improves the packing of a core.
@@ -48,7 +51,7 @@ trait Method: fmt::Debug {
     fn role(&self) -> Role;
 
     /// Returns whether the method works on the core, and has something left to try.
-    fn can(&self, core: &Model) -> bool;
+    fn can(&self, core: &Model, clock: &Clock<'_>) -> bool;
 
     /// Makes the tables of the method; false if the core is too large for them.
     fn prepare(&mut self, _core: &Model, _clock: &Clock<'_>) -> Result<bool> {
@@ -60,13 +63,14 @@ trait Method: fmt::Debug {
 }
 
 /// Returns the methods that are switched on. Of those with equal cost, the first is next.
-fn methods(on: &Methods, worker: usize) -> Vec<Box<dyn Method>> {
-    let all: [(bool, Box<dyn Method>); 5] = [
+fn methods<'m>(on: &Methods, worker: usize, whole: Whole<'m>) -> Vec<Box<dyn Method + 'm>> {
+    let all: [(bool, Box<dyn Method + 'm>); 6] = [
         (on.ejection_chains, Box::new(Chains)),
         (on.critical_part, Box::new(CriticalPart { worker, series: None })),
         (on.first_fit || on.best_fit, Box::new(GreedyPasses::new(on, worker))),
         (on.skyline, Box::new(SkylinePasses { series: None })),
         (on.exact, Box::new(ExactSearch { worker, searches: None, too_large: false })),
+        (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, worker))),
     ];
     all.into_iter().filter_map(|(is_on, method)| is_on.then_some(method)).collect()
 }
@@ -80,7 +84,7 @@ impl Method for Chains {
         Role::LargeAndSmall
     }
 
-    fn can(&self, _core: &Model) -> bool {
+    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
         true
     }
 
@@ -109,7 +113,7 @@ impl Method for CriticalPart {
         Role::Large
     }
 
-    fn can(&self, core: &Model) -> bool {
+    fn can(&self, core: &Model, _clock: &Clock<'_>) -> bool {
         core.all_solid()
     }
 
@@ -148,7 +152,7 @@ impl Method for GreedyPasses {
         Role::Greedy
     }
 
-    fn can(&self, _core: &Model) -> bool {
+    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
         self.count < self.fits.len() * ORDERS.len()
     }
 
@@ -178,7 +182,7 @@ impl Method for SkylinePasses {
         Role::LargeAndSmall
     }
 
-    fn can(&self, core: &Model) -> bool {
+    fn can(&self, core: &Model, _clock: &Clock<'_>) -> bool {
         core.all_solid() && !core.has_pins()
     }
 
@@ -203,7 +207,7 @@ impl Method for ExactSearch {
         Role::Exact
     }
 
-    fn can(&self, _core: &Model) -> bool {
+    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
         !self.too_large
     }
 
@@ -225,24 +229,39 @@ impl Method for ExactSearch {
     }
 }
 
+impl Method for GrownSizes<'_> {
+    fn role(&self) -> Role {
+        Role::Grown
+    }
+
+    fn can(&self, _core: &Model, clock: &Clock<'_>) -> bool {
+        self.can(clock)
+    }
+
+    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
+        let Task { goal, best, clock, .. } = task;
+        self.step(goal, best, clock)
+    }
+}
+
 /// The methods of one thread for one core, with the effort that each has taken.
 #[derive(Debug)]
-pub(crate) struct Portfolio {
+pub(crate) struct Portfolio<'m> {
     chains: Option<EjectionChains>,
-    methods: Vec<Entry>,
+    methods: Vec<Entry<'m>>,
 }
 
 /// A method, and the effort of its turns so far in memory accesses.
 #[derive(Debug)]
-struct Entry {
-    method: Box<dyn Method>,
+struct Entry<'m> {
+    method: Box<dyn Method + 'm>,
     spent: usize,
 }
 
-impl Portfolio {
-    /// Returns the methods of a thread that are switched on.
-    pub(crate) fn new(worker: usize, clock: &Clock<'_>) -> Self {
-        let list = methods(clock.methods(), worker);
+impl<'m> Portfolio<'m> {
+    /// Returns the methods of a thread that are switched on, for the core of a model.
+    pub(crate) fn new(worker: usize, whole: Whole<'m>, clock: &Clock<'_>) -> Self {
+        let list = methods(clock.methods(), worker, whole);
         let methods = list.into_iter().map(|method| Entry { method, spent: 0 }).collect();
         Self { chains: None, methods }
     }
@@ -279,13 +298,19 @@ impl Portfolio {
         }
         let divisor = if goal == 0 { tuning.others_divisor } else { tuning.others_divisor_goal };
         let part = self.methods[exact].spent / divisor;
-        let is_due = |it: &Entry| {
-            it.method.role() == Role::LargeAndSmall && it.method.can(core) && it.spent < part
+        let is_due = |it: &Entry<'_>| {
+            it.method.role() == Role::LargeAndSmall && it.method.can(core, clock) && it.spent < part
         };
         let due = self.least_spent(is_due).filter(|_| part >= tuning.shortest_turn);
+        // Grown items are searched half as long as the items themselves.
+        let most = self.methods[exact].spent;
+        let is_grown = |it: &Entry<'_>| {
+            it.method.role() == Role::Grown && it.method.can(core, clock) && 2 * it.spent < most
+        };
+        let due = due.or_else(|| self.least_spent(is_grown).filter(|_| most >= tuning.grown_after));
         let place = due.unwrap_or(exact);
         let before = clock.effort();
-        if place != exact {
+        if place != exact && self.methods[place].method.role() != Role::Grown {
             clock.begin_turn(part);
         }
         self.run(place, core, goal, best, clock)?;
@@ -310,8 +335,10 @@ impl Portfolio {
     ) -> Result<bool> {
         let tuning = &clock.tuning().portfolio;
         // Many solid items are searched in part, by the method for the critical part.
-        let is_due = |it: &Entry| {
-            it.method.can(core) && !(it.method.role() == Role::Exact && core.all_solid())
+        let is_due = |it: &Entry<'_>| {
+            it.method.can(core, clock)
+                && it.method.role() != Role::Grown
+                && !(it.method.role() == Role::Exact && core.all_solid())
         };
         let Some(place) = self.least_spent(is_due) else { return Ok(false) };
         let (before, peak) = (clock.effort(), best.peak());
@@ -329,7 +356,7 @@ impl Portfolio {
     }
 
     /// Returns the place of the method for which `is_due` holds and that has cost the least.
-    fn least_spent(&self, is_due: impl Fn(&Entry) -> bool) -> Option<usize> {
+    fn least_spent(&self, is_due: impl Fn(&Entry<'m>) -> bool) -> Option<usize> {
         let due = self.methods.iter().enumerate().filter(|(_, it)| is_due(it));
         due.min_by_key(|(_, it)| it.spent).map(|(place, _)| place)
     }

@@ -1,5 +1,6 @@
 //! The order of methods: cheap ones first, until the peak meets the bound.
 
+use super::grown::Whole;
 use super::incumbent::Incumbent;
 use super::methods::Portfolio;
 use super::threads::{Exchange, improve_together};
@@ -45,7 +46,8 @@ pub(crate) fn run(
     let core = model.restricted_to(&kernel.core)?;
     let mut core_best = best.for_core(&core, &kernel.core);
     clock.allow_for(core.items.len().saturating_sub(tuning.small_core));
-    let mut portfolio = Portfolio::new(0, clock);
+    let whole = Whole { model, core: &kernel.core };
+    let mut portfolio = Portfolio::new(0, whole, clock);
     greedy(&core, &mut portfolio, &mut core_best, clock)?;
     let mut space = Occupancy::new(model.loads.len())?;
     let mut complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
@@ -68,7 +70,7 @@ pub(crate) fn run(
         clock,
         |best, clock, others| improve(&core, capacity, &mut portfolio, best, clock, others),
         |worker, best, clock, others| {
-            let mut portfolio = Portfolio::new(worker, clock);
+            let mut portfolio = Portfolio::new(worker, whole, clock);
             improve(&core, capacity, &mut portfolio, best, clock, Some(others))
         },
     )?;
@@ -113,7 +115,7 @@ fn first_answer(
 /// Places the core greedily in a few orders.
 fn greedy(
     core: &Model,
-    portfolio: &mut Portfolio,
+    portfolio: &mut Portfolio<'_>,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
 ) -> Result<()> {
@@ -136,7 +138,7 @@ fn greedy(
 pub(crate) fn improve(
     core: &Model,
     capacity: Option<u64>,
-    portfolio: &mut Portfolio,
+    portfolio: &mut Portfolio<'_>,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
     shared: Option<&Exchange>,

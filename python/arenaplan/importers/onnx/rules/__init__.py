@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from arenaplan.importers.onnx.op import Op, Result
-from arenaplan.importers.onnx.rules import elementwise, layout, reduce, windows
+from arenaplan.importers.onnx.rules import elementwise, layout, reduce, signal, windows
+from arenaplan.importers.onnx.rules.contrib import CONTRIB_RULES, MICROSOFT
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
@@ -29,10 +30,12 @@ RULES: Mapping[str, Rule] = {
     "BatchNormalization": elementwise.batch_norm,
     "Cast": elementwise.cast,
     "CastLike": elementwise.cast_like,
+    "Compress": layout.compress,
     "Concat": layout.concat,
     "Constant": layout.constant,
     "ConstantOfShape": layout.constant_of_shape,
     "Conv": windows.conv,
+    "ConvInteger": windows.conv_integer,
     "ConvTranspose": windows.conv_transpose,
     "DepthToSpace": layout.depth_to_space,
     "DequantizeLinear": elementwise.dequantize,
@@ -65,6 +68,8 @@ RULES: Mapping[str, Rule] = {
     "OneHot": layout.one_hot,
     "Pad": layout.pad,
     "Pow": elementwise.power,
+    "QLinearConv": windows.qlinear_conv,
+    "QLinearMatMul": reduce.qlinear_matmul,
     "QuantizeLinear": elementwise.quantize,
     "RMSNormalization": elementwise.layer_norm,
     "RandomNormal": layout.random,
@@ -74,6 +79,7 @@ RULES: Mapping[str, Rule] = {
     "Range": layout.range_,
     "Reshape": layout.reshape,
     "Resize": layout.resize,
+    "STFT": signal.stft,
     "Scatter": elementwise.same,
     "ScatterElements": elementwise.same,
     "ScatterND": elementwise.same,
@@ -92,3 +98,10 @@ RULES: Mapping[str, Rule] = {
     "Where": elementwise.where,
 }
 """Rules by operator of the default domain."""
+
+
+def rule_of(op: Op) -> Rule | None:
+    """Return the rule of an operator, if this package has one."""
+    if not op.domain:
+        return RULES.get(op.type)
+    return CONTRIB_RULES.get(op.type) if op.domain == MICROSOFT else None

@@ -93,6 +93,16 @@ def transpose(op: Op) -> Sequence[Result]:
     return ((tuple(x.shape[axis] for axis in perm), x.dtype),)
 
 
+def compress(op: Op) -> Sequence[Result]:
+    """As many slices as a constant condition keeps."""
+    x = op.input(0)
+    count = int(np.count_nonzero(op.array(1)))
+    if op.attributes.get("axis") is None:
+        return (((count,), x.dtype),)
+    axis = op.axis(op.integer("axis"), len(x.shape))
+    return (((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype),)
+
+
 def concat(op: Op) -> Sequence[Result]:
     """Operands of one type that differ along one axis."""
     first = op.input(0)

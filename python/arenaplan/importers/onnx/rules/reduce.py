@@ -40,6 +40,11 @@ def matmul_integer(op: Op) -> Sequence[Result]:
     return ((product_shape(op, op.input(0).shape, op.input(1).shape), "int32"),)
 
 
+def qlinear_matmul(op: Op) -> Sequence[Result]:
+    """Operands and result have a scale and a zero point each; that of the result has its type."""
+    return ((product_shape(op, op.input(0).shape, op.input(3).shape), op.input(7).dtype),)
+
+
 def gemm(op: Op) -> Sequence[Result]:
     """Two matrices, each possibly transposed, and an addend."""
     a, b = op.input(0), op.input(1)

@@ -75,7 +75,7 @@ def infer(
         inferred = shape_inference.infer_node_outputs(
             schema,
             node,
-            {name: _type(known) for name, known in given.items()},
+            {name: type_of(known) for name, known in given.items()},
             {
                 name: numpy_helper.from_array(array)
                 for name, array in data.items()
@@ -116,7 +116,7 @@ def _check_ranges(op: Op) -> None:
     check_auto_pad(op)
 
 
-def _type(operand: Operand) -> TypeProto:
+def type_of(operand: Operand) -> TypeProto:
     """Return an operand's type as the inference wants it."""
     result = TypeProto()
     result.tensor_type.elem_type = DTYPE_CODES[operand.dtype]

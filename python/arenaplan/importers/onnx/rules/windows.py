@@ -121,7 +121,22 @@ def _space(op: Op, shape: Shape) -> Shape:
 
 def conv(op: Op) -> Sequence[Result]:
     """Data ``(N, C, …)`` with weights ``(M, C / group, …)``."""
-    x, w = op.input(0), op.input(1)
+    return ((_convolved(op, 1, 2), op.input(0).dtype),)
+
+
+def conv_integer(op: Op) -> Sequence[Result]:
+    """Small integers make large ones; inputs behind the weights are zero points."""
+    return ((_convolved(op, 1, None), "int32"),)
+
+
+def qlinear_conv(op: Op) -> Sequence[Result]:
+    """Data, weights and result have a scale and a zero point; the last one has the type."""
+    return ((_convolved(op, 3, 8), op.input(7).dtype),)
+
+
+def _convolved(op: Op, weights: int, addend: int | None) -> Shape:
+    """Return the shape of a convolution with weights and a bias at some positions."""
+    x, w = op.input(0), op.input(weights)
     space = _space(op, x.shape)
     group = op.integer("group", 1)
     if group < 1:
@@ -131,13 +146,13 @@ def conv(op: Op) -> Sequence[Result]:
             ShapeMismatch,
             f"weights of shape {w.shape} in {group} groups for data of shape {x.shape}",
         )
-    bias = op.optional(2)
+    bias = None if addend is None else op.optional(addend)
     if bias is not None and bias.shape != w.shape[:1]:
         raise op.error(
             ShapeMismatch, f"a bias of shape {bias.shape} for weights of shape {w.shape}"
         )
     sliding = window(op, len(space), w.shape[2:])
-    return (((x.shape[0], w.shape[0], *_positions(op, space, sliding)), x.dtype),)
+    return (x.shape[0], w.shape[0], *_positions(op, space, sliding))
 
 
 def conv_transpose(op: Op) -> Sequence[Result]:

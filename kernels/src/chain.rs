@@ -1,0 +1,521 @@
+//! Chains of elementwise functions: one pass over memory, whatever the number of functions.
+//!
+//! A chain is a short program over registers of 512 elements, which stay in a first-level
+//! cache. Operands are broadcast as in NumPy.
+
+use rten_simd::ops::{BitOps, FloatOps, NumOps};
+use rten_simd::{Isa, SimdOp, SimdUnaryOp};
+use rten_vecmath::{Exp, Sigmoid, Tanh};
+
+use crate::error::{Error, Result};
+use crate::raw::Elements;
+
+/// Elements of a register.
+const BLOCK: usize = 512;
+/// Number of registers.
+pub const REGISTERS: usize = 8;
+/// Dimensions of a loop, at most, after those that can be walked as one are merged.
+const DIMENSIONS: usize = 6;
+/// Operands of a chain that are arrays, at most.
+pub const OPERANDS: usize = 8;
+
+/// A function of one or two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Function {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+    /// `a / b`
+    Div,
+    /// The larger one; if one is no number, the second.
+    Max,
+    /// The smaller one; if one is no number, the second.
+    Min,
+    /// `-a`
+    Neg,
+    /// `|a|`
+    Abs,
+    /// The exponential function.
+    Exp,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `1 / (1 + exp(-a))`
+    Sigmoid,
+    /// The error function.
+    Erf,
+    /// `a`
+    Copy,
+}
+
+impl Function {
+    /// Returns the function of a name in lower case.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "add" => Self::Add,
+            "sub" => Self::Sub,
+            "mul" => Self::Mul,
+            "div" => Self::Div,
+            "max" => Self::Max,
+            "min" => Self::Min,
+            "neg" => Self::Neg,
+            "abs" => Self::Abs,
+            "exp" => Self::Exp,
+            "tanh" => Self::Tanh,
+            "sigmoid" => Self::Sigmoid,
+            "erf" => Self::Erf,
+            "copy" => Self::Copy,
+            _ => return None,
+        })
+    }
+}
+
+/// An argument of a function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    /// The number of a register.
+    Register(usize),
+    /// A constant.
+    Number(f32),
+}
+
+/// One step of a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Loads an operand into a register.
+    Load {
+        /// The operand.
+        from: usize,
+        /// The register.
+        to: usize,
+    },
+    /// Applies a function.
+    Apply {
+        /// The function.
+        function: Function,
+        /// Its first argument.
+        first: Argument,
+        /// Its second argument, if it has two.
+        second: Argument,
+        /// The register of the result, which is not an argument.
+        to: usize,
+    },
+}
+
+/// Dimensions, and the steps of every operand along them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Loop {
+    count: usize,
+    sizes: [usize; DIMENSIONS],
+    /// Per operand, the last one being the result.
+    steps: [[usize; DIMENSIONS]; OPERANDS + 1],
+}
+
+/// A program, and the dimensions of its operands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    steps: Vec<Step>,
+    /// The register of the result.
+    result: usize,
+    operands: usize,
+    walk: Loop,
+}
+
+impl Chain {
+    /// Returns a chain.
+    ///
+    /// # Arguments
+    ///
+    /// * `result`: the register that is written to memory.
+    /// * `shape`: that of the result, to which operands are broadcast.
+    /// * `strides`: per operand, and for the result at last, elements from one index of a dimension to
+    ///   the next.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if a register, operand or dimension does not exist, or elements of the
+    /// last dimension are apart.
+    pub fn new(
+        steps: Vec<Step>,
+        result: usize,
+        shape: &[usize],
+        strides: &[Vec<usize>],
+    ) -> Result<Self> {
+        let operands = strides.len().checked_sub(1).filter(|&count| count <= OPERANDS);
+        let operands = operands.ok_or(Error::OutOfRange { what: "the number of operands" })?;
+        let mut known = [false; REGISTERS];
+        for step in &steps {
+            let to = match *step {
+                Step::Load { from, to } if from < operands => to,
+                Step::Apply { first, second, to, .. } => {
+                    for argument in [first, second] {
+                        if let Argument::Register(at) = argument
+                            && (at == to || known.get(at) != Some(&true))
+                        {
+                            return Err(Error::OutOfRange { what: "a register that is read" });
+                        }
+                    }
+                    to
+                }
+                Step::Load { .. } => return Err(Error::OutOfRange { what: "an operand" }),
+            };
+            *known.get_mut(to).ok_or(Error::OutOfRange { what: "a register" })? = true;
+        }
+        if known.get(result) != Some(&true) {
+            return Err(Error::OutOfRange { what: "the register of the result" });
+        }
+        let walk = merged(shape, strides)?;
+        Ok(Self { steps, result, operands, walk })
+    }
+
+    /// Computes all elements of the result, which may be the memory of an operand with the
+    /// same strides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if there are more or fewer operands.
+    pub fn run<'m>(&self, operands: &[Elements<'m>], output: &mut Elements<'m>) -> Result<()> {
+        crate::error::check("the list of operands", operands.len(), self.operands)?;
+        Pass { chain: self, operands, output }.dispatch();
+        Ok(())
+    }
+}
+
+/// Returns the loop over a shape, with dimensions merged that all operands walk as one.
+fn merged(shape: &[usize], strides: &[Vec<usize>]) -> Result<Loop> {
+    let mut all: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (axis, &size) in shape.iter().enumerate() {
+        let own: Option<Vec<usize>> = strides.iter().map(|each| each.get(axis).copied()).collect();
+        let own = own.ok_or(Error::OutOfRange { what: "the number of strides" })?;
+        if size == 1 {
+            continue;
+        }
+        let joins = |before: &[usize]| {
+            before.iter().zip(&own).all(|(&outer, &inner)| Some(outer) == inner.checked_mul(size))
+        };
+        match all.last_mut() {
+            Some((outer, steps)) if joins(steps) => {
+                *outer =
+                    outer.checked_mul(size).ok_or(Error::OutOfRange { what: "a dimension" })?;
+                *steps = own;
+            }
+            _ => all.push((size, own)),
+        }
+    }
+    if all.is_empty() {
+        all.push((1, vec![1; strides.len()]));
+    }
+    let is_dense = all.last().is_some_and(|(_, steps)| {
+        steps.iter().all(|&step| step <= 1) && (steps.last() == Some(&1))
+    });
+    if all.len() > DIMENSIONS || !is_dense {
+        return Err(Error::NotContiguous { what: "the last dimension of an operand" });
+    }
+    let mut walk =
+        Loop { count: all.len(), sizes: [1; DIMENSIONS], steps: [[0; DIMENSIONS]; OPERANDS + 1] };
+    for (axis, (size, steps)) in all.iter().enumerate() {
+        walk.sizes[axis] = *size;
+        for (to, step) in walk.steps.iter_mut().zip(steps) {
+            to[axis] = *step;
+        }
+    }
+    Ok(walk)
+}
+
+/// A run of a chain.
+struct Pass<'a, 'm> {
+    chain: &'a Chain,
+    operands: &'a [Elements<'m>],
+    output: &'a mut Elements<'m>,
+}
+
+type Registers = [[f32; BLOCK]; REGISTERS];
+
+impl SimdOp for Pass<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { chain, operands, output } = self;
+        let walk = &chain.walk;
+        let outer = walk.count - 1;
+        let inner = walk.sizes[outer];
+        let rows: usize = walk.sizes[..outer].iter().product();
+        let mut registers: Registers = [[0.0; BLOCK]; REGISTERS];
+        let mut index = [0_usize; DIMENSIONS];
+        let offset = |operand: usize, index: &[usize; DIMENSIONS]| -> usize {
+            index[..outer].iter().zip(&walk.steps[operand]).map(|(&at, &step)| at * step).sum()
+        };
+        for _ in 0..rows {
+            for start in (0..inner).step_by(BLOCK) {
+                let count = BLOCK.min(inner - start);
+                for step in &chain.steps {
+                    match *step {
+                        Step::Load { from, to } => {
+                            let (first, register) = (offset(from, &index), &mut registers[to]);
+                            if walk.steps[from][outer] == 0 {
+                                let mut number = [0.0];
+                                operands[from].read(first, &mut number);
+                                register[..count.next_multiple_of(64).min(BLOCK)].fill(number[0]);
+                            } else {
+                                operands[from].read(first + start, &mut register[..count]);
+                            }
+                        }
+                        Step::Apply { function, first, second, to } => {
+                            apply(isa, &mut registers, function, first, second, to, count);
+                        }
+                    }
+                }
+                let first = offset(chain.operands, &index) + start;
+                output.write(first, &registers[chain.result][..count]);
+            }
+            for axis in (0..outer).rev() {
+                index[axis] += 1;
+                if index[axis] < walk.sizes[axis] {
+                    break;
+                }
+                index[axis] = 0;
+            }
+        }
+    }
+}
+
+/// The elements of an argument.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Register(&'a [f32; BLOCK]),
+    Number(f32),
+}
+
+/// Applies a function to the first elements of registers.
+#[inline(always)]
+#[allow(clippy::too_many_lines, reason = "one row per function")]
+fn apply<I: Isa>(
+    isa: I,
+    registers: &mut Registers,
+    function: Function,
+    first: Argument,
+    second: Argument,
+    to: usize,
+    count: usize,
+) {
+    let ops = isa.f32();
+    let (before, rest) = registers.split_at_mut(to);
+    let Some((target, after)) = rest.split_first_mut() else { return };
+    let source = |argument: Argument| match argument {
+        Argument::Number(number) => Source::Number(number),
+        Argument::Register(at) if at < to => Source::Register(&before[at]),
+        // The register is not `to`: see `Chain::new`.
+        Argument::Register(at) => Source::Register(&after[at - to - 1]),
+    };
+    let (a, b) = (source(first), source(second));
+    match function {
+        Function::Add => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.add(x, y),
+        ),
+        Function::Sub => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.sub(x, y),
+        ),
+        Function::Mul => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.mul(x, y),
+        ),
+        Function::Div => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.div(x, y),
+        ),
+        Function::Max => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.max(x, y),
+        ),
+        Function::Min => two(
+            isa,
+            a,
+            b,
+            target,
+            count,
+            #[inline(always)]
+            |x, y| ops.min(x, y),
+        ),
+        Function::Neg => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| ops.neg(x),
+        ),
+        Function::Abs => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| ops.abs(x),
+        ),
+        Function::Exp => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| Exp::apply(isa, x),
+        ),
+        Function::Tanh => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| Tanh::apply(isa, x),
+        ),
+        Function::Sigmoid => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| Sigmoid::apply(isa, x),
+        ),
+        Function::Erf => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| erf(isa, x),
+        ),
+        Function::Copy => one(
+            isa,
+            a,
+            target,
+            count,
+            #[inline(always)]
+            |x| x,
+        ),
+    }
+}
+
+#[inline(always)]
+fn one<I: Isa>(
+    isa: I,
+    a: Source<'_>,
+    target: &mut [f32; BLOCK],
+    count: usize,
+    function: impl Fn(I::F32) -> I::F32,
+) {
+    let ops = isa.f32();
+    match a {
+        Source::Number(number) => {
+            let made = function(ops.splat(number));
+            for at in (0..count).step_by(ops.len()) {
+                ops.store(made, &mut target[at..]);
+            }
+        }
+        Source::Register(a) => {
+            for at in (0..count).step_by(ops.len()) {
+                ops.store(function(ops.load(&a[at..])), &mut target[at..]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn two<I: Isa>(
+    isa: I,
+    a: Source<'_>,
+    b: Source<'_>,
+    target: &mut [f32; BLOCK],
+    count: usize,
+    function: impl Fn(I::F32, I::F32) -> I::F32,
+) {
+    let ops = isa.f32();
+    match (a, b) {
+        (Source::Register(a), Source::Register(b)) => {
+            for at in (0..count).step_by(ops.len()) {
+                let made = function(ops.load(&a[at..]), ops.load(&b[at..]));
+                ops.store(made, &mut target[at..]);
+            }
+        }
+        (Source::Register(_), Source::Number(number)) => {
+            let number = ops.splat(number);
+            one(
+                isa,
+                a,
+                target,
+                count,
+                #[inline(always)]
+                |x| function(x, number),
+            );
+        }
+        (Source::Number(number), _) => {
+            let number = ops.splat(number);
+            one(
+                isa,
+                b,
+                target,
+                count,
+                #[inline(always)]
+                |y| function(number, y),
+            );
+        }
+    }
+}
+
+/// Coefficients of *P*: see [`erf`].
+const ERF: [f32; 7] = [
+    1.128_379_5,
+    0.102_767_61,
+    -0.000_188_932_38,
+    -0.000_622_049_13,
+    8.841_891e-5,
+    -5.786_748_5e-6,
+    1.481_741_2e-7,
+];
+
+/// Returns the error function as tanh(x·P(x²)).
+///
+/// The two have the same symmetry and almost the same shape, so *P* is a short polynomial, fitted to
+/// atanh(erf(x))/x on (0, 3.6] with the weight that equalizes the error of the result, which is
+/// 1.6e-7 with all roundings. *P* grows beyond the fitted range. The error function of `rten_vecmath` has an
+/// absolute error of 6.6e-7 near zero, where the function itself is small.
+#[inline(always)]
+fn erf<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+    let ops = isa.f32();
+    let square = ops.mul(x, x);
+    let mut sum = ops.splat(ERF[6]);
+    for coefficient in ERF[..6].iter().rev() {
+        sum = ops.mul_add(sum, square, ops.splat(*coefficient));
+    }
+    Tanh::apply(isa, ops.mul(sum, x))
+}

@@ -1,0 +1,273 @@
+//! Convolution of every channel by itself.
+
+use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::{Isa, SimdOp};
+
+use crate::conv::{bounded, store_part};
+use crate::error::{Error, Result, check, check_at_least};
+use crate::pack::{Sliding, every_second};
+use crate::raw::{Planes, PlanesMut};
+
+/// Vectors of results of one row that are made at a time, at most.
+const VECTORS: usize = 4;
+/// Rows of results that are made at a time, where they are one or two vectors, and where more.
+const ROWS: usize = 4;
+const FEW_ROWS: usize = 2;
+/// Elements behind each row of the padded plane, which vectors may reach.
+const SLACK: usize = 64;
+
+/// The sizes of a depthwise convolution, with one or more results per channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depthwise {
+    window: Sliding,
+    channels: usize,
+    fan_out: usize,
+}
+
+impl Depthwise {
+    /// Returns a convolution of each of some channels to `fan_out` channels.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if a size is zero, or a product of sizes overflows.
+    pub fn new(window: Sliding, channels: usize, fan_out: usize) -> Result<Self> {
+        let made = Self { window, channels, fan_out };
+        let weights = channels.checked_mul(fan_out).and_then(|n| n.checked_mul(window.taps()));
+        if weights.is_none_or(|weights| weights == 0) || made.padded_len().is_none() {
+            return Err(Error::OutOfRange { what: "the number of weights" });
+        }
+        Ok(made)
+    }
+
+    /// Returns the elements of scratch memory that a run needs: those of one padded plane.
+    pub fn scratch_len(&self) -> usize {
+        self.padded_len().unwrap_or(usize::MAX)
+    }
+
+    fn padded_len(&self) -> Option<usize> {
+        self.height().checked_mul(self.pitch())
+    }
+
+    /// Returns the rows of the padded plane.
+    fn height(&self) -> usize {
+        let side = &self.window.rows;
+        (side.out - 1) * side.stride + (side.kernel - 1) * side.dilation + 1
+    }
+
+    /// Returns the elements of the padded plane that have the same remainder modulo the stride, in
+    /// one row.
+    fn phase(&self) -> usize {
+        let side = &self.window.columns;
+        side.out + ((side.kernel - 1) * side.dilation).div_ceil(side.stride) + SLACK
+    }
+
+    /// Returns the elements from one row of the padded plane to the next.
+    fn pitch(&self) -> usize {
+        self.phase() * self.window.columns.stride
+    }
+
+    /// Computes the convolution.
+    ///
+    /// # Arguments
+    ///
+    /// * `weights`: one window per channel of the result.
+    /// * `bias`: one number per channel of the result.
+    /// * `bounds`: results below the first or above the second become that number.
+    /// * `scratch`: see [`Depthwise::scratch_len`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    pub fn run(
+        &self,
+        image: &Planes<'_>,
+        weights: &[f32],
+        bias: Option<&[f32]>,
+        bounds: (f32, f32),
+        output: &mut PlanesMut<'_>,
+        scratch: &mut [f32],
+    ) -> Result<()> {
+        let [images, channels] = image.counts();
+        let made = self.channels * self.fan_out;
+        check("the image's channels", channels, self.channels)?;
+        check("a plane of the image", image.size(), self.window.plane())?;
+        check("the batch of the result", output.counts()[0], images)?;
+        check("the result's channels", output.counts()[1], made)?;
+        check("a plane of the result", output.size(), self.window.positions())?;
+        check("the weights", weights.len(), made * self.window.taps())?;
+        if let Some(bias) = bias {
+            check("the bias", bias.len(), made)?;
+        }
+        check_at_least("the scratch memory", scratch.len(), self.scratch_len())?;
+        Sweep { sizes: self, image, weights, bias, bounds, output, scratch }.dispatch();
+        Ok(())
+    }
+}
+
+/// All planes, one after another.
+struct Sweep<'a, 'i, 'o> {
+    sizes: &'a Depthwise,
+    image: &'a Planes<'i>,
+    weights: &'a [f32],
+    bias: Option<&'a [f32]>,
+    bounds: (f32, f32),
+    output: &'a mut PlanesMut<'o>,
+    scratch: &'a mut [f32],
+}
+
+impl SimdOp for Sweep<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { sizes, image, weights, bias, bounds, output, scratch } = self;
+        let taps = sizes.window.taps();
+        let scratch = &mut scratch[..sizes.scratch_len()];
+        // What lies around the image is zero for all planes.
+        scratch.fill(0.0);
+        for n in 0..image.counts()[0] {
+            for channel in 0..sizes.channels {
+                sizes.pad(image.plane(n, channel), scratch);
+                for made in channel * sizes.fan_out..(channel + 1) * sizes.fan_out {
+                    let plane = Plane {
+                        sizes,
+                        padded: scratch,
+                        weights: &weights[made * taps..(made + 1) * taps],
+                        bias: bias.map_or(0.0, |bias| bias[made]),
+                        bounds,
+                    };
+                    plane.run(isa, output.plane(n, made));
+                }
+            }
+        }
+    }
+}
+
+impl Depthwise {
+    /// Copies a plane into its frame. Columns of equal remainder modulo the stride are put beside
+    /// each other, so that the elements under a tap at successive positions are contiguous.
+    #[inline(always)]
+    fn pad(&self, plane: &[f32], padded: &mut [f32]) {
+        let (rows, columns) = (&self.window.rows, &self.window.columns);
+        let (phase, pitch) = (self.phase(), self.pitch());
+        let (height, stride) = (self.height(), columns.stride);
+        let reach = (columns.out - 1) * stride + (columns.kernel - 1) * columns.dilation + 1;
+        let count = columns.size.min(reach.saturating_sub(columns.before));
+        if count == 0 {
+            return;
+        }
+        for (y, line) in plane.chunks_exact(columns.size).enumerate() {
+            let Some(target) = padded
+                .get_mut((y + rows.before) * pitch..(y + rows.before + 1) * pitch)
+                .filter(|_| y + rows.before < height)
+            else {
+                return;
+            };
+            if stride == 1 {
+                target[columns.before..columns.before + count].copy_from_slice(&line[..count]);
+                continue;
+            }
+            for remainder in 0..stride {
+                // The first column of the image that belongs to this part of the frame.
+                let first = (remainder + stride - columns.before % stride) % stride;
+                let start = remainder * phase + (columns.before + first) / stride;
+                if stride == 2 {
+                    let source = line.get(first..count).unwrap_or_default();
+                    every_second(source, &mut target[start..start + source.len().div_ceil(2)]);
+                    continue;
+                }
+                let elements = line[..count].iter().skip(first).step_by(stride);
+                for (to, from) in target[start..].iter_mut().zip(elements) {
+                    *to = *from;
+                }
+            }
+        }
+    }
+}
+
+/// One plane of the result.
+struct Plane<'a> {
+    sizes: &'a Depthwise,
+    padded: &'a [f32],
+    weights: &'a [f32],
+    bias: f32,
+    bounds: (f32, f32),
+}
+
+impl Plane<'_> {
+    #[inline(always)]
+    fn run<I: Isa>(&self, isa: I, output: &mut [f32]) {
+        let (rows, columns) = (&self.sizes.window.rows, &self.sizes.window.columns);
+        let width = isa.f32().len();
+        for at in (0..columns.out).step_by(VECTORS * width) {
+            let vectors = (columns.out - at).div_ceil(width).min(VECTORS);
+            let some = if vectors <= 2 { ROWS } else { FEW_ROWS };
+            if rows.out < some {
+                for row in 0..rows.out {
+                    match vectors {
+                        1 => self.tile::<I, 1, 1>(isa, row, at, output),
+                        2 => self.tile::<I, 1, 2>(isa, row, at, output),
+                        3 => self.tile::<I, 1, 3>(isa, row, at, output),
+                        _ => self.tile::<I, 1, 4>(isa, row, at, output),
+                    }
+                }
+                continue;
+            }
+            for row in (0..rows.out).step_by(some) {
+                // The last rows may be made twice, which is faster than one by one.
+                let row = row.min(rows.out - some);
+                match vectors {
+                    1 => self.tile::<I, ROWS, 1>(isa, row, at, output),
+                    2 => self.tile::<I, ROWS, 2>(isa, row, at, output),
+                    3 => self.tile::<I, FEW_ROWS, 3>(isa, row, at, output),
+                    _ => self.tile::<I, FEW_ROWS, 4>(isa, row, at, output),
+                }
+            }
+        }
+    }
+
+    /// Makes `V` vectors of each of `R` rows of the result.
+    #[inline(always)]
+    fn tile<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        row: usize,
+        at: usize,
+        output: &mut [f32],
+    ) {
+        let ops = isa.f32();
+        let (width, sizes) = (ops.len(), self.sizes);
+        let (rows, columns) = (&sizes.window.rows, &sizes.window.columns);
+        let (phase, pitch) = (sizes.phase(), sizes.pitch());
+        let step = rows.stride * pitch;
+        let mut sums = [[ops.splat(self.bias); V]; R];
+        for (y, weights) in self.weights.chunks_exact(columns.kernel).enumerate() {
+            let line = (row * rows.stride + y * rows.dilation) * pitch + at;
+            let (mut remainder, mut steps) = (0, 0);
+            for weight in weights {
+                let weight = ops.splat(*weight);
+                let start = line + remainder * phase + steps;
+                remainder += columns.dilation;
+                while remainder >= columns.stride {
+                    remainder -= columns.stride;
+                    steps += 1;
+                }
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let source = &self.padded[start + r * step..];
+                    let vectors: [I::F32; V] = ops.load_many(source);
+                    for (sum, vector) in sums.iter_mut().zip(vectors) {
+                        *sum = ops.mul_add(weight, vector, *sum);
+                    }
+                }
+            }
+        }
+        let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
+        for (r, sums) in sums.iter().enumerate() {
+            let start = (row + r) * columns.out;
+            let line = &mut output[start + at..start + columns.out];
+            for (v, sum) in sums.iter().enumerate() {
+                store_part(isa, bounded(isa, *sum, low, high), &mut line[v * width..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Kernels that NumPy has no fast equal of, on memory that was planned for them.
+//!
+//! Every kernel is a function over views of memory that its caller owns. A kernel allocates nothing:
+//! scratch memory is an argument, and a function tells its size beforehand. A kernel starts no
+//! thread. An element of a result depends on its operands alone, and on no other element that the
+//! same call makes: so a tile has the bits of the same part of the whole, whatever the tiles are.
+//!
+//! Vector instructions come from [`rten_simd`], which chooses AVX-512, AVX2, NEON, WebAssembly or
+//! plain code when a kernel is called; exponential functions from `rten_vecmath`. The
+//! multiplication of matrices is written here and not taken from `rten-gemm`: that crate packs into
+//! memory of its own, brings a thread pool, and writes contiguous results only, while tiles of
+//! an image are not contiguous.
+
+#![allow(
+    clippy::inline_always,
+    reason = "vector instructions are those of the function that code is inlined into"
+)]
+
+mod chain;
+mod conv;
+mod depthwise;
+mod error;
+mod int8;
+mod pack;
+mod pool;
+mod product;
+mod raw;
+mod rows;
+
+pub use chain::{Argument, Chain, Function, OPERANDS, REGISTERS, Step};
+pub use conv::{COLUMNS, Conv, ROWS, packed_weights, packed_weights_len};
+pub use depthwise::Depthwise;
+pub use error::{Error, Result};
+pub use int8::{BYTE_COLUMNS, Byte, multiply_bytes, packed_bytes, packed_bytes_len};
+pub use pack::{Side, Sliding};
+pub use pool::{Pooling, pool};
+pub use raw::{Elements, Planes, PlanesMut};
+pub use rows::{Normalization, softmax};

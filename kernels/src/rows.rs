@@ -1,0 +1,90 @@
+//! Functions of whole rows: softmax, and normalization by mean and deviation.
+
+use rten_simd::SimdOp;
+use rten_vecmath::{Normalize, NormalizeOptions, Softmax, Sum, SumSquare, SumSquareSub};
+
+use crate::error::{Result, check};
+use crate::raw::{Planes, PlanesMut};
+
+/// Writes the exponentials of each row, divided by their sum.
+///
+/// Planes are rows. Without a `source`, the rows are replaced.
+///
+/// # Errors
+///
+/// [`Error::WrongSize`](crate::Error::WrongSize) if there are more or fewer rows than results.
+pub fn softmax(source: Option<&Planes<'_>>, output: &mut PlanesMut<'_>) -> Result<()> {
+    each(source, output, |row| {
+        Softmax::new_mut(row).dispatch();
+    })
+}
+
+/// A normalization of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Normalization<'a> {
+    /// Whether the mean is subtracted.
+    pub is_centered: bool,
+    /// Added to the variance.
+    pub epsilon: f32,
+    /// Multiplied with the elements of each row.
+    pub scale: Option<&'a [f32]>,
+    /// Added to the elements of each row.
+    pub shift: Option<&'a [f32]>,
+}
+
+impl Normalization<'_> {
+    /// Normalizes each row: see [`softmax`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
+    pub fn run(&self, source: Option<&Planes<'_>>, output: &mut PlanesMut<'_>) -> Result<()> {
+        for (what, operand) in [("the scale", self.scale), ("the shift", self.shift)] {
+            if let Some(operand) = operand {
+                check(what, operand.len(), output.size())?;
+            }
+        }
+        #[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "as NumPy has it")]
+        let count = output.size() as f32;
+        each(source, output, |row| {
+            let mean = if self.is_centered { Sum::new(row).dispatch() / count } else { 0.0 };
+            let squares = if self.is_centered {
+                SumSquareSub::new(row, mean).dispatch()
+            } else {
+                SumSquare::new(row).dispatch()
+            };
+            let options = NormalizeOptions {
+                pre_scale_bias: mean,
+                scale: (squares / count + self.epsilon).sqrt().recip(),
+                element_scale: self.scale,
+                bias: 0.0,
+                element_bias: self.shift,
+            };
+            Normalize::new_mut(row, options).dispatch();
+        })
+    }
+}
+
+/// Copies each row to its place, if it is not there yet, and calls a function with it.
+fn each(
+    source: Option<&Planes<'_>>,
+    output: &mut PlanesMut<'_>,
+    mut function: impl FnMut(&mut [f32]),
+) -> Result<()> {
+    let counts = output.counts();
+    if let Some(source) = source {
+        check("the rows", source.counts()[0], counts[0])?;
+        check("the rows", source.counts()[1], counts[1])?;
+        check("a row", source.size(), output.size())?;
+    }
+    for n in 0..counts[0] {
+        for at in 0..counts[1] {
+            let row = output.plane(n, at);
+            if let Some(source) = source {
+                row.copy_from_slice(source.plane(n, at));
+            }
+            function(row);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Convolutions compute what their definition says.
+
+#![allow(
+    clippy::similar_names,
+    clippy::needless_range_loop,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
+use arenaplan_kernels::{
+    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, packed_weights, packed_weights_len,
+};
+
+/// Numbers that look random, between -1 and 1.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    #[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "any numbers will do")]
+    (0..count).map(|_| (next() % 2001) as f32 / 1000.0 - 1.0).collect()
+}
+
+struct Case {
+    batch: usize,
+    groups: usize,
+    fan_in: usize,
+    fan_out: usize,
+    rows: Side,
+    columns: Side,
+}
+
+impl Case {
+    fn wanted(&self, image: &[f32], weights: &[f32], bias: &[f32]) -> Vec<f32> {
+        let mut made = Vec::new();
+        let channels = self.groups * self.fan_in;
+        for n in 0..self.batch {
+            for channel in 0..self.groups * self.fan_out {
+                for row in 0..self.rows.out {
+                    for column in 0..self.columns.out {
+                        let mut sum = f64::from(bias[channel]);
+                        for c in 0..self.fan_in {
+                            for y in 0..self.rows.kernel {
+                                for x in 0..self.columns.kernel {
+                                    let inside = (row * self.rows.stride + y * self.rows.dilation)
+                                        .checked_sub(self.rows.before)
+                                        .zip(
+                                            (column * self.columns.stride
+                                                + x * self.columns.dilation)
+                                                .checked_sub(self.columns.before),
+                                        )
+                                        .filter(|&(h, w)| {
+                                            h < self.rows.size && w < self.columns.size
+                                        });
+                                    let Some((h, w)) = inside else { continue };
+                                    let source = channel / self.fan_out * self.fan_in + c;
+                                    let plane = (n * channels + source) * self.rows.size;
+                                    let element = image[(plane + h) * self.columns.size + w];
+                                    let at = (channel * self.fan_in + c) * self.rows.kernel + y;
+                                    let weight = weights[at * self.columns.kernel + x];
+                                    sum += f64::from(element) * f64::from(weight);
+                                }
+                            }
+                        }
+                        #[allow(clippy::cast_possible_truncation, clippy::as_conversions)]
+                        made.push(sum as f32);
+                    }
+                }
+            }
+        }
+        made
+    }
+}
+
+fn side(size: usize, kernel: usize, stride: usize, dilation: usize, pads: (usize, usize)) -> Side {
+    let extent = (kernel - 1) * dilation + 1;
+    let out = (size + pads.0 + pads.1 - extent) / stride + 1;
+    Side { size, out, kernel, stride, dilation, before: pads.0 }
+}
+
+fn near(found: &[f32], wanted: &[f32]) {
+    assert_eq!(found.len(), wanted.len());
+    for (at, (a, b)) in found.iter().zip(wanted).enumerate() {
+        assert!((a - b).abs() <= 2e-5 * b.abs().max(1.0), "element {at}: {a}, not {b}");
+    }
+}
+
+/// Sizes of one dimension: with and without padding, strides, gaps, and more padding than image.
+fn sides() -> Vec<Side> {
+    vec![
+        side(9, 1, 1, 1, (0, 0)),
+        side(17, 3, 1, 1, (1, 1)),
+        side(70, 3, 1, 1, (1, 1)),
+        side(13, 3, 2, 1, (1, 1)),
+        side(14, 3, 2, 1, (0, 1)),
+        side(11, 5, 3, 2, (4, 3)),
+        side(4, 7, 1, 1, (3, 3)),
+        side(1, 3, 1, 1, (1, 1)),
+        side(10, 1, 2, 1, (0, 0)),
+        side(3, 2, 4, 3, (5, 6)),
+    ]
+}
+
+#[test]
+fn convolutions_of_all_sizes_are_those_of_the_definition() {
+    let sides = sides();
+    for (at, rows) in sides.iter().enumerate() {
+        for (to, columns) in sides.iter().enumerate() {
+            let sizes = [(1, 3, 5), (2, 2, 8), (1, 1, 1), (3, 4, 20)][(at + to) % 4];
+            let (groups, fan_in, fan_out) = sizes;
+            let case =
+                Case { batch: 1 + at % 2, groups, fan_in, fan_out, rows: *rows, columns: *columns };
+            let window = Sliding::new(*rows, *columns).unwrap();
+            let depth = fan_in * window.taps();
+            let channels = groups * fan_in;
+            let image = numbers(case.batch * channels * window.plane(), 1);
+            let weights = numbers(groups * fan_out * depth, 2);
+            let bias = numbers(groups * fan_out, 3);
+            let mut packed = vec![0.0; packed_weights_len(groups, fan_out, depth)];
+            packed_weights(&weights, groups, fan_out, depth, &mut packed).unwrap();
+            let wanted = case.wanted(&image, &weights, &bias);
+            let conv = Conv::new(window, groups, fan_in, fan_out).unwrap();
+            let planes = Planes::new(&image, [case.batch, channels], window.plane()).unwrap();
+            let mut bits: Vec<Vec<u32>> = Vec::new();
+            // One row of the matrix at a time, a few, and all.
+            for scratch in [48, 150, conv.scratch_len()] {
+                let mut made = vec![f32::NAN; wanted.len()];
+                let counts = [case.batch, groups * fan_out];
+                let mut output = PlanesMut::new(&mut made, counts, window.positions()).unwrap();
+                let mut scratch = vec![f32::NAN; scratch];
+                let bounds = (f32::NEG_INFINITY, f32::INFINITY);
+                conv.run(&planes, &packed, Some(&bias), bounds, &mut output, &mut scratch).unwrap();
+                near(&made, &wanted);
+                bits.push(made.iter().map(|x| x.to_bits()).collect());
+            }
+            assert!(bits.iter().all(|each| *each == bits[0]), "bits depend on scratch memory");
+        }
+    }
+}
+
+#[test]
+fn depthwise_convolutions_of_all_sizes_are_those_of_the_definition() {
+    let sides = sides();
+    for (at, rows) in sides.iter().enumerate() {
+        for (to, columns) in sides.iter().enumerate() {
+            let (groups, fan_out) = (1 + to % 3, 1 + at % 2);
+            let case =
+                Case { batch: 2, groups, fan_in: 1, fan_out, rows: *rows, columns: *columns };
+            let window = Sliding::new(*rows, *columns).unwrap();
+            let image = numbers(2 * groups * window.plane(), 1);
+            let weights = numbers(groups * fan_out * window.taps(), 2);
+            let bias = numbers(groups * fan_out, 3);
+            let mut wanted = case.wanted(&image, &weights, &bias);
+            for number in &mut wanted {
+                *number = number.clamp(-0.5, 0.75);
+            }
+            let sizes = Depthwise::new(window, groups, fan_out).unwrap();
+            let planes = Planes::new(&image, [2, groups], window.plane()).unwrap();
+            let mut made = vec![f32::NAN; wanted.len()];
+            let counts = [2, groups * fan_out];
+            let mut output = PlanesMut::new(&mut made, counts, window.positions()).unwrap();
+            let mut scratch = vec![f32::NAN; sizes.scratch_len()];
+            let (bias, bounds) = (Some(&*bias), (-0.5, 0.75));
+            sizes.run(&planes, &weights, bias, bounds, &mut output, &mut scratch).unwrap();
+            near(&made, &wanted);
+        }
+    }
+}
+
+#[test]
+fn operands_of_other_sizes_are_refused() {
+    let window = Sliding::new(side(4, 3, 1, 1, (1, 1)), side(4, 3, 1, 1, (1, 1))).unwrap();
+    let sizes = Depthwise::new(window, 2, 1).unwrap();
+    let (image, weights) = (numbers(32, 1), numbers(18, 2));
+    let planes = Planes::new(&image, [1, 2], 16).unwrap();
+    let mut made = vec![0.0; 32];
+    let mut scratch = vec![0.0; sizes.scratch_len()];
+    let bounds = (f32::NEG_INFINITY, f32::INFINITY);
+    let mut run = |weights: &[f32], scratch: &mut [f32]| {
+        let mut output = PlanesMut::new(&mut made, [1, 2], 16).unwrap();
+        sizes.run(&planes, weights, None, bounds, &mut output, scratch)
+    };
+    assert!(run(&weights, &mut scratch).is_ok());
+    assert!(run(&weights[1..], &mut scratch).is_err());
+    assert!(run(&weights, &mut scratch[1..]).is_err());
+    assert!(Planes::new(&image, [1, 3], 16).is_err());
+}

@@ -1,0 +1,316 @@
+"""
+Convolution by a compiled kernel, which unrolls a few columns of the image at a time.
+
+Scratch memory is that of 48 columns, or of one padded plane where every channel is by itself. The
+output is made in tiles only where other members of a group work on them: as many rows as stay
+in cache. The bits of a result do not depend on tiles or scratch memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan._core import CompiledKernel, pack_weights
+from arenaplan.executor.compiled import is_enabled, sides
+from arenaplan.executor.constants import Transformed, shared
+from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
+from arenaplan.executor.kernels.pieces import operand, result
+from arenaplan.executor.kernels.windows import Axis
+from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
+from arenaplan.graph import Choice
+
+COLUMNS, _PANEL, _DEPTH = 48, 8, 384
+"""Columns that the kernel unrolls at a time, rows of a panel of weights, and rows of the unrolled
+image that it is fastest with; see ``kernels/src/conv.rs``."""
+_DEPTHS = (_DEPTH, 96, 24)
+"""Rows of the unrolled image at a time that are offered."""
+_CACHED = 1 << 16
+"""Elements of output that are finished while they are in cache."""
+_FEW_OUTPUTS = 4
+"""Results per channel of an image of one channel, up to which no matrix is multiplied."""
+_SINGLE = np.dtype(np.float32)
+
+_CALL, _PLANE = 1.0e3, 60.0
+"""Nanoseconds of a call, and of each plane of a depthwise convolution."""
+_FLOPS, _TAPS = 115.0, 24.0
+"""Operations per nanosecond: of products, and of depthwise convolutions."""
+_PACKED, _PADDED = 0.12, 0.12
+"""Nanoseconds in which an element is unrolled, or copied into its frame."""
+_REREAD = 0.06
+"""Nanoseconds in which an element of the result is read and written once more."""
+
+
+LoadTile: TypeAlias = Callable[
+    [Step, Geometry, np.ndarray, Area, Area | None, Scratch], Generator[Run, None, np.ndarray]
+]
+
+
+class CompiledTile(NamedTuple):
+    """The part of a convolution that is made by one call."""
+
+    groups: int
+    rows: int
+    depth: int
+    """Rows of the unrolled image at a time."""
+
+
+@dataclass(frozen=True)
+class CompiledConv:
+    """The sizes of a convolution, and of its scratch memory."""
+
+    sizes: Geometry
+
+    @cached_property
+    def is_depthwise(self) -> bool:
+        """Whether every channel is convolved by itself, without a product."""
+        return self.sizes.fan_in == 1 and self.sizes.fan_out <= _FEW_OUTPUTS
+
+    @cached_property
+    def is_cut(self) -> bool:
+        """Whether other members of a group work on tiles."""
+        guests = self.sizes.guests
+        return guests is not None and (guests.loads or guests.finishes or guests.needs_tile)
+
+    def bytes(self, tile: CompiledTile) -> int:
+        """Return the scratch memory that a tile takes."""
+        sizes = self.sizes
+        total = scratch_bytes((self.own(tile),))
+        if sizes.loads:
+            total += scratch_bytes(self.padded_shape(tile))
+        if sizes.needs_tile:
+            total += scratch_bytes(self.result_shape(tile))
+        guests, besides = sizes.guests, 0
+        if guests is not None:
+            if sizes.loads:
+                shape = self.padded_shape(tile)
+                besides = guests.load_bytes((slice(0, 1), *(slice(0, n) for n in shape)))
+            if guests.needs_scratch:
+                besides = max(besides, guests.bytes(sizes.box(next(self.areas(tile)))))
+        return total + besides
+
+    def own(self, tile: CompiledTile) -> int:
+        """Return the elements of scratch memory that the compiled kernel takes."""
+        if not self.is_depthwise:
+            return COLUMNS * tile.depth
+        rows, columns = sides([self.sizes.axes[0]._replace(out=tile.rows), *self.sizes.axes[1:]])
+        return CompiledKernel.depthwise_scratch(rows, columns)
+
+    def padded_shape(self, tile: CompiledTile) -> tuple[int, ...]:
+        """Return the shape of the computed image of a tile, with its padding."""
+        sizes = self.sizes
+        first = sizes.axes[0]
+        reach = (tile.rows - 1) * first.stride + first.extent
+        return (tile.groups * sizes.fan_in, reach, *(axis.padded for axis in sizes.axes[1:]))
+
+    def result_shape(self, tile: CompiledTile) -> tuple[int, ...]:
+        """Return the shape of a tile's result."""
+        return (1, tile.groups * self.sizes.fan_out, tile.rows, *self.sizes.outs[1:])
+
+    def areas(self, tile: CompiledTile) -> Iterator[Area]:
+        """Yield the memory of every tile."""
+        sizes = self.sizes
+        for n in range(sizes.batch):
+            for group in range(0, sizes.groups, tile.groups):
+                groups = slice(group, min(group + tile.groups, sizes.groups))
+                for row in range(0, sizes.rows, tile.rows):
+                    rows = slice(row, min(row + tile.rows, sizes.rows))
+                    yield Area(n, groups, rows, slice(0, sizes.fan_in))
+
+    def tiles(self) -> Iterator[CompiledTile]:
+        """Yield the tiles that are worth their scratch memory, from the fastest to the smallest."""
+        sizes = self.sizes
+        depths = [0] if self.is_depthwise else _depths(sizes.depth)
+        limit = _CACHED if self.is_cut else 1 << 62
+        parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
+        for groups, rows in dict.fromkeys(parts):
+            for depth in depths:
+                yield CompiledTile(groups, rows, depth)
+
+    def _part(self, limit: int) -> tuple[int, int]:
+        """Return groups and rows of a tile of about so many results."""
+        sizes = self.sizes
+        plane = sizes.fan_out * sizes.rows * sizes.row
+        if plane <= limit:
+            return _even(sizes.groups, max(1, limit // plane)), sizes.rows
+        rows = max(1, limit // (sizes.fan_out * sizes.row), -(-COLUMNS // sizes.row))
+        return 1, _even(sizes.rows, min(rows, sizes.rows))
+
+    def within(self, limit: int) -> CompiledTile:
+        """Return the fastest tile within some bytes, or else the smallest there is."""
+        tiles = list(self.tiles())
+        fitting = [tile for tile in tiles if self.bytes(tile) <= limit]
+        return min(fitting, key=self.cost) if fitting else min(tiles, key=self.bytes)
+
+    def cost(self, tile: CompiledTile) -> float:
+        """Return about how many nanoseconds a run takes."""
+        sizes = self.sizes
+        parts = -(-sizes.groups // tile.groups) * -(-sizes.rows // tile.rows)
+        calls = sizes.batch * parts
+        results = sizes.batch * sizes.groups * sizes.fan_out * sizes.rows * sizes.row
+        time = _CALL * calls
+        if self.is_depthwise:
+            padded = prod(axis.padded for axis in sizes.axes) * sizes.groups * sizes.batch
+            time += 2 * results * sizes.taps / _TAPS + _PADDED * padded
+            return time + _PLANE * sizes.groups * sizes.batch * -(-sizes.rows // tile.rows)
+        columns = sizes.batch * sizes.rows * sizes.row
+        unrolled = sizes.groups * sizes.depth * columns
+        made = -(-sizes.fan_out // _PANEL) * _PANEL * unrolled
+        passes = -(-sizes.depth // tile.depth)
+        time += 2 * made / _FLOPS + _PACKED * unrolled + _REREAD * results * (2 * passes - 1)
+        if sizes.loads:
+            time += 0.4 * calls * prod(self.padded_shape(tile))
+        return time
+
+    def choices(self) -> Sequence[Choice]:
+        """Return the sizes of scratch memory to declare."""
+        found: list[Choice] = []
+        made = (Choice(self.bytes(tile), self.cost(tile)) for tile in self.tiles())
+        for choice in sorted(made, key=lambda choice: (choice.bytes, choice.cost)):
+            if not found or choice.cost < found[-1].cost * 0.98:
+                found.append(choice)
+        return found
+
+
+def _depths(depth: int) -> list[int]:
+    """Return how many rows of an unrolled image may be made at a time."""
+    return list(dict.fromkeys(-(-depth // -(-depth // most)) for most in _DEPTHS))
+
+
+def _even(total: int, most: int) -> int:
+    """Return the smallest part that divides ``total`` into as few parts as ``most`` does."""
+    return -(-total // -(-total // most))
+
+
+def compiled_conv(signature: Signature) -> CompiledConv | None:
+    """Return the sizes of a Conv node that a compiled kernel runs, if one does."""
+    sizes = geometry(signature)
+    load, output = signature.constant, signature.outputs[0]
+    bias = signature.input(2)
+    if (
+        not is_enabled()
+        or sizes.dtype != _SINGLE
+        or len(sizes.axes) > 2
+        or load[1] is None
+        or (bias is not None and load[2] is None)
+        or output is None
+        or 0 in output.shape
+        or 0 in (sizes.fan_in, *(axis.size for axis in sizes.axes))
+    ):
+        return None
+    return CompiledConv(sizes)
+
+
+# -- running ------------------------------------------------------------------------
+
+
+def compiled_runs(step: Step, conv: CompiledConv, load: LoadTile) -> Iterator[Run]:
+    """
+    Yield the calls that make the output, tile by tile.
+
+    Parameters
+    ----------
+    load : callable
+        Yields functions that compute the image of a tile, and returns its array.
+    """
+    sizes, guests = conv.sizes, step.guests
+    output = result(step)
+    tile = conv.within(step.workspaces[0].nbytes)
+    scratch = step.scratch()
+    weights, bias = _shared_weights(step, conv)
+    low, high = (-math.inf, math.inf) if guests is None else guests.bounds()
+    loaded = results = None
+    own = scratch.array((conv.own(tile),))
+    if sizes.loads:
+        loaded = scratch.array(conv.padded_shape(tile))
+        if sizes.is_padded:
+            yield partial(loaded.fill, 0)
+    if sizes.needs_tile:
+        results = scratch.array(conv.result_shape(tile))
+    last: Area | None = None
+    for area in conv.areas(tile):
+        if loaded is None:
+            source, axes = _image_part(step, sizes, area)
+        else:
+            image = yield from load(step, sizes, loaded, area, last, scratch)
+            source, last = image[None], area
+            axes = [
+                axis._replace(size=size, before=0)
+                for axis, size in zip(sizes.axes, image.shape[1:], strict=True)
+            ]
+        count = area.rows.stop - area.rows.start
+        axes[0] = axes[0]._replace(out=count)
+        box = sizes.box(area)
+        part = output[box]
+        target = part if results is None else results[:, : part.shape[1], : part.shape[2]]
+        channels = box[1]
+        own_bias = None if bias is None else bias[channels]
+        if conv.is_depthwise:
+            of_part = weights[channels]
+            yield CompiledKernel.depthwise(
+                source, of_part, target, own, *sides(axes), own_bias, low, high
+            )
+        else:
+            of_part = weights[area.groups]
+            groups = area.groups.stop - area.groups.start
+            yield CompiledKernel.conv(
+                source, of_part, target, own, *sides(axes), groups, own_bias, low, high
+            )
+        if guests is not None:
+            yield from guests.finish(box, target, scratch)
+
+
+def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, list[Axis]]:
+    """Return the image that a tile needs, and how the window slides over that part."""
+    part = sizes.part(area)
+    start, _ = sizes.reach(area.rows)
+    rows = part[2]
+    if rows.stop == rows.start:  # The tile is made of padding alone.
+        rows = slice(0, 1)
+        start = -(1 << 20)
+    source = operand(step, 0)[(*part[:2], rows, *part[3:])]
+    first = sizes.axes[0]._replace(size=rows.stop - rows.start, before=max(rows.start - start, 0))
+    return source, [first, *sizes.axes[1:]]
+
+
+def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:
+    """Return packed weights and a bias, which executors of the same constants share."""
+    if "packed" in step.kept:
+        return step.kept["packed"], step.kept.get("packed bias")
+    scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()
+    bias = step.input(2)
+    small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, scale, shift)]
+    details = ("compiled Conv", conv.sizes.groups, conv.is_depthwise, *small)
+    packed, rest = shared([operand(step, 1)], details, lambda: _weights(step, conv, scale, shift))
+    step.kept["packed"] = packed
+    if rest is not None:
+        step.kept["packed bias"] = rest
+    return packed, rest
+
+
+def _weights(
+    step: Step, conv: CompiledConv, scale: np.ndarray | None, shift: np.ndarray | None
+) -> Transformed:
+    """Return the weights in the order in which they are read, with scales worked in, and a bias."""
+    sizes, bias = conv.sizes, step.input(2)
+    made = sizes.groups * sizes.fan_out
+    matrix = np.ascontiguousarray(operand(step, 1).reshape(made, sizes.depth), np.float32)
+    bias = None if bias is None else np.ascontiguousarray(bias)
+    if scale is not None:
+        matrix = matrix * scale.reshape(made, 1).astype(np.float32)
+        bias = None if bias is None else bias * scale
+    if shift is not None:
+        bias = shift if bias is None else bias + shift
+    bias = None if bias is None else np.ascontiguousarray(bias, np.float32)
+    if conv.is_depthwise:
+        return matrix, bias
+    panels = -(-sizes.fan_out // _PANEL) * _PANEL
+    packed = np.empty((sizes.groups, panels, sizes.depth), np.float32)
+    pack_weights(matrix.reshape(sizes.groups, sizes.fan_out, sizes.depth), packed)
+    return packed, bias

@@ -1,0 +1,753 @@
+//! Compiled kernels of the executor: bound to arrays once, and called without the interpreter lock.
+
+use std::sync::Mutex;
+
+use arenaplan_kernels::{
+    Argument, Chain, Conv, Depthwise, Function, Normalization, OPERANDS, Pooling, Side, Sliding,
+    Step, multiply_bytes, pool, softmax,
+};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::prelude::*;
+
+use crate::arena::{cells, elements, elements_mut, planes, planes_mut};
+use crate::error::raise_named;
+
+/// The planes that shape and strides of a buffer describe: the elements behind its second axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlaneLayout {
+    pub(crate) counts: [usize; 2],
+    pub(crate) steps: [usize; 2],
+    pub(crate) size: usize,
+}
+
+impl PlaneLayout {
+    /// Returns the layout of a buffer, if its planes are contiguous.
+    fn of(buffer: &PyBuffer<f32>) -> Option<Self> {
+        let (shape, strides) = (buffer.shape(), buffer.strides());
+        if shape.len() < 2 {
+            return None;
+        }
+        let mut size = 1_usize;
+        for (&count, &stride) in shape.iter().zip(strides).skip(2).rev() {
+            if count != 1 && usize::try_from(stride) != Ok(size.checked_mul(4)?) {
+                return None;
+            }
+            size = size.checked_mul(count)?;
+        }
+        let step = |axis: usize| {
+            let stride = if shape[axis] == 1 { 0 } else { usize::try_from(strides[axis]).ok()? };
+            (stride % 4 == 0).then_some(stride / 4)
+        };
+        Some(Self { counts: [shape[0], shape[1]], steps: [step(0)?, step(1)?], size })
+    }
+
+    /// Returns the layout of the rows of a buffer, if these are contiguous and the dimensions before
+    /// the last one can be walked as two.
+    fn of_rows(buffer: &PyBuffer<f32>) -> Option<Self> {
+        let (shape, strides) = (buffer.shape(), element_strides(buffer)?);
+        let (&size, outer) = shape.split_last()?;
+        if size != 1 && strides.last() != Some(&1) {
+            return None;
+        }
+        let mut walk: Vec<(usize, usize)> = Vec::new();
+        for (&count, &step) in outer.iter().zip(&strides).filter(|(count, _)| **count != 1) {
+            match walk.last_mut() {
+                Some((before, inner)) if *inner == step.checked_mul(count)? => {
+                    *before = before.checked_mul(count)?;
+                    *inner = step;
+                }
+                _ => walk.push((count, step)),
+            }
+        }
+        let (counts, steps) = match walk[..] {
+            [] => ([1, 1], [0, 0]),
+            [(count, step)] => ([1, count], [0, step]),
+            [(images, image), (count, step)] => ([images, count], [image, step]),
+            _ => return None,
+        };
+        Some(Self { counts, steps, size })
+    }
+}
+
+/// One spatial dimension of a sliding window.
+///
+/// Parameters
+/// ----------
+/// size : int
+///     Elements of the input.
+/// out : int
+///     Positions of the window.
+/// kernel : int
+///     Elements under the window.
+/// stride : int
+///     Elements from one position to the next.
+/// dilation : int
+///     Elements from one under the window to the next.
+/// before : int
+///     Zeros in front of the input.
+#[pyclass(frozen, eq, module = "arenaplan._core")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct WindowSide {
+    inner: Side,
+}
+
+#[pymethods]
+impl WindowSide {
+    #[new]
+    fn new(
+        size: usize,
+        out: usize,
+        kernel: usize,
+        stride: usize,
+        dilation: usize,
+        before: usize,
+    ) -> Self {
+        Self { inner: Side { size, out, kernel, stride, dilation, before } }
+    }
+}
+
+/// An operation with all its operands.
+trait Work: Send {
+    /// Does it.
+    fn run(&mut self) -> arenaplan_kernels::Result<()>;
+}
+
+/// A kernel of the executor that is bound to its arrays; calling it does the work.
+///
+/// It keeps the arrays alive, allocates nothing, and runs without the interpreter lock.
+#[pyclass(frozen, module = "arenaplan._core")]
+pub(crate) struct CompiledKernel {
+    work: Mutex<Box<dyn Work>>,
+    name: &'static str,
+}
+
+impl CompiledKernel {
+    fn new(name: &'static str, work: impl Work + 'static) -> Self {
+        Self { work: Mutex::new(Box::new(work)), name }
+    }
+}
+
+#[pymethods]
+impl CompiledKernel {
+    /// Return a convolution by a matrix product.
+    ///
+    /// Parameters
+    /// ----------
+    /// image : array, shape (images, channels, ...)
+    /// weights : array
+    ///     Those of :func:`pack_weights`.
+    /// output : array, shape (images, channels, ...)
+    /// scratch : array
+    ///     Elements for some rows of the unrolled image, 48 each; the more, the faster.
+    /// rows, columns : WindowSide
+    ///     The two spatial dimensions.
+    /// groups : int
+    /// bias : array, optional
+    ///     One number per channel of the output.
+    /// low, high : float
+    ///     Bounds of the output.
+    #[staticmethod]
+    #[pyo3(signature = (image, weights, output, scratch, rows, columns, groups, bias=None,
+                        low=f32::NEG_INFINITY, high=f32::INFINITY))]
+    #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn conv(
+        py: Python<'_>,
+        image: PyBuffer<f32>,
+        weights: PyBuffer<f32>,
+        output: PyBuffer<f32>,
+        scratch: PyBuffer<f32>,
+        rows: &WindowSide,
+        columns: &WindowSide,
+        groups: usize,
+        bias: Option<PyBuffer<f32>>,
+        low: f32,
+        high: f32,
+    ) -> PyResult<Self> {
+        let operands = Windowed::new(py, image, weights, bias, output, scratch, (low, high))?;
+        let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
+        let (inward, outward) = operands.channels();
+        let sizes = Conv::new(
+            window,
+            groups,
+            inward.checked_div(groups).unwrap_or(0),
+            outward.checked_div(groups).unwrap_or(0),
+        );
+        let sizes = sizes.map_err(|e| refused(py, &e))?;
+        Ok(Self::new("conv", Convolution { sizes, operands }))
+    }
+
+    /// Return a convolution of every channel by itself: see :meth:`conv`.
+    ///
+    /// Parameters
+    /// ----------
+    /// weights : array
+    ///     One window per channel of the output.
+    /// scratch : array
+    ///     :meth:`depthwise_scratch` elements.
+    #[staticmethod]
+    #[pyo3(signature = (image, weights, output, scratch, rows, columns, bias=None,
+                        low=f32::NEG_INFINITY, high=f32::INFINITY))]
+    #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn depthwise(
+        py: Python<'_>,
+        image: PyBuffer<f32>,
+        weights: PyBuffer<f32>,
+        output: PyBuffer<f32>,
+        scratch: PyBuffer<f32>,
+        rows: &WindowSide,
+        columns: &WindowSide,
+        bias: Option<PyBuffer<f32>>,
+        low: f32,
+        high: f32,
+    ) -> PyResult<Self> {
+        let operands = Windowed::new(py, image, weights, bias, output, scratch, (low, high))?;
+        let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
+        let (inward, outward) = operands.channels();
+        let fan_out = outward.checked_div(inward).unwrap_or(0);
+        let sizes = Depthwise::new(window, inward, fan_out).map_err(|e| refused(py, &e))?;
+        Ok(Self::new("depthwise", Channels { sizes, operands }))
+    }
+
+    /// Return the elements of scratch memory that :meth:`depthwise` needs.
+    #[staticmethod]
+    fn depthwise_scratch(
+        py: Python<'_>,
+        rows: &WindowSide,
+        columns: &WindowSide,
+    ) -> PyResult<usize> {
+        let window = Sliding::new(rows.inner, columns.inner);
+        let sizes = window.and_then(|window| Depthwise::new(window, 1, 1));
+        Ok(sizes.map_err(|e| refused(py, &e))?.scratch_len())
+    }
+
+    /// Return a chain of elementwise functions.
+    ///
+    /// Parameters
+    /// ----------
+    /// steps : list of (str, int, int or float, int or float)
+    ///     Function, register of the result, and arguments: the number of a register, or a constant.
+    ///     The function ``"load"`` has the position of an operand as its first argument.
+    /// result : int
+    ///     The register that is written.
+    /// operands : list of array
+    ///     Broadcast to the shape of the output.
+    /// output : array
+    ///     May be the memory of an operand of its shape.
+    #[staticmethod]
+    fn chain(
+        py: Python<'_>,
+        steps: Vec<(String, usize, Value, Value)>,
+        result: usize,
+        operands: Vec<PyBuffer<f32>>,
+        output: PyBuffer<f32>,
+    ) -> PyResult<Self> {
+        if operands.len() > OPERANDS || output.readonly() {
+            let message = "too many operands, or an output that cannot be written";
+            return Err(raise_named(py, "InvalidOperand", message.into()));
+        }
+        for operand in &operands {
+            if !is_same(operand, &output) {
+                check_apart(py, operand, &output)?;
+            }
+        }
+        let strides = operands.iter().chain([&output]).map(element_strides);
+        let strides: Option<Vec<Vec<usize>>> = strides.collect();
+        let shapes = operands.iter().all(|operand| operand.shape() == output.shape());
+        let Some(strides) = strides.filter(|_| shapes) else {
+            let message = "operands of another shape, or with strides that no kernel takes";
+            return Err(raise_named(py, "InvalidOperand", message.into()));
+        };
+        let steps = steps.into_iter().map(|(name, to, first, second)| match name.as_str() {
+            "load" => match first {
+                Value::Register(from) => Ok(Step::Load { from, to }),
+                Value::Number(_) => Err(raise_named(py, "InvalidOperand", "no operand".into())),
+            },
+            name => match Function::of_name(name) {
+                Some(function) => {
+                    Ok(Step::Apply { function, first: first.into(), second: second.into(), to })
+                }
+                None => Err(raise_named(py, "InvalidOperand", format!("no function {name}"))),
+            },
+        });
+        let steps: Vec<Step> = steps.collect::<PyResult<_>>()?;
+        let chain = Chain::new(steps, result, output.shape(), &strides);
+        let chain = chain.map_err(|error| refused(py, &error))?;
+        Ok(Self::new("chain", Elementwise { chain, operands, output }))
+    }
+
+    /// Return the softmax of the rows of an array: its elements along the last axis.
+    ///
+    /// Parameters
+    /// ----------
+    /// source : array or None
+    ///     If left out, the rows of the output are replaced.
+    #[staticmethod]
+    fn softmax(
+        py: Python<'_>,
+        source: Option<PyBuffer<f32>>,
+        output: PyBuffer<f32>,
+    ) -> PyResult<Self> {
+        Ok(Self::new("softmax", Softmax { rows: Rows::new(py, source, output)? }))
+    }
+
+    /// Return a normalization of the rows of an array: see :meth:`softmax`.
+    ///
+    /// Parameters
+    /// ----------
+    /// epsilon : float
+    ///     Added to the variance.
+    /// centered : bool
+    ///     Whether the mean is subtracted.
+    /// scale, shift : array, optional
+    ///     Applied to every row.
+    #[staticmethod]
+    #[pyo3(signature = (source, output, epsilon, centered, scale=None, shift=None))]
+    fn normalization(
+        py: Python<'_>,
+        source: Option<PyBuffer<f32>>,
+        output: PyBuffer<f32>,
+        epsilon: f32,
+        centered: bool,
+        scale: Option<PyBuffer<f32>>,
+        shift: Option<PyBuffer<f32>>,
+    ) -> PyResult<Self> {
+        for operand in [&scale, &shift].into_iter().flatten() {
+            check_apart(py, operand, &output)?;
+        }
+        let rows = Rows::new(py, source, output)?;
+        Ok(Self::new("normalization", Normalizing { rows, epsilon, centered, scale, shift }))
+    }
+
+    /// Return the pooling of windows: their largest elements, or sums divided by counts.
+    ///
+    /// Parameters
+    /// ----------
+    /// scratch : array
+    ///     As many elements as a row of the image has.
+    /// counts : (array, array), optional
+    ///     One number per row and per column of the output; the largest element if left out.
+    #[staticmethod]
+    #[pyo3(signature = (image, output, scratch, rows, columns, counts=None))]
+    fn pool(
+        py: Python<'_>,
+        image: PyBuffer<f32>,
+        output: PyBuffer<f32>,
+        scratch: PyBuffer<f32>,
+        rows: &WindowSide,
+        columns: &WindowSide,
+        counts: Option<(PyBuffer<f32>, PyBuffer<f32>)>,
+    ) -> PyResult<Self> {
+        let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
+        let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
+        let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
+            return Err(no_planes(py));
+        };
+        check_apart(py, &image, &output)?;
+        check_apart(py, &image, &scratch)?;
+        check_apart(py, &output, &scratch)?;
+        for count in counts.iter().flat_map(|(rows, columns)| [rows, columns]) {
+            check_apart(py, count, &output)?;
+            check_apart(py, count, &scratch)?;
+        }
+        let work = Pool { window, counts, image, image_layout, output, output_layout, scratch };
+        Ok(Self::new("pool", work))
+    }
+
+    /// Return a product of a matrix of bytes and one of :func:`pack_bytes`.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows : array of uint8 or int8, shape (rows, depth)
+    /// zero : int
+    ///     Subtracted from the elements of rows.
+    /// weights : array of int16
+    /// output : array of int32, shape (rows, columns)
+    #[staticmethod]
+    fn byte_product(
+        py: Python<'_>,
+        rows: Bytes,
+        zero: i16,
+        weights: PyBuffer<i16>,
+        output: PyBuffer<i32>,
+    ) -> PyResult<Self> {
+        let columns = output.shape().last().copied().unwrap_or(0);
+        check_apart(py, &weights, &output)?;
+        let (depth, is_byte) = match &rows {
+            Bytes::Unsigned(rows) => {
+                check_apart(py, rows, &output)?;
+                (rows.shape().last().copied(), u8::try_from(zero).is_ok())
+            }
+            Bytes::Signed(rows) => {
+                check_apart(py, rows, &output)?;
+                (rows.shape().last().copied(), i8::try_from(zero).is_ok())
+            }
+        };
+        if !is_byte || output.readonly() {
+            let message = "the zero point is no such byte, or the output cannot be written";
+            return Err(raise_named(py, "InvalidOperand", message.into()));
+        }
+        let depth = depth.unwrap_or(0);
+        Ok(Self::new("byte_product", ByteProduct { rows, zero, weights, depth, columns, output }))
+    }
+
+    /// Do the work.
+    fn __call__(&self, py: Python<'_>) -> PyResult<()> {
+        let Ok(mut work) = self.work.try_lock() else {
+            return Err(raise_named(py, "ArenaBusy", format!("{} is running already", self.name)));
+        };
+        let work = &mut *work;
+        py.detach(|| work.run()).map_err(|error| refused(py, &error))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("CompiledKernel({})", self.name)
+    }
+}
+
+/// Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
+///
+/// Parameters
+/// ----------
+/// weights : array, shape (groups, channels, depth)
+/// target : array, shape (groups, channels rounded up to 8, depth)
+#[pyfunction]
+pub(crate) fn pack_weights(
+    py: Python<'_>,
+    weights: PyBuffer<f32>,
+    mut target: PyBuffer<f32>,
+) -> PyResult<()> {
+    let &[groups, fan_out, depth] = weights.shape() else {
+        return Err(raise_named(py, "InvalidOperand", "weights have three axes".into()));
+    };
+    check_apart(py, &weights, &target)?;
+    let (from, to) = (elements(&weights), elements_mut(&mut target));
+    arenaplan_kernels::packed_weights(from, groups, fan_out, depth, to)
+        .map_err(|error| refused(py, &error))
+}
+
+/// Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
+///
+/// Parameters
+/// ----------
+/// weights : array of uint8 or int8, shape (depth, columns)
+/// zero : int
+///     Subtracted from the weights.
+/// target : array of int16
+///     :func:`packed_bytes` elements.
+#[pyfunction]
+pub(crate) fn pack_bytes(
+    py: Python<'_>,
+    weights: Bytes,
+    zero: i16,
+    mut target: PyBuffer<i16>,
+) -> PyResult<()> {
+    let no_byte = || raise_named(py, "InvalidOperand", "the zero point is no such byte".into());
+    let packed = match &weights {
+        Bytes::Unsigned(weights) => {
+            check_apart(py, weights, &target)?;
+            let columns = weights.shape().last().copied().unwrap_or(0);
+            let zero = u8::try_from(zero).map_err(|_| no_byte())?;
+            let to = elements_mut(&mut target);
+            arenaplan_kernels::packed_bytes(elements(weights), columns, zero, to)
+        }
+        Bytes::Signed(weights) => {
+            check_apart(py, weights, &target)?;
+            let columns = weights.shape().last().copied().unwrap_or(0);
+            let zero = i8::try_from(zero).map_err(|_| no_byte())?;
+            let to = elements_mut(&mut target);
+            arenaplan_kernels::packed_bytes(elements(weights), columns, zero, to)
+        }
+    };
+    packed.map_err(|error| refused(py, &error))
+}
+
+/// Return the number of elements that :func:`pack_bytes` writes.
+#[pyfunction]
+pub(crate) fn packed_bytes(depth: usize, columns: usize) -> usize {
+    arenaplan_kernels::packed_bytes_len(depth, columns)
+}
+
+/// An array of numbers of eight bits.
+#[derive(FromPyObject)]
+pub(crate) enum Bytes {
+    Unsigned(PyBuffer<u8>),
+    Signed(PyBuffer<i8>),
+}
+
+/// Returns the exception for operands that no kernel can work on.
+fn refused(py: Python<'_>, error: &arenaplan_kernels::Error) -> PyErr {
+    raise_named(py, "InvalidOperand", error.to_string())
+}
+
+/// Returns the exception for arrays of images that no kernel can work on.
+fn no_planes(py: Python<'_>) -> PyErr {
+    let message = "image and output are no planes, or cannot be written";
+    raise_named(py, "InvalidOperand", message.into())
+}
+
+/// Returns the strides of a buffer in elements, if none is negative.
+fn element_strides(buffer: &PyBuffer<f32>) -> Option<Vec<usize>> {
+    let strides = buffer.strides().iter();
+    strides.map(|&s| usize::try_from(s).ok().filter(|s| s % 4 == 0).map(|s| s / 4)).collect()
+}
+
+/// An argument of a function of a chain.
+#[derive(Clone, Copy, Debug, FromPyObject)]
+enum Value {
+    Register(usize),
+    Number(f32),
+}
+
+impl From<Value> for Argument {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Register(at) => Self::Register(at),
+            Value::Number(number) => Self::Number(number),
+        }
+    }
+}
+
+/// Whether two buffers are the same elements in the same order.
+fn is_same(a: &PyBuffer<f32>, b: &PyBuffer<f32>) -> bool {
+    let strides = a.strides().iter().zip(b.strides());
+    a.buf_ptr() == b.buf_ptr()
+        && a.shape() == b.shape()
+        && strides.zip(a.shape()).all(|((a, b), &count)| a == b || count == 1)
+}
+
+/// Fails if two buffers share bytes.
+fn check_apart<A: Element, B: Element>(
+    py: Python<'_>,
+    a: &PyBuffer<A>,
+    b: &PyBuffer<B>,
+) -> PyResult<()> {
+    let (a, b) = (span(a), span(b));
+    if a.0 < b.1 && b.0 < a.1 {
+        return Err(raise_named(py, "InvalidOperand", "operands share memory".into()));
+    }
+    Ok(())
+}
+
+/// Returns the addresses of the first byte of a buffer, and behind the last one.
+fn span<T: Element>(buffer: &PyBuffer<T>) -> (usize, usize) {
+    let (mut low, mut high) = (buffer.buf_ptr().addr(), buffer.buf_ptr().addr());
+    if buffer.item_count() == 0 {
+        return (low, low);
+    }
+    for (&count, &stride) in buffer.shape().iter().zip(buffer.strides()) {
+        let reach = stride.unsigned_abs() * (count - 1);
+        if stride < 0 { low -= reach } else { high += reach }
+    }
+    (low, high + buffer.item_size())
+}
+
+/// Operands of a window that slides over images. The output and the scratch memory share no byte
+/// with another operand.
+struct Windowed {
+    image: PyBuffer<f32>,
+    image_layout: PlaneLayout,
+    weights: PyBuffer<f32>,
+    bias: Option<PyBuffer<f32>>,
+    output: PyBuffer<f32>,
+    output_layout: PlaneLayout,
+    scratch: PyBuffer<f32>,
+    bounds: (f32, f32),
+}
+
+impl Windowed {
+    fn new(
+        py: Python<'_>,
+        image: PyBuffer<f32>,
+        weights: PyBuffer<f32>,
+        bias: Option<PyBuffer<f32>>,
+        output: PyBuffer<f32>,
+        scratch: PyBuffer<f32>,
+        bounds: (f32, f32),
+    ) -> PyResult<Self> {
+        let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
+        let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
+            return Err(no_planes(py));
+        };
+        for read in [&image, &weights].into_iter().chain(&bias) {
+            check_apart(py, read, &output)?;
+            check_apart(py, read, &scratch)?;
+        }
+        check_apart(py, &output, &scratch)?;
+        Ok(Self { image, image_layout, weights, bias, output, output_layout, scratch, bounds })
+    }
+
+    /// Returns the channels of the image, and those of the output.
+    fn channels(&self) -> (usize, usize) {
+        (self.image_layout.counts[1], self.output_layout.counts[1])
+    }
+}
+
+/// A convolution.
+struct Convolution {
+    sizes: Conv,
+    operands: Windowed,
+}
+
+impl Work for Convolution {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let all = &mut self.operands;
+        let image = planes(&all.image, &all.image_layout)?;
+        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
+        let (bias, scratch) = (all.bias.as_ref().map(elements), elements_mut(&mut all.scratch));
+        self.sizes.run(&image, elements(&all.weights), bias, all.bounds, &mut output, scratch)
+    }
+}
+
+/// A depthwise convolution.
+struct Channels {
+    sizes: Depthwise,
+    operands: Windowed,
+}
+
+impl Work for Channels {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let all = &mut self.operands;
+        let image = planes(&all.image, &all.image_layout)?;
+        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
+        let (bias, scratch) = (all.bias.as_ref().map(elements), elements_mut(&mut all.scratch));
+        self.sizes.run(&image, elements(&all.weights), bias, all.bounds, &mut output, scratch)
+    }
+}
+
+/// A chain of elementwise functions. The output is no operand, or exactly one of the same strides.
+struct Elementwise {
+    chain: Chain,
+    operands: Vec<PyBuffer<f32>>,
+    output: PyBuffer<f32>,
+}
+
+impl Work for Elementwise {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let len = |buffer| {
+            let (low, high) = span(buffer);
+            (high - low) / 4
+        };
+        let mut output = cells(&self.output, len(&self.output))?;
+        let mut operands = [output; OPERANDS];
+        for (to, from) in operands.iter_mut().zip(&self.operands) {
+            *to = cells(from, len(from))?;
+        }
+        self.chain.run(&operands[..self.operands.len()], &mut output)
+    }
+}
+
+/// Rows that are replaced by others, or written elsewhere.
+struct Rows {
+    source: Option<(PyBuffer<f32>, PlaneLayout)>,
+    output: PyBuffer<f32>,
+    layout: PlaneLayout,
+}
+
+impl Rows {
+    fn new(py: Python<'_>, source: Option<PyBuffer<f32>>, output: PyBuffer<f32>) -> PyResult<Self> {
+        let fail = || {
+            let message = "rows are apart in too many ways, or cannot be written";
+            raise_named(py, "InvalidOperand", message.into())
+        };
+        let layout = PlaneLayout::of_rows(&output).filter(|_| !output.readonly());
+        let layout = layout.ok_or_else(fail)?;
+        let source = match source {
+            Some(source) => {
+                check_apart(py, &source, &output)?;
+                let layout = PlaneLayout::of_rows(&source).ok_or_else(fail)?;
+                Some((source, layout))
+            }
+            None => None,
+        };
+        Ok(Self { source, output, layout })
+    }
+}
+
+/// Exponentials divided by their sum.
+struct Softmax {
+    rows: Rows,
+}
+
+impl Work for Softmax {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let Rows { source, output, layout } = &mut self.rows;
+        let source = source.as_ref().map(|(source, layout)| planes(source, layout)).transpose()?;
+        softmax(source.as_ref(), &mut planes_mut(output, layout)?)
+    }
+}
+
+/// A normalization of rows.
+struct Normalizing {
+    rows: Rows,
+    epsilon: f32,
+    centered: bool,
+    scale: Option<PyBuffer<f32>>,
+    shift: Option<PyBuffer<f32>>,
+}
+
+impl Work for Normalizing {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let Rows { source, output, layout } = &mut self.rows;
+        let source = source.as_ref().map(|(source, layout)| planes(source, layout)).transpose()?;
+        let normalization = Normalization {
+            is_centered: self.centered,
+            epsilon: self.epsilon,
+            scale: self.scale.as_ref().map(elements),
+            shift: self.shift.as_ref().map(elements),
+        };
+        normalization.run(source.as_ref(), &mut planes_mut(output, layout)?)
+    }
+}
+
+/// A window that slides over images, without weights.
+struct Pool {
+    window: Sliding,
+    counts: Option<(PyBuffer<f32>, PyBuffer<f32>)>,
+    image: PyBuffer<f32>,
+    image_layout: PlaneLayout,
+    output: PyBuffer<f32>,
+    output_layout: PlaneLayout,
+    scratch: PyBuffer<f32>,
+}
+
+impl Work for Pool {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let image = planes(&self.image, &self.image_layout)?;
+        let mut output = planes_mut(&mut self.output, &self.output_layout)?;
+        let pooling = match &self.counts {
+            None => Pooling::Max,
+            Some((rows, columns)) => {
+                Pooling::Mean { rows: elements(rows), columns: elements(columns) }
+            }
+        };
+        pool(&self.window, pooling, &image, &mut output, elements_mut(&mut self.scratch))
+    }
+}
+
+/// A product of matrices of bytes.
+struct ByteProduct {
+    rows: Bytes,
+    zero: i16,
+    weights: PyBuffer<i16>,
+    depth: usize,
+    columns: usize,
+    output: PyBuffer<i32>,
+}
+
+impl Work for ByteProduct {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let Self { rows, zero, weights, depth, columns, output } = self;
+        let (weights, output) = (elements(weights), elements_mut(output));
+        // The zero point was checked to be a byte of that kind.
+        match rows {
+            Bytes::Unsigned(rows) => {
+                let zero = u8::try_from(*zero).unwrap_or_default();
+                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output)
+            }
+            Bytes::Signed(rows) => {
+                let zero = i8::try_from(*zero).unwrap_or_default();
+                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output)
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Attributes of operators as JSON.
+
+use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
+use core::fmt;
+
+use serde::de::{self, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::graph::Attribute;
+
+/// Attributes by name, each name once.
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+pub(super) struct AttributeRows(pub(super) BTreeMap<String, Attribute>);
+
+impl AttributeRows {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for AttributeRows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Rows;
+        impl<'de> Visitor<'de> for Rows {
+            type Value = AttributeRows;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("attributes by name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut rows: A) -> Result<AttributeRows, A::Error> {
+                let mut attributes = BTreeMap::new();
+                while let Some(name) = rows.next_key::<String>()? {
+                    let attribute = rows.next_value()?;
+                    if attributes.insert(name, attribute).is_some() {
+                        return Err(de::Error::custom("a node has an attribute twice"));
+                    }
+                }
+                Ok(AttributeRows(attributes))
+            }
+        }
+        deserializer.deserialize_map(Rows)
+    }
+}
+
+impl Serialize for Attribute {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Integer(number) => serializer.serialize_i64(*number),
+            Self::Real(number) => serializer.serialize_f64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Integers(list) => list.serialize(serializer),
+            Self::Reals(list) => list.serialize(serializer),
+            Self::Texts(list) => list.serialize(serializer),
+            Self::Omitted => serializer.serialize_unit(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Attribute {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyAttribute)
+    }
+}
+
+/// Reads an attribute whose kind the text decides.
+struct AnyAttribute;
+
+impl<'de> Visitor<'de> for AnyAttribute {
+    type Value = Attribute;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of at most 64 bits, text, a list of one kind of them, or null")
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Attribute, E> {
+        Ok(Attribute::Integer(number))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Attribute, E> {
+        let unexpected = Unexpected::Unsigned(number);
+        let number = i64::try_from(number).map_err(|_| E::invalid_value(unexpected, &self))?;
+        Ok(Attribute::Integer(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Attribute, E> {
+        Ok(Attribute::Real(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Attribute, E> {
+        Ok(Attribute::Text(text.into()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Attribute, E> {
+        Ok(Attribute::Text(text))
+    }
+
+    fn visit_unit<E>(self) -> Result<Attribute, E> {
+        Ok(Attribute::Omitted)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Attribute, A::Error> {
+        let Some(first) = list.next_element()? else { return Ok(Attribute::Integers(Vec::new())) };
+        match first {
+            Attribute::Integer(number) => rest(number, list, Attribute::Integers),
+            Attribute::Real(number) => rest(number, list, Attribute::Reals),
+            Attribute::Text(text) => rest(text, list, Attribute::Texts),
+            _ => Err(de::Error::custom("a list in an attribute is of numbers or text")),
+        }
+    }
+}
+
+/// Reads the elements behind the first one, which all are of its kind.
+fn rest<'de, A: SeqAccess<'de>, T: Element>(
+    first: T,
+    mut list: A,
+    make: fn(Vec<T>) -> Attribute,
+) -> Result<Attribute, A::Error> {
+    let mut elements = vec![first];
+    while let Some(next) = list.next_element()? {
+        let mixed = || de::Error::custom("a list in an attribute mixes kinds of elements");
+        elements.push(T::of(next).ok_or_else(mixed)?);
+    }
+    Ok(make(elements))
+}
+
+/// An element of a list.
+trait Element: Sized {
+    fn of(attribute: Attribute) -> Option<Self>;
+}
+
+impl Element for i64 {
+    fn of(attribute: Attribute) -> Option<Self> {
+        attribute.as_integer()
+    }
+}
+
+impl Element for f64 {
+    fn of(attribute: Attribute) -> Option<Self> {
+        attribute.as_real()
+    }
+}
+
+impl Element for String {
+    fn of(attribute: Attribute) -> Option<Self> {
+        match attribute {
+            Attribute::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Grown sizes: items grow a little, so that cuts with nearly equal sums become tight.
+//!
+//! A packing of grown items is a packing of the items themselves. What joins and chains items at
+//! tight cuts then works where sizes do not add up to the grain.
+//!
+//! # References
+//!
+//! The least growth is a transshipment problem: cuts are nodes, and each item is an edge from the cut
+//! of its birth to that of its death. Successive shortest paths with potentials solve it (Edmonds and
+//! Karp, "Theoretical improvements in algorithmic efficiency for network flow problems", Journal of
+//! the ACM 19, 1972).
+
+use alloc::collections::BinaryHeap;
+use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
+
+use crate::base::{Error, Result};
+use crate::pack::solve::model::arith::index;
+use crate::pack::solve::model::clock::Clock;
+use crate::pack::solve::model::memory::{filled, with_capacity};
+use crate::pack::solve::model::sort::order_by_number;
+use crate::pack::solve::model::{Item, Model};
+
+/// Returns the model of grown items, in the order of the items of `model`; nothing if no cut becomes
+/// tight, or if the search for the sizes takes too long.
+///
+/// At a cut where the sums of the dying and of the born items differ by at most the larger one
+/// divided by `tolerance`, both become equal. The sum of all growths, each times the sections of its
+/// item, is the least.
+pub(crate) fn grown(model: &Model, tolerance: u64, clock: &Clock<'_>) -> Result<Option<Model>> {
+    let mut network = Network::new(model, tolerance)?;
+    let is_balanced = network.needs.iter().all(|&need| need == 0);
+    if is_balanced || !network.balance(clock) {
+        return Ok(None);
+    }
+    let solids = model.items.iter().zip(&network.growths);
+    let solids = solids.map(|(item, growth)| (item.span.clone(), item.size + growth));
+    let mut grown = match model.of_solids(solids) {
+        Ok(grown) => grown,
+        Err(Error::SizeOverflow { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let loads = grown.loads.iter().map(|load| load.grains * grown.grain);
+    grown.bound = loads.fold(grown.bound, u64::max);
+    Ok(Some(grown))
+}
+
+/// An item on a path, and whether the path shrinks it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Edge {
+    item: u32,
+    shrinks: bool,
+}
+
+/// The direction of a search for the shortest path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    /// From a cut at which too much dies.
+    Forward,
+    /// From a cut at which too much is born, along edges in reverse.
+    Backward,
+}
+
+/// The state of a node in a search.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    distance: i64,
+    /// The edge from the node before.
+    edge: Edge,
+    /// Whether no shorter path will be found.
+    is_settled: bool,
+}
+
+/// A shortest path between two nodes, without its start.
+#[derive(Debug)]
+struct Path {
+    end: usize,
+    edges: Vec<Edge>,
+}
+
+/// Items by a moment of theirs, and where those of each moment begin.
+#[derive(Debug)]
+struct AtCuts {
+    items: Vec<u32>,
+    first: Vec<u32>,
+}
+
+impl AtCuts {
+    fn new(model: &Model, moment: impl Fn(&Item) -> u32) -> Result<Self> {
+        let mut moments = with_capacity(model.items.len(), "items at cuts")?;
+        moments.extend(model.items.iter().map(moment));
+        let (items, first) = order_by_number(&moments, model.loads.len() + 1)?;
+        Ok(Self { items, first })
+    }
+
+    /// Returns the items of a moment.
+    fn at(&self, moment: usize) -> &[u32] {
+        &self.items[index(self.first[moment])..index(self.first[moment + 1])]
+    }
+}
+
+/// Cuts, and the items between them.
+///
+/// The cuts that are to be tight are nodes. All others are one node, the *ground*, which takes and
+/// gives any amount.
+#[derive(Debug)]
+struct Network<'m> {
+    items: &'m [Item],
+    /// By moment, the node there.
+    nodes: Vec<usize>,
+    dying: AtCuts,
+    born: AtCuts,
+    /// By node, the grains that die there beyond those that are born; 0 at the ground.
+    needs: Vec<i64>,
+    /// By item, in grains.
+    growths: Vec<u64>,
+    /// By node; the length of each edge, less the difference of potentials, is not negative.
+    potentials: Vec<i64>,
+    /// By node; none outside of a search.
+    reached: Vec<Option<Reached>>,
+}
+
+impl<'m> Network<'m> {
+    fn new(model: &'m Model, tolerance: u64) -> Result<Self> {
+        let ground = model.loads.len() + 1;
+        let mut network = Self {
+            items: &model.items,
+            nodes: filled(ground, ground, "cuts")?,
+            dying: AtCuts::new(model, |item| item.span.end)?,
+            born: AtCuts::new(model, |item| item.span.start)?,
+            needs: filled(0, ground + 1, "cuts")?,
+            growths: filled(0, model.items.len(), "items at cuts")?,
+            potentials: filled(0, ground + 1, "cuts")?,
+            reached: filled(None, ground + 1, "cuts")?,
+        };
+        for moment in 0..ground {
+            let sum = |side: &AtCuts| -> u64 {
+                side.at(moment).iter().map(|&item| model.items[index(item)].size).sum()
+            };
+            let (dies, born) = (sum(&network.dying), sum(&network.born));
+            let is_near = dies.abs_diff(born) <= dies.max(born) / tolerance.max(1);
+            if dies > 0 && born > 0 && is_near {
+                network.nodes[moment] = moment;
+                network.needs[moment] = dies.cast_signed() - born.cast_signed();
+            }
+        }
+        Ok(network)
+    }
+
+    /// Makes the cuts of all nodes tight; false if that takes too long.
+    fn balance(&mut self, clock: &Clock<'_>) -> bool {
+        let most = clock.tuning().assume.growth_effort;
+        let before = clock.effort();
+        for direction in [Direction::Forward, Direction::Backward] {
+            for start in 0..self.nodes.len() {
+                while match direction {
+                    Direction::Forward => self.needs[start] > 0,
+                    Direction::Backward => self.needs[start] < 0,
+                } {
+                    if clock.is_up() || clock.effort() - before > most {
+                        return false;
+                    }
+                    let Some(path) = self.shortest(start, direction, clock) else {
+                        return false;
+                    };
+                    self.push(start, &path, direction);
+                }
+            }
+        }
+        true
+    }
+
+    /// Returns the shortest path to the ground, or to a node that needs the opposite.
+    fn shortest(&mut self, start: usize, direction: Direction, clock: &Clock<'_>) -> Option<Path> {
+        let mut open = BinaryHeap::from([Reverse((0, start))]);
+        let mut touched = vec![start];
+        let first = Reached { distance: 0, edge: Edge::default(), is_settled: false };
+        self.reached[start] = Some(first);
+        let mut end = None;
+        while let Some(Reverse((distance, node))) = open.pop() {
+            match &mut self.reached[node] {
+                Some(reached) if !reached.is_settled => reached.is_settled = true,
+                _ => continue,
+            }
+            if self.is_end(node, direction) {
+                end = Some((node, distance));
+                break;
+            }
+            let edges = self.edges(node, direction);
+            clock.spend(edges.len());
+            for (next, length, edge) in edges {
+                let distance = distance + length;
+                let known = self.reached[next].map_or(i64::MAX, |reached| reached.distance);
+                if distance < known {
+                    touched.push(next);
+                    self.reached[next] = Some(Reached { distance, edge, is_settled: false });
+                    open.push(Reverse((distance, next)));
+                }
+            }
+        }
+        let path = end.map(|(end, distance)| {
+            self.raise_potentials(&touched, distance, direction);
+            Path { end, edges: self.followed(start, end, direction) }
+        });
+        for node in touched {
+            self.reached[node] = None;
+        }
+        path
+    }
+
+    /// Returns whether a search ends at a node.
+    fn is_end(&self, node: usize, direction: Direction) -> bool {
+        let is_ground = node == self.nodes.len();
+        is_ground
+            || match direction {
+                Direction::Forward => self.needs[node] < 0,
+                Direction::Backward => self.needs[node] > 0,
+            }
+    }
+
+    /// Returns the nodes next to one, the lengths of the edges less potentials, and the edges.
+    fn edges(&self, node: usize, direction: Direction) -> Vec<(usize, i64, Edge)> {
+        let (grown, shrunk) = match direction {
+            Direction::Forward => (&self.born, &self.dying),
+            Direction::Backward => (&self.dying, &self.born),
+        };
+        let grown = grown.at(node).iter().map(|&item| Edge { item, shrinks: false });
+        let shrunk = shrunk.at(node).iter().map(|&item| Edge { item, shrinks: true });
+        let shrunk = shrunk.filter(|edge| self.growths[index(edge.item)] > 0);
+        let of = |edge: Edge| {
+            let next = self.far_end(edge, direction);
+            let length = i64::from(self.items[index(edge.item)].length());
+            let length = if edge.shrinks { -length } else { length };
+            let difference = self.potentials[node] - self.potentials[next];
+            let difference = if direction == Direction::Forward { difference } else { -difference };
+            (next, length + difference, edge)
+        };
+        grown.chain(shrunk).map(of).collect()
+    }
+
+    /// Returns the node at which an edge ends that a search follows.
+    fn far_end(&self, edge: Edge, direction: Direction) -> usize {
+        let span = &self.items[index(edge.item)].span;
+        let is_later = (direction == Direction::Forward) != edge.shrinks;
+        self.nodes[index(if is_later { span.end } else { span.start })]
+    }
+
+    /// Returns the node at which an edge begins that a search follows.
+    fn near_end(&self, edge: Edge, direction: Direction) -> usize {
+        self.far_end(Edge { shrinks: !edge.shrinks, ..edge }, direction)
+    }
+
+    /// Changes potentials so that the edges of the shortest path have no length, and none is negative.
+    fn raise_potentials(&mut self, touched: &[usize], distance: i64, direction: Direction) {
+        for &node in touched {
+            let Some(reached) = &mut self.reached[node] else { continue };
+            if !core::mem::take(&mut reached.is_settled) {
+                continue; // It is far, or was touched before.
+            }
+            let nearer = distance - reached.distance;
+            self.potentials[node] += if direction == Direction::Forward { -nearer } else { nearer };
+        }
+    }
+
+    /// Returns the edges from the start of a search to its end.
+    fn followed(&self, start: usize, end: usize, direction: Direction) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        let mut node = end;
+        while node != start
+            && let Some(reached) = self.reached[node]
+        {
+            edges.push(reached.edge);
+            node = self.near_end(reached.edge, direction);
+        }
+        edges
+    }
+
+    /// Grows and shrinks the items of a path as far as the needs of its ends go.
+    fn push(&mut self, start: usize, path: &Path, direction: Direction) {
+        let mut amount = self.needs[start].unsigned_abs();
+        if path.end != self.nodes.len() {
+            amount = amount.min(self.needs[path.end].unsigned_abs());
+        }
+        for edge in path.edges.iter().filter(|edge| edge.shrinks) {
+            amount = amount.min(self.growths[index(edge.item)]);
+        }
+        for edge in &path.edges {
+            let growth = &mut self.growths[index(edge.item)];
+            *growth = if edge.shrinks { *growth - amount } else { *growth + amount };
+        }
+        let change = match direction {
+            Direction::Forward => -amount.cast_signed(),
+            Direction::Backward => amount.cast_signed(),
+        };
+        self.needs[start] += change;
+        if path.end != self.nodes.len() {
+            self.needs[path.end] -= change;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::base::LiveRange;
+    use crate::pack::problem::Buffer;
+    use crate::pack::solve::budget::Budget;
+    use crate::pack::solve::model::arith::number;
+    use crate::pack::solve::model::random::Random;
+    use crate::pack::solve::testing::model_of;
+
+    fn model(rows: &[(u32, u32, u64)]) -> Model {
+        let buffer = |&(start, end, size)| Buffer::new(size, LiveRange::new(start, end).unwrap());
+        model_of(rows.iter().map(buffer).collect())
+    }
+
+    fn sizes(rows: &[(u32, u32, u64)], tolerance: u64) -> Option<Vec<u64>> {
+        let (budget, model) = (Budget::default(), model(rows));
+        let grown = grown(&model, tolerance, &Clock::new(&budget)).unwrap()?;
+        Some(grown.items.iter().map(|item| item.size * grown.grain).collect())
+    }
+
+    #[test]
+    fn the_smaller_side_of_a_cut_grows() {
+        assert_eq!(sizes(&[(0, 2, 101), (2, 4, 99)], 32), Some(vec![101, 101]));
+        assert_eq!(sizes(&[(0, 2, 99), (2, 4, 60), (2, 4, 41)], 32), Some(vec![101, 41, 60]));
+        assert_eq!(sizes(&[(0, 2, 100), (2, 4, 100)], 32), None, "it is tight");
+        assert_eq!(sizes(&[(0, 2, 100), (2, 4, 90)], 32), None, "it is not near");
+        assert_eq!(sizes(&[(0, 2, 100), (2, 4, 90)], 8), Some(vec![100, 100]));
+    }
+
+    #[test]
+    fn the_shortest_items_grow() {
+        // At 2, 7 grains are missing: of those born, the one that dies soon grows.
+        let rows = [(0, 2, 107), (2, 3, 50), (2, 9, 50), (3, 4, 20), (4, 9, 33)];
+        assert_eq!(sizes(&rows, 8), Some(vec![107, 57, 50, 20, 33]));
+    }
+
+    #[test]
+    fn growth_is_the_least_and_makes_all_near_cuts_tight() {
+        let (budget, mut random) = (Budget::default(), Random::new(11));
+        let mut found = 0;
+        for _ in 0..2_000 {
+            let rows: Vec<_> = (0..2 + random.below(5))
+                .map(|_| {
+                    let start = number(random.below(4));
+                    let end = start + 1 + number(random.below(3));
+                    (start, end, 20 + u64::from(number(random.below(5))))
+                })
+                .collect();
+            let model = model(&rows);
+            let tolerance = 4;
+            let Some(grown) = grown(&model, tolerance, &Clock::new(&budget)).unwrap() else {
+                continue;
+            };
+            found += 1;
+            let growths: Vec<u64> =
+                model.items.iter().zip(&grown.items).map(|(a, b)| b.size - a.size).collect();
+            let cuts = near_cuts(&model, tolerance);
+            assert!(is_tight(&model, &cuts, &growths), "{rows:?}");
+            let cost = |growths: &[u64]| -> u64 {
+                let items = model.items.iter().zip(growths);
+                items.map(|(item, growth)| u64::from(item.length()) * growth).sum()
+            };
+            // No other growth of at most as many grains each is cheaper.
+            let most = growths.iter().copied().max().unwrap_or(0);
+            let least = cost(&growths);
+            each_growth(model.items.len(), most, &mut |other| {
+                assert!(cost(other) >= least || !is_tight(&model, &cuts, other), "{rows:?}");
+            });
+        }
+        assert!(found > 200, "{found}");
+    }
+
+    fn near_cuts(model: &Model, tolerance: u64) -> Vec<u32> {
+        let sums = |moment| {
+            let sum = |is: fn(&Item) -> u32| -> u64 {
+                model.items.iter().filter(|it| is(it) == moment).map(|it| it.size).sum()
+            };
+            (sum(|it| it.span.end), sum(|it| it.span.start))
+        };
+        (0..number(model.loads.len()))
+            .filter(|&moment| {
+                let (dies, born) = sums(moment);
+                let near = dies.abs_diff(born) <= dies.max(born) / tolerance;
+                dies > 0 && born > 0 && near
+            })
+            .collect()
+    }
+
+    fn is_tight(model: &Model, cuts: &[u32], growths: &[u64]) -> bool {
+        cuts.iter().all(|&moment| {
+            let sum = |is: fn(&Item) -> u32| -> u64 {
+                let items = model.items.iter().zip(growths);
+                items.filter(|(it, _)| is(it) == moment).map(|(it, more)| it.size + more).sum()
+            };
+            sum(|it| it.span.end) == sum(|it| it.span.start)
+        })
+    }
+
+    fn each_growth(count: usize, most: u64, visit: &mut impl FnMut(&[u64])) {
+        let mut growths = vec![0; count];
+        // At most 4^6 of them.
+        let most = most.min(3);
+        loop {
+            visit(&growths);
+            let Some(at) = growths.iter().position(|&growth| growth < most) else { return };
+            growths[at] += 1;
+            growths[..at].fill(0);
+        }
+    }
+}

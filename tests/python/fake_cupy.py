@@ -1,0 +1,239 @@
+"""
+A stand-in for CuPy and cuBLAS that works on the host, for the code that calls them.
+
+It has the part of CuPy that the CUDA device uses, with the same signatures. Kernels are compiled
+from the text that NVRTC would get; cuBLAS gets addresses and column-major sizes, as the real one.
+Work runs at once, except in a stream that is captured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Sequence
+from math import prod
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from arenaplan.device.text import CUDA_PRELUDE, Kernel
+from host_device import _gemm, compiled
+
+_HEAD = re.compile(r"^KERNEL (\w+)_[0-9a-f]{16}\((.*)\) \{$", re.MULTILINE)
+_capturing: list[list[Callable[[], object]]] = []
+hooks: list[Any] = []
+
+
+def _do(work: Callable[[], object]) -> None:
+    if _capturing:
+        _capturing[-1].append(work)
+    else:
+        work()
+
+
+class MemoryPointer:
+    def __init__(self, owner: Any, offset: int) -> None:
+        self.owner = owner
+        self.ptr = owner.ptr + offset
+        self._offset = offset
+
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self.owner, self._offset + offset)
+
+    def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
+        assert isinstance(stream, Stream)
+        _do(lambda: ctypes.memmove(self.ptr, src.ptr, size))
+
+    def copy_from_host_async(self, mem: int, size: int, stream: Any = None) -> None:
+        assert isinstance(stream, Stream)
+        _do(lambda: ctypes.memmove(self.ptr, mem, size))
+
+    def copy_to_host_async(self, mem: int, size: int, stream: Any = None) -> None:
+        assert isinstance(stream, Stream)
+        _do(lambda: ctypes.memmove(mem, self.ptr, size))
+
+
+class UnownedMemory:
+    def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
+        self.ptr, self.size, self.owner = ptr, size, owner
+
+
+def alloc(size: int) -> MemoryPointer:
+    for hook in hooks:
+        hook.malloc_preprocess(device_id=0, size=size, mem_size=size)
+    block = np.full(size + 512, 0xCB, np.uint8)
+    return MemoryPointer(UnownedMemory(-(-block.ctypes.data // 512) * 512, size, block), 0)
+
+
+class ndarray:  # noqa: N801
+    def __init__(self, shape: Sequence[int], dtype: Any, memptr: MemoryPointer) -> None:
+        self.data = memptr
+        self.nbytes = prod(shape) * np.dtype(dtype).itemsize
+
+
+class MemoryHook:
+    def __enter__(self) -> MemoryHook:
+        hooks.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        hooks.remove(self)
+
+
+class _Context:
+    def __enter__(self) -> _Context:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Device(_Context):
+    def __init__(self, number: int) -> None:
+        self.id = number
+
+
+class Event:
+    def __init__(self, disable_timing: bool = False) -> None:
+        self.is_recorded = False
+
+    def record(self, stream: Stream) -> None:
+        self.is_recorded = True
+
+
+class Stream(_Context):
+    ptr = 0
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        assert non_blocking, "the default stream waits for all others"
+
+    def begin_capture(self, mode: Any = None) -> None:
+        _capturing.append([])
+
+    def end_capture(self) -> Graph:
+        return Graph(_capturing.pop())
+
+    def wait_event(self, event: Event) -> None:
+        assert event.is_recorded
+
+    def synchronize(self) -> None:
+        assert not _capturing, "a stream that is captured cannot be waited for"
+
+
+class Graph:
+    def __init__(self, works: list[Callable[[], object]]) -> None:
+        self.works = works
+
+    def upload(self, stream: Stream) -> None:
+        pass
+
+    def launch(self, stream: Stream) -> None:
+        for work in self.works:
+            work()
+
+
+class RawModule:
+    def __init__(self, *, code: str, options: tuple[str, ...]) -> None:
+        assert code.startswith(CUDA_PRELUDE)
+        assert options == ("--std=c++17",)
+        kernels = []
+        for part in code.split("\nKERNEL ")[1:]:
+            text = f"KERNEL {part}"
+            found = _HEAD.match(text)
+            assert found is not None
+            pairs = [each.rsplit(" ", 1) for each in found.group(2).split(", ")]
+            types, names = tuple(t for t, _ in pairs), tuple(n for _, n in pairs)
+            body = text[found.end() + 1 : text.rindex("}\n")]
+            kernels.append(Kernel(found.group(1), types, names, body))
+        self._functions = compiled(kernels)
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        function = self._functions[name]
+
+        def launch(grid: tuple[int], block: tuple[int], args: Sequence[Any]) -> None:
+            assert block == (256,)
+            pointers = [each.data.ptr for each in args if isinstance(each, ndarray)]
+            scalars = [int(each) for each in args if isinstance(each, np.int64)]
+            assert len(pointers) + len(scalars) == len(args)
+            addresses = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
+            numbers = (ctypes.c_longlong * max(len(scalars), 1))(*scalars)
+            _do(lambda: function(grid[0], addresses, numbers))
+
+        return launch
+
+
+def alloc_pinned_memory(size: int) -> Any:
+    return bytearray(size)
+
+
+def _strided_batched(dtype: Any) -> Callable[..., None]:
+    def gemm(
+        handle: int,
+        transa: int,
+        transb: int,
+        m: int,
+        n: int,
+        k: int,
+        alpha: int,
+        a: int,
+        lda: int,
+        stride_a: int,
+        b: int,
+        ldb: int,
+        stride_b: int,
+        beta: int,
+        c: int,
+        ldc: int,
+        stride_c: int,
+        count: int,
+    ) -> None:
+        assert handle == 1
+        factors = (float(_numbers(alpha, 1, dtype)[0]), float(_numbers(beta, 1, dtype)[0]))
+
+        def operand(address: int, rows: int, columns: int, leading: int, distance: int) -> Any:
+            size = (count - 1) * distance + max(columns - 1, 0) * leading + rows
+            return _numbers(address, size, dtype), leading, distance
+
+        left, right = (k, m) if transa else (m, k), (n, k) if transb else (k, n)
+        _do(
+            lambda: _gemm(
+                (bool(transa), bool(transb)),
+                (m, n, k),
+                factors,
+                operand(a, *left, lda, stride_a),
+                operand(b, *right, ldb, stride_b),
+                operand(c, m, n, ldc, stride_c),
+                count,
+            )
+        )
+
+    return gemm
+
+
+def _numbers(address: int, count: int, dtype: Any) -> np.ndarray:
+    block = (ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address)
+    return np.frombuffer(block, dtype)
+
+
+cublas = SimpleNamespace(
+    create=lambda: 1,
+    destroy=lambda handle: None,
+    setStream=lambda handle, stream: None,
+    sgemmStridedBatched=_strided_batched(np.float32),
+    dgemmStridedBatched=_strided_batched(np.float64),
+)
+
+cuda = SimpleNamespace(
+    Device=Device,
+    Event=Event,
+    Graph=Graph,
+    MemoryHook=MemoryHook,
+    MemoryPointer=MemoryPointer,
+    Stream=Stream,
+    UnownedMemory=UnownedMemory,
+    alloc=alloc,
+    alloc_pinned_memory=alloc_pinned_memory,
+    memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+    runtime=SimpleNamespace(getDeviceCount=lambda: 1),
+)

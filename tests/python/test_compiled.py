@@ -1,0 +1,192 @@
+"""Compiled kernels compute what the kernels of NumPy do: on any part, and in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import arenaplan as ap
+from arenaplan._core import CompiledKernel, WindowSide
+from arenaplan.executor import compiled
+from arenaplan.executor.chains import RECIPES
+
+F32 = "float32"
+
+
+def both(build: Callable[[], ap.Graph], inputs: dict[str, np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the outputs by compiled kernels, with and without techniques; NumPy's are the same."""
+    with compiled.disabled():
+        plain = build()
+        plan = ap.plan(plain, workspace="auto", target="numpy", optimize="none")
+        with ap.Executor(plain, plan) as executor:
+            wanted = executor.run(inputs)
+    for optimize in ("all", "none"):
+        graph = build()
+        plan = ap.plan(graph, workspace="auto", target="numpy", optimize=optimize)
+        with ap.Executor(graph, plan) as executor:
+            found = executor.run(inputs, verify=True)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found[name], array, rtol=2e-5, atol=2e-5)
+            yield found[name]
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def conv(
+    graph: ap.Graph, x: int, outward: int, kernel: int, stride: int, group: int, size: int
+) -> tuple[int, int]:
+    """Append a convolution with a bias, and return its result and the size of that."""
+    inward = graph.values[x].shape[1]
+    w = graph.constant(
+        f"w{len(graph.values)}",
+        (outward, inward // group, kernel, kernel),
+        F32,
+        random(outward, inward // group, kernel, kernel, seed=len(graph.values)),
+    )
+    b = graph.constant(f"b{len(graph.values)}", (outward,), F32, random(outward))
+    pads, made = [kernel // 2] * 4, (size + 2 * (kernel // 2) - kernel) // stride + 1
+    (y,) = graph.node(
+        "Conv",
+        [x, w, b],
+        [(f"y{len(graph.values)}", (1, outward, made, made), F32)],
+        version=13,
+        attributes={"pads": pads, "strides": [stride] * 2, "group": group},
+    )
+    return y, made
+
+
+@pytest.mark.parametrize(
+    ("outward", "kernel", "stride", "group"),
+    [(12, 3, 1, 1), (8, 1, 1, 1), (8, 1, 2, 4), (8, 3, 2, 8), (16, 5, 1, 8), (3, 7, 3, 1)],
+)
+def test_convolutions_agree_with_their_activations_and_residuals(
+    outward: int, kernel: int, stride: int, group: int
+) -> None:
+    def build() -> ap.Graph:
+        graph = ap.Graph()
+        x = graph.input("x", (1, 8, 21, 21))
+        y, size = conv(graph, x, outward, kernel, stride, group, 21)
+        shape = (1, outward, size, size)
+        low = graph.constant("low", (), F32, np.float32(-0.5))
+        high = graph.constant("high", (), F32, np.float32(1.5))
+        (c,) = graph.node(
+            "Clip", [y, low, high], [("c", shape, F32)], version=13, in_place=[(0, 0)]
+        )
+        z, _ = conv(graph, c, outward, 3, 1, outward, size)
+        (s,) = graph.node("Add", [z, c], [("s", shape, F32)], version=13, in_place=[(0, 0), (1, 0)])
+        (r,) = graph.node("HardSwish", [s], [("r", shape, F32)], version=14, in_place=[(0, 0)])
+        graph.output(r)
+        return graph
+
+    results = list(both(build, {"x": random(1, 8, 21, 21)}))
+    # Tiles, and no tiles at all.
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+ELEMENTWISE = sorted(op for domain, op in RECIPES if not domain and op != "BatchNormalization")
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE)
+def test_elementwise_operators_agree(op: str) -> None:
+    shape = (3, 5, 700)
+
+    def build() -> ap.Graph:
+        graph = ap.Graph()
+        x = graph.input("x", shape)
+        operands: list[int] = [x]
+        if op in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum"):
+            operands.append(graph.input("z", (5, 1)))
+        if op == "Pow":
+            operands.append(graph.constant("three", (), F32, np.float32(3)))
+        (y,) = graph.node(op, operands, [("y", shape, F32)], version=22)
+        graph.output(y)
+        return graph
+
+    inputs = {"x": random(*shape), "z": random(5, 1)}
+    inputs["x"][0, 0, :3] = [np.inf, -np.inf, 0]
+    names = [graph.values[at].name for graph in [build()] for at in graph.inputs]
+    list(both(build, {name: inputs[name] for name in names}))
+
+
+def test_a_chain_makes_one_pass_in_the_place_of_its_operand() -> None:
+    shape = (2, 6, 40, 40)
+
+    def build() -> ap.Graph:
+        graph = ap.Graph()
+        x, z = graph.input("x", shape), graph.input("z", (6, 1, 1))
+        parameters = [
+            graph.constant(f"p{at}", (6,), F32, np.abs(random(6, seed=at)) + 0.5) for at in range(4)
+        ]
+        (a,) = graph.node("BatchNormalization", [x, *parameters], [("a", shape, F32)], version=15,
+                          in_place=[(0, 0)])  # fmt: skip
+        (b,) = graph.node("Mul", [a, z], [("b", shape, F32)], version=14, in_place=[(0, 0)])
+        (c,) = graph.node("Sigmoid", [b], [("c", shape, F32)], version=13, in_place=[(0, 0)])
+        (d,) = graph.node("Mul", [b, c], [("d", shape, F32)], version=14, in_place=[(0, 0), (1, 0)])
+        graph.output(d)
+        return graph
+
+    list(both(build, {"x": random(*shape), "z": random(6, 1, 1)}))
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LayerNormalization", "RMSNormalization"])
+def test_functions_of_rows_agree(op: str) -> None:
+    shape = (2, 3, 50, 33)
+
+    def build() -> ap.Graph:
+        graph = ap.Graph()
+        x = graph.input("x", shape)
+        operands = [x]
+        if op != "Softmax":
+            operands.append(graph.constant("scale", (33,), F32, random(33)))
+        if op == "LayerNormalization":
+            operands.append(graph.constant("shift", (33,), F32, random(33)))
+        (y,) = graph.node(op, operands, [("y", shape, F32)], version=23, in_place=[(0, 0)])
+        graph.output(y)
+        return graph
+
+    list(both(build, {"x": random(*shape)}))
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("include", [0, 1])
+def test_pools_agree(op: str, include: int) -> None:
+    def build() -> ap.Graph:
+        graph = ap.Graph()
+        x = graph.input("x", (1, 4, 23, 17))
+        attributes = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+        if op == "AveragePool":
+            attributes["count_include_pad"] = include
+        (y,) = graph.node(op, [x], [("y", (1, 4, 12, 17), F32)], version=19, attributes=attributes)
+        graph.output(y)
+        return graph
+
+    list(both(build, {"x": random(1, 4, 23, 17)}))
+
+
+def test_operands_that_share_memory_with_the_output_are_refused() -> None:
+    memory = np.zeros(200, np.float32)
+    with pytest.raises(ap.errors.InvalidOperand, match="share memory"):
+        CompiledKernel.chain([("load", 0, 0, 0.0)], 0, [memory[:100]], memory[50:150])
+    CompiledKernel.chain([("load", 0, 0, 0.0)], 0, [memory[:100]], memory[:100])()
+    one = WindowSide(1, 1, 1, 1, 1, 0)
+    image = memory[:16].reshape(1, 1, 1, 16)
+    side = WindowSide(16, 16, 1, 1, 1, 0)
+    with pytest.raises(ap.errors.InvalidOperand, match="share memory"):
+        CompiledKernel.pool(image, memory[16:32].reshape(1, 1, 1, 16), memory[30:60], one, side)
+
+
+def test_operands_of_other_sizes_and_types_are_refused() -> None:
+    side, one = WindowSide(16, 16, 1, 1, 1, 0), WindowSide(1, 1, 1, 1, 1, 0)
+    image, output = np.zeros((1, 1, 1, 16), np.float32), np.zeros((1, 1, 1, 15), np.float32)
+    with pytest.raises(ap.errors.InvalidOperand, match="15 elements where 16"):
+        CompiledKernel.pool(image, output, np.zeros(16, np.float32), one, side)()
+    with pytest.raises(BufferError):
+        CompiledKernel.softmax(None, np.zeros((2, 3)))
+    constant = np.zeros((2, 3), np.float32)
+    constant.flags.writeable = False
+    with pytest.raises(ap.errors.InvalidOperand, match="cannot be written"):
+        CompiledKernel.softmax(None, constant)

@@ -1,0 +1,372 @@
+"""Quantized models: the bytes that live, and results equal to those of ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import arenaplan as ap
+from arenaplan.errors import TargetMismatch, UnknownShape
+
+ort = pytest.importorskip("onnxruntime")
+
+RNG = np.random.default_rng(15)
+Arrays = Mapping[str, np.ndarray]
+MICROSOFT = "com.microsoft"
+
+
+class Model:
+    """A model in a file, and what ONNX Runtime makes of it without optimization."""
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: Sequence[Any],
+        inputs: Arrays,
+        outputs: Mapping[str, np.dtype],
+        constants: Arrays,
+    ) -> None:
+        kind = helper.np_dtype_to_tensor_dtype
+        graph = helper.make_graph(
+            nodes,
+            "quantized",
+            [
+                helper.make_tensor_value_info(name, kind(array.dtype), array.shape)
+                for name, array in inputs.items()
+            ],
+            [
+                helper.make_tensor_value_info(name, kind(np.dtype(dtype)), None)
+                for name, dtype in outputs.items()
+            ],
+            [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        )
+        sets = [helper.make_opsetid("", 20), helper.make_opsetid(MICROSOFT, 1)]
+        model = helper.make_model(graph, opset_imports=sets, ir_version=9)
+        self.path = folder / "model.onnx"
+        self.path.write_bytes(model.SerializeToString())
+        self.inputs = dict(inputs)
+        self.names = list(outputs)
+
+    def expected(self) -> list[np.ndarray]:
+        """Return the results of ONNX Runtime."""
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        session = ort.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
+        return list(session.run(self.names, self.inputs))
+
+    def found(self, **options: Any) -> list[np.ndarray]:
+        """Return the results of the executor, each step of which is verified."""
+        graph = ap.load(self.path)
+        executor = ap.Executor(graph, ap.plan(graph, **options))
+        results = executor.run(self.inputs, verify=True)
+        return [np.array(results[name]) for name in self.names]
+
+
+def integers(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Return integers over the whole range of a type."""
+    limits = np.iinfo(dtype)
+    return RNG.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+def scale(number: float) -> np.ndarray:
+    """Return a scale."""
+    return np.float32(number)
+
+
+def node(op: str, inputs: str, domain: str = "", **attributes: Any) -> Any:
+    """Return a node that makes ``y`` of inputs whose names are apart by blanks."""
+    names = [name if name != "-" else "" for name in inputs.split()]
+    return helper.make_node(op, names, ["y"], domain=domain, **attributes)
+
+
+# -- bytes that live ---------------------------------------------------------------------------
+
+
+def residual(folder: Path, dtype: Any) -> Model:
+    """Two convolutions and the image they were made from, with Q and DQ around everything."""
+    zero = np.iinfo(dtype).min + 100
+    constants: dict[str, np.ndarray] = {"zero": np.array(zero, dtype), "none": np.int8(0)}
+    nodes, inputs = [], {"x": RNG.normal(size=(1, 4, 12, 12)).astype(np.float32)}
+
+    def quantized(name: str) -> str:
+        constants[f"{name}_scale"] = scale(0.04713)
+        pair = [f"{name}_scale", "zero"]
+        nodes.append(helper.make_node("QuantizeLinear", [name, *pair], [f"{name}_q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_q", *pair], [f"{name}_dq"]))
+        return f"{name}_dq"
+
+    def convolved(name: str, source: str, channels: int) -> None:
+        constants[f"{name}_w"] = integers((16, channels, 3, 3), np.int8)
+        constants[f"{name}_s"] = scale(0.003917)
+        pair = [f"{name}_w", f"{name}_s", "none"]
+        nodes.append(helper.make_node("DequantizeLinear", pair, [f"{name}_wide"]))
+        nodes.append(helper.make_node("Conv", [source, f"{name}_wide"], [name], pads=[1, 1, 1, 1]))
+
+    convolved("a", quantized("x"), 4)
+    shown = quantized("a")
+    convolved("b", shown, 16)
+    nodes.append(helper.make_node("Relu", ["b"], ["c"]))
+    convolved("d", quantized("c"), 16)
+    nodes.append(helper.make_node("Add", [quantized("d"), shown], ["sum"]))
+    quantized("sum")
+    nodes.pop()  # Nothing reads the result as real numbers.
+    return Model(folder, nodes, inputs, {"sum_q": np.dtype(dtype)}, constants)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_values_of_a_quantized_model_live_as_small_integers(tmp_path: Path, dtype: Any) -> None:
+    model = residual(tmp_path, dtype)
+    graph = ap.load(model.path)
+    names = [name for name in ap.techniques() if name != "recompute"]
+    small = ap.plan(graph, target="ideal")
+    wide = ap.plan(graph, target="ideal", optimize=names)
+    image = 16 * 12 * 12
+    assert small.repeated
+    assert {graph.nodes[node].op for node in small.repeated} == {"DequantizeLinear"}
+    assert small.arena_bytes <= 3 * image
+    assert wide.arena_bytes > 4 * image
+    for value, placement in zip(graph.values, small.placements, strict=True):
+        assert placement is None or value.kind == "input" or value.dtype != "float32"
+    small.check(graph)
+    # A runner of single nodes cannot run such a plan.
+    nodes = ap.Target.known("nodes")
+    assert nodes is not None
+    with pytest.raises(TargetMismatch):
+        small.check_target(nodes)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("slowdown", [None, 1.1])
+def test_results_of_repeated_nodes_are_those_of_onnx_runtime(
+    tmp_path: Path, dtype: Any, slowdown: float | None
+) -> None:
+    model = residual(tmp_path, dtype)
+    (found,) = model.found(max_slowdown=slowdown)
+    np.testing.assert_array_equal(found, model.expected()[0])
+
+
+def test_constant_chains_of_quantization_are_folded(tmp_path: Path) -> None:
+    constants = {
+        "w": RNG.normal(size=(8, 4)).astype(np.float32),
+        "s": scale(0.02),
+        "z": np.uint8(120),
+        "axis": np.int64(0),
+    }
+    chain = [("QuantizeLinear", ["w", "s", "z"], "q"), ("DequantizeLinear", ["q", "s", "z"], "r")]
+    chain += [("Tanh", ["r"], "t"), ("Sigmoid", ["t"], "u"), ("Softmax", ["u"], "v")]
+    chain += [("CumSum", ["v", "axis"], "c"), ("QuantizeLinear", ["c", "s", "z"], "k")]
+    chain += [("DequantizeLinear", ["k", "s", "z"], "m"), ("MatMul", ["x", "m"], "y")]
+    nodes = [helper.make_node(op, inputs, [output]) for op, inputs, output in chain]
+    inputs = {"x": RNG.normal(size=(2, 8)).astype(np.float32)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.float32)}, constants)
+    assert [node.op for node in ap.load(model.path).nodes] == ["MatMul"]
+    np.testing.assert_allclose(model.found()[0], model.expected()[0], rtol=1e-6)
+
+
+# -- integers ----------------------------------------------------------------------------------
+
+PAIR = "a as az b bs bz ys yz"
+
+
+def _pair(
+    dtype: Any, left: Sequence[int], right: Sequence[int], *, weights: Any = None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return two operands, and the scales and zero points of a node with both."""
+    weights = weights or dtype
+    inputs = {"a": integers(left, dtype)}
+    constants = {
+        "b": integers(right, weights),
+        "as": scale(0.021),
+        "bs": scale(0.013),
+        "ys": scale(0.9),
+        "az": np.array(np.iinfo(dtype).min + 131, dtype),
+        "bz": np.array(np.iinfo(weights).min + 125, weights),
+        "yz": np.array(np.iinfo(dtype).min + 77, dtype),
+    }
+    return inputs, constants
+
+
+CASES: dict[str, Any] = {
+    "matmul": ("MatMulInteger", "a b az bz", "", {}, (3, 5, 40), (40, 6), np.int32),
+    "deep": ("MatMulInteger", "a b az bz", "", {}, (5, 3000), (3000, 6), np.int32),
+    "conv": (
+        "ConvInteger",
+        "a b az bz",
+        "",
+        {"pads": [1, 0, 2, 1]},
+        (2, 6, 9, 7),
+        (4, 6, 3, 2),
+        np.int32,
+    ),
+    "groups": (
+        "ConvInteger",
+        "a b az bz",
+        "",
+        {"group": 3, "strides": [2, 1]},
+        (1, 6, 9, 7),
+        (6, 2, 3, 3),
+        np.int32,
+    ),
+    "deep conv": ("QLinearConv", PAIR, "", {"pads": [1] * 4}, (1, 80, 5, 6), (9, 80, 3, 3), None),
+    "qlinear matmul": ("QLinearMatMul", PAIR, "", {}, (2, 4, 33), (33, 7), None),
+    "add": ("QLinearAdd", PAIR, MICROSOFT, {}, (3, 4, 50), (4, 50), None),
+    "mul": ("QLinearMul", PAIR, MICROSOFT, {}, (3, 4, 50), (1, 1, 1), None),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("case", CASES)
+def test_integers_are_those_of_onnx_runtime(tmp_path: Path, case: str, dtype: Any) -> None:
+    op, operands, domain, attributes, left, right, made = CASES[case]
+    inputs, constants = _pair(dtype, left, right)
+    used = operands.split()
+    constants = {name: array for name, array in constants.items() if name in used}
+    nodes = [node(op, operands, domain, **attributes)]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(made or dtype)}, constants)
+    for optimize in ("all", "none"):
+        (found,) = model.found(optimize=optimize)
+        np.testing.assert_array_equal(found, model.expected()[0])
+
+
+def test_scales_and_zero_points_of_channels(tmp_path: Path) -> None:
+    inputs, constants = _pair(np.uint8, (1, 5, 8, 8), (7, 5, 3, 3), weights=np.int8)
+    constants |= {
+        "bs": RNG.uniform(0.001, 0.02, 7).astype(np.float32),
+        "bz": np.zeros(7, np.int8),
+        "bias": integers((7,), np.int16).astype(np.int32),
+    }
+    nodes = [node("QLinearConv", f"{PAIR} bias", pads=[1, 1, 1, 1])]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
+@pytest.mark.parametrize("numbers", ["random", "zeros", "positive"])
+def test_the_range_of_dynamic_quantization(tmp_path: Path, numbers: str) -> None:
+    x = RNG.normal(size=(7, 50)).astype(np.float32)
+    x = {"random": x, "zeros": np.zeros_like(x), "positive": np.abs(x) + np.float32(1)}[numbers]
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])]
+    outputs = {"y": np.dtype(np.uint8), "s": np.dtype(np.float32), "z": np.dtype(np.uint8)}
+    model = Model(tmp_path, nodes, {"x": x}, outputs, {})
+    for found, expected in zip(model.found(), model.expected(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+ONE = "x xs xz ys yz"
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes"),
+    [
+        ("QLinearSigmoid", (3, 40), {}),
+        ("QLinearLeakyRelu", (3, 40), {"alpha": 0.2}),
+        ("QLinearSoftmax", (4, 60), {"axis": -1, "opset": 13}),
+        ("QLinearGlobalAveragePool", (2, 5, 7, 6), {}),
+        ("QLinearAveragePool", (1, 3, 8, 8), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    ],
+)
+def test_operators_of_one_operand(
+    tmp_path: Path, op: str, shape: Sequence[int], attributes: Any, dtype: Any
+) -> None:
+    least = np.iinfo(dtype).min
+    if op == "QLinearGlobalAveragePool" and dtype == np.int8:
+        pytest.skip("ONNX Runtime has it for uint8 only")
+    constants = {
+        "xs": scale(0.06),
+        "xz": np.array(least + 120, dtype),
+        "ys": scale(1 / 256 if "S" in op[7:8] else 0.05),
+        "yz": np.array(least if "S" in op[7:8] else least + 90, dtype),
+    }
+    inputs = {"x": integers(shape, dtype)}
+    nodes = [node(op, ONE, MICROSOFT, **attributes)]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(dtype)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
+def test_a_concatenation_with_other_scales(tmp_path: Path) -> None:
+    constants = {"ys": scale(0.1), "yz": np.uint8(10), "as": scale(0.05), "az": np.uint8(3)}
+    inputs = {"a": integers((2, 3, 4), np.uint8), "b": integers((2, 5, 4), np.uint8)}
+    nodes = [node("QLinearConcat", "ys yz a as az b ys yz", MICROSOFT, axis=1)]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
+# -- operators of the optimizer ----------------------------------------------------------------
+
+
+def real(*shape: int) -> np.ndarray:
+    """Return random numbers."""
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+OPTIMIZED: dict[str, Any] = {
+    "Gelu": ("x", {}, {"x": real(3, 17)}, {}),
+    "BiasGelu": ("x b", {}, {"x": real(3, 17)}, {"b": real(17)}),
+    "FastGelu": ("x b", {}, {"x": real(3, 17)}, {"b": real(17)}),
+    "QuickGelu": ("x", {"alpha": 1.5}, {"x": real(3, 17)}, {}),
+    "FusedMatMul": ("x b", {"transB": 1, "alpha": 0.5}, {"x": real(2, 3, 8)}, {"b": real(5, 8)}),
+    "SkipLayerNormalization": (
+        "x s g b c",
+        {"epsilon": 1e-6},
+        {"x": real(2, 3, 16), "s": real(2, 3, 16)},
+        {"g": real(16), "b": real(16), "c": real(16)},
+    ),
+    "FusedConv": (
+        "x w b",
+        {"activation": "LeakyRelu", "activation_params": [0.3], "pads": [1, 1, 1, 1]},
+        {"x": real(1, 3, 6, 6)},
+        {"w": real(4, 3, 3, 3), "b": real(4)},
+    ),
+    "DynamicQuantizeMatMul": (
+        "x w s z b",
+        {},
+        {"x": real(3, 20)},
+        {"w": integers((20, 6), np.int8), "s": scale(0.02), "z": np.int8(0), "b": real(6)},
+    ),
+    "MatMulIntegerToFloat": (
+        "x w xs ws xz wz",
+        {},
+        {"x": integers((3, 20), np.uint8)},
+        {
+            "w": integers((20, 6), np.int8),
+            "xs": scale(0.1),
+            "ws": RNG.uniform(0.01, 0.02, 6).astype(np.float32),
+            "xz": np.uint8(9),
+            "wz": np.zeros(6, np.int8),
+        },
+    ),
+    "QGemm": (
+        "x xs xz w ws wz c",
+        {"transB": 1},
+        {"x": integers((3, 20), np.uint8)},
+        {
+            "w": integers((6, 20), np.int8),
+            "xs": scale(0.1),
+            "ws": scale(0.01),
+            "xz": np.uint8(9),
+            "wz": np.int8(0),
+            "c": integers((6,), np.int16).astype(np.int32),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("op", OPTIMIZED)
+def test_operators_of_onnx_runtimes_optimizer(tmp_path: Path, op: str) -> None:
+    operands, attributes, inputs, constants = OPTIMIZED[op]
+    nodes = [node(op, operands, MICROSOFT, **attributes)]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.float32)}, constants)
+    np.testing.assert_allclose(model.found()[0], model.expected()[0], rtol=3e-6, atol=3e-6)
+
+
+def test_an_operator_that_nobody_knows_has_no_shape(tmp_path: Path) -> None:
+    nodes = [node("QLinearWhere", "x", MICROSOFT)]
+    model = Model(tmp_path, nodes, {"x": real(3)}, {"y": np.dtype(np.float32)}, {})
+    with pytest.raises(UnknownShape):
+        ap.load(model.path)

@@ -1,0 +1,385 @@
+"""Sizes that data decides: planned as far as they are known, and then around what is live."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenaplan as ap
+from arenaplan import errors
+
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+from random_flow import Generator, constant  # noqa: E402
+from test_flow import BOOL, INT64, info, loop, model, numbers, reference, uneven  # noqa: E402
+
+
+def found() -> bytes:
+    """Return a model that picks the positive elements of a matrix, and the different ones."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["nz"], name="find"),
+        helper.make_node("Transpose", ["nz"], ["t"], perm=[1, 0]),
+        helper.make_node("GatherND", ["r", "t"], ["y"]),
+        helper.make_node("Neg", ["r"], ["z"]),
+        helper.make_node("Unique", ["y"], ["u"], name="differ"),
+        helper.make_node("Mul", ["u", "u"], ["w"]),
+    ]
+    outputs = [info("y", ["n"]), info("z", (4, 5)), info("w", None)]
+    return model(nodes, [info("x", (4, 5))], outputs)
+
+
+def check(data: bytes, *runs: dict[str, np.ndarray], **options: Any) -> ap.StagedExecutor:
+    """Compare a model with ONNX Runtime over several runs, and return its executor."""
+    executor = ap.StagedExecutor(data, **options)
+    for verify in (True, False):
+        for inputs in runs:
+            wanted = reference(data, inputs)
+            made = executor.run(inputs, verify=verify)
+            for got, want in zip(made.values(), wanted, strict=True):
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got, want)
+    return executor
+
+
+def matrices(count: int) -> list[dict[str, np.ndarray]]:
+    random = np.random.default_rng(count)
+    return [{"x": random.integers(-3, 3, (4, 5)).astype(np.float32)} for _ in range(count)]
+
+
+def test_results_have_their_true_size() -> None:
+    executor = check(found(), *matrices(4), {"x": np.zeros((4, 5), np.float32)})
+    assert [stage.decided for stage in executor.stages] == [("nz",), ("u",), ()]
+    assert "NonZero" in executor.deciders[0]
+
+
+def test_what_is_planned_ahead_is_said() -> None:
+    executor = ap.StagedExecutor(found())
+    assert [node.op for node in executor.graph.nodes] == ["Relu", "Neg"]
+    assert len(executor.waiting) == 5
+    assert executor.plan.status == "optimal"
+    executor.plan.check(executor.graph)
+
+
+def test_later_stages_are_placed_around_live_values() -> None:
+    executor = ap.StagedExecutor(found())
+    (inputs,) = matrices(1)
+    executor.run(inputs)
+    assert executor.arena_bytes == max(stage.arena_bytes for stage in executor.stages)
+    stage = executor._latest[1]
+    graph, plan = stage.built.graph, stage.plan
+    before = executor._latest[0]
+    for name in ("r", "z"):
+        place, earlier = (
+            each.plan.placements[each.built.graph.find(name).index] for each in (stage, before)
+        )
+        assert place is not None
+        assert earlier is not None
+        assert place.offset == earlier.offset
+    plan.check(graph)
+
+
+def test_sizes_that_were_seen_are_not_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = matrices(3)
+    executor = check(found(), *runs)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a known size was planned again")
+
+    monkeypatch.setattr("arenaplan.dynamic.staged.make_plan", refuse)
+    for inputs in runs:
+        executor.run(inputs)
+
+
+def test_few_sizes_are_kept_if_asked() -> None:
+    executor = check(found(), *matrices(5), keep=1)
+    assert executor._root is not None
+    assert len(executor._root.children) == 1
+    with pytest.raises(errors.InvalidOption, match="keep"):
+        ap.StagedExecutor(found(), keep=0)
+
+
+def test_bounds_give_the_bytes_beforehand() -> None:
+    bounded = ap.StagedExecutor(found(), {"nz": 20, "u": 20})
+    assert bounded.bound_bytes == bounded.arena_bytes
+    assert ap.load(found(), bind={"nz": 20, "u": 20}).find("w").shape == (20,)
+    (inputs,) = matrices(1)
+    wanted = reference(found(), inputs)
+    for got, want in zip(bounded.run(inputs).values(), wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert bounded.arena_bytes == bounded.bound_bytes
+
+
+@pytest.mark.parametrize("bind", [{"nz": 3}, {"n": 3}, {"nz": (2, 3)}])
+def test_a_size_above_its_bound_is_refused_by_name(bind: dict[str, Any]) -> None:
+    executor = ap.StagedExecutor(found(), bind)
+    with pytest.raises(errors.ShapeNotPlanned, match=r"'find'|'y'"):
+        executor.run({"x": np.ones((4, 5), np.float32)})
+
+
+def test_inputs_are_checked_and_a_closed_executor_says_so() -> None:
+    with (
+        ap.StagedExecutor(found()) as executor,
+        pytest.raises(errors.InputMismatch, match="'x' is missing"),
+    ):
+        executor.run({})
+    with pytest.raises(errors.ArenaState, match="closed"):
+        executor.run({})
+
+
+def test_a_model_without_open_sizes_is_one_stage() -> None:
+    node = helper.make_node("Neg", ["x"], ["y"])
+    data = model([node], [info("x", (3,))], [info("y", (3,))])
+    executor = check(data, {"x": numbers(3)})
+    assert (len(executor.stages), executor.waiting) == (1, ())
+
+
+def test_shapes_that_are_computed_from_inputs_are_known_when_they_are() -> None:
+    nodes = [
+        constant("zero", np.array([0], np.int64)),
+        constant("one", np.array([1], np.int64)),
+        constant("rest", np.array([-1], np.int64)),
+        helper.make_node("Unsqueeze", ["n", "zero"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("Slice", ["r", "zero", "n1", "one"], ["s"]),
+        helper.make_node("Expand", ["s", "wide"], ["e"]),
+        helper.make_node("TopK", ["x", "n1"], ["top", "where"]),
+    ]
+    inputs = [info("x", (12,)), info("n", (), INT64), info("wide", (3,), INT64)]
+    outputs = [info(name, None) for name in ("r", "e", "top")]
+    outputs.append(helper.make_tensor_value_info("where", TensorProto.INT64, None))
+    data = model(nodes, inputs, outputs)
+    check(
+        data,
+        *(
+            {
+                "x": np.arange(12, dtype=np.float32),
+                "n": np.array(n, np.int64),
+                "wide": np.array([2, 1, 1], np.int64),
+            }
+            for n in (2, 3, 6)
+        ),
+    )
+
+
+def test_branches_of_different_shapes_are_chosen_at_run_time() -> None:
+    for taken in (True, False):
+        executor = ap.StagedExecutor(uneven())
+        (y,) = executor.run({"c": np.array(taken)}, verify=True).values()
+        np.testing.assert_array_equal(y, np.full(3 if taken else 2, 3 if taken else 2))
+
+
+def test_rounds_are_counted_before_their_results_are_planned() -> None:
+    nodes = [helper.make_node("Add", ["s", "s"], ["t"])]
+    data = loop(nodes, [("s", "t", (4,))], [("t", (4,))], trips=None)
+    runs = [{"s0": numbers(4), "trips": np.array(trips, np.int64)} for trips in (1, 4, 2)]
+    executor = check(data, *runs)
+    assert len(executor.stages) == 2
+
+
+def test_a_loop_whose_results_grow_until_a_condition_runs_round_by_round() -> None:
+    nodes = [
+        helper.make_node("Concat", ["s", "x"], ["t"], axis=0),
+        helper.make_node("ReduceSum", ["t"], ["m"], keepdims=0),
+        helper.make_node("Less", ["m", "limit"], ["less"]),
+    ]
+    inputs = [info("x", (2,)), info("limit")]
+    data = loop(nodes, [("s", "t", (1,))], trips=8, again="less", inputs=inputs)
+    executor = ap.StagedExecutor(data)
+    for limit, rounds in ((-1, 1), (5, 3), (100, 8)):
+        given = {
+            "s0": np.zeros(1, np.float32),
+            "x": np.ones(2, np.float32),
+            "limit": np.array(limit, np.float32),
+        }
+        assert executor.run(given, verify=True)["sn"].shape == (1 + 2 * rounds,)
+
+
+# -- deciding operators ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("center", [0, 1])
+def test_boxes_are_suppressed_as_by_onnx_runtime(center: int) -> None:
+    random = np.random.default_rng(center)
+    node = helper.make_node(
+        "NonMaxSuppression",
+        ["boxes", "scores", "most", "overlap", "least"],
+        ["chosen"],
+        center_point_box=center,
+    )
+    inputs = [info("boxes", (2, 40, 4)), info("scores", (2, 3, 40))]
+    inputs += [info("most", (1,), INT64), info("overlap", (1,)), info("least", (1,))]
+    outputs = [helper.make_tensor_value_info("chosen", TensorProto.INT64, ["n", 3])]
+    data = model([node], inputs, outputs)
+    runs = [
+        {
+            "boxes": random.random((2, 40, 4), np.float32),
+            "scores": random.integers(0, 10, (2, 3, 40)).astype(np.float32) / 10,
+            "most": np.array([most], np.int64),
+            "overlap": np.array([overlap], np.float32),
+            "least": np.array([0.3], np.float32),
+        }
+        for most, overlap in ((0, 0.5), (3, 0.0), (40, 0.3), (40, 1.0))
+    ]
+    check(data, *runs)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("is_sorted", [0, 1])
+def test_different_elements_are_as_those_of_onnx_runtime(axis: int | None, is_sorted: int) -> None:
+    attributes = {"sorted": is_sorted, **({} if axis is None else {"axis": axis})}
+    node = helper.make_node("Unique", ["x"], ["y", "first", "inverse", "count"], **attributes)
+    outputs = [info("y", None)]
+    outputs += [info(name, None, INT64) for name in ("first", "inverse", "count")]
+    data = model([node], [info("x", (4, 3))], outputs)
+    check(
+        data,
+        *(
+            {"x": np.random.default_rng(k).integers(0, 2, (4, 3)).astype(np.float32)}
+            for k in range(3)
+        ),
+    )
+
+
+def test_wrong_operands_of_deciding_operators_are_named() -> None:
+    node = helper.make_node("Compress", ["x", "c"], ["y"], name="press", axis=1)
+    data = model([node], [info("x", (2, 3)), info("c", (5,), BOOL)], [info("y", None)])
+    with pytest.raises(errors.InvalidOperand, match="press"):
+        ap.StagedExecutor(data).run({"x": numbers(2, 3), "c": np.ones(5, bool)})
+
+
+# -- sequences ------------------------------------------------------------------------------
+
+
+def test_sequences_are_settled_while_a_model_is_read() -> None:
+    nodes = [
+        constant("two", np.int64(2)),
+        constant("last", np.int64(-1)),
+        constant("sizes", np.array([1, 3], np.int64)),
+        helper.make_node("SplitToSequence", ["x", "two"], ["a"], axis=0),
+        helper.make_node("SplitToSequence", ["x", "sizes"], ["b"], axis=0),
+        helper.make_node("SplitToSequence", ["x"], ["rows"], axis=0, keepdims=0),
+        helper.make_node("SequenceAt", ["a", "last"], ["a1"]),
+        helper.make_node("SequenceInsert", ["b", "a1"], ["b2"]),
+        helper.make_node("SequenceErase", ["b2", "two"], ["b3"]),
+        helper.make_node("SequenceLength", ["b2"], ["count"]),
+        helper.make_node("ConcatFromSequence", ["b3"], ["y"], axis=0),
+        helper.make_node("ConcatFromSequence", ["rows"], ["z"], axis=1, new_axis=1),
+    ]
+    outputs = [info("y", None), info("z", None), info("count", (), INT64), info("a1", None)]
+    data = model(nodes, [info("x", (4, 3))], outputs)
+    graph = ap.load(data)
+    with ap.Executor(graph) as executor:
+        made = executor.run({"x": numbers(4, 3)}, verify=True)
+    for got, want in zip(made.values(), reference(data, {"x": numbers(4, 3)}), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_sequence_that_a_loop_fills_is_settled_too() -> None:
+    inner = [info("i", (), INT64), info("go", (), BOOL)]
+    sequence = helper.make_tensor_sequence_value_info
+    inner.append(sequence("q", TensorProto.FLOAT, None))
+    nodes = [
+        helper.make_node("Identity", ["go"], ["more"]),
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "f"], ["h"]),
+        helper.make_node("SequenceInsert", ["q", "h"], ["q1"]),
+    ]
+    results = [info("more", (), BOOL), sequence("q1", TensorProto.FLOAT, None)]
+    whole = [
+        constant("trips", np.int64(3)),
+        helper.make_node("SequenceEmpty", [], ["none"]),
+        helper.make_node(
+            "Loop",
+            ["trips", "", "none"],
+            ["all"],
+            body=helper.make_graph(nodes, "body", inner, results),
+        ),
+        helper.make_node("ConcatFromSequence", ["all"], ["y"], axis=0, new_axis=1),
+    ]
+    data = model(whole, [info("x", (2,))], [info("y", None)])
+    graph = ap.load(data)
+    with ap.Executor(graph) as executor:
+        (y,) = executor.run({"x": numbers(2)}, verify=True).values()
+    np.testing.assert_array_equal(y, numbers(2) + np.arange(3, dtype=np.float32)[:, None])
+
+
+def test_a_sequence_that_leaves_the_model_is_its_elements() -> None:
+    node = helper.make_node("SplitToSequence", ["x"], ["parts"], axis=0)
+    sequence = helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None)
+    graph = ap.load(model([node], [info("x", (2, 3))], [sequence]))
+    with ap.Executor(graph) as executor:
+        made = executor.run({"x": numbers(2, 3)})
+    assert list(made) == ["parts[0]", "parts[1]"]
+    np.testing.assert_array_equal(np.concatenate(list(made.values())), numbers(2, 3))
+
+
+def test_every_operator_on_sequences_has_a_rule() -> None:
+    from arenaplan.importers.onnx import sequences, walk
+
+    assert set(sequences._RULES) == walk.SEQUENCES
+
+
+def test_positions_outside_of_a_sequence_are_refused() -> None:
+    nodes = [
+        constant("at", np.int64(2)),
+        helper.make_node("SequenceConstruct", ["x", "x"], ["q"]),
+        helper.make_node("SequenceAt", ["q", "at"], ["y"], name="third"),
+    ]
+    with pytest.raises(errors.InvalidOperand, match="third"):
+        ap.load(model(nodes, [info("x", (2,))], [info("y", (2,))]))
+
+
+# -- random models --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_random_models_are_equal_to_onnx_runtime(block: int) -> None:
+    for seed in range(block * 6, block * 6 + 6):
+        generator = Generator(seed, loose=True)
+        made = generator.model()
+        data = made.SerializeToString()
+        executor = ap.StagedExecutor(data)
+        names = {executor.graph.values[index].name for index in executor.graph.inputs}
+        for verify in (True, False):
+            inputs = generator.inputs(made)
+            given = {name: array for name, array in inputs.items() if name in names}
+            found = executor.run(given, verify=verify)
+            for got, want in zip(found.values(), reference(data, inputs), strict=True):
+                np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}")
+
+
+# -- command line ---------------------------------------------------------------------------
+
+
+def arenaplan(*words: object) -> subprocess.CompletedProcess[str]:
+    command: Sequence[str] = [sys.executable, "-m", "arenaplan", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_commands_say_what_is_planned_ahead(tmp_path: Path) -> None:
+    path = tmp_path / "found.onnx"
+    path.write_bytes(found())
+    planned = arenaplan("plan", path, "-o", tmp_path / "plan.json")
+    assert planned.returncode == 0, planned.stderr
+    assert "2 of 7 nodes, and the proof is for these" in planned.stdout
+    assert "'find' (NonZero) decides the size of 'nz'" in planned.stdout
+    assert arenaplan("check", path, tmp_path / "plan.json").returncode == 0
+    ran = arenaplan("run", path, "--verify", "--json")
+    assert ran.returncode == 0, ran.stderr
+    stages = json.loads(ran.stdout)["stages"]
+    assert [stage["decided"] for stage in stages] == [["nz"], ["u"], []]
+    refused = arenaplan("run", path, "--bind", "nz=1")
+    assert refused.returncode in (2, 3)
+    assert "'find' (NonZero): 'nz' has shape" in refused.stderr
