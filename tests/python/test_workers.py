@@ -234,6 +234,43 @@ def test_networks_in_which_every_node_waits_compute_the_same_bits(
         check_in_any_timing(graph, ap.plan(graph, workers=workers), inputs, 3, 1.0)
 
 
+def test_a_chain_waits_for_the_operands_of_all_its_steps() -> None:
+    """The sum runs with the second convolution, and must find the result of the first one."""
+    graph = ap.Graph("residual")
+    draw = np.random.default_rng(5)
+    x = graph.input("x", (1, 4, 8, 8))
+    ends = []
+    for name in "ab":
+        w = draw.standard_normal((4, 4, 3, 3)).astype(np.float32)
+        weight = graph.constant(f"w{name}", w.shape, "float32", w)
+        shape = [(name, (1, 4, 8, 8), "float32")]
+        attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+        ends += graph.node("Conv", [x, weight], shape, attributes=attributes, version=11)
+    (total,) = graph.node(
+        "Add", [ends[1], ends[0]], [("sum", (1, 4, 8, 8), "float32")], version=14, in_place=[(0, 0)]
+    )
+    graph.output(total)
+    inputs = {"x": draw.standard_normal((1, 4, 8, 8)).astype(np.float32)}
+    plan = ap.plan(graph, optimize="in-place", order="given", target="numpy", workspace="none")
+    with ap.Executor(graph, plan) as executor:
+        (expected,) = executor.run(inputs).values()
+    with ap.Executor(graph, plan, workers=2) as executor:
+        setup = executor._setup
+        assert setup is not None
+        assert [node.op for node in setup.program.nodes] == ["Conv", "Conv"]
+
+        def late(first: Callable[[], object] = setup.program.runs[0]) -> None:
+            time.sleep(0.02)
+            first()
+
+        setup.program.runs[0] = late
+        del setup  # It has views of the arena.
+        for scale in (1, -1):
+            (found,) = executor.run({"x": scale * inputs["x"]}).values()
+            np.testing.assert_array_equal(found, scale * expected)
+        del late
+
+
 def test_options_trade_bytes_for_time() -> None:
     graph = branches()
     one, four = ap.plan(graph), ap.plan(graph, workers=4)

@@ -16,6 +16,7 @@ from threading import Condition
 from typing import TYPE_CHECKING
 
 from arenaplan.errors import KernelError
+from arenaplan.executor.groups import Unit
 from arenaplan.executor.steps import Program
 from arenaplan.graph import Graph
 
@@ -32,7 +33,10 @@ class Workers:
     graph : Graph
         The graph that was planned.
     plan : Plan
-        Its plan, with one step per unit.
+        Its plan.
+    units : sequence of Unit
+        The units of the runs. A chain of steps runs as one at the place of its first step, so that
+        step waits for all that its other steps wait for.
     program : Program
         The prepared runs.
     count : int
@@ -45,6 +49,7 @@ class Workers:
         self,
         graph: Graph,
         plan: Plan,
+        units: Sequence[Unit],
         program: Program,
         count: int,
         quiet: Callable[[], AbstractContextManager[None]],
@@ -56,8 +61,20 @@ class Workers:
         self._runs: list[int | None] = [None] * len(plan.steps)
         for position, node in enumerate(program.nodes):
             self._runs[step_of[node.index]] = position
-        self._waits = [len(hazards.of(step)) for step in range(hazards.steps)]
-        self._dependents: Sequence[Sequence[int]] = hazards.dependents()
+        before = [{edge.before for edge in hazards.of(step)} for step in range(hazards.steps)]
+        for unit in units:
+            if unit.home == unit.nodes[-1]:
+                continue  # One step of the plan.
+            chain = [step_of[node] for node in unit.nodes]
+            for step in chain[1:]:
+                others = before[step].difference(chain)
+                assert all(other < chain[0] for other in others), "its operands are made before it"
+                before[chain[0]] |= others
+        self._waits = [len(steps) for steps in before]
+        self._dependents: list[list[int]] = [[] for _ in before]
+        for step, steps in enumerate(before):
+            for other in steps:
+                self._dependents[other].append(step)
         self._count = count
         self._pool = ThreadPoolExecutor(count - 1, "arenaplan") if count > 1 else None
 
