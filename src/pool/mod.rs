@@ -366,6 +366,14 @@ impl Shared {
 
     /// Returns memory for a plan; the thread waits for it, at most for `timeout` if there is one.
     fn wait(&self, plan: &Plan, timeout: Option<Duration>) -> Result<Vec<Region<'static>>> {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            let found = self.poll(plan, &mut None, None)?;
+            return if let Poll::Ready(regions) = found {
+                Ok(regions)
+            } else {
+                Err(self.refuse(plan))
+            };
+        }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut waiting = Waiting { shared: self, ticket: None };
         loop {

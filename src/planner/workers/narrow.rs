@@ -20,6 +20,8 @@ use crate::planner::context::Context;
 const MOST_BASES: usize = 2;
 /// Limits that are tried with one serial schedule.
 const MOST_LIMITS: usize = 6;
+/// Random changes of a schedule, per step and limit. Small graphs have few orders.
+const MOST_ROUNDS: usize = 40;
 /// Ready steps that are looked at for one that may start.
 const LOOKED: [usize; 4] = [2, 4, 8, 16];
 
@@ -46,6 +48,8 @@ pub(super) fn narrow(
     let mut least = found.iter().map(|it| it.attempt.load).min().unwrap_or(0);
     for at in bases {
         let (base, steps) = (found[at].base, Rc::clone(&found[at].steps));
+        let nodes = found[at].listed.order.len();
+        let work = work.min(nodes.saturating_mul(nodes).saturating_mul(MOST_ROUNDS));
         let mut add = |listed: Listed| -> Result<u64> {
             let it = candidate(context, base, &steps, listed)?;
             let load = it.attempt.load;
