@@ -225,7 +225,7 @@ impl Elements<'_> {
     ///
     /// For the lifetime of the result, `len` elements at `first` are initialized memory, aligned for
     /// `f32`; only this thread writes them while one of the methods runs, and no reference of Rust
-    /// to them is in use then. [`Elements::write`] is called only where they can be written.
+    /// to them is in use then. `Elements::write` is called only where they can be written.
     pub unsafe fn from_raw(first: *mut f32, len: usize) -> Result<Self> {
         if len > isize::MAX.unsigned_abs() / size_of::<f32>() {
             return Err(Error::OutOfRange { what: "the number of elements" });

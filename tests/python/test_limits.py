@@ -66,6 +66,7 @@ work = lambda: ap.explain(graph)
 count = 300_000
 sizes = [64 * (1 + index % 11) for index in range(count)]
 live = [(index, index + 2 + index % 5) for index in range(count)]
+ap.pack([64], [(0, 1)])
 work = lambda: ap.pack(sizes, live, time_limit=2.0).offsets
 """,
     "load": """

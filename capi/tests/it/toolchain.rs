@@ -114,6 +114,8 @@ pub fn run_checked(program: &Path, arguments: &[&str]) -> Option<(i32, String)> 
     }
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--leak-check=full", "--show-leak-kinds=all"]);
+    let known = concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/it/valgrind.supp");
+    command.arg(known);
     command.args(["--errors-for-leak-kinds=all", &format!("--error-exitcode={FOUND}")]);
     let done = command.arg(program).args(arguments).output().unwrap();
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();

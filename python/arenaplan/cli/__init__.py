@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = next((word for word in arguments if not word.startswith("-")), None)
         for name, summary in COMMANDS.items():
             if name == chosen:
+                import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
                 import_module(f"arenaplan.cli.{name}").add_to(commands)
             else:  # Its module may import half of the package: the name is enough.
                 commands.add_parser(name, help=summary)

@@ -14,7 +14,7 @@ impl Numbers {
         usize::try_from(self.0 >> 33).unwrap_or(0) % limit.max(1)
     }
 
-    /// Moves one step in an order, of which `ranks` are the [ranks](Steps::rank_of): mostly a short
+    /// Moves one step in an order, of which `ranks` are the ranks: mostly a short
     /// way, sometimes any.
     pub(super) fn move_one(&mut self, ranks: &mut [u64]) {
         let nodes = ranks.len();
