@@ -62,6 +62,7 @@ from arenaplan.importers.onnx.op import (
     decode_attributes,
     resolved_attributes,
 )
+from arenaplan.importers.onnx.narrow import narrowed
 from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.order import BRANCHING, MAX_NESTING, captured, label, subgraphs
 from arenaplan.importers.onnx.rules import rule_of
@@ -140,7 +141,8 @@ class Walk:
             versions = {"": 1}
         self._add_inputs(scope, infos)
         types = declared_types(graph.value_info, graph.output)
-        self._main = Frame(iter(fill(graph.node, scope)), scope, scope, versions, types)
+        nodes = narrowed(graph, versions.get("", 1))
+        self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
         """Prepare to make a graph of a graph in the model."""
