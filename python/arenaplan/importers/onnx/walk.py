@@ -35,6 +35,7 @@ from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
 from arenaplan.importers.onnx.behind import shapes_behind
 from arenaplan.importers.onnx.bodies import INLINED, body_of
 from arenaplan.importers.onnx.constants import Budget, Folded
+from arenaplan.importers.onnx.conversions import with_narrow_moves
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.importers.onnx.evaluate import evaluator_of
 from arenaplan.importers.onnx.external import Folder
@@ -62,7 +63,6 @@ from arenaplan.importers.onnx.op import (
     decode_attributes,
     resolved_attributes,
 )
-from arenaplan.importers.onnx.narrow import narrowed
 from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.order import BRANCHING, MAX_NESTING, captured, label, subgraphs
 from arenaplan.importers.onnx.rules import rule_of
@@ -141,7 +141,7 @@ class Walk:
             versions = {"": 1}
         self._add_inputs(scope, infos)
         types = declared_types(graph.value_info, graph.output)
-        nodes = narrowed(graph, versions.get("", 1))
+        nodes = with_narrow_moves(graph, versions.get("", 1))
         self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:

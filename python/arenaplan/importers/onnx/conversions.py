@@ -2,10 +2,10 @@
 Quantized models: elements are moved as the small integers that they are stored as.
 
 Tools for quantization put a pair of QuantizeLinear and DequantizeLinear at each operand of each
-operator, so a Concat joins wide numbers, which are narrow before and after it. A node that only moves
-elements gives the same result if its operands are quantized before: QuantizeLinear is moved up over
-such nodes, and what is left of DequantizeLinear is moved down over them. ONNX Runtime does so, too
-(``QDQPropagationTransformer``). Where both meet with the same scale, they undo each other.
+operator, so a Concat joins wide numbers, which are narrow before and after it. A node that only
+moves elements gives the same result if its operands are quantized before: QuantizeLinear is moved
+up over such nodes, and what is left of DequantizeLinear is moved down over them. ONNX Runtime does
+so, too (``QDQPropagationTransformer``). Where both meet with one scale, they undo each other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
         return self[:3] == other[:3]
 
 
-def narrowed(graph: GraphProto, version: int) -> Sequence[NodeProto]:
+def with_narrow_moves(graph: GraphProto, version: int) -> Sequence[NodeProto]:
     """
     Return the nodes of a graph, with conversions moved out of the way of nodes that move elements.
 
@@ -56,12 +56,12 @@ def narrowed(graph: GraphProto, version: int) -> Sequence[NodeProto]:
         Version of the default domain.
     """
     if all(node.op_type != "DequantizeLinear" for node in graph.node):
-        return graph.node
-    narrowing = _Narrowing(graph, version)
-    return narrowing.folded(narrowing.sunk(narrowing.hoisted(graph.node)))
+        return list(graph.node)
+    conversions = _Conversions(graph, version)
+    return conversions.folded(conversions.sunk(conversions.hoisted(graph.node)))
 
 
-class _Narrowing:
+class _Conversions:
     """Moves conversions in one graph."""
 
     def __init__(self, graph: GraphProto, version: int) -> None:
@@ -152,7 +152,7 @@ class _Narrowing:
             node = old
             if any(name in same for name in node.input):
                 node = _copy(node, [same.get(name, name) for name in node.input], node.output)
-            pair = self._pair(node) if node.op_type in _CONVERSIONS else None
+            pair = self._pair(node) if node.op_type in _KINDS else None
             if pair is not None and node.op_type == "DequantizeLinear":
                 wide[node.output[0]] = (node.input[0], pair)
             elif pair is not None and node.input[0] in wide:
@@ -171,7 +171,7 @@ class _Narrowing:
     def _pair(self, node: NodeProto) -> Pair | None:
         """Return the scale of a conversion, if it is known, and one for all elements."""
         names = tuple(node.input[1:])
-        if node.domain or len(names) != 2 or len(node.output) != 1 or node.op_type not in _CONVERSIONS:
+        if node.domain or len(names) != 2 or len(node.output) != 1 or node.op_type not in _KINDS:
             return None
         if any(_is_unusual(attribute) for attribute in node.attribute):
             return None
@@ -234,7 +234,7 @@ class _Narrowing:
         return found[::-1]
 
 
-_CONVERSIONS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_KINDS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 def _is_unusual(attribute: AttributeProto) -> bool:
