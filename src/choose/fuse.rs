@@ -216,7 +216,7 @@ fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
 
 /// Returns readers of repeated nodes that cannot have a run of their own: those of copies that would
 /// each put their output into memory, and those in a group in which another reader takes it in
-/// another way.
+/// another way, or from memory.
 fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
     let Repeated { graph, origin } = repeated;
     let mut group_of: Vec<Option<usize>> = vec![None; graph.nodes().len()];
@@ -254,6 +254,16 @@ fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
                 |id: NodeId| readers(id).iter().all(|&reader| follows(graph, reader, made(id)));
             if others.any(|&other| in_step(other) != in_step(copy)) {
                 note(copy);
+            }
+            // A group in which the node runs has no other source of the output.
+            let group = group_of[copy.index()];
+            let from_memory = copies.iter().copied().filter(|other| {
+                group_of[other.index()] != group
+                    && readers(*other).iter().any(|reader| group_of[reader.index()] == group)
+            });
+            for other in from_memory {
+                note(copy);
+                note(other);
             }
         }
     }

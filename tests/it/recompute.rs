@@ -192,3 +192,30 @@ fn scratch_memory_belongs_to_the_step_that_a_node_ends() {
         steps.iter().filter(|step| step.len() != 1 || step[0] != widen).cloned().collect();
     assert!(planner.plan_steps(&graph, &steps).unwrap().workspaces().is_empty());
 }
+
+/// A transpose reads the wide value as a whole, and the group that it is in needs it piece by piece.
+#[test]
+fn a_group_does_not_read_from_memory_what_it_makes_itself() {
+    let mut builder = Graph::builder("both");
+    let value = |name: &str, kind, dtype| Value::new(name, kind, dtype, [COUNT]).unwrap();
+    let x = builder.add_value(value("x", ValueKind::Input, DType::INT8));
+    let mut add = |name: &str, dtype| builder.add_value(value(name, ValueKind::Activation, dtype));
+    let [small, wide, turned, y] = [
+        add("small", DType::INT8),
+        add("wide", DType::FLOAT32),
+        add("turned", DType::FLOAT32),
+        add("y", DType::FLOAT32),
+    ];
+    builder.add_node(Node::new("first", "Relu").reads([x]).writes([small]));
+    let effects = Effects { repeats: true, ..elementwise(&[0]) };
+    let widen = Node::new("widen", "Cast").reads([small]).writes([wide]).with_effects(effects);
+    builder.add_node(widen);
+    let turn = Node::new("turn", "Transpose").reads([wide]).writes([turned]);
+    builder.add_node(turn.flow(0, COUNT / 2, []));
+    let product = Node::new("product", "Mul").reads([wide, turned]).writes([y]);
+    builder.add_node(product.with_effects(elementwise(&[0, 1])));
+    builder.add_output(y);
+    let graph = builder.build().unwrap();
+    let plan = ideal_planner().optimize(Techniques::ALL).plan(&graph).unwrap();
+    plan.check(&graph).unwrap();
+}
