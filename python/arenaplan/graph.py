@@ -32,6 +32,7 @@ from arenaplan.effects import (
     Window,
     effects_of,
 )
+from arenaplan.origin import Origin
 from arenaplan.errors import (
     InvalidDim,
     InvalidOption,
@@ -51,6 +52,7 @@ __all__ = [
     "Graph",
     "InPlace",
     "Node",
+    "Origin",
     "Overlap",
     "Value",
     "ValueKind",
@@ -117,6 +119,8 @@ class Node:
     """Version of the operator set."""
     after: tuple[int, ...] = ()
     """Indices of nodes that must run before this one although it reads nothing of theirs."""
+    origin: Origin | None = None
+    """Layer and line of source code that the node comes from, where the model carries them."""
 
 
 class Graph:

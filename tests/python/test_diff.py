@@ -7,7 +7,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.cli import main
-from arenaplan.diff import diff
+from arenaplan.changes import diff
 
 
 def plan(*sizes: int, extra: bool = False, model: str = "m") -> ap.Plan:

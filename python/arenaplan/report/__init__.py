@@ -1,0 +1,10 @@
+"""
+Reports of plans, and pictures of them.
+
+:func:`report_of` turns a plan and its graph into one JSON document. The map, the drawing, the trace
+and the tables show what is in this document and compute nothing about memory themselves.
+"""
+
+from arenaplan.report.document import report_of, report_schema
+
+__all__ = ["report_of", "report_schema"]
