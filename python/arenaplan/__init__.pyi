@@ -41,6 +41,7 @@ from ._core import (
     plan_schema,
     techniques,
 )
+from .changes import Change, Diff, Place, SpaceChange, diff
 from .dynamic import (
     DynamicExecutor,
     PlanFamily,
@@ -57,6 +58,7 @@ from .graph import (
     Graph,
     InPlace,
     Node,
+    Origin,
     Overlap,
     Value,
     View,
@@ -70,6 +72,7 @@ from .options import PlanOptions, targets
 from .packing import pack
 from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
+from .report import map_page, report_of, report_schema
 from .server import Server, ServerStatistics, Session
 from .sharing import (
     Coloring,
@@ -98,8 +101,10 @@ __all__ = [
     "Assign",
     "Block",
     "CallerBuffer",
+    "Change",
     "Choice",
     "Coloring",
+    "Diff",
     "DynamicExecutor",
     "Effects",
     "Estimate",
@@ -120,8 +125,10 @@ __all__ = [
     "Model",
     "MoveCost",
     "Node",
+    "Origin",
     "Overlap",
     "Packing",
+    "Place",
     "PlacedWorkspace",
     "Placement",
     "Plan",
@@ -138,6 +145,7 @@ __all__ = [
     "SharedPlan",
     "SimpleArena",
     "Space",
+    "SpaceChange",
     "Spilled",
     "StageReport",
     "StagedExecutor",
@@ -157,6 +165,7 @@ __all__ = [
     "backend",
     "check_proof",
     "color_nodes",
+    "diff",
     "errors",
     "explain",
     "find_assigns",
@@ -168,6 +177,7 @@ __all__ = [
     "hazards_schema",
     "load",
     "load_params",
+    "map_page",
     "model_schema",
     "order_mutations",
     "pack",
@@ -177,6 +187,8 @@ __all__ = [
     "plan_together",
     "proof_schema",
     "prove",
+    "report_of",
+    "report_schema",
     "runtime_json",
     "save_params",
     "share_storage",

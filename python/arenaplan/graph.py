@@ -32,7 +32,6 @@ from arenaplan.effects import (
     Window,
     effects_of,
 )
-from arenaplan.origin import Origin
 from arenaplan.errors import (
     InvalidDim,
     InvalidOption,
@@ -41,6 +40,7 @@ from arenaplan.errors import (
     UndefinedValue,
     UnsupportedModel,
 )
+from arenaplan.origin import Origin
 
 __all__ = [
     "MAX_FILE",

@@ -6,5 +6,6 @@ and the tables show what is in this document and compute nothing about memory th
 """
 
 from arenaplan.report.document import report_of, report_schema
+from arenaplan.report.page import map_page
 
-__all__ = ["report_of", "report_schema"]
+__all__ = ["map_page", "report_of", "report_schema"]

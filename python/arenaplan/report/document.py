@@ -10,9 +10,9 @@ from typing import Any, Final
 from arenaplan._core import PlacedWorkspace, Placement, Plan
 from arenaplan.errors import PlanMismatch
 from arenaplan.graph import Graph, Node
+from arenaplan.origin import layer_of
 from arenaplan.planning import Explanation, TimedExplanation
 from arenaplan.report.curves import Span, tops, union
-from arenaplan.origin import layer_of
 
 VERSION: Final = 1
 
@@ -319,9 +319,7 @@ class _Maker:
         for index, place in enumerate(self.places):
             if place is not None and place.space in arenas:
                 end = place.offset + place.bytes
-                spans[place.space].append(
-                    Span(place.offset, end, place.live.start, place.live.end)
-                )
+                spans[place.space].append(Span(place.offset, end, place.live.start, place.live.end))
                 for step in {*self.readers.get(index, ()), *self.writers.get(index, ())}:
                     own[place.space][step].append((place.offset, end))
         for work in self.workspaces:
