@@ -190,6 +190,7 @@ class _Maker:
                     "dtype": value.dtype,
                     "shape": list(value.shape),
                 }
+            facts["result"] = None if self.graph is None else index in self.results
             rows.append({**facts, **self._placed(place), "held": self._held(index, place)})
         return rows
 

@@ -24,6 +24,9 @@ MODULES: Final = (
 )
 """The modules of the page, each after those that it imports from."""
 
+_OF_STEPS: Final = ("node", "op", "fused", "ops", "layer", "source", "strip_rows")
+"""Fields of steps that the page shows as they are."""
+
 _IMPORT: Final = re.compile(r"^import \{[^}]*\} from \"\./[a-z]+\.js\";\n", re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)
 
@@ -102,22 +105,49 @@ def _packed(report: Report) -> dict[str, Any]:
     def rows(operands: Sequence[int]) -> list[int]:
         return [number[row] for row in dict.fromkeys(operands) if row in number]
 
-    steps = [
-        {
-            **step,
-            "inputs": rows(step["inputs"]),
-            "outputs": rows(step["outputs"]),
-            "may_share": [pair for pair in map(rows, step["may_share"]) if len(pair) == 2],
-        }
-        for step in report["steps"]
-    ]
+    steps = []
+    for step in report["steps"]:
+        shared = (rows(pair) for pair in step["may_share"])
+        steps.append(
+            {
+                **{name: step[name] for name in _OF_STEPS},
+                "inputs": rows(step["inputs"]),
+                "outputs": rows(step["outputs"]),
+                "may_share": [row for pair in shared if len(pair) == 2 for row in pair],
+            }
+        )
     tables = {
-        "values": [values[row] for row in kept],
-        "workspaces": report["workspaces"],
-        "steps": steps,
-        "why": report["why"],
+        "values": columns([values[row] for row in kept]),
+        "workspaces": columns(report["workspaces"]),
+        "steps": columns(steps),
+        "why": columns(report["why"]),
     }
-    return {**report, **{name: columns(table) for name, table in tables.items()}}
+    for name in ("values", "workspaces"):
+        _code(tables[name], "live")
+    for name in ("inputs", "outputs", "may_share"):
+        _code(tables["steps"], name)
+    return {**report, **tables}
+
+
+def _code(table: dict[str, Any], name: str) -> None:
+    """Replace a column of lists of numbers by their lengths and the differences in a row."""
+    lists = table["columns"].get(name, [])
+    table["columns"][name] = {
+        "lengths": [len(row) for row in lists],
+        "steps": differences([number for row in lists for number in row]),
+    }
+
+
+def differences(numbers: Sequence[int]) -> list[int]:
+    """
+    Return the first number, and each other one less the one before: small where they hardly change.
+
+    Examples
+    --------
+    >>> differences([5, 6, 8])
+    [5, 1, 2]
+    """
+    return [number - before for before, number in zip([0, *numbers], numbers, strict=False)]
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

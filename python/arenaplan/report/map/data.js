@@ -13,12 +13,24 @@ export async function decode(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
+/** Lists of numbers from their lengths and differences: the inverse of `_code` in page.py. */
+function listsOf({ lengths, steps }) {
+  let [at, number] = [0, 0];
+  return lengths.map((length) => {
+    const list = steps.slice(at, (at += length));
+    return list.map((step) => (number += step));
+  });
+}
+
 /** Rows from columns: the inverse of `columns` in page.py. */
 function rowsOf(table) {
-  const names = Object.keys(table.columns);
+  const columns = Object.entries(table.columns).map(([name, column]) => [
+    name,
+    Array.isArray(column) ? column : listsOf(column),
+  ]);
   return Array.from({ length: table.length }, (_, row) => {
     const object = {};
-    for (const name of names) object[name] = table.columns[name][row];
+    for (const [name, column] of columns) object[name] = column[row];
     return object;
   });
 }
@@ -81,7 +93,8 @@ export class Program {
       this.offset[item] = row.offset + drawnAt[this.space[item]];
       this.end[item] = this.offset[item] + row.bytes;
       [this.start[item], this.stop[item]] = row.live;
-      this.kind[item] = KINDS.indexOf(row.held === "output" ? "output" : row.kind);
+      const isOutput = row.kind === "activation" && (row.result || row.held === "output");
+      this.kind[item] = KINDS.indexOf(isOutput ? "output" : row.kind);
       this.change[item] = CHANGES.indexOf(changes[row.name] ?? "same");
       this.itemByName.set(row.name, item);
     });
@@ -93,16 +106,17 @@ export class Program {
     const reads = Array.from({ length: this.count }, () => []);
     const writes = Array.from({ length: this.count }, () => []);
     this.mayShare = new Set();
-    for (const step of this.steps) {
+    this.steps.forEach((step, position) => {
       for (const [rows, lists] of [[step.inputs, reads], [step.outputs, writes]]) {
         for (const item of new Set(rows.map((row) => itemOf[row]))) {
-          if (item >= 0) lists[item].push(step.step);
+          if (item >= 0) lists[item].push(position);
         }
       }
-      for (const [source, result] of step.may_share) {
+      for (let at = 0; at < step.may_share.length; at += 2) {
+        const [source, result] = step.may_share.slice(at, at + 2);
         this.mayShare.add(`${itemOf[source]} ${itemOf[result]}`);
       }
-    }
+    });
     for (const work of works) writes[this.itemByName.get(work.name)].push(work.step);
     [this.reads, this.writes] = [new Lists(reads), new Lists(writes)];
     this.shares = rowsOf(this.report.why)
@@ -122,6 +136,19 @@ export class Program {
     this.buffer = roots.map((_, item) => root(item));
   }
 
+  /** The items of the buffer of an item, the largest first; a long list is cut. */
+  parts(item) {
+    if (this.buffers === undefined) {
+      this.buffers = new Map();
+      this.buffer.forEach((root, each) => {
+        if (!this.buffers.has(root)) this.buffers.set(root, []);
+        this.buffers.get(root).push(each);
+      });
+    }
+    const parts = this.buffers.get(this.buffer[item]);
+    return parts.slice(0, 1000);
+  }
+
   name(item) {
     return this.rows[item].name;
   }
@@ -134,7 +161,7 @@ export class Program {
   stepLabel(step) {
     const row = this.steps[step];
     if (row === undefined) return `step ${step}`;
-    const ops = row.op === null ? "" : `${[...row.ops, row.op].join("+")} `;
+    const ops = row.op === null ? "" : `${[...row.ops, row.op].join(" + ")} `;
     const short = ops.length > 60 ? `${ops.slice(0, 58)}… ` : ops;
     return `step ${step}, ${short}${row.node}`;
   }

@@ -5,7 +5,7 @@ import { marks, Raster, RectTree, Scale, View } from "./geometry.js";
 
 const LEFT = 78;
 const RIGHT = 10;
-const TOP = 8;
+const TOP = 16;
 const AXIS = 20;
 const CURVES = 84;
 const GAP = 14;
@@ -65,7 +65,8 @@ export class Panel {
     for (let item = 0; item < program.count; item++) {
       if (spaces.includes(program.space[item])) items.push(item);
     }
-    this.items = items;
+    /** The items of these memories, the largest first. */
+    this.items = Int32Array.from(items);
     const { start, stop, offset, end } = program;
     this.tree = new RectTree(items, start, stop, offset, end);
     this.curve = program.curves.find((curve) => curve.space === program.spaces[spaces[0]].name);
@@ -79,7 +80,8 @@ export class Panel {
       y0: 0,
       y1: Math.max(1, this.bytes),
     });
-    this.marked = new Uint8Array(program.count);
+    /** Left, right, top and bottom of the rectangle at hand. */
+    this.pixels = new Int32Array(4);
   }
 
   /** Fit the canvases to their element, in pixels of the device. */
@@ -105,23 +107,27 @@ export class Panel {
     this.image = new ImageData(new Uint8ClampedArray(this.raster.pixels.buffer), box.width);
   }
 
-  /** The items in view, the largest first; returns their number. */
+  /** Call `visit(item)` for the items in view, the largest first; returns their number. */
   #visible(visit) {
-    const { x0, x1, y0, y1 } = this.view;
-    if (this.view.isWhole) {
-      for (const item of this.items) visit(item);
-      return this.items.length;
+    const { view, items } = this;
+    const { x0, x1, y0, y1 } = view;
+    const part = ((x1 - x0) / (view.whole.x1 - view.whole.x0)) *
+      ((y1 - y0) / (view.whole.y1 - view.whole.y0));
+    let count = 0;
+    if (part > 1 / 8) {
+      // Most are in view: a look at each is quicker than a query and sorting.
+      const { start, stop, offset, end } = this.program;
+      for (const item of items) {
+        if (start[item] < x1 && stop[item] > x0 && offset[item] < y1 && end[item] > y0) {
+          visit(item);
+          count++;
+        }
+      }
+      return count;
     }
     const found = [];
     this.tree.query(x0, x1, y0, y1, (item) => found.push(item));
-    if (found.length * 8 < this.items.length) {
-      found.sort((a, b) => a - b).forEach(visit);
-      return found.length;
-    }
-    // Many: a pass over marks is quicker than sorting.
-    for (const item of found) this.marked[item] = 1;
-    for (const item of this.items) if (this.marked[item]) visit(item);
-    this.marked.fill(0);
+    Int32Array.from(found).sort().forEach(visit);
     return found.length;
   }
 
@@ -154,13 +160,15 @@ export class Panel {
   draw(theme) {
     const { program, raster } = this;
     const { box } = (this.scale = new Scale(this.view, this.scale.box));
-    const context = this.canvas.getContext("2d");
+    // Pixels come from the processor: a canvas in its memory takes them without a copy.
+    const context = this.canvas.getContext("2d", { alpha: false, willReadFrequently: true });
     context.fillStyle = theme.paper;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     raster.clear(pixel(parts(theme.plot)));
     const labels = [];
     this.drawn = this.#visible((item) => {
-      const [l, r, t, b] = this.#pixels(item);
+      this.#place(item);
+      const { 0: l, 1: r, 2: t, 3: b } = this.pixels;
       raster.bordered(l, r, t, b, this.fills[item], this.borders[item]);
       if (r - l > 44 * this.ratio && b - t > 13 * this.ratio) labels.push([item, l, r, t, b]);
     });
@@ -171,9 +179,9 @@ export class Panel {
     this.#peak(context, theme, program.report.peak_step);
   }
 
-  #pixels(item) {
+  #place(item) {
     const { start, stop, offset, end } = this.program;
-    return this.scale.pixels(start[item], stop[item], offset[item], end[item]);
+    this.scale.pixels(start[item], stop[item], offset[item], end[item], this.pixels);
   }
 
   #labels(context, theme, labels) {
@@ -228,6 +236,9 @@ export class Panel {
       context.fillText(text, middle, bottom + 5 * this.ratio);
     }
     context.textAlign = "left";
+    context.fillText("step", 4 * this.ratio, bottom + 5 * this.ratio);
+    context.textBaseline = "top";
+    context.fillText("address", 4 * this.ratio, 0);
     // The bound: no placement of these values ends lower.
     if (this.bound !== null) {
       this.#level(context, this.scale.y(this.program.base + this.bound), theme.bound, box);
@@ -263,19 +274,20 @@ export class Panel {
   }
 
   #curves(context, theme) {
-    const { chart, view } = this;
+    const { chart } = this;
     const highest = Math.max(this.bytes - this.program.base, 1);
     const y = (bytes) => chart.top + chart.height * (1 - bytes / (highest * 1.06));
     context.strokeStyle = theme.line;
     context.lineWidth = 1;
     context.strokeRect(chart.left - 0.5, chart.top - 0.5, chart.width + 1, chart.height + 1);
-    const steps = this.#columns();
+    const columns = this.#columns();
+    const bottom = chart.top + chart.height;
     for (const [name, alpha] of [["live", 0.35], ["own", 0.55]]) {
       context.fillStyle = theme[name];
       context.globalAlpha = alpha;
-      for (const [l, r, first, last] of steps) {
-        const most = this.#most(name, first, last);
-        context.fillRect(l, y(most), r - l, chart.top + chart.height - y(most));
+      for (const column of columns) {
+        const height = y(column[name]);
+        context.fillRect(column.left, height, column.right - column.left, bottom - height);
       }
       context.globalAlpha = 1;
     }
@@ -283,10 +295,9 @@ export class Panel {
       context.strokeStyle = theme[name];
       context.lineWidth = 1.5 * this.ratio;
       context.beginPath();
-      for (const [l, r, first, last] of steps) {
-        const at = y(this.#most(name, first, last));
-        context.lineTo(l, at);
-        context.lineTo(r, at);
+      for (const column of columns) {
+        context.lineTo(column.left, y(column[name]));
+        context.lineTo(column.right, y(column[name]));
       }
       context.stroke();
     }
@@ -298,30 +309,27 @@ export class Panel {
     context.fillText(short(highest), chart.left - 6 * this.ratio, y(highest));
     context.fillText("0", chart.left - 6 * this.ratio, chart.top + chart.height - 5);
     context.textAlign = "left";
-    this.shownSteps = [Math.floor(view.x0), Math.ceil(view.x1)];
   }
 
-  /** Ranges of pixels, each with the steps in it: [left, right, first, last]. */
+  /** Ranges of pixels, with the highest point of each curve among their steps. */
   #columns() {
-    const { scale, view } = this;
-    const [from, to] = [Math.floor(view.x0), Math.min(Math.ceil(view.x1), this.curve.live.length)];
+    const { scale, view, curve } = this;
     const { left, width } = scale.box;
     const inside = (x) => Math.min(Math.max(Math.round(x), left), left + width);
+    const to = Math.min(Math.ceil(view.x1), curve.live.length);
     const columns = [];
-    for (let first = from; first < to; ) {
-      let last = first + 1;
-      const l = inside(scale.x(first));
-      while (last < to && inside(scale.x(last)) <= l) last++;
-      columns.push([l, inside(scale.x(last)), first, last]);
-      first = last;
+    let column = null;
+    for (let step = Math.floor(view.x0); step < to; step++) {
+      const right = inside(scale.x(step + 1));
+      if (column === null || right > column.right) {
+        column = { left: column?.right ?? inside(scale.x(step)), right, live: 0, top: 0, own: 0 };
+        columns.push(column);
+      }
+      if (curve.live[step] > column.live) column.live = curve.live[step];
+      if (curve.top[step] > column.top) column.top = curve.top[step];
+      if (curve.own[step] > column.own) column.own = curve.own[step];
     }
     return columns;
-  }
-
-  #most(name, first, last) {
-    let most = 0;
-    for (let step = first; step < last; step++) most = Math.max(most, this.curve[name][step]);
-    return most;
   }
 
   /** Draw what the pointer, the selection and the search mark; the rest stays as it is. */
@@ -360,7 +368,8 @@ export class Panel {
   }
 
   #rect(context, item, method, inset) {
-    const [l, r, t, b] = this.#pixels(item);
+    this.#place(item);
+    const [l, r, t, b] = this.pixels;
     const { left, top } = this.scale.box;
     const { x0, x1, y0, y1 } = this.view;
     const { start, stop, offset, end } = this.program;

@@ -135,16 +135,19 @@ export class Scale {
   }
 
   /**
-   * The pixels of a rectangle, [left, right) × [top, bottom) relative to the box, inside of it; at
-   * least one pixel, so that no visible value vanishes.
+   * Write the pixels of a rectangle into `into`: left, right, top, bottom, relative to the box and
+   * inside of it; at least one pixel, so that no visible value vanishes. The array is the caller's,
+   * since one per rectangle and frame would keep the garbage collector busy.
    */
-  pixels(x0, x1, y0, y1) {
-    const { left, top, width, height } = this.box;
-    const l = Math.min(Math.max(Math.round(this.x(x0)) - left, 0), width - 1);
-    const t = Math.min(Math.max(Math.round(this.y(y1)) - top, 0), height - 1);
-    const r = Math.min(Math.max(Math.round(this.x(x1)) - left, l + 1), width);
-    const b = Math.min(Math.max(Math.round(this.y(y0)) - top, t + 1), height);
-    return [l, r, t, b];
+  pixels(x0, x1, y0, y1, into) {
+    const { width, height } = this.box;
+    const { view, perX, perY } = this;
+    const l = Math.min(Math.max(Math.round((x0 - view.x0) * perX), 0), width - 1);
+    const t = Math.min(Math.max(Math.round(height - (y1 - view.y0) * perY), 0), height - 1);
+    into[0] = l;
+    into[1] = Math.min(Math.max(Math.round((x1 - view.x0) * perX), l + 1), width);
+    into[2] = t;
+    into[3] = Math.min(Math.max(Math.round(height - (y0 - view.y0) * perY), t + 1), height);
   }
 }
 
@@ -164,14 +167,14 @@ export class Raster {
   }
 
   fill(l, r, t, b, color) {
-    if (r - l === 1) {
-      for (let at = t * this.width + l, row = t; row < b; row++, at += this.width) {
-        this.pixels[at] = color;
-      }
-      return;
-    }
+    const { pixels, width } = this;
+    // A call of `fill` costs more than some pixels.
+    const isNarrow = r - l < 16;
     for (let row = t; row < b; row++) {
-      this.pixels.fill(color, row * this.width + l, row * this.width + r);
+      const from = row * width + l;
+      const to = row * width + r;
+      if (isNarrow) for (let at = from; at < to; at++) pixels[at] = color;
+      else pixels.fill(color, from, to);
     }
   }
 

@@ -62,6 +62,8 @@ export function relation(program, a, b) {
   const from = Math.max(program.start[a], program.start[b]);
   const to = Math.min(program.stop[a], program.stop[b]) - 1;
   if (from > to) {
+    const through = throughOthers(program, a, b);
+    if (through !== null) return { kind: "conflict", text: through };
     const [early, late] = program.start[a] < program.start[b] ? [a, b] : [b, a];
     const done =
       common > 0 ? `they do share ${size(common)}` : "here they have different addresses";
@@ -92,6 +94,29 @@ function sharedText(program, a, b, common) {
   return common > 0
     ? `They belong to one buffer and have ${size(common)} in common, through other values.`
     : "They are parts of one buffer, side by side.";
+}
+
+/** Two values that never meet, whose buffers do: other values in the same bytes are the reason. */
+function throughOthers(program, a, b) {
+  const common = (one, other) =>
+    program.offset[one] < program.end[other] && program.offset[other] < program.end[one];
+  for (const first of program.parts(a)) {
+    for (const second of program.parts(b)) {
+      const from = Math.max(program.start[first], program.start[second]);
+      const to = Math.min(program.stop[first], program.stop[second]) - 1;
+      if (from > to || !common(a, first) || !common(b, second)) continue;
+      const bytesOf = (item, part) => {
+        const [name, other] = [item, part].map((each) => quoted(program.name(each)));
+        return item === part ? name : `${other}, which has bytes of ${name},`;
+      };
+      const when = from === to ? `at step ${from}` : `at steps ${from} to ${to}`;
+      return (
+        "They may not share all bytes, although they are not needed at the same time themselves: " +
+        `${bytesOf(a, first)} and ${bytesOf(b, second)} are both needed ${when}.`
+      );
+    }
+  }
+  return null;
 }
 
 function conflictText(program, a, b, from, to) {
