@@ -72,7 +72,7 @@ from .options import PlanOptions, targets
 from .packing import pack
 from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
-from .report import map_page, report_of, report_schema
+from .report import map_page, map_svg, map_trace, report_of, report_schema
 from .server import Server, ServerStatistics, Session
 from .sharing import (
     Coloring,
@@ -178,6 +178,8 @@ __all__ = [
     "load",
     "load_params",
     "map_page",
+    "map_svg",
+    "map_trace",
     "model_schema",
     "order_mutations",
     "pack",

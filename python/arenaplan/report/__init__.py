@@ -7,5 +7,7 @@ and the tables show what is in this document and compute nothing about memory th
 
 from arenaplan.report.document import report_of, report_schema
 from arenaplan.report.page import map_page
+from arenaplan.report.svg import map_svg
+from arenaplan.report.trace import map_trace
 
-__all__ = ["map_page", "report_of", "report_schema"]
+__all__ = ["map_page", "map_svg", "map_trace", "report_of", "report_schema"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -49,7 +49,7 @@ def tops(spans: Iterable[Span], steps: int) -> list[int]:
     return result
 
 
-def union(ranges: Iterable[Sequence[int]]) -> int:
+def union(ranges: Iterable[tuple[int, int]]) -> int:
     """
     Return the number of bytes in some ranges of addresses; bytes in several count once.
 

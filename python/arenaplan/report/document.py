@@ -269,10 +269,9 @@ class _Maker:
             return
         (node,) = members
         effects = node.effects
-        pairs = {
-            (each.input, each.output)
-            for each in (*effects.in_place, *effects.views, *effects.overlaps)
-        }
+        pairs = {(each.input, each.output) for each in effects.in_place}
+        pairs |= {(each.input, each.output) for each in effects.views}
+        pairs |= {(each.input, each.output) for each in effects.overlaps}
         for source, result in sorted(pairs):
             operands = (node.inputs[source], node.outputs[result])
             rows = self._row_numbers(list(operands))
