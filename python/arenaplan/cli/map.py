@@ -6,13 +6,13 @@ import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arenaplan
 from arenaplan import Plan, SharedPlan
 from arenaplan.changes import Diff, diff
 from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import Commands, add_model_command, group, load_model
+from arenaplan.cli.common import add_model_command, group, load_model
 from arenaplan.cli.inputs import is_stream, read_plan
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.outputs import write_result
@@ -22,6 +22,9 @@ from arenaplan.graph import Graph
 from arenaplan.importers.document import format_or_none, is_model
 from arenaplan.model import Model, flat_sizes
 from arenaplan.report import map_page, map_svg, map_trace, report_of
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
 
 _FORMS = ("html", "svg", "perfetto", "json")
 _PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")
