@@ -72,7 +72,7 @@ from .options import PlanOptions, targets
 from .packing import pack
 from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
-from .report import map_page, map_svg, map_trace, report_of, report_schema
+from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
 from .server import Server, ServerStatistics, Session
 from .sharing import (
     Coloring,
@@ -187,6 +187,7 @@ __all__ = [
     "plan_family",
     "plan_schema",
     "plan_together",
+    "plot",
     "proof_schema",
     "prove",
     "report_of",

@@ -53,7 +53,7 @@ def report_of(
     >>> graph.output(y)
     >>> report = ap.report_of(ap.plan(graph), graph)
     >>> [(value["name"], value["offset"], value["live"]) for value in report["values"]]
-    [('x', 256, [0, 1]), ('y', 0, [0, 1])]
+    [('x', 0, [0, 1]), ('y', 256, [0, 1])]
     >>> report["steps"][0]["op"], report["curves"][0]["live"]
     ('Conv', [512])
     """
@@ -206,16 +206,16 @@ class _Maker:
         }
 
     def _held(self, index: int, place: Placement | None) -> str | None:
-        """Return why a value is live after its last reader; None if it is not."""
+        """Return why a value is live in steps that do not use it; None if it is not."""
         if place is None:
             return None
+        if self.graph is not None and self.graph.values[index].kind == "state":
+            return "state"
         used = [*self.readers.get(index, ()), *self.writers.get(index, ())]
         if place.live.end <= max(used, default=0) + 1:
             return None
         if self.graph is not None:
             value = self.graph.values[index]
-            if value.kind == "state":
-                return "state"
             if index in self.results:
                 return "output"
             if value.kind == "input" and self.plan.options["preserve_inputs"]:
@@ -285,9 +285,10 @@ class _Maker:
         rows = []
         for pair in self.plan.shares:
             place, other = self.places[pair.result], self.places[pair.source]
-            shared = place.bytes if place else 0
-            if place and other and pair.rule == "overlap":
-                shared = min(place.offset + place.bytes, other.offset + other.bytes) - other.offset
+            shared = 0
+            if place and other and place.space == other.space:
+                ends = (place.offset + place.bytes, other.offset + other.bytes)
+                shared = max(0, min(ends) - max(place.offset, other.offset))
             step = step_of[pair.node]
             nodes = nodes_of[pair.node]
             rows.append(
@@ -373,11 +374,11 @@ def _techniques(explanation: Explanation) -> dict[str, Any]:
         "without": explanation.without,
         "levels": explanation.levels,
         "switched": explanation.switched,
-        "timed": timed_document(explanation.timed),
+        "timed": _timed(explanation.timed),
     }
 
 
-def timed_document(timed: TimedExplanation | None) -> dict[str, Any] | None:
+def _timed(timed: TimedExplanation | None) -> dict[str, Any] | None:
     """Return bytes with scratch memory, and estimated seconds, as JSON has them."""
     if timed is None:
         return None

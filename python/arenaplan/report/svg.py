@@ -10,7 +10,7 @@ WIDTH: Final = 760
 _LEFT, _RIGHT, _TOP = 70, 10, 26
 _MAP, _AXIS, _CURVES, _GAP = 250, 18, 60, 16
 
-_COLORS: Final = {
+COLORS: Final = {
     "input": "#7fb3e6",
     "output": "#86c98d",
     "state": "#c3a2e0",
@@ -71,6 +71,14 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
+def kind_of(row: Mapping[str, Any]) -> str:
+    """Return the kind of a value or workspace: a key of :data:`COLORS`."""
+    kind: str = row.get("kind", "workspace")
+    if kind == "activation" and (row["result"] or row["held"] == "output"):
+        return "output"
+    return kind
+
+
 def _arena(
     report: Mapping[str, Any],
     space: Mapping[str, Any],
@@ -120,13 +128,11 @@ def _value(row: Mapping[str, Any], x: Any, y: Any) -> Iterator[str]:
     (start, stop), low = row["live"], row["offset"]
     left, right = x(start), x(stop)
     top, bottom = y(low + row["bytes"]), y(low)
-    kind = row.get("kind", "workspace")
-    if kind == "activation" and (row["result"] or row["held"] == "output"):
-        kind = "output"
+    kind = kind_of(row)
     about = f"{row['name']}: {_size(row['bytes'])} at {low:,}, steps {start} to {stop - 1}"
     yield (
         f'<rect x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" '
-        f'height="{max(bottom - top, 0.2):.2f}" fill="{_COLORS[kind]}" stroke="#00000055" '
+        f'height="{max(bottom - top, 0.2):.2f}" fill="{COLORS[kind]}" stroke="#00000055" '
         f'stroke-width="0.7"><title>{_text(about)}</title></rect>'
     )
     letters = int((right - left - 6) / _LETTER)

@@ -95,7 +95,9 @@ export class Program {
       [this.start[item], this.stop[item]] = row.live;
       const isOutput = row.kind === "activation" && (row.result || row.held === "output");
       this.kind[item] = KINDS.indexOf(isOutput ? "output" : row.kind);
-      this.change[item] = CHANGES.indexOf(changes[row.name] ?? "same");
+      // A value may be called "constructor": only names that were written count.
+      const change = Object.hasOwn(changes, row.name) ? changes[row.name] : "same";
+      this.change[item] = CHANGES.indexOf(change);
       this.itemByName.set(row.name, item);
     });
     this.#connect(itemOf, works);

@@ -61,10 +61,8 @@ export class Panel {
     this.title = title;
     this.bound = bound;
     [this.canvas, this.above] = canvases;
-    const items = [];
-    for (let item = 0; item < program.count; item++) {
-      if (spaces.includes(program.space[item])) items.push(item);
-    }
+    this.spaces = new Set(spaces);
+    const items = [...Array(program.count).keys()].filter((item) => this.has(item));
     /** The items of these memories, the largest first. */
     this.items = Int32Array.from(items);
     const { start, stop, offset, end } = program;
@@ -84,6 +82,11 @@ export class Panel {
     this.pixels = new Int32Array(4);
   }
 
+  /** Whether an item of the program is in one of these memories. */
+  has(item) {
+    return this.spaces.has(this.program.space[item]);
+  }
+
   /** Fit the canvases to their element, in pixels of the device. */
   resize() {
     const frame = this.canvas.parentElement;
@@ -98,7 +101,7 @@ export class Panel {
       left: round(LEFT),
       top: round(TOP),
       width: Math.max(1, round(width - LEFT - RIGHT)),
-      height: Math.max(1, round(height - TOP - AXIS - GAP - CURVES)),
+      height: Math.max(1, round(height - TOP - AXIS - (this.curve ? GAP + CURVES : 0))),
     };
     this.scale = new Scale(this.view, box);
     const top = box.top + box.height + round(AXIS + GAP);

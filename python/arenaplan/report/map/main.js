@@ -98,8 +98,8 @@ class Page {
 
   #panel(program, at, space, numbers) {
     const name = space === null ? "buffers of the caller, stacked" : space.name;
-    const bytes = space === null ? "" : `, ${size(space.arena_bytes)}, ${space.status}`;
     const limit = space?.capacity ? ` of ${size(space.capacity)}` : "";
+    const facts = space === null ? "" : `, ${size(space.arena_bytes)}${limit}, ${space.status}`;
     const frame = element("div", { className: space === null ? "frame callers" : "frame" });
     const canvases = [0, 1].map(() => element("canvas"));
     canvases[0].tabIndex = 0;
@@ -114,7 +114,7 @@ class Page {
     panel.at = at;
     this.panels.push(panel);
     this.#pointer(panel, canvases[0]);
-    return element("figure", {}, element("figcaption", {}, `${name}${bytes}${limit}`), frame);
+    return element("figure", {}, element("figcaption", {}, `${name}${facts}`), frame);
   }
 
   #table() {
@@ -278,7 +278,7 @@ class Page {
 
   #panelOf(at, item) {
     return this.panels.find((panel) => panel.at === at &&
-      (item === null || panel.items.includes(item))) ?? this.panels[0];
+      (item === null || panel.has(item))) ?? this.panels[0];
   }
 
   /** Zoom to an item that is out of sight or too small to see. */
@@ -429,10 +429,8 @@ class Page {
       const isHere = panel.at === this.at;
       const twin = name === null ? null : (program.itemByName.get(name) ?? null);
       const selected = isHere ? this.selected : this.hasChanges ? twin : null;
-      const inside = (item) => item !== null && panel.items.length > 0 &&
-        program.space[item] === program.space[panel.items[0]];
-      const isCaller = panel.items.length > 0 && program.spaces[program.space[panel.items[0]]].caller;
-      const here = (item) => (item !== null && (inside(item) || isCaller) ? item : null);
+      const inside = (item) => item !== null && panel.has(item);
+      const here = (item) => (inside(item) ? item : null);
       panel.mark(this.theme, {
         hover: this.hover?.panel === panel ? this.hover.item : null,
         selected: here(selected),
@@ -473,7 +471,8 @@ class Page {
     const other = program.itemByName.get(parameters.get("with"));
     if (parameters.has("table")) byId("table-view").open = true;
     this.choose(position, item ?? null, false, item !== undefined);
-    if (other !== undefined) this.choose(position, other, true, false);
+    const isPair = item !== undefined && other !== undefined;
+    if (isPair) this.choose(position, other, true, false);
   }
 }
 

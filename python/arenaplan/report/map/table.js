@@ -38,7 +38,7 @@ export class Table {
     this.limit = PAGE;
     this.head = element("tr");
     this.body = element("tbody");
-    this.more = element("button", { type: "button" });
+    this.more = element("button", { type: "button" }, "more rows");
     this.more.addEventListener("click", () => {
       this.limit += 5 * PAGE;
       this.draw();
