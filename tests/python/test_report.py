@@ -333,8 +333,9 @@ def test_a_plan_is_plotted() -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
     graph = residual()
-    axes = ap.plot(planned(graph), graph)
-    assert len(axes.collections[0].get_paths()) == 7
+    plan = planned(graph)
+    axes = ap.plot(plan, graph)
+    assert len(axes.collections[0].get_paths()) == len(plan) + len(plan.workspaces)
     assert "residual" in axes.get_title()
 
 

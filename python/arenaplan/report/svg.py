@@ -103,8 +103,12 @@ def _arena(
         f'stroke="{_LINE}"/>'
     )
     # The largest first, so that values inside of others are on top.
+    labels = []
     for row in sorted(rows, key=lambda row: -row["bytes"]):
-        yield from _value(row, x, y)
+        box, label = _value(row, x, y)
+        labels.append(label)
+        yield box
+    yield from filter(None, labels)
     bound = y(space["lower_bound"])
     yield _dashed(_LEFT, bound, _LEFT + width, bound)
     for part in range(5):
@@ -123,24 +127,25 @@ def _arena(
         yield _dashed(middle, top, middle, top + _MAP + _AXIS + _GAP + _CURVES)
 
 
-def _value(row: Mapping[str, Any], x: Any, y: Any) -> Iterator[str]:
-    """Yield the rectangle of a value, and its name if there is room."""
+def _value(row: Mapping[str, Any], x: Any, y: Any) -> tuple[str, str]:
+    """Return the rectangle of a value, and its name if there is room."""
     (start, stop), low = row["live"], row["offset"]
     left, right = x(start), x(stop)
     top, bottom = y(low + row["bytes"]), y(low)
-    kind = kind_of(row)
     about = f"{row['name']}: {_size(row['bytes'])} at {low:,}, steps {start} to {stop - 1}"
-    yield (
+    box = (
         f'<rect x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" '
-        f'height="{max(bottom - top, 0.2):.2f}" fill="{COLORS[kind]}" stroke="#00000055" '
-        f'stroke-width="0.7"><title>{_text(about)}</title></rect>'
+        f'height="{max(bottom - top, 0.2):.2f}" fill="{COLORS[kind_of(row)]}" '
+        f'stroke="#00000055" stroke-width="0.7"><title>{_text(about)}</title></rect>'
     )
     letters = int((right - left - 6) / _LETTER)
-    if letters >= 2 and bottom - top >= 12:
-        yield (
-            f'<text x="{left + 3:.2f}" y="{(top + bottom) / 2 + 4:.2f}" fill="{_INK}" '
-            f'pointer-events="none">{_text(_short(row["name"], letters))}</text>'
-        )
+    if letters < 2 or bottom - top < 12:
+        return box, ""
+    label = (
+        f'<text x="{left + 3:.2f}" y="{(top + bottom) / 2 + 4:.2f}" fill="{_INK}" '
+        f'pointer-events="none">{_text(_short(row["name"], letters))}</text>'
+    )
+    return box, label
 
 
 def _curves(curve: Mapping[str, Sequence[int]], high: int, x: Any, top: float) -> Iterator[str]:
