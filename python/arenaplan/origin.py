@@ -24,18 +24,24 @@ class Origin(NamedTuple):
 
 def origin_of(layer: str | None, stack_trace: str | None) -> Origin | None:
     """
-    Return the origin with a layer and with the innermost frame of a Python stack trace.
+    Return the origin with a layer and with a frame of a Python stack trace.
+
+    The frame is the innermost one outside of PyTorch, whose modules call each other.
 
     Examples
     --------
     >>> origin_of("conv", 'File "/home/me/net.py", line 12, in forward')
     Origin(layer='conv', source='/home/me/net.py:12')
+    >>> origin_of("", None)
     """
-    source = None
+    source, own = None, None
     for position, frame in enumerate(_FRAME.finditer(stack_trace or "")):
         if position == _MOST_FRAMES:
             break
         source = f"{frame[1]}:{frame[2]}"
+        if "/site-packages/torch/" not in frame[1]:
+            own = source
+    source = own or source
     return Origin(layer or None, source) if layer or source else None
 
 
