@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export CARGO_TERM_COLOR ?= always
 LIGHT = $$($(BIN)/python -c "import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / 'backend/test/data/light')")
 STUB := python/arenaplan/_core.pyi
-ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit importer_jaxpr importer_torch integrations_executorch prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch))
+ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit importer_jaxpr importer_torch integrations_executorch origins prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch))
 
 .PHONY: help
 help: ## list the commands
@@ -149,7 +149,7 @@ maps: develop ## draw the pictures of docs/maps.md
 	$(BIN)/python tools/maps.py
 
 .PHONY: browser
-browser: develop ## tests of the map in Chromium, in an environment of their own
+browser: ## tests of the map in Chromium, in an environment of their own
 	test -x .venv-browser/bin/python || $(PYTHON) -m venv .venv-browser
 	.venv-browser/bin/python -m pip install --quiet ".[browser,dev,notebook]"
 	command -v chromium google-chrome >/dev/null || .venv-browser/bin/playwright install chromium
