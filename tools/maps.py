@@ -19,7 +19,9 @@ def network() -> ap.Graph:
     graph = ap.Graph("residual")
     last = graph.input("image", (1, 3, 32, 32))
 
-    def node(op: str, inputs: list[int], name: str, shape: tuple[int, ...], **effects: object) -> int:
+    def node(
+        op: str, inputs: list[int], name: str, shape: tuple[int, ...], **effects: object
+    ) -> int:
         (made,) = graph.node(op, inputs, [(name, shape, "float32")], name=name, **effects)  # type: ignore[arg-type]
         assert made is not None
         return made

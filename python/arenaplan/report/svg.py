@@ -143,7 +143,7 @@ def _value(row: Mapping[str, Any], x: Any, y: Any) -> tuple[str, str]:
         return box, ""
     label = (
         f'<text x="{left + 3:.2f}" y="{(top + bottom) / 2 + 4:.2f}" fill="{_INK}" '
-        f'pointer-events="none">{_text(_short(row["name"], letters))}</text>'
+        f'pointer-events="none">{_text(_fitted(row["name"], letters))}</text>'
     )
     return box, label
 
@@ -183,6 +183,13 @@ def _dashed(x0: float, y0: float, x1: float, y1: float) -> str:
 
 def _short(text: str, letters: int) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+def _fitted(name: str, letters: int) -> str:
+    """Return a name with room for some letters: of a path the end, which tells it apart."""
+    if len(name) <= letters or "/" not in name:
+        return _short(name, letters)
+    return f"…{name[1 - letters :]}"
 
 
 def _text(text: str) -> str:

@@ -58,7 +58,7 @@ export function showDetails(place, program, tree, item, compared, act) {
   if (compared !== null) {
     const { kind, text } = relation(program, item, compared);
     const box = element("div", { className: `why ${kind}`, id: "relation" },
-      element("h3", {}, "Why (not) the same bytes as ", link(program, compared, act), "?"),
+      element("h3", {}, "Why (not) the same bytes as ", link(program, compared, act)),
       element("p", {}, text));
     place.append(box);
   }

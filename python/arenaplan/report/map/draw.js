@@ -10,6 +10,7 @@ const AXIS = 20;
 const CURVES = 84;
 const GAP = 14;
 const FONT = "11px system-ui, sans-serif";
+const LETTER = 6.4;
 const MOST_MATCHES = 2000;
 const SHADES = [1, 0.93, 0.86];
 
@@ -38,11 +39,18 @@ function pixel([red, green, blue], shade = 1) {
 
 /** Red, green and blue of a hue from 0 to 1. */
 function hue(at, isDark) {
-  const light = isDark ? 0.5 : 0.66;
+  const [least, range] = isDark ? [0.2, 0.42] : [0.52, 0.44];
   return [0, 1 / 3, 2 / 3].map((shift) => {
     const wave = 0.5 + 0.5 * Math.cos(2 * Math.PI * (at + shift));
-    return 255 * (light * 0.72 + wave * 0.28);
+    return 255 * (least + range * wave);
   });
+}
+
+/** A name that has room for some letters: of a path, which ends with what tells it apart, the end. */
+function fitted(name, letters) {
+  if (name.length <= letters) return name;
+  const kept = Math.max(1, Math.floor(letters) - 1);
+  return name.includes("/") ? `…${name.slice(-kept)}` : `${name.slice(0, kept)}…`;
 }
 
 /** A number from 0 to 1 that depends on a text alone. */
@@ -197,7 +205,7 @@ export class Panel {
       context.beginPath();
       context.rect(box.left + l + 3, box.top + t, r - l - 6, b - t);
       context.clip();
-      const text = this.program.name(item).slice(0, 80);
+      const text = fitted(this.program.name(item), (r - l) / (LETTER * this.ratio));
       context.fillText(text, box.left + l + 4 * this.ratio, box.top + (t + b) / 2);
       if (b - t > 30 * this.ratio) {
         context.globalAlpha = 0.75;
