@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arenaplan
 from arenaplan import Plan, SharedPlan
 from arenaplan.changes import Diff, diff
-from arenaplan.cli.ahead import load_ahead
+from arenaplan.cli.ahead import load_ahead, tell_flow
 from arenaplan.cli.common import add_model_command, group, load_model
 from arenaplan.cli.inputs import is_stream, read_plan
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
@@ -133,7 +135,11 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     if text is not None:
         return _from_file(text, options)
     chosen = plan_options(options)
-    graph = seen_by(load_ahead(options).graph, chosen, options)
+    ahead = load_ahead(options)
+    graph = seen_by(ahead.graph, chosen, options)
+    with redirect_stdout(sys.stderr):  # The picture may go to stdout.
+        ahead.tell()
+        tell_flow(graph)
     return [_Program(arenaplan.plan(graph, chosen), graph)]
 
 
