@@ -74,6 +74,15 @@ def test_a_report_says_where_each_value_is_and_why_it_lives(report: dict[str, An
     ]
 
 
+def test_a_layer_is_known_by_the_name_of_a_tensor() -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (64,))
+    (y,) = graph.node("CONV", [x], [("net/conv_1/BiasAdd;net/x", (64,), "float32")], name="CONV_0")
+    graph.output(y)
+    (step,) = ap.report_of(planned(graph), graph)["steps"]
+    assert step["layer"] == "net/conv_1"
+
+
 def test_values_held_after_their_last_use_say_why() -> None:
     graph = residual()
     graph.output(graph.find("c").index)

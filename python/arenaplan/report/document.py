@@ -247,7 +247,7 @@ class _Maker:
                     "op": None if last is None else last.op,
                     "fused": [node.name for node in members[:-1]],
                     "ops": [node.op for node in members[:-1]],
-                    "layer": _layer(row["name"], last),
+                    "layer": self._layer(row, last),
                     "source": None if last is None or last.origin is None else last.origin.source,
                     "inputs": self._row_numbers(row["inputs"]),
                     "outputs": self._row_numbers(row["outputs"]),
@@ -257,6 +257,14 @@ class _Maker:
                 }
             )
         return steps
+
+    def _layer(self, row: dict[str, Any], node: Node | None) -> str | None:
+        """Return the layer of the last node of a step: as the model says, or by its names."""
+        if node is not None and node.origin is not None and node.origin.layer:
+            return node.origin.layer
+        outputs = (self._name(value) for value in row["outputs"] if value is not None)
+        # Converters to TensorFlow Lite name tensors by layers, and operators not at all.
+        return layer_of(row["name"]) or layer_of(next(outputs, ""))
 
     def _row_numbers(self, operands: list[int | None]) -> list[int]:
         """Return the rows of operands; those that have none are left out."""
@@ -343,13 +351,6 @@ class _Maker:
         if table is None:
             return None
         return {"workers": table.workers, "costs": table.costs, "starts": table.starts}
-
-
-def _layer(name: str, node: Node | None) -> str | None:
-    """Return the layer of the last node of a step."""
-    if node is not None and node.origin is not None and node.origin.layer:
-        return node.origin.layer
-    return layer_of(name)
 
 
 def _mismatch(graph: Graph, plan: Plan, places: list[Placement | None]) -> bool:

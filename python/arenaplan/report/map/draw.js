@@ -153,7 +153,7 @@ export class Panel {
       if (by === "layer") {
         const layer = program.layer(item);
         if (!hues.has(layer)) hues.set(layer, hue(hash(layer), theme.isDark));
-        base = layer === "" ? parts(theme.muted) : hues.get(layer);
+        base = layer === "" ? parts(theme.kinds[KINDS.indexOf("workspace")]) : hues.get(layer);
       } else if (by === "change") {
         base = parts(theme.changes[program.change[item]]);
       } else {
