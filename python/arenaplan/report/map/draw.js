@@ -59,7 +59,9 @@ function hash(text) {
   for (let at = 0; at < text.length; at++) {
     state = Math.imul(state ^ text.charCodeAt(at), 16777619);
   }
-  return ((state >>> 0) % 360) / 360;
+  // Names that differ in one letter get colors far from each other.
+  state = Math.imul(state ^ (state >>> 15), 2246822507);
+  return ((state ^ (state >>> 13)) >>> 0) / 2 ** 32;
 }
 
 /** The drawing of one memory of one program; several memories share the range of steps. */

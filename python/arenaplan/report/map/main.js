@@ -397,7 +397,7 @@ class Page {
     };
     byId("legend").replaceChildren(
       ...entries.map((number) => key(colors[number], words[number])),
-      ...(this.colorBy === "layer" ? [element("li", {}, "one color per layer;")] : []),
+      ...(this.colorBy === "layer" ? [element("li", {}, "one color per layer, gray without")] : []),
       key(this.theme.live, "live bytes", "curve"),
       key(this.theme.own, "of the step itself", "curve"),
       key(this.theme.top, "highest address", "curve"),
