@@ -41,6 +41,7 @@ from ._core import (
     plan_schema,
     techniques,
 )
+from .batch import Outcome, plan_many
 from .changes import Change, Diff, Place, SpaceChange, diff
 from .dynamic import (
     DynamicExecutor,
@@ -126,6 +127,7 @@ __all__ = [
     "MoveCost",
     "Node",
     "Origin",
+    "Outcome",
     "Overlap",
     "Packing",
     "Place",
@@ -185,6 +187,7 @@ __all__ = [
     "pack",
     "plan",
     "plan_family",
+    "plan_many",
     "plan_schema",
     "plan_together",
     "plot",

@@ -24,7 +24,7 @@ FLOORS = (
     ("planning",),
     ("bodies", "packing", "incremental", "changes"),
     ("device", "executor", "importers", "rewrite"),
-    ("dynamic", "export", "integrations", "proving", "report"),
+    ("batch", "dynamic", "export", "integrations", "proving", "report"),
     ("fitting", "server"),
     ("",),
     ("cli",),
