@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export CARGO_TERM_COLOR ?= always
 LIGHT = $$($(BIN)/python -c "import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / 'backend/test/data/light')")
 STUB := python/arenaplan/_core.pyi
-ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit importer_jaxpr importer_torch integrations_executorch prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch))
+ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit importer_jaxpr importer_torch integrations_executorch origins prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch))
 
 .PHONY: help
 help: ## list the commands
@@ -94,7 +94,7 @@ oracles: ## tests with other projects' runtimes and frameworks; downloads gigaby
 # -- checks ------------------------------------------------------------------------
 
 .PHONY: check
-check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, operators, C header
+check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, operators, pictures, C header
 
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
@@ -123,6 +123,7 @@ check-python: develop
 check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(BIN)/python tools/operators.py --check
+	$(BIN)/python tools/maps.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -142,6 +143,17 @@ readme: develop ## regenerate the table of arenas in README.md
 .PHONY: operators
 operators: develop ## regenerate the table of operators in docs/operators.md
 	$(BIN)/python tools/operators.py
+
+.PHONY: maps
+maps: develop ## draw the pictures of docs/maps.md
+	$(BIN)/python tools/maps.py
+
+.PHONY: browser
+browser: ## tests of the map in Chromium, in an environment of their own
+	test -x .venv-browser/bin/python || $(PYTHON) -m venv .venv-browser
+	.venv-browser/bin/python -m pip install --quiet ".[browser,dev,notebook]"
+	command -v chromium google-chrome >/dev/null || .venv-browser/bin/playwright install chromium
+	.venv-browser/bin/python -m pytest tests/python/test_map_browser.py tests/python/test_report.py
 
 .PHONY: fmt
 fmt: $(VENV)/.ready ## format everything

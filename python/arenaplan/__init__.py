@@ -18,6 +18,7 @@ import lazy_loader
 from arenaplan import _start as _start  # The first: see there.
 from arenaplan import backend
 from arenaplan._core import __version__ as __version__
+from arenaplan._core import set_views
 
 # `__init__.pyi` says where each name is. A module is imported when one of its names is first used,
 # so that a program pays for what it needs.
@@ -26,3 +27,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 backend.register("numpy", lambda: import_module("arenaplan.executor").BACKEND)
 backend.register("cupy", lambda: import_module("arenaplan.device.backend").BACKEND)
 backend.register_reader(lambda: import_module("arenaplan.importers").load)
+set_views(
+    html=lambda plan: import_module("arenaplan.report").html_of(plan),
+    frame=lambda plan: import_module("arenaplan.report").frame_of(plan),
+)

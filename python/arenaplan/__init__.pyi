@@ -42,6 +42,7 @@ from ._core import (
     techniques,
 )
 from .batch import Outcome, plan_many
+from .changes import Change, Diff, Place, SpaceChange, diff
 from .dynamic import (
     DynamicExecutor,
     PlanFamily,
@@ -58,6 +59,7 @@ from .graph import (
     Graph,
     InPlace,
     Node,
+    Origin,
     Overlap,
     Value,
     View,
@@ -71,6 +73,7 @@ from .options import PlanOptions, targets
 from .packing import pack
 from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
+from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
 from .server import Server, ServerStatistics, Session
 from .sharing import (
     Coloring,
@@ -99,8 +102,10 @@ __all__ = [
     "Assign",
     "Block",
     "CallerBuffer",
+    "Change",
     "Choice",
     "Coloring",
+    "Diff",
     "DynamicExecutor",
     "Effects",
     "Estimate",
@@ -121,9 +126,11 @@ __all__ = [
     "Model",
     "MoveCost",
     "Node",
+    "Origin",
     "Outcome",
     "Overlap",
     "Packing",
+    "Place",
     "PlacedWorkspace",
     "Placement",
     "Plan",
@@ -140,6 +147,7 @@ __all__ = [
     "SharedPlan",
     "SimpleArena",
     "Space",
+    "SpaceChange",
     "Spilled",
     "StageReport",
     "StagedExecutor",
@@ -159,6 +167,7 @@ __all__ = [
     "backend",
     "check_proof",
     "color_nodes",
+    "diff",
     "errors",
     "explain",
     "find_assigns",
@@ -170,6 +179,9 @@ __all__ = [
     "hazards_schema",
     "load",
     "load_params",
+    "map_page",
+    "map_svg",
+    "map_trace",
     "model_schema",
     "order_mutations",
     "pack",
@@ -178,8 +190,11 @@ __all__ = [
     "plan_many",
     "plan_schema",
     "plan_together",
+    "plot",
     "proof_schema",
     "prove",
+    "report_of",
+    "report_schema",
     "runtime_json",
     "save_params",
     "share_storage",

@@ -69,6 +69,7 @@ __all__ = [
     "plan_schema",
     "plan_together",
     "save_params",
+    "set_views",
     "share_storage",
     "targets",
     "techniques",
@@ -1363,6 +1364,10 @@ class Plan:
         """
     def __reduce__(self, /) -> tuple[Any, tuple[bytes]]: ...
     def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> Any:
+        """
+        Return a drawing of the plan as HTML, for notebooks.
+        """
     @property
     def alignment(self, /) -> int:
         """
@@ -1621,6 +1626,18 @@ class Plan:
     def to_json(self, /) -> str:
         """
         Return the plan as JSON text.
+        """
+    def to_pandas(self, /) -> Any:
+        """
+        Return the places of values and workspaces as a data frame of pandas.
+
+        Columns are ``name``, ``kind``, ``space``, ``offset``, ``bytes``, ``start`` and ``stop``
+        (live steps), ``read_by`` and ``written_by`` (numbers of steps), in the order of the graph.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
         """
     def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
         """
@@ -2560,6 +2577,11 @@ def plan_together(graphs: Sequence[Graph], together: str, options: Incomplete) -
 def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearray]]) -> bytes:
     """
     Return a parameter blob of ``(name, dtype, shape, bytes)`` rows.
+    """
+
+def set_views(html: Any, frame: Any) -> None:
+    """
+    Hand over the functions that `Plan._repr_html_` and `Plan.to_pandas` call. The first ones stay.
     """
 
 def share_storage(

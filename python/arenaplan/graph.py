@@ -40,6 +40,7 @@ from arenaplan.errors import (
     UndefinedValue,
     UnsupportedModel,
 )
+from arenaplan.origin import Origin
 
 __all__ = [
     "MAX_FILE",
@@ -51,6 +52,7 @@ __all__ = [
     "Graph",
     "InPlace",
     "Node",
+    "Origin",
     "Overlap",
     "Value",
     "ValueKind",
@@ -117,6 +119,8 @@ class Node:
     """Version of the operator set."""
     after: tuple[int, ...] = ()
     """Indices of nodes that must run before this one although it reads nothing of theirs."""
+    origin: Origin | None = None
+    """Layer and line of source code that the node comes from, where the model carries them."""
 
 
 class Graph:

@@ -29,6 +29,7 @@ mod sharing;
 mod storage;
 mod target;
 mod verdict;
+mod views;
 
 /// The Rust core of arenaplan.
 #[pyo3::pymodule]
@@ -73,6 +74,8 @@ mod _core {
     use crate::target::{Target, targets};
     #[pymodule_export]
     use crate::verdict::{SharedVerdict, Verdict};
+    #[pymodule_export]
+    use crate::views::set_views;
 
     /// Version of the Rust core.
     #[pymodule_export]

@@ -23,6 +23,7 @@ use crate::results::{
 };
 use crate::target::Target;
 use crate::verdict::Verdict;
+use crate::views;
 
 /// Where every value of a graph lives in one arena per memory.
 ///
@@ -560,6 +561,24 @@ impl Plan {
     #[pyo3(signature = (space=None))]
     fn commit(&self, py: Python<'_>, space: Option<&str>) -> PyResult<Arena> {
         Arena::commit(py, &self.inner, space)
+    }
+
+    /// Return the places of values and workspaces as a data frame of pandas.
+    ///
+    /// Columns are ``name``, ``kind``, ``space``, ``offset``, ``bytes``, ``start`` and ``stop``
+    /// (live steps), ``read_by`` and ``written_by`` (numbers of steps), in the order of the graph.
+    ///
+    /// Raises
+    /// ------
+    /// ImportError
+    ///     If pandas is not installed.
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        views::frame(slf.as_any())
+    }
+
+    /// Return a drawing of the plan as HTML, for notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        views::html(slf.as_any())
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Vec<u8>,))> {

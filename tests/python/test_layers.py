@@ -16,15 +16,15 @@ BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
     ("_core", "_start", "errors"),
-    ("backend", "effects"),
+    ("backend", "effects", "origin"),
     ("graph",),
     ("ops",),
     ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
     ("options", "tradeoff"),
     ("planning",),
-    ("bodies", "packing", "incremental", "diff"),
+    ("bodies", "packing", "incremental", "changes"),
     ("device", "executor", "importers", "rewrite"),
-    ("dynamic", "export", "integrations", "proving"),
+    ("batch", "dynamic", "export", "integrations", "proving", "report"),
     ("fitting", "server"),
     ("",),
     ("cli",),

@@ -202,9 +202,7 @@ def test_files_and_reports_name_the_rule_and_the_bytes(
     again = ap.Plan.load(tmp_path / "plan.json")
     again.check(graph)
     assert [share.rule for share in again.shares] == ["overlap"]
-    from arenaplan.cli.plan import reasons
-
-    (why,) = reasons(graph, again)
+    (why,) = ap.report_of(again, graph)["why"]
     assert why["rule"] == "overlap"
     assert why["bytes"] == 64 * 32 * 4
     # The last row is still needed when all but one are written: 63 differences of 64 bytes.

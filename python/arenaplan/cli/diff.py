@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import Plan
+from arenaplan.changes import Diff, Place, diff
 from arenaplan.cli.common import add_command, add_json, print_json, shown
-from arenaplan.diff import Diff, Place, diff
 from arenaplan.errors import ArenaGrew
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import arenaplan
 from arenaplan.cli.ahead import Ahead, load_ahead, tell_flow
 from arenaplan.cli.common import add_json, add_model_command, print_json, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
-from arenaplan.cli.plan import reasons, step_label, summarize
+from arenaplan.cli.plan import step_label, summarize
 from arenaplan.cli.proofs import proof_of
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
+from arenaplan.report import report_of
 
 if TYPE_CHECKING:
     from arenaplan import Explanation
@@ -45,30 +46,14 @@ def execute(options: argparse.Namespace) -> None:
 def _document(graph: Graph, explanation: Explanation) -> dict[str, Any]:
     """Return everything as one JSON document."""
     plan = explanation.plan
+    found = report_of(plan, graph, explanation)
     return {
         **summarize(graph, plan),
         "peak_nodes": [graph.nodes[index].name for index in plan.steps[plan.peak_step]]
         if plan.steps
         else [],
-        "without": explanation.without,
-        "levels": explanation.levels,
-        "switched": explanation.switched,
-        "timed": _timed_document(explanation.timed),
-        "why": reasons(graph, plan),
-    }
-
-
-def _timed_document(timed: TimedExplanation | None) -> dict[str, Any] | None:
-    """Return bytes with scratch memory, and estimated seconds, as JSON has them."""
-    if timed is None:
-        return None
-    return {
-        "backend": timed.backend,
-        "without": timed.without._asdict(),
-        "levels": {name: point._asdict() for name, point in timed.levels.items()},
-        "switched": {name: point._asdict() for name, point in timed.switched.items()},
-        "chosen": timed.chosen._asdict(),
-        "found": [point._asdict() for point in timed.found],
+        **found["techniques"],
+        "why": found["why"],
     }
 
 

@@ -9,8 +9,9 @@ import arenaplan
 from arenaplan.cli.ahead import flow_facts, load_ahead, tell_flow
 from arenaplan.cli.common import add_json, add_model_command, print_json, shown, size
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
-from arenaplan.cli.plan import reasons, step_label
+from arenaplan.cli.plan import step_label
 from arenaplan.graph import Graph
+from arenaplan.report import report_of
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -41,45 +42,13 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
-    """Return everything as one JSON document."""
-    placements, live_bytes = plan.placements, plan.live_bytes
-    by_space = {space.name: plan.live_bytes_in(i) for i, space in enumerate(plan.spaces)}
-    values = []
-    for value in graph.values:
-        place = placements[value.index]
-        values.append(
-            {
-                "name": value.name,
-                "kind": value.kind,
-                "dtype": value.dtype,
-                "shape": list(value.shape),
-                "bytes": place.bytes if place else None,
-                "space": plan.space_name(place.space) if place else None,
-                "offset": place.offset if place else None,
-                "live": [place.live.start, place.live.end] if place else None,
-            }
-        )
-    steps_ = [
-        {
-            "step": step,
-            "node": graph.nodes[nodes[-1]].name,
-            "op": graph.nodes[nodes[-1]].op,
-            "fused": [graph.nodes[index].name for index in nodes[:-1]],
-            "live_bytes": live_bytes[step],
-            "live_bytes_by_space": {name: live[step] for name, live in by_space.items()},
+    """Return the report, with the live bytes of each memory in its steps."""
+    document = report_of(plan, graph)
+    for step in document["steps"]:
+        step["live_bytes_by_space"] = {
+            curve["space"]: curve["live"][step["step"]] for curve in document["curves"]
         }
-        for step, nodes in enumerate(plan.steps)
-    ]
-    return {
-        "model": plan.model,
-        "target": plan.target.name,
-        "arena_bytes": plan.arena_bytes,
-        "peak_step": plan.peak_step,
-        "peak_values": [graph.values[index].name for index in plan.live_at(plan.peak_step)],
-        "values": values,
-        "steps": steps_,
-        "why": reasons(graph, plan),
-    }
+    return document
 
 
 def _print(graph: Graph, plan: Plan) -> None:

@@ -332,29 +332,6 @@ def step_label(graph: Graph, plan: Plan, step: int) -> str:
     return f"{shown(ops, 40)} {shown(nodes[-1].name, 40)}"
 
 
-def reasons(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
-    """Return, per value that shares bytes with another, which one and why."""
-    by_node = {step[-1]: step for step in plan.steps}
-    why = []
-    placements = plan.placements
-    for pair in plan.shares:
-        place, other = placements[pair.result], placements[pair.source]
-        shared = place.bytes if place else 0
-        if place and other and pair.rule == "overlap":
-            end = min(place.offset + place.bytes, other.offset + other.bytes)
-            shared = end - other.offset
-        why.append(
-            {
-                "value": graph.values[pair.result].name,
-                "rule": pair.rule,
-                "partner": graph.values[pair.source].name,
-                "bytes": shared,
-                "nodes": [graph.nodes[index].name for index in by_node[pair.node]],
-            }
-        )
-    return why
-
-
 def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the document of ``plan --json``."""
     placements = plan.placements

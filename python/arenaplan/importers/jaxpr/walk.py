@@ -18,6 +18,7 @@ from arenaplan.importers.jaxpr.operators import BODIES, CALLS, RANDOM, node_effe
 from arenaplan.importers.named import Op
 from arenaplan.importers.nested import declare_inner
 from arenaplan.ops import BITS, Array, Shape
+from arenaplan.origin import Origin
 
 _DEEPEST: Final = 100
 """Most jaxprs inside each other."""
@@ -141,7 +142,9 @@ class Walk:
         effects = node_effects(name, Op(known, made, equation.params))
         if bodies:
             outputs += declare_inner(self._graph, node, bodies)
-        self._graph.append(name, inputs, tuple(outputs), name=node, effects=effects, domain="jax")
+        operands = (inputs, tuple(outputs))
+        appended = self._graph.append(name, *operands, name=node, effects=effects, domain="jax")
+        appended.origin = _origin(equation)
 
     def _bodies(self, equation: Any, name: str) -> Iterator[Graph]:
         """Yield the graphs that a node runs, except those that work on single elements."""
@@ -187,6 +190,20 @@ class Walk:
             value = self._graph.value(name, shape, dtype)
         self._operands[value] = Array(shape, dtype, kind == "constant")
         return value
+
+
+def _origin(equation: Any) -> Origin | None:
+    """Return the scope of names and the line outside of JAX that an equation comes from."""
+    info = getattr(equation, "source_info", None)
+    frames = getattr(getattr(info, "traceback", None), "frames", ())
+    inside = ("/site-packages/jax/", "/site-packages/jaxlib/")
+    lines = (
+        f"{frame.file_name}:{frame.line_num}"
+        for frame in frames
+        if not any(part in frame.file_name for part in inside)
+    )
+    layer, source = str(getattr(info, "name_stack", "")) or None, next(lines, None)
+    return Origin(layer, source) if layer or source else None
 
 
 def _open(jaxpr: Any) -> Any:

@@ -14,6 +14,7 @@ from arenaplan.importers.onnx.constants import Folded, compute, peek
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.ops import Shape
+from arenaplan.origin import Origin
 
 if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
@@ -124,7 +125,17 @@ class Absent(Operand):
 class Op:
     """One operator with its operands, and typed access to its attributes."""
 
-    __slots__ = ("attributes", "budget", "domain", "inputs", "name", "outputs", "type", "version")
+    __slots__ = (
+        "attributes",
+        "budget",
+        "domain",
+        "inputs",
+        "name",
+        "origin",
+        "outputs",
+        "type",
+        "version",
+    )
 
     def __init__(
         self,
@@ -138,6 +149,8 @@ class Op:
         budget: Budget,
     ) -> None:
         self.name = name
+        self.origin: Origin | None = None
+        """Layer and line of source, for reports; set after the operator was made."""
         self.type = type
         self.domain = domain
         self.version = version

@@ -65,6 +65,7 @@ from arenaplan.importers.onnx.op import (
 )
 from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.order import BRANCHING, MAX_NESTING, captured, label, subgraphs
+from arenaplan.importers.onnx.origins import node_origin
 from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
@@ -280,6 +281,7 @@ class Walk:
         attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
         name = name and frame.prefix + name
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
+        op.origin = node_origin(node)
         if kind in INLINED.get(domain, ()):
             given = resolved_attributes(node.attribute, frame.bound)
             key = self._functions.define(op, body_of(op, given, frame.versions))
@@ -404,7 +406,7 @@ class Walk:
             # A view of a value that is made again is made again with it.
             effects = effects._replace(repeats=True)
             self._repeated.update(known.index for known in operands if known is not None)
-        graph.append(
+        appended = graph.append(
             op.type,
             tuple(inputs),
             tuple([None if known is None else known.index for known in operands]),
@@ -414,6 +416,7 @@ class Walk:
             domain=op.domain,
             version=op.version,
         )
+        appended.origin = op.origin
         if op.type == "Concat" and not op.domain:
             note(op, flat, operands[0], self._joined)
         return operands

@@ -8,6 +8,7 @@ from typing import Any, Final
 from arenaplan.errors import NestingTooDeep, NotAModel
 from arenaplan.importers.common import quoted
 from arenaplan.importers.pt2.program import Argument, Call, Port, Program, Size, Tensor
+from arenaplan.origin import Origin, origin_of
 
 _DTYPES: Mapping[int, str] = {
     1: "uint8",
@@ -136,7 +137,19 @@ def _call(node: Mapping[str, Any], position: int, depth: int) -> Call:
         tuple(arguments),
         tuple(name for name in results if name is not None),
         tuple(graphs),
+        _origin(node.get("metadata")),
     )
+
+
+def _origin(metadata: object) -> Origin | None:
+    """Return layer and line of source; metadata of another form has none."""
+    if not isinstance(metadata, dict):
+        return None
+    stack, trace = (metadata.get(key) for key in ("nn_module_stack", "stack_trace"))
+    # Entries are "key,path,type", the innermost last.
+    fields = stack.rpartition(";")[2].split(",") if isinstance(stack, str) else []
+    layer = fields[1] if len(fields) > 2 else None
+    return origin_of(layer, trace if isinstance(trace, str) else None)
 
 
 def _value(arg: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from arenaplan.errors import NestingTooDeep, NotAModel
 from arenaplan.importers.pt2.program import Argument, Call, Port, Program, Size, Tensor
+from arenaplan.origin import Origin, origin_of
 
 _KINDS: Final[Mapping[str, str]] = {"constant_tensor": "tensor_constant"}
 """Kinds of inputs and outputs whose names differ from those in files."""
@@ -100,6 +101,7 @@ class _Reader:
             tuple(arguments),
             tuple(name for name, _ in made),
             tuple(graphs),
+            _origin(node.meta),
         )
 
     def _named_arguments(self, node: Any) -> Iterator[tuple[str, Any]]:
@@ -172,6 +174,16 @@ class _Reader:
     def _tensor(self, value: Any) -> Tensor:
         """Return the known facts about a tensor."""
         return Tensor(tuple(map(_size, value.shape)), str(value.dtype).removeprefix("torch."))
+
+
+def _origin(meta: Mapping[str, Any]) -> Origin | None:
+    """Return layer and line of source of a node."""
+    stack = meta.get("nn_module_stack")
+    # Entries are from a key to path and type, the innermost last.
+    entries = list(stack.values()) if isinstance(stack, Mapping) else []
+    layer = str(entries[-1][0]) if entries else None
+    trace = meta.get("stack_trace")
+    return origin_of(layer, trace if isinstance(trace, str) else None)
 
 
 def _size(size: Any) -> Size:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from arenaplan.origin import Origin
+
 Size: TypeAlias = "int | str"
 """A number, or an expression of symbols as :class:`~arenaplan.importers.pt2.dims.Dims` reads."""
 
@@ -43,6 +45,8 @@ class Call(NamedTuple):
     """Names of the tensors that it makes."""
     graphs: tuple[Program, ...] = ()
     """Programs that it runs, such as the branches of ``cond``."""
+    origin: Origin | None = None
+    """Layer and line of source that it comes from."""
 
     def reads(self) -> Iterator[str | None]:
         """Yield the tensors among the arguments."""

@@ -150,7 +150,8 @@ class _Walk:
             operator = lookup(OPERATORS, base.rstrip("_") if is_mutation else base, described)
             effects = effects_of(operator, Operands(described.inputs, described.outputs))
         self._follow(base, reads, writes, is_mutation=is_mutation)
-        self._graph.append(op, inputs, outputs, name=what, effects=effects, domain=space)
+        node = self._graph.append(op, inputs, outputs, name=what, effects=effects, domain=space)
+        node.origin = call.origin
 
     def _bodies(self, call: Call, space: str, base: str, what: str) -> tuple[int, ...]:
         """Declare the bytes that a node needs to run graphs of its own."""

@@ -1,0 +1,176 @@
+"""``arenaplan map``: a picture of a plan, to look at and to search in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import arenaplan
+from arenaplan import Plan, SharedPlan
+from arenaplan.changes import Diff, diff
+from arenaplan.cli.ahead import load_ahead, tell_flow
+from arenaplan.cli.common import add_model_command, group, load_model
+from arenaplan.cli.inputs import is_stream, read_plan
+from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.outputs import write_result
+from arenaplan.cli.share import add_share, is_shared
+from arenaplan.errors import InvalidOption
+from arenaplan.graph import Graph
+from arenaplan.importers.document import format_or_none, is_model
+from arenaplan.model import Model, flat_sizes
+from arenaplan.report import map_page, map_svg, map_trace, report_of
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
+
+_FORMS = ("html", "svg", "perfetto", "json")
+_PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")
+"""Forms of JSON files with plans."""
+
+
+class _Program(NamedTuple):
+    """A plan to draw, its graph if it is known, and its place in an arena that plans share."""
+
+    plan: Plan
+    graph: Graph | None
+    base: int = 0
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_model_command(commands, "map", execute)
+    parser.description = (
+        "Draw a plan: addresses over time, one rectangle per value. MODEL is a model, or a file "
+        "that 'arenaplan plan -o' wrote, which has operators and shapes if --with-graph was given."
+    )
+    add_plan_options(parser)
+    add_share(parser)
+    output = group(parser, "output")
+    output.add_argument(
+        "--to",
+        choices=_FORMS,
+        default="html",
+        help="a page with search, selection and zoom; a drawing; a trace for ui.perfetto.dev; the "
+        "report that they are made from (default: html)",
+    )
+    output.add_argument(
+        "--against",
+        type=Path,
+        metavar="FILE",
+        help="older plan file: show the values that are new, gone, grown or somewhere else",
+    )
+    output.add_argument(
+        "--explain",
+        action="store_true",
+        help="also show the worth of each technique, which takes a plan for each",
+    )
+    output.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="file to write, such as map.html; - is stdout",
+    )
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    programs = _programs(options)
+    if options.against is not None:
+        if len(programs) > 1:
+            raise InvalidOption("option --against: it compares the plan of one model")
+        old = _from_file(read_plan(options.against), options)
+        if len(old) > 1:
+            raise InvalidOption("option --against: the file has the plans of several models")
+        programs += old
+    if options.to in ("svg", "perfetto", "json") and len(programs) > 1:
+        raise InvalidOption(f"option --to: {options.to} shows one plan, html several")
+    reports = [report_of(program.plan, program.graph) for program in programs]
+    if options.explain:
+        reports[0] = _explained(programs[0], options)
+    if options.to == "html":
+        content = _page(programs, reports, compared=options.against is not None)
+    elif options.to == "json":
+        content = json.dumps(reports[0], indent=1, ensure_ascii=False) + "\n"
+    else:
+        content = (map_svg if options.to == "svg" else map_trace)(reports[0])
+    write_result(options.output, content)
+
+
+def _page(programs: list[_Program], reports: list[dict[str, Any]], *, compared: bool) -> str:
+    """Return the page of one or several plans."""
+    changes: Diff | None = None
+    labels = [report["model"] if len(reports) > 1 else "" for report in reports]
+    if compared:
+        changes = diff(programs[1].plan, programs[0].plan)
+        labels = ["after", "before"]
+    bases = [program.base for program in programs]
+    return map_page(reports, labels=labels, bases=bases, changes=changes)
+
+
+def _explained(program: _Program, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report with the worth of each technique."""
+    if program.graph is None or program.base or options.budget is not None:
+        raise InvalidOption("option --explain: it is for the plan of one model in one arena")
+    explanation = arenaplan.explain(program.graph, plan_options(options))
+    return report_of(program.plan, program.graph, explanation)
+
+
+def _programs(options: argparse.Namespace) -> list[_Program]:
+    """Return the plans to draw: of model files, or from a plan file."""
+    if options.share is not None:
+        graphs = [load_model(options), *(load_model(options, path) for path in options.others)]
+        shared = arenaplan.plan_together(graphs, options.share, plan_options(options))
+        pairs = zip(graphs, shared.plans, strict=True)
+        return _shared(shared, [graph.for_target(plan.target.name) for graph, plan in pairs])
+    if options.others:
+        raise InvalidOption("several models need --share, which says when they run")
+    text = _plan_text(options.model)
+    if text is not None:
+        return _from_file(text, options)
+    chosen = plan_options(options)
+    ahead = load_ahead(options)
+    graph = seen_by(ahead.graph, chosen, options)
+    with redirect_stdout(sys.stderr):  # The picture may go to stdout.
+        ahead.tell()
+        tell_flow(graph)
+    return [_Program(arenaplan.plan(graph, chosen), graph)]
+
+
+def _plan_text(source: Path | bytes) -> bytes | None:
+    """Return the text of a plan file; None if the source is a model."""
+    if isinstance(source, bytes):
+        text = source
+    elif source.suffix.lower() == ".json" and not is_stream(source):
+        text = read_plan(source)
+    else:
+        return None
+    return text if format_or_none(text) in _PLANS else None
+
+
+def _from_file(text: bytes, options: argparse.Namespace) -> list[_Program]:
+    """Return the plans of a file that ``plan -o`` wrote."""
+    if is_shared(text):
+        return _shared(SharedPlan.from_json(text), None)
+    if not is_model(text):
+        return [_Program(Plan.from_json(text), None)]
+    model = Model.from_json(text)
+    sizes = flat_sizes(dict(options.bind)) if options.bind else next(iter(model))
+    if len(model) > 1 and not options.bind:
+        raise InvalidOption("the file has plans of several shapes: --bind chooses one")
+    return [_Program(model.at(**sizes), model.graph(**sizes))]
+
+
+def _shared(shared: SharedPlan, graphs: Iterable[Graph] | None) -> list[_Program]:
+    """Return plans that share an arena."""
+    seen: Iterable[Graph | None] = [None] * len(shared.plans) if graphs is None else graphs
+    return [
+        _Program(plan, graph, base)
+        for plan, graph, base in zip(shared.plans, seen, shared.bases, strict=True)
+    ]

@@ -1,0 +1,60 @@
+"""Origins of nodes: the layer and the line of source code that a model carries for them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_MOST_FRAMES: Final = 1000
+_FRAME: Final = re.compile(r'File "([^"\n]+)", line (\d+)')
+
+
+class Origin(NamedTuple):
+    """
+    Where a node comes from in the program that made the model.
+
+    Text from a file, for people; nothing is decided by it.
+    """
+
+    layer: str | None = None
+    """Path of the layer, such as ``"encoder/layer1/conv"``."""
+    source: str | None = None
+    """File and line, such as ``"model.py:12"``."""
+
+
+def origin_of(layer: str | None, stack_trace: str | None) -> Origin | None:
+    """
+    Return the origin with a layer and with a frame of a Python stack trace.
+
+    The frame is the innermost one outside of PyTorch, whose modules call each other.
+
+    Examples
+    --------
+    >>> origin_of("conv", 'File "/home/me/net.py", line 12, in forward')
+    Origin(layer='conv', source='/home/me/net.py:12')
+    >>> origin_of("", None)
+    """
+    source, own = None, None
+    for position, frame in enumerate(_FRAME.finditer(stack_trace or "")):
+        if position == _MOST_FRAMES:
+            break
+        source = f"{frame[1]}:{frame[2]}"
+        if "/site-packages/torch/" not in frame[1]:
+            own = source
+    source = own or source
+    return Origin(layer or None, source) if layer or source else None
+
+
+def layer_of(name: str) -> str | None:
+    """
+    Return the layer in the name of a node, if the name is a path.
+
+    Exporters of PyTorch and TensorFlow name nodes by the modules around them.
+
+    Examples
+    --------
+    >>> layer_of("/layer1/layer1.0/conv1/Conv"), layer_of("Conv_3")
+    ('layer1/layer1.0/conv1', None)
+    """
+    path = name.partition(";")[0].strip("/").rpartition("/")[0]
+    return path or None

@@ -1,0 +1,212 @@
+"""The map as a still picture: SVG without scripts, for pages, papers and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+WIDTH: Final = 760
+_LEFT, _RIGHT, _TOP = 70, 10, 26
+_MAP, _AXIS, _CURVES, _GAP = 250, 18, 60, 16
+
+COLORS: Final = {
+    "input": "#7fb3e6",
+    "output": "#86c98d",
+    "state": "#c3a2e0",
+    "activation": "#f2b872",
+    "workspace": "#b9bec6",
+}
+_INK, _MUTED, _LINE, _PLOT = "#1b2430", "#66707d", "#c4cad2", "#f3f5f8"
+_LIVE, _TOP_LINE, _BOUND = "#3d7fc4", "#8b94a0", "#b3261e"
+_LETTER = 6.4
+"""Width of a letter, about, in pixels."""
+
+
+def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
+    """
+    Return a drawing of a plan: address over time, and the curves of each memory.
+
+    Parameters
+    ----------
+    report : report
+        What :func:`report_of` returned.
+    most : int, optional
+        Draw this many values at most, the largest by bytes times steps, and say how many are left
+        out. By default all are drawn.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph("one")
+    >>> graph.output(graph.input("x <1>", (64,)))
+    >>> drawing = ap.map_svg(ap.report_of(ap.plan(graph), graph))
+    >>> drawing.startswith("<svg "), "x &lt;1&gt;" in drawing
+    (True, True)
+    """
+    items = [row for row in (*report["values"], *report["workspaces"]) if row["live"] is not None]
+    items.sort(key=lambda row: -row["bytes"] * (row["live"][1] - row["live"][0]))
+    drawn = items if most is None else items[:most]
+    arenas = [space for space in report["spaces"] if not space["caller"]]
+    height = _TOP + len(arenas) * (_MAP + _AXIS + _CURVES + 3 * _GAP)
+    left_out = len(items) - len(drawn)
+    title = (
+        f"{report['model'] or 'model'} for {report['target']}: arena {_size(report['arena_bytes'])}"
+    )
+    title += f", {report['status']}"
+    if left_out:
+        title += f"; {left_out:,} small values are not drawn"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" font-family="system-ui, sans-serif" font-size="11" role="img">',
+        f"<title>{_text(title)}</title>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<text x="{_LEFT}" y="16" fill="{_INK}" font-size="13">{_text(_short(title, 100))}</text>',
+    ]
+    top = _TOP
+    for space, curve in zip(arenas, report["curves"], strict=True):
+        rows = [row for row in drawn if row["space"] == space["name"]]
+        lines += _arena(report, space, curve, rows, top + _GAP)
+        top += _MAP + _AXIS + _CURVES + 3 * _GAP
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def kind_of(row: Mapping[str, Any]) -> str:
+    """Return the kind of a value or workspace: a key of :data:`COLORS`."""
+    kind: str = row.get("kind", "workspace")
+    if kind == "activation" and (row["result"] or row["held"] == "output"):
+        return "output"
+    return kind
+
+
+def _arena(
+    report: Mapping[str, Any],
+    space: Mapping[str, Any],
+    curve: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    top: int,
+) -> Iterator[str]:
+    """Yield the elements of one arena."""
+    steps, high = max(1, len(report["steps"])), max(1, int(space["arena_bytes"]))
+    width = WIDTH - _LEFT - _RIGHT
+
+    def x(step: float) -> float:
+        return _LEFT + width * step / steps
+
+    def y(address: int) -> float:
+        return top + _MAP * (1 - address / high)
+
+    name = f"{space['name']}: {_size(space['arena_bytes'])}, bound {_size(space['lower_bound'])}"
+    yield f'<text x="{_LEFT}" y="{top - 4}" fill="{_MUTED}">{_text(name)}</text>'
+    yield (
+        f'<rect x="{_LEFT}" y="{top}" width="{width}" height="{_MAP}" fill="{_PLOT}" '
+        f'stroke="{_LINE}"/>'
+    )
+    # The largest first, so that values inside of others are on top.
+    labels = []
+    for row in sorted(rows, key=lambda row: -row["bytes"]):
+        box, label = _value(row, x, y)
+        labels.append(label)
+        yield box
+    yield from filter(None, labels)
+    bound = y(space["lower_bound"])
+    yield _dashed(_LEFT, bound, _LEFT + width, bound)
+    for part in range(5):
+        address = high * part // 4
+        yield _label(_unit(address), y(address) + 4)
+    stride = max(1, -(-steps // 10))
+    for step in range(0, steps, stride):
+        yield (
+            f'<text x="{x(step + 0.5):.1f}" y="{top + _MAP + 13}" fill="{_MUTED}" '
+            f'text-anchor="middle">{step:,}</text>'
+        )
+    yield _label("step", top + _MAP + 13)
+    yield from _curves(curve, high, x, top + _MAP + _AXIS + _GAP)
+    if report["peak_step"] is not None:
+        middle = x(report["peak_step"] + 0.5)
+        yield _dashed(middle, top, middle, top + _MAP + _AXIS + _GAP + _CURVES)
+
+
+def _value(row: Mapping[str, Any], x: Any, y: Any) -> tuple[str, str]:
+    """Return the rectangle of a value, and its name if there is room."""
+    (start, stop), low = row["live"], row["offset"]
+    left, right = x(start), x(stop)
+    top, bottom = y(low + row["bytes"]), y(low)
+    about = f"{row['name']}: {_size(row['bytes'])} at {low:,}, steps {start} to {stop - 1}"
+    box = (
+        f'<rect x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" '
+        f'height="{max(bottom - top, 0.2):.2f}" fill="{COLORS[kind_of(row)]}" '
+        f'stroke="#00000055" stroke-width="0.7"><title>{_text(about)}</title></rect>'
+    )
+    letters = int((right - left - 6) / _LETTER)
+    if letters < 2 or bottom - top < 12:
+        return box, ""
+    label = (
+        f'<text x="{left + 3:.2f}" y="{(top + bottom) / 2 + 4:.2f}" fill="{_INK}" '
+        f'pointer-events="none">{_text(_fitted(row["name"], letters))}</text>'
+    )
+    return box, label
+
+
+def _curves(curve: Mapping[str, Sequence[int]], high: int, x: Any, top: float) -> Iterator[str]:
+    """Yield the curves of live bytes and of the highest address."""
+    points: dict[str, list[str]] = {"live": [], "top": []}
+    for name, path in points.items():
+        for step, number in enumerate(curve[name]):
+            y = top + _CURVES * (1 - number / high)
+            path += [f"{x(step):.1f},{y:.1f}", f"{x(step + 1):.1f},{y:.1f}"]
+    bottom = top + _CURVES
+    yield _label("live bytes", top + 8)
+    if points["live"]:
+        area = (
+            f"{x(0):.1f},{bottom} {' '.join(points['live'])} {x(len(curve['live'])):.1f},{bottom}"
+        )
+        yield f'<polygon points="{area}" fill="{_LIVE}" fill-opacity="0.3"/>'
+        for name, color in (("top", _TOP_LINE), ("live", _LIVE)):
+            line = " ".join(points[name])
+            yield f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="1.3"/>'
+
+
+def _label(text: str, y: float) -> str:
+    """Return a text to the left of the arena."""
+    x = _LEFT - 5
+    return f'<text x="{x}" y="{y:.1f}" fill="{_MUTED}" text-anchor="end">{text}</text>'
+
+
+def _dashed(x0: float, y0: float, x1: float, y1: float) -> str:
+    """Return a dashed line."""
+    return (
+        f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" stroke="{_BOUND}" '
+        'stroke-dasharray="6 4"/>'
+    )
+
+
+def _short(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+def _fitted(name: str, letters: int) -> str:
+    """Return a name with room for some letters: of a path the end, which tells it apart."""
+    if len(name) <= letters or "/" not in name:
+        return _short(name, letters)
+    return f"…{name[1 - letters :]}"
+
+
+def _text(text: str) -> str:
+    """Return text of a model as content of XML, which has no control characters."""
+    return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
+
+
+def _unit(number: int) -> str:
+    """Return a number of bytes for an axis."""
+    scaled = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if scaled < 1024 or unit == "GiB":
+            break
+        scaled /= 1024
+    return f"{scaled:.4g} {unit}"
+
+
+def _size(number: int) -> str:
+    """Return a number of bytes for a sentence."""
+    return f"{number:,} bytes" + (f" ({_unit(number)})" if number >= 1024 else "")

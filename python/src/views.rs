@@ -1,0 +1,38 @@
+//! Views of plans that the package makes in Python: pictures and tables.
+//!
+//! The extension imports nothing of the package, so the package hands over the functions.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::error::raise_named;
+
+/// Functions of the package, each from a plan to a view of it.
+struct Views {
+    html: Py<PyAny>,
+    frame: Py<PyAny>,
+}
+
+static VIEWS: PyOnceLock<Views> = PyOnceLock::new();
+
+/// Hand over the functions that `Plan._repr_html_` and `Plan.to_pandas` call. The first ones stay.
+#[pyfunction]
+pub(crate) fn set_views(py: Python<'_>, html: Py<PyAny>, frame: Py<PyAny>) {
+    // A second call, as of a module that is imported again, changes nothing.
+    let _ = VIEWS.set(py, Views { html, frame });
+}
+
+/// Returns the map of a plan as HTML.
+pub(crate) fn html<'py>(plan: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    views(plan.py())?.html.bind(plan.py()).call1((plan,))
+}
+
+/// Returns the places of a plan as a data frame.
+pub(crate) fn frame<'py>(plan: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    views(plan.py())?.frame.bind(plan.py()).call1((plan,))
+}
+
+fn views(py: Python<'_>) -> PyResult<&Views> {
+    let missing = || raise_named(py, "InternalError", "the package gave no views of plans".into());
+    VIEWS.get(py).ok_or_else(missing)
+}
