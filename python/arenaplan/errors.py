@@ -172,6 +172,10 @@ class CapacityExceeded(PackingError):
     """The :class:`PlanFamily`, the plans of all shapes, where several were asked for."""
 
 
+class RecomputeExceeded(PackingError):
+    """No schedule was found in so many bytes."""
+
+
 class SpacesExceeded(CapacityExceeded):
     """
     The spaces that values may be in cannot hold them.

@@ -418,6 +418,70 @@ class Graph:
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
 
+    def scheduled(self, schedule: Iterable[int]) -> Graph:
+        """
+        Return the graph in which each execution of a schedule is a node.
+
+        The first execution of a node is the node itself; the second one of ``n`` is a node ``n#2``
+        that makes values ``v#2``, behind all others. A reader reads the latest value that was made
+        before. A kernel runs all of them in the same way.
+
+        Parameters
+        ----------
+        schedule : iterable of int
+            Indices of nodes, in order; those of pure nodes may come several times. As
+            :attr:`Plan.schedule`.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (64,))
+        >>> (a,) = graph.node("Exp", [x], [("a", (64,), "float32")], name="exp", pure=True)
+        >>> (b,) = graph.node("Neg", [a], [("b", (64,), "float32")])
+        >>> (c,) = graph.node("Add", [a, b], [("c", (64,), "float32")], name="add")
+        >>> again = graph.scheduled([0, 1, 0, 2])
+        >>> [again.values[i].name for i in again.nodes[2].inputs], again.nodes[3].name
+        (['a#2', 'b'], 'exp#2')
+        """
+        order = [int(index) for index in schedule]
+        scheduled = self.core.scheduled(order)
+        copy = self.copy()
+        nodes = json.loads(scheduled.to_json())
+        copy.nodes, copy.values = list(self.nodes), list(self.values)
+        count = len(self.nodes)
+        origins = _origins(order, count)
+        for row in nodes["values"][len(self.values) :]:
+            space = None if not row.get("space") else nodes["spaces"][row["space"]]["name"]
+            facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
+            copy._declare(row["name"], *facts)
+        for index, row in enumerate(nodes["nodes"]):
+            origin = self.nodes[origins[index]]
+            node = replace(
+                origin,
+                name=row["name"],
+                inputs=tuple(row["inputs"]),
+                outputs=tuple(row["outputs"]),
+                index=index,
+                after=tuple(row.get("after", ())),
+            )
+            if index < count:
+                copy.nodes[index] = node
+            else:
+                copy.nodes.append(node)
+        copy.outputs = list(nodes["outputs"])
+        pairs = nodes.get("write_backs", ())
+        copy.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
+        copy._has_weights, copy._core = self._has_weights, scheduled
+        return copy
+
+    def for_plan(self, plan: _core.Plan) -> Graph:
+        """
+        Return the graph that the steps of ``plan`` name: this one, or the graph of its
+        :attr:`Plan.schedule` if nodes run again.
+        """
+        return self if plan.schedule is None else self.scheduled(plan.schedule)
+
     def copy(self) -> Graph:
         """Return a graph of the same values and nodes; a change of one is none of the other."""
         self._refuse_if_tied()
@@ -702,6 +766,17 @@ class Graph:
             data.flags.writeable = False
         self._constants[index] = data
         return data
+
+
+def _origins(schedule: Sequence[int], nodes: int) -> list[int]:
+    """Return, by node of a graph with repetitions, the node that it is an execution of."""
+    ran: set[int] = set()
+    origins = list(range(nodes))
+    for node in schedule:
+        if node in ran:
+            origins.append(node)
+        ran.add(node)
+    return origins
 
 
 def _attributes_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -201,6 +201,16 @@ impl Graph {
         Ok(Self { inner: Arc::new(grouped.graph) })
     }
 
+    /// Return the graph in which each execution of a schedule, a list of nodes by index, is a node.
+    fn scheduled(&self, py: Python<'_>, schedule: Vec<u32>) -> PyResult<Self> {
+        let graph = Arc::clone(&self.inner);
+        let inner = call::run(py, self.items(), move |_, _| {
+            let schedule: Vec<NodeId> = schedule.into_iter().map(NodeId::from).collect();
+            graph.scheduled(&schedule)
+        })?;
+        Ok(Self { inner: Arc::new(inner.or_raise(py)?.graph) })
+    }
+
     /// Return the graph as JSON text.
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
         let graph = Arc::clone(&self.inner);

@@ -74,6 +74,12 @@ pub enum Error {
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
+    /// No schedule was found in so many bytes.
+    #[error(
+        "no schedule was found in {budget} bytes; the best one needs {least}, and none needs fewer than {floor}"
+    )]
+    RecomputeExceeded { budget: u64, least: u64, floor: u64 },
+
     /// The spaces that values may be in cannot hold them.
     #[error("{reason}")]
     SpacesExceeded {
@@ -231,6 +237,7 @@ impl Error {
             Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",
             Self::InvalidBuffer { .. } => "InvalidBuffer",
             Self::PinConflict { .. } => "PinConflict",
+            Self::RecomputeExceeded { .. } => "RecomputeExceeded",
             Self::CapacityExceeded { .. } => "CapacityExceeded",
             Self::SpacesExceeded { .. } => "SpacesExceeded",
             Self::InvalidCsv { .. } => "InvalidCsv",

@@ -81,6 +81,7 @@
 mod bound;
 mod callers;
 mod claims;
+mod contents;
 mod hazards;
 mod layout;
 mod memory;
@@ -135,7 +136,35 @@ impl Plan {
     /// - [`Error::PlanCorrupt`] if the plan contradicts itself, or a claim is provably false.
     /// - [`Error::TargetMismatch`] if the plan's own target cannot run it.
     pub fn check(&self, graph: &Graph) -> Result<Verdict> {
+        if self.recomputed.is_some() && self.digest != graph.digest() {
+            let scheduled = self.executions(graph)?;
+            self.check_contents(graph, &scheduled)?;
+            return self.examine(&scheduled).map(|found| found.verdict);
+        }
         self.examine(graph).map(|found| found.verdict)
+    }
+
+    /// Returns the graph in which each execution of the schedule is a node.
+    fn executions(&self, graph: &Graph) -> Result<Graph> {
+        let schedule = self.recomputed.iter().flat_map(|recomputed| &recomputed.schedule);
+        let schedule: Vec<NodeId> = schedule.map(|&id| NodeId::from(id)).collect();
+        graph
+            .scheduled(&schedule)
+            .map(|scheduled| scheduled.graph)
+            .or_else(|error| mismatch(format!("its schedule does not run: {error}")))
+    }
+
+    /// Checks that the plan, which is for `executions`, computes the same as `graph` does: each
+    /// execution of a node makes the content that the node makes there.
+    ///
+    /// [`check`](Self::check) does so if it is called with `graph`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PlanMismatch`] if an execution was dropped, exchanged or moved so that a reader
+    /// finds another content, or the extra work is another one.
+    pub fn check_repetitions(&self, graph: &Graph, executions: &Graph) -> Result<()> {
+        self.check_contents(graph, executions)
     }
 
     /// Checks the plan, and returns facts about it.

@@ -12,6 +12,7 @@ mod order;
 mod overlap;
 mod reach;
 mod repeat;
+mod schedule;
 mod value;
 mod write_back;
 
@@ -30,6 +31,7 @@ pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Windo
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub(crate) use repeat::{Repeated, Stored};
+pub use schedule::Scheduled;
 pub use value::{DType, Value, ValueKind};
 pub use write_back::WriteBack;
 
