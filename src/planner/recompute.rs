@@ -168,8 +168,10 @@ impl Planner<'_> {
     ) -> Result<core::result::Result<Plan, u64>> {
         let mut limit = bytes;
         let mut least = u64::MAX;
-        for _ in 0..TIGHTENED {
-            let Some(schedule) = search.within(limit) else { break };
+        for attempt in 0..TIGHTENED {
+            let found =
+                if attempt == 0 { search.within(limit) } else { search.again_within(limit) };
+            let Some(schedule) = found else { break };
             let plan = self.plan_schedule(graph, search, &schedule)?;
             if plan.arena_bytes() <= bytes {
                 return Ok(Ok(plan));

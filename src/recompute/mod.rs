@@ -142,7 +142,13 @@ impl<'a> Recompute<'a> {
     /// Returns the cheapest schedule that is found with at most `bytes` live; never dearer than one
     /// found before. `None` if there is none.
     pub fn within(&mut self, bytes: u64) -> Option<Schedule> {
-        let found = self.search.within(bytes)?.clone();
+        let found = self.search.within(bytes, 1)?.clone();
+        Some(self.schedule(&found))
+    }
+
+    /// As [`within`](Self::within), with less work: for bytes close to those of a search before.
+    pub(crate) fn again_within(&mut self, bytes: u64) -> Option<Schedule> {
+        let found = self.search.within(bytes, 4)?.clone();
         Some(self.schedule(&found))
     }
 

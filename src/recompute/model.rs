@@ -257,15 +257,16 @@ impl Model {
     /// outputs that may take over an input.
     pub(super) fn floor(&self) -> u64 {
         let step = |facts: &NodeFacts| {
-            let mut seen: Vec<u32> = Vec::with_capacity(facts.reads.len());
-            let mut read = 0_u64;
+            // Of several parts of one value, the largest counts: the others may be within it.
+            let mut seen: Vec<(u32, u64)> = Vec::with_capacity(facts.reads.len());
             for &value in &facts.reads {
-                let root = self.root(value);
-                if !seen.contains(&root) {
-                    seen.push(root);
-                    read = read.saturating_add(self.bytes[at(root)]);
+                let (root, bytes) = (self.root(value), self.bytes[at(value)]);
+                match seen.iter_mut().find(|(known, _)| *known == root) {
+                    Some((_, most)) => *most = bytes.max(*most),
+                    None => seen.push((root, bytes.min(self.bytes[at(root)]))),
                 }
             }
+            let read = seen.into_iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(bytes));
             let mut written = 0_u64;
             for &value in facts.writes.iter().filter(|&&value| self.shows[at(value)] == NONE) {
                 let takes = facts.in_place.iter().any(|pair| pair.1 == value);
@@ -277,7 +278,8 @@ impl Model {
         let most = self.nodes.iter().map(step).max().unwrap_or(0);
         let supplied = self.supplied.iter().map(|&value| self.bytes[at(value)]);
         let kept = (0..self.bytes.len()).filter(|&value| self.kept[value]);
-        let kept = kept.map(|value| self.bytes[value]).fold(0, u64::saturating_add);
+        // Outputs may show each other's bytes.
+        let kept = kept.map(|value| self.bytes[value]).max().unwrap_or(0);
         let first = supplied.fold(0, u64::saturating_add);
         most.max(first).max(kept).saturating_add(self.resident)
     }

@@ -140,18 +140,19 @@ impl<'a> Search<'a> {
         self.front[..end].iter().min_by_key(|it| (it.cost, it.peak))
     }
 
-    /// Searches for cheap sequences with at most `bytes` live, and returns the cheapest.
-    pub(super) fn within(&mut self, bytes: u64) -> Option<&Candidate> {
+    /// Searches for cheap sequences with at most `bytes` live, with a `share`-th of the usual work,
+    /// and returns the cheapest.
+    pub(super) fn within(&mut self, bytes: u64, share: u64) -> Option<&Candidate> {
         let is_there = self.plain.peak <= bytes;
         if !is_there && bytes >= self.model.floor() {
-            self.improve(bytes);
+            self.improve(bytes, share);
         }
         self.cheapest(bytes)
     }
 
-    fn improve(&mut self, bytes: u64) {
+    fn improve(&mut self, bytes: u64, share: u64) {
         let size = u64::try_from(self.plain.sequence.len()).unwrap_or(u64::MAX);
-        let left = size.saturating_mul(EVALUATIONS);
+        let left = size.saturating_mul(EVALUATIONS) / share.max(1);
         let limits = self.limits;
         let mut work = Work { left, limits };
         let mut chosen: Vec<Candidate> = Vec::new();

@@ -62,9 +62,9 @@ def execute(options: argparse.Namespace) -> None:
     if options.curve:
         curve = arenaplan.recompute_curve(graph, **keywords)
         if options.json:
-            print_json(_curve_document(curve))
+            print_json(curve_document(curve))
         else:
-            _print_curve(curve)
+            print_curve(curve)
         return
     wanted = options.budget or options.strategy or _percent(options.max_extra)
     plan = arenaplan.plan(graph, recompute=wanted, **keywords)
@@ -81,8 +81,8 @@ def _percent(text: str) -> str:
     return text if text.endswith("%") else f"{text}%"
 
 
-def _curve_document(curve: RecomputeCurve) -> dict[str, Any]:
-    """Return the document of ``recompute --curve --json``."""
+def curve_document(curve: RecomputeCurve) -> dict[str, Any]:
+    """Return a curve as JSON has it."""
     return {
         "cost": curve.cost,
         "floor": curve.floor,
@@ -97,7 +97,7 @@ def _curve_document(curve: RecomputeCurve) -> dict[str, Any]:
     }
 
 
-def _print_curve(curve: RecomputeCurve) -> None:
+def print_curve(curve: RecomputeCurve) -> None:
     """Print a curve as a table."""
     print(f"  {'arena':>18}  {'of plain':>8}  {'extra work':>10}  {'proven least':>12}")
     first = curve.points[0].arena_bytes or 1
