@@ -43,6 +43,7 @@ from ._core import (
     plan_schema,
     techniques,
 )
+from .batch import Outcome, plan_many
 from .dynamic import (
     DynamicExecutor,
     PlanFamily,
@@ -122,6 +123,7 @@ __all__ = [
     "Model",
     "MoveCost",
     "Node",
+    "Outcome",
     "Overlap",
     "Packing",
     "PlacedWorkspace",
@@ -177,6 +179,7 @@ __all__ = [
     "pack",
     "plan",
     "plan_family",
+    "plan_many",
     "plan_schema",
     "plan_together",
     "proof_schema",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ LAYERS = 8
 def training_step(width: int = 32) -> ap.Graph:
     """Return layers ``tanh(x w)``, their gradients, and an update of each ``w`` in place."""
     graph = ap.Graph("step")
+    node = partial(graph.node, version=14)
     random = np.random.default_rng(7)
     form = (ROWS, width)
     square = (width, width)
@@ -29,7 +31,7 @@ def training_step(width: int = 32) -> ap.Graph:
     for layer in range(LAYERS):
         initial = random.normal(0, 0.2, square).astype(np.float32)
         w = graph.state(f"w{layer}", square, initial=initial)
-        (z,) = graph.node(
+        (z,) = node(
             "MatMul",
             [last, w],
             [(f"z{layer}", form, "float32")],
@@ -37,7 +39,7 @@ def training_step(width: int = 32) -> ap.Graph:
             pure=True,
             cost=2 * ROWS * width * width,
         )
-        (y,) = graph.node(
+        (y,) = node(
             "Tanh",
             [z],
             [(f"y{layer}", form, "float32")],
@@ -56,18 +58,18 @@ def training_step(width: int = 32) -> ap.Graph:
         def named(name: str, shape: tuple[int, ...], at: int = layer) -> list[ap.ValueSpec]:
             return [(f"{name}{at}", shape, "float32")]
 
-        (s,) = graph.node("Mul", [y, y], named("s", form), **keywords)
-        (t,) = graph.node("Mul", [s, gradient], named("t", form), in_place=[(0, 0)], **keywords)
-        (d,) = graph.node("Sub", [gradient, t], named("d", form), in_place=[(1, 0)], **keywords)
+        (s,) = node("Mul", [y, y], named("s", form), **keywords)
+        (t,) = node("Mul", [s, gradient], named("t", form), in_place=[(0, 0)], **keywords)
+        (d,) = node("Sub", [gradient, t], named("d", form), in_place=[(1, 0)], **keywords)
         attributes = {"perm": (1, 0)}
-        (rt,) = graph.node(
+        (rt,) = node(
             "Transpose", [read], named("rt", (width, ROWS)), attributes=attributes, **keywords
         )
-        (wt,) = graph.node("Transpose", [w], named("wt", square), attributes=attributes, **keywords)
-        (dw,) = graph.node("MatMul", [rt, d], named("dw", square), pure=True, cost=10**5)
-        (gradient,) = graph.node("MatMul", [d, wt], named("g", form), pure=True, cost=10**5)
-        (step,) = graph.node("Mul", [dw, rate], named("step", square), in_place=[(0, 0)])
-        (new,) = graph.node("Sub", [w, step], named("new", square), in_place=[(0, 0)])
+        (wt,) = node("Transpose", [w], named("wt", square), attributes=attributes, **keywords)
+        (dw,) = node("MatMul", [rt, d], named("dw", square), pure=True, cost=10**5)
+        (gradient,) = node("MatMul", [d, wt], named("g", form), pure=True, cost=10**5)
+        (step,) = node("Mul", [dw, rate], named("step", square), in_place=[(0, 0)])
+        (new,) = node("Sub", [w, step], named("new", square), in_place=[(0, 0)])
         graph.write_back(new, w)
     graph.output(gradient)
     return graph
@@ -100,7 +102,7 @@ def test_states_have_the_new_content_after_a_run():
     graph = ap.Graph("count")
     n = graph.state("n", (4,), initial=np.zeros(4, np.float32))
     one = graph.constant("one", (4,), data=np.ones(4, np.float32))
-    (new,) = graph.node("Add", [n, one], [("new", (4,), "float32")], in_place=[(0, 0)])
+    (new,) = graph.node("Add", [n, one], [("new", (4,), "float32")], in_place=[(0, 0)], version=14)
     graph.write_back(new, n)
     graph.output(new)
     graph.target = "numpy"
