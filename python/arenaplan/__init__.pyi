@@ -25,6 +25,8 @@ from ._core import (
     Placement,
     Plan,
     PlannedSpace,
+    RecomputeCurve,
+    RecomputePoint,
     RowsInPlace,
     Share,
     SharedPlan,
@@ -71,7 +73,7 @@ from .importers.live import from_exported_program, from_jaxpr
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import pack
-from .planning import Explanation, explain, plan, plan_together
+from .planning import Explanation, explain, plan, plan_together, recompute_curve
 from .proving import Proof, check_proof, proof_schema, prove
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
 from .server import Server, ServerStatistics, Session
@@ -139,6 +141,8 @@ __all__ = [
     "PlannedSpace",
     "PlannerError",
     "Proof",
+    "RecomputeCurve",
+    "RecomputePoint",
     "RowsInPlace",
     "Server",
     "ServerStatistics",
@@ -195,6 +199,7 @@ __all__ = [
     "prove",
     "report_of",
     "report_schema",
+    "recompute_curve",
     "runtime_json",
     "save_params",
     "share_storage",

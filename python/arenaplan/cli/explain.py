@@ -11,6 +11,7 @@ from arenaplan.cli.common import add_json, add_model_command, print_json, shown,
 from arenaplan.cli.options import add_plan_options, plan_options, seen_by
 from arenaplan.cli.plan import step_label, summarize
 from arenaplan.cli.proofs import proof_of
+from arenaplan.cli.recompute import curve_document, print_curve
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.report import report_of
@@ -37,10 +38,17 @@ def execute(options: argparse.Namespace) -> None:
     ahead = load_ahead(options)
     graph = seen_by(ahead.graph, chosen, options)
     explanation = arenaplan.explain(graph, chosen)
+    # Extra work means something only where nodes have costs and may run again.
+    may_repeat = any(node.cost and node.effects.pure for node in graph.nodes)
+    curve = arenaplan.recompute_curve(graph, chosen) if may_repeat else None
     if options.json:
-        print_json({**_document(graph, explanation), **ahead.facts()})
-    else:
-        _print(graph, explanation, ahead)
+        extra = {} if curve is None else {"recompute": curve_document(curve)}
+        print_json({**_document(graph, explanation), **extra, **ahead.facts()})
+        return
+    _print(graph, explanation, ahead)
+    if curve is not None:
+        print("with nodes that run again; arenaplan recompute names them for one budget")
+        print_curve(curve)
 
 
 def _document(graph: Graph, explanation: Explanation) -> dict[str, Any]:

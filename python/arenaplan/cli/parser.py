@@ -14,6 +14,7 @@ COMMANDS = {
     "inspect": "show values, nodes, live bytes per step, the peak and who makes it",
     "explain": "say what makes the peak, and what each technique is worth",
     "map": "draw a plan: every value by address and time, as a page, a drawing or a trace",
+    "recompute": "run nodes again so that the arena fits a budget, with a proven bound",
     "export": "write a plan in another form",
     "fit": "rewrite a .tflite model so that its arena fits a budget",
     "prove": "prove that a rewritten .tflite model computes what its original computes",
