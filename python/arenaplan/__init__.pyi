@@ -50,6 +50,7 @@ from .dynamic import (
 )
 from .errors import PlannerError
 from .executor import Executor
+from .gradients import TrainingGraph, adam, gradient, sgd
 from .graph import (
     Choice,
     Effects,
@@ -90,6 +91,7 @@ from .storage import (
     runtime_json,
     save_params,
 )
+from .training import StepReport, Trainer
 
 __all__ = [
     "Allocation",
@@ -142,6 +144,7 @@ __all__ = [
     "StageReport",
     "StagedExecutor",
     "StepOperands",
+    "StepReport",
     "StorageEntry",
     "StorageNode",
     "StorageOperand",
@@ -150,10 +153,13 @@ __all__ = [
     "Strips",
     "Target",
     "Timetable",
+    "Trainer",
+    "TrainingGraph",
     "Value",
     "View",
     "Window",
     "__version__",
+    "adam",
     "backend",
     "check_proof",
     "color_nodes",
@@ -164,6 +170,7 @@ __all__ = [
     "from_jaxpr",
     "from_runtime_json",
     "fuse",
+    "gradient",
     "graph_schema",
     "hazards_schema",
     "load",
@@ -179,6 +186,7 @@ __all__ = [
     "prove",
     "runtime_json",
     "save_params",
+    "sgd",
     "share_storage",
     "spilled",
     "targets",
