@@ -158,6 +158,9 @@ class Graph:
         self.target = "nodes"
         """Name of the target that plans are for unless another one is asked for; importers set
         the one that runs their format."""
+        self.is_exact = False
+        """Whether results must not depend on the plan, to the last bit: kernels then have one size
+        of scratch memory each, the smallest. Set it before a plan is made."""
         self._variants: dict[str, Callable[[], Graph]] = {}
         self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
@@ -445,6 +448,7 @@ class Graph:
         copy.values, copy.nodes = list(self.values), list(self.nodes)
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
         copy.warnings, copy.target = list(self.warnings), self.target
+        copy.is_exact = self.is_exact
         copy._constants, copy._refusal = dict(self._constants), self._refusal
         copy._pins, copy._initials = dict(self._pins), dict(self._initials)
         return copy

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Self, Unpack
+from typing import Final, NamedTuple, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +22,9 @@ from arenaplan.planning import plan as make_plan
 _PERIOD = 0.1
 """Seconds between two changes of the line on the terminal."""
 _FORMAT = "arenaplan.checkpoint.1"
+
+EXACT: Final = "views,in-place,elision,order"
+"""Techniques that change no bit of any result: each node runs as a whole, on all of its operands."""
 
 
 class StepReport(NamedTuple):
@@ -52,7 +55,9 @@ class Trainer:
         Seed of dropout and of other random operators: their numbers depend on seed, name of the
         node and number of the step.
     options
-        Fields of :class:`arenaplan.PlanOptions`.
+        Fields of :class:`arenaplan.PlanOptions`. By default the techniques are those that change no
+        bit of any result (:data:`EXACT`), so that every plan trains alike; ``optimize="all"`` may
+        need fewer bytes.
 
     Raises
     ------
@@ -92,7 +97,7 @@ class Trainer:
         if plan is not None and options:
             raise InvalidOption("options are those of the plan that is given")
         if plan is None:
-            plan = make_plan(train.graph, PlanOptions(target="numpy"), **options)
+            plan = make_plan(train.graph, PlanOptions(target="numpy", optimize=EXACT), **options)
         self.train = train
         self.plan = plan
         self._executor = Executor(train.graph, plan, seed=seed)

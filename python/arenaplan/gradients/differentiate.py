@@ -148,6 +148,7 @@ class _Sweep:
         self, graph: Graph, parameters: Sequence[int], stop: frozenset[int], sum_cap: int
     ) -> None:
         self.graph = graph
+        graph.is_exact = True
         self._parameters = parameters
         self._cap = sum_cap
         self._forward = [graph.nodes[index] for index in graph.core.order]

@@ -10,7 +10,8 @@ from arenaplan.gradients.rules import Gradients, Site, rule
 @rule("Gemm", reads="x0 x1")
 def gemm(at: Site) -> Gradients:
     """Multiply the gradient by the other matrix, transposed; sum it for the addend."""
-    op, found = at.op, [None] * len(at.node.inputs)
+    op = at.op
+    found: list[int | None] = [None] * len(at.node.inputs)
     across, down = (bool(at.attribute(name, 0)) for name in ("transA", "transB"))
     alpha, beta = at.attribute("alpha", 1.0), at.attribute("beta", 1.0)
     scale = {} if alpha == 1 else {"alpha": alpha}

@@ -58,7 +58,7 @@ def sgd(
 
     def update(parameter: Value, gradient: int, rate: int) -> tuple[int, ...]:
         graph = train.graph
-        kept = ()
+        kept: tuple[int, ...] = ()
         if momentum:
             kept = (graph.state(_name(train, parameter, "velocity"), *_like(parameter)),)
         graph.op.SgdUpdate(

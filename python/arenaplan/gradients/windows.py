@@ -77,14 +77,20 @@ def conv_transpose(at: Site) -> Gradients:
     # Elements behind the last window, which `output_padding` adds, take part in no product.
     rank = len(kernel)
     pads = list(window["pads"])
+    stops = []
     for k in range(rank):
         extent = (kernel[k] - 1) * window["dilations"][k] + 1
         reach = (x[2 + k] - 1) * window["strides"][k] + extent
         pads[rank + k] = max(reach - made[2 + k] - pads[k], 0)
+        stops.append(min(reach - pads[k], made[2 + k]))
     window["pads"] = tuple(pads)
     found: list[int | None] = [None] * len(at.node.inputs)
     if at.wants(0):
-        found[0] = at.op.Conv(at.dy, at.x(1), group=group, **window)
+        seen = at.dy
+        if tuple(stops) != made[2:]:
+            axes = np.arange(2, 2 + rank)
+            seen = at.op.Slice(seen, np.zeros(rank, np.int64), np.array(stops, np.int64), axes)
+        found[0] = at.op.Conv(seen, at.x(1), group=group, **window)
     if at.wants(1):
         found[1] = at.op.ConvGradWeight(at.dy, at.x(0), group=group, **window)
     if len(found) > 2:

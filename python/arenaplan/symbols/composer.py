@@ -265,7 +265,7 @@ _NUMBERS = frozenset(["int64", "int32", "float32", "float64", "bool"])
 
 
 def _is_index(item: Any) -> bool:
-    return isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
+    return type(item) is int
 
 
 def _argument_type(schema: Schema, position: int) -> str:
@@ -345,12 +345,17 @@ def _infer(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
     ]
     results = []
     for name, (shape, dtype) in zip(op.outputs, infer(op, protos, _VERSIONS), strict=True):
-        if shape is None or dtype is None or None in shape:
+        dims = tuple(dim for dim in shape or (None,) if isinstance(dim, int))
+        if shape is None or dtype is None or len(dims) < len(shape):
             raise op.error(UnknownShape, f"the shape of output {quoted(name)} depends on data")
-        results.append((tuple(dim for dim in shape if dim is not None), dtype))
+        results.append((dims, dtype))
     return results
 
 
 def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     own = OWN.get(op.type) if op.domain not in ("", TRAINING) else None
-    return node_effects(op, outputs) if own is None else own.effects(op, outputs)
+    effects = node_effects(op, outputs) if own is None else own.effects(op, outputs)
+    if effects.repeats and any(isinstance(known, _Variable) for known in op.inputs):
+        # A later run of the node would read another content of the state.
+        return effects._replace(repeats=False)
+    return effects

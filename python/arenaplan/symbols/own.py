@@ -174,14 +174,16 @@ _WINDOW: Final = {
     "ceil_mode": 0,
 }
 _REDUCTION: Final = {"reduction": "mean", "ignore_index": None}
-_ELEMENT: Final = {"results": _elementwise, "meaning": ops.ELEMENTWISE}
 
 _TABLE: Final = (
     _own("StopGradient", "x", "y", _like(0), "The operand, through which no gradient flows.",
          meaning=ops.RESHAPE),
-    _own("ReluGrad", "dy y", "dx", doc="Gradient of Relu, from its result.", **_ELEMENT),
-    _own("SigmoidGrad", "dy y", "dx", doc="Gradient of Sigmoid, from its result.", **_ELEMENT),
-    _own("TanhGrad", "dy y", "dx", doc="Gradient of Tanh, from its result.", **_ELEMENT),
+    _own("ReluGrad", "dy y", "dx", _elementwise, "Gradient of Relu, from its result.",
+         meaning=ops.ELEMENTWISE),
+    _own("SigmoidGrad", "dy y", "dx", _elementwise, "Gradient of Sigmoid, from its result.",
+         meaning=ops.ELEMENTWISE),
+    _own("TanhGrad", "dy y", "dx", _elementwise, "Gradient of Tanh, from its result.",
+         meaning=ops.ELEMENTWISE),
     _own("DropoutGrad", "dy mask:bool ratio?:T1", "dx", _like(0),
          "Gradient of Dropout, from its mask.", meaning=ops.ELEMENTWISE),
     _own("SoftmaxGrad", "dy y", "dx", _like(0), "Gradient of Softmax, from its result.",

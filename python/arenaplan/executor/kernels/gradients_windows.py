@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_by
 from arenaplan.graph import Choice
 from arenaplan.ops.own import TRAINING
 
-Box = tuple[slice, ...]
+Index: TypeAlias = tuple[Any, ...]
 
 
 def _axes(signature: Signature, image: Sequence[int], made: Sequence[int]) -> list[Axis]:
@@ -30,7 +31,7 @@ def _axes(signature: Signature, image: Sequence[int], made: Sequence[int]) -> li
     ]
 
 
-def _taps(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], Box, Box]]:
+def _taps(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
     """Yield each element under the window with the part of the image and of the result it joins."""
     for tap in product(*(range(axis.kernel) for axis in axes)):
         spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
@@ -86,7 +87,8 @@ def conv_weight_gradient(step: Step) -> Run | None:
                 np.copyto(right.reshape(window.shape), window)
                 np.copyto(left.reshape(grown.shape), grown)
                 np.matmul(left, right.T, out=part)
-                target = weights[(g, slice(None), slice(None), *tap)]
+                place: Index = (g, slice(None), slice(None), *tap)
+                target = weights[place]
                 np.add(target, part, out=target)
 
     return run
