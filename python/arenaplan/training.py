@@ -24,7 +24,7 @@ _PERIOD = 0.1
 _FORMAT = "arenaplan.checkpoint.1"
 
 EXACT: Final = "views,in-place,elision,order"
-"""Techniques that change no bit of any result: each node runs as a whole, on all of its operands."""
+"""Techniques that change no bit of any result: each node runs as a whole."""
 
 
 class StepReport(NamedTuple):
