@@ -382,6 +382,7 @@ class Graph:
         """Give a value another name."""
         self._change()
         self.values[value] = replace(self.values[value], name=name)
+        self._op = None  # It knows the names that are taken.
 
     def output(self, value: int) -> None:
         """Declare that the caller receives ``value``."""

@@ -8,6 +8,8 @@ import zlib
 import numpy as np
 import pytest
 
+import arenaplan as ap
+from arenaplan.errors import InvalidOption, NotDifferentiable, ShapeMismatch
 from arenaplan.gradients import RULES
 from gradient_cases import CASES, Differentiated
 
@@ -165,8 +167,8 @@ def test_seeds_have_the_shape_of_losses() -> None:
     y = graph.op.Mul(a, b)
     with pytest.raises(ShapeMismatch, match="sum it, or give seeds"):
         ap.gradient(graph, of=y, wrt=[a])
+    seed = graph.input("seed", (2,))
     with pytest.raises(ShapeMismatch, match=r"float32 of shape \(2,\)"):
-        seed = graph.input("seed", (2,))
         ap.gradient(graph, of=y, wrt=[a], seeds=[seed])
     with pytest.raises(InvalidOption, match="1 for 2 losses"):
         ap.gradient(graph, of=[y, y], wrt=[a], seeds=[None])

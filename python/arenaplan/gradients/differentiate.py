@@ -282,15 +282,14 @@ def _overwritten(forward: Sequence[Node]) -> Mapping[int, frozenset[int]]:
 
 def _named(graph: Graph, parameters: Sequence[int], found: Sequence[int]) -> tuple[int, ...]:
     """Return gradients as values that nothing else is, with names after those of parameters."""
-    op = graph.op
     made = {v for node in graph.nodes for v in node.outputs}
     taken = set(graph.outputs)
     named = []
     for parameter, index in zip(parameters, found, strict=True):
-        name = op.unique(f"{graph.values[parameter].name}.grad")
+        name = graph.op.unique(f"{graph.values[parameter].name}.grad")
         if index in taken or index not in made:
             # One value cannot be two outputs, nor a constant or an input one.
-            index = op.Identity(index, outputs=[name])
+            index = graph.op.Identity(index, outputs=[name])
         else:
             graph.rename(index, name)
         taken.add(index)
