@@ -91,6 +91,7 @@ from .storage import (
     runtime_json,
     save_params,
 )
+from .symbols import Symbol, group, op, variable
 from .training import StepReport, Trainer
 
 __all__ = [
@@ -151,6 +152,7 @@ __all__ = [
     "StoragePlan",
     "StoragePool",
     "Strips",
+    "Symbol",
     "Target",
     "Timetable",
     "Trainer",
@@ -172,10 +174,12 @@ __all__ = [
     "fuse",
     "gradient",
     "graph_schema",
+    "group",
     "hazards_schema",
     "load",
     "load_params",
     "model_schema",
+    "op",
     "order_mutations",
     "pack",
     "plan",
@@ -191,4 +195,5 @@ __all__ = [
     "spilled",
     "targets",
     "techniques",
+    "variable",
 ]

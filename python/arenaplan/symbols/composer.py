@@ -18,6 +18,7 @@ from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.schema import infer
 from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.symbols.call import call
 from arenaplan.symbols.own import OWN
 from arenaplan.symbols.schema import (
     TRAINING,
@@ -31,9 +32,9 @@ from arenaplan.symbols.schema import (
 Input: TypeAlias = "int | float | Sequence[Any] | np.ndarray | np.generic | None"
 """A value of the graph by its index, or the data of a constant; ``None`` for an absent operand."""
 
-_BUDGET = Budget(ModelProto())
+BUDGET = Budget(ModelProto())
 _FOLDER = Folder(None)
-_VERSIONS = {"": VERSION, TRAINING: 1}
+VERSIONS = {"": VERSION, TRAINING: 1}
 
 
 def find_schema(name: str) -> Schema:
@@ -144,13 +145,13 @@ A, B, C; attributes are alpha, beta, transA, transB
         UnknownShape
             If the shape of a result depends on data.
         """
-        given, attributes = _sorted_out(schema, inputs, keywords)
+        given, attributes = sorted_out(schema, inputs, keywords)
         label = name or self._next(schema.name)
         operands = self._operands(schema, given, label)
         names = self._output_names(schema, label, outputs)
-        plain = {key: _plain(value, key, label) for key, value in attributes.items()}
-        op = Op(label, schema.name, schema.domain, schema.version, operands, names, plain, _BUDGET)
-        results = _infer(op, attributes)
+        plain = {key: plain_attribute(value, key, label) for key, value in attributes.items()}
+        op = Op(label, schema.name, schema.domain, schema.version, operands, names, plain, BUDGET)
+        results = results_of(op, attributes)
         made: list[Operand | None] = []
         for output, (shape, dtype) in zip(names, results, strict=False):
             checked_bytes(output, shape, dtype)
@@ -168,6 +169,41 @@ A, B, C; attributes are alpha, beta, transA, transB
         )
         indices = tuple(known.index for known in made if known and known.index is not None)
         return indices[0] if len(indices) == 1 else indices or None
+
+    def call(self, callee: Graph, *, name: str = "", **inputs: int) -> tuple[int, ...]:
+        """
+        Append the nodes of another graph, as if it were one operator, and return its outputs.
+
+        Parameters
+        ----------
+        callee : Graph
+            The graph; it is not changed. Its constants and states become such of this graph.
+        name : str, optional
+            Prefix of the names of nodes and values; the name of ``callee`` if left out.
+        inputs
+            A value of this graph for each input of ``callee``, by name.
+
+        Raises
+        ------
+        InvalidOperand
+            If an input is missing or unknown.
+        ShapeMismatch
+            If a value has another shape or type than the input.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> block = ap.Graph("block")
+        >>> h = block.input("h", (4,))
+        >>> block.output(block.op.Add(h, block.op.Relu(h)))
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (4,))
+        >>> (y,) = graph.op.call(block, name="first", h=x)
+        >>> (z,) = graph.op.call(block, name="second", h=y)
+        >>> [node.name for node in graph.nodes]
+        ['first/Relu_0', 'first/Add_0', 'second/Relu_0', 'second/Add_0']
+        """
+        return call(self._graph, callee, self.unique(name or callee.name or "graph"), inputs)
 
     def constant(self, data: Any, dtype: str | None = None, name: str = "constant") -> int:
         """Return the constant with this data; equal ones are one value."""
@@ -272,10 +308,14 @@ def _argument_type(schema: Schema, position: int) -> str:
     return schema.inputs[min(position, len(schema.inputs) - 1)].type if schema.inputs else ""
 
 
-def _sorted_out(
-    schema: Schema, inputs: Sequence[Input], keywords: Mapping[str, Any]
-) -> tuple[list[Input], dict[str, Any]]:
-    """Return operands by position, and attributes."""
+def sorted_out(
+    schema: Schema, inputs: Sequence[Any], keywords: Mapping[str, Any], *, fills: bool = False
+) -> tuple[list[Any], dict[str, Any]]:
+    """
+    Return operands by position, and attributes.
+
+    With ``fills``, operands that are missing are ``None``.
+    """
     given = list(inputs)
     if len(given) > len(schema.inputs) and not schema.is_variadic:
         raise InvalidOperand(
@@ -299,7 +339,7 @@ def _sorted_out(
                 f"{schema.name} has no input and no attribute {quoted(key)}; {schema.input_names()}"
             )
     for at, argument in enumerate(schema.inputs):
-        if argument.kind == "required" and (at >= len(given) or given[at] is None):
+        if argument.kind == "required" and not fills and (at >= len(given) or given[at] is None):
             raise InvalidOperand(
                 f"{schema.name} lacks its input {quoted(argument.name)}; {schema.input_names()}"
             )
@@ -311,7 +351,7 @@ def _sorted_out(
     return given, attributes
 
 
-def _plain(value: Any, key: str, label: str) -> Any:
+def plain_attribute(value: Any, key: str, label: str) -> Any:
     """Return an attribute as importers have it: lists are tuples, arrays are stored tensors."""
     if isinstance(value, np.ndarray):
         return StoredTensor(numpy_helper.from_array(value), f"{label}.{key}", _FOLDER)
@@ -326,7 +366,7 @@ def _stored(value: Any) -> Any:
     return value.load() if isinstance(value, StoredTensor) else value
 
 
-def _infer(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
+def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
     """Return shapes and types of the outputs."""
     own = OWN.get(op.type) if op.domain not in ("", TRAINING) else None
     if own is not None:
@@ -344,7 +384,7 @@ def _infer(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
         for key, value in attributes.items()
     ]
     results = []
-    for name, (shape, dtype) in zip(op.outputs, infer(op, protos, _VERSIONS), strict=True):
+    for name, (shape, dtype) in zip(op.outputs, infer(op, protos, VERSIONS), strict=True):
         dims = tuple(dim for dim in shape or (None,) if isinstance(dim, int))
         if shape is None or dtype is None or len(dims) < len(shape):
             raise op.error(UnknownShape, f"the shape of output {quoted(name)} depends on data")
