@@ -73,6 +73,7 @@ pub mod planner;
 #[cfg(feature = "std")]
 pub mod pool;
 pub mod program;
+pub mod recompute;
 
 pub use arena::Arena;
 pub use base::{Error, NodeId, Result, SpaceId, ValueId};

@@ -36,6 +36,8 @@ __all__ = [
     "Placement",
     "Plan",
     "PlannedSpace",
+    "RecomputeCurve",
+    "RecomputePoint",
     "RowsInPlace",
     "Share",
     "SharedPlan",
@@ -52,6 +54,7 @@ __all__ = [
     "__version__",
     "color_nodes",
     "explain",
+    "extra_of_chen",
     "find_assigns",
     "fuse",
     "graph_schema",
@@ -68,6 +71,8 @@ __all__ = [
     "plan",
     "plan_schema",
     "plan_together",
+    "recompute",
+    "recompute_curve",
     "save_params",
     "share_storage",
     "targets",
@@ -523,9 +528,11 @@ class Graph:
                 str,
                 int,
                 Mapping[str, object],
+                int,
             ]
         ],
         outputs: Sequence[int],
+        write_backs: Sequence[tuple[int, int]] = ...,
     ) -> Graph:
         """
         Validate tables of values and nodes.
@@ -554,6 +561,10 @@ class Graph:
     def order(self, /) -> list[int]:
         """
         Indices of the nodes in execution order.
+        """
+    def scheduled(self, /, schedule: Sequence[int]) -> Graph:
+        """
+        Return the graph in which each execution of a schedule, a list of nodes by index, is a node.
         """
     @property
     def sizes(self, /) -> list[int]:
@@ -1438,6 +1449,17 @@ class Plan:
         """
         The estimated times of one run; None if time was not weighed against bytes.
         """
+    @property
+    def extra_bound(self, /) -> float:
+        """
+        Proven lower bound of ``extra_cost`` for every schedule with as many bytes that runs each
+        node by itself.
+        """
+    @property
+    def extra_cost(self, /) -> float:
+        """
+        Work of the nodes that run again, as a part of the work of running each node once.
+        """
     def fits(self, /) -> None:
         """
         Raise unless every space holds its planned bytes.
@@ -1542,6 +1564,12 @@ class Plan:
         ``plan[name]`` looks one up by the name of its value.
         """
     @property
+    def recompute_floor(self, /) -> int | None:
+        """
+        Bytes that no schedule goes below that runs each node by itself; None if each node of the plan
+        runs once.
+        """
+    @property
     def repeated(self, /) -> list[int]:
         """
         Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
@@ -1565,6 +1593,13 @@ class Plan:
         """
         Write the plan to a file, which is replaced at once or unchanged; a device or a pipe is
         written into.
+        """
+    @property
+    def schedule(self, /) -> list[int] | None:
+        """
+        The executions of a plan in which nodes run again, as indices of nodes of the graph without
+        repetitions: a reader reads the latest value that was made before. None if each node runs
+        once.
         """
     @property
     def shares(self, /) -> list[Share]:
@@ -1689,6 +1724,60 @@ class PlannedSpace:
     def status(self, /) -> str:
         """
         What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        """
+
+@final
+class RecomputeCurve:
+    """
+    Bytes of the arena over extra work.
+    """
+
+    @property
+    def cost(self, /) -> int:
+        """
+        Cost of running each node once.
+        """
+    @property
+    def floor(self, /) -> int:
+        """
+        Bytes that no schedule goes below that runs each node by itself.
+        """
+    @property
+    def points(self, /) -> list[RecomputePoint]:
+        """
+        Points in descending order of bytes and ascending order of work; the first repeats nothing.
+        """
+
+@final
+class RecomputePoint:
+    """
+    One point of a curve of bytes over extra work.
+    """
+
+    @property
+    def arena_bytes(self, /) -> int:
+        """
+        Bytes of the arena.
+        """
+    @property
+    def bound(self, /) -> float:
+        """
+        Proven lower bound of the extra work of every schedule in so many bytes.
+        """
+    @property
+    def extra(self, /) -> float:
+        """
+        Extra work as a part of the work of running each node once.
+        """
+    @property
+    def extra_bound(self, /) -> int:
+        """
+        The bound in units of cost.
+        """
+    @property
+    def extra_cost(self, /) -> int:
+        """
+        Extra work in units of cost.
         """
 
 @final
@@ -2410,6 +2499,12 @@ def explain(graph: Graph, options: Incomplete) -> Explained:
     Return a plan, and the bytes that other choices of techniques need.
     """
 
+def extra_of_chen(graph: Graph, options: Incomplete, budgets: Sequence[int]) -> list[float | None]:
+    """
+    Return the extra work of the best schedule of Chen et al. within each of some numbers of bytes,
+    or None where there is none.
+    """
+
 def find_assigns(graph: Graph, elementwise: Sequence[int] | None = None) -> list[Assign | None]:
     """
     Return per node the assignment that it is, or None if it is none.
@@ -2555,6 +2650,29 @@ def plan_together(graphs: Sequence[Graph], together: str, options: Incomplete) -
     """
     Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
     ``"never-together"`` or ``"concurrent"``.
+    """
+
+def recompute(
+    graph: Graph,
+    options: Incomplete,
+    goal: tuple[str, int],
+    strategy: str = "",
+    on_progress: Any | None = None,
+    time_limit: float | None = None,
+) -> Plan:
+    """
+    Return a plan in which nodes run again to meet a goal: ``("bytes", number)``,
+    ``("extra", millionths)`` or ``("strategy", 0)`` with a name.
+    """
+
+def recompute_curve(
+    graph: Graph,
+    options: Incomplete,
+    on_progress: Any | None = None,
+    time_limit: float | None = None,
+) -> RecomputeCurve:
+    """
+    Return the fewest bytes over the extra work.
     """
 
 def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearray]]) -> bytes:

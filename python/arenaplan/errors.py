@@ -124,6 +124,10 @@ class InvalidEffect(GraphError):
     """An effect of a node names an operand that the node does not have."""
 
 
+class InvalidWriteBack(GraphError):
+    """A value cannot replace an input or a state at its address."""
+
+
 class InvalidGroup(GraphError):
     """Nodes that were to run as one cannot."""
 
@@ -166,6 +170,10 @@ class CapacityExceeded(PackingError):
     """The best plan that was found, where there is one."""
     family: object | None = None
     """The :class:`PlanFamily`, the plans of all shapes, where several were asked for."""
+
+
+class RecomputeExceeded(PackingError):
+    """No schedule was found in so many bytes."""
 
 
 class SpacesExceeded(CapacityExceeded):

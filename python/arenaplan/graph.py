@@ -120,6 +120,8 @@ class Node:
     """Version of the operator set."""
     after: tuple[int, ...] = ()
     """Indices of nodes that must run before this one although it reads nothing of theirs."""
+    cost: int = 0
+    """Cost of one run, in units of work that all nodes have in common; 0 if it is unknown."""
 
 
 class Graph:
@@ -153,6 +155,8 @@ class Graph:
         """Indices of the values that the caller supplies."""
         self.outputs: list[int] = []
         """Indices of the values that the caller receives."""
+        self.write_backs: list[tuple[int, int]] = []
+        """Values that replace an input or state at its address, with that input or state."""
         self.warnings: list[str] = []
         """What an importer had to assume, one sentence each."""
         self.target = "nodes"
@@ -298,7 +302,9 @@ class Graph:
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
         windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
         repeats: bool = False,
+        pure: bool = False,
         after: Iterable[int] = (),
+        cost: int = 0,
     ) -> tuple[int | None, ...]:
         """
         Append a node, and return the indices of its outputs.
@@ -311,10 +317,13 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats, pure
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
+        cost : int, default 0
+            Cost of one run, in units of work that all nodes have in common: the larger one of
+            floating-point operations and 8 times the bytes moved, or a measured time. 0 if unknown.
         """
         results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
         effects = Effects(
@@ -328,6 +337,7 @@ class Graph:
             tuple(Overlap(*overlap) for overlap in overlaps),
             tuple(Window(*window) for window in windows),
             repeats,
+            pure,
         )
         self.append(
             op,
@@ -339,6 +349,7 @@ class Graph:
             domain=domain,
             version=version,
             after=tuple(after),
+            cost=cost,
         )
         return results
 
@@ -354,6 +365,7 @@ class Graph:
         domain: str = "",
         version: int = 0,
         after: tuple[int, ...] = (),
+        cost: int = 0,
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
         self._change()
@@ -369,6 +381,7 @@ class Graph:
             domain,
             version,
             after,
+            cost,
         )
         self.nodes.append(node)
         return node
@@ -393,6 +406,28 @@ class Graph:
         """Take back the declaration that the caller receives ``value``."""
         self._change()
         self.outputs.remove(value)
+
+    def write_back(self, value: int, into: int) -> None:
+        """
+        Declare that ``value`` replaces the input or state ``into`` at its address: donation.
+
+        The two have one address in every plan. The producer of ``value`` runs after all other nodes
+        that read the previous content of ``into``, and may read that content itself only where its
+        effects let ``value`` take over ``into``. After a run, ``into`` has the bytes of ``value``.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("update")
+        >>> p, g = graph.state("p", (1024,)), graph.input("g", (1024,))
+        >>> (new,) = graph.node("Sub", [p, g], [("new p", (1024,), "float32")], in_place=[(0, 0)])
+        >>> graph.write_back(new, p)
+        >>> plan = ap.plan(graph)
+        >>> plan.arena_bytes, plan.offset_of("p") == plan.offset_of("new p")
+        (8192, True)
+        """
+        self._change()
+        self.write_backs.append((value, into))
 
     def pin(self, value: int, offset: int) -> None:
         """
@@ -442,6 +477,70 @@ class Graph:
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
 
+    def scheduled(self, schedule: Iterable[int]) -> Graph:
+        """
+        Return the graph in which each execution of a schedule is a node.
+
+        The first execution of a node is the node itself; the second one of ``n`` is a node ``n#2``
+        that makes values ``v#2``, behind all others. A reader reads the latest value that was made
+        before. A kernel runs all of them in the same way.
+
+        Parameters
+        ----------
+        schedule : iterable of int
+            Indices of nodes, in order; those of pure nodes may come several times. As
+            :attr:`Plan.schedule`.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (64,))
+        >>> (a,) = graph.node("Exp", [x], [("a", (64,), "float32")], name="exp", pure=True)
+        >>> (b,) = graph.node("Neg", [a], [("b", (64,), "float32")])
+        >>> (c,) = graph.node("Add", [a, b], [("c", (64,), "float32")], name="add")
+        >>> again = graph.scheduled([0, 1, 0, 2])
+        >>> [again.values[i].name for i in again.nodes[2].inputs], again.nodes[3].name
+        (['a#2', 'b'], 'exp#2')
+        """
+        order = [int(index) for index in schedule]
+        scheduled = self.core.scheduled(order)
+        copy = self.copy()
+        nodes = json.loads(scheduled.to_json())
+        copy.nodes, copy.values = list(self.nodes), list(self.values)
+        count = len(self.nodes)
+        origins = _origins(order, count)
+        for row in nodes["values"][len(self.values) :]:
+            space = None if not row.get("space") else nodes["spaces"][row["space"]]["name"]
+            facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
+            copy._declare(row["name"], *facts)
+        for index, row in enumerate(nodes["nodes"]):
+            origin = self.nodes[origins[index]]
+            node = replace(
+                origin,
+                name=row["name"],
+                inputs=tuple(row["inputs"]),
+                outputs=tuple(row["outputs"]),
+                index=index,
+                after=tuple(row.get("after", ())),
+            )
+            if index < count:
+                copy.nodes[index] = node
+            else:
+                copy.nodes.append(node)
+        copy.outputs = list(nodes["outputs"])
+        pairs = nodes.get("write_backs", ())
+        copy.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
+        copy._has_weights, copy._core = self._has_weights, scheduled
+        return copy
+
+    def for_plan(self, plan: _core.Plan) -> Graph:
+        """
+        Return the graph that the steps of ``plan`` name: this one, or the graph of its
+        :attr:`Plan.schedule` if nodes run again.
+        """
+        return self if plan.schedule is None else self.scheduled(plan.schedule)
+
     def copy(self) -> Graph:
         """Return a graph of the same values and nodes; a change of one is none of the other."""
         self._refuse_if_tied()
@@ -451,6 +550,7 @@ class Graph:
         copy.warnings, copy.target = list(self.warnings), self.target
         copy.is_exact = self.is_exact
         copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy.write_backs = list(self.write_backs)
         copy._pins, copy._initials = dict(self._pins), dict(self._initials)
         return copy
 
@@ -586,8 +686,11 @@ class Graph:
                 domain=row.get("domain", ""),
                 version=row.get("version", 0),
                 after=tuple(row.get("after", ())),
+                cost=row.get("cost", 0),
             )
         graph.outputs = document["outputs"]
+        pairs = document.get("write_backs", ())
+        graph.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
         graph._is_tied = graph.core.to_json() != text
         graph._core, graph._has_weights = core, False
         return graph
@@ -614,10 +717,12 @@ class Graph:
                         n.domain,
                         n.version,
                         n.attributes,
+                        n.cost,
                     )
                     for n in self.nodes
                 ],
                 self.outputs,
+                self.write_backs,
             )
             if self._pins:
                 self._core = self._core.with_pins(list(self._pins.items()))
@@ -721,6 +826,17 @@ class Graph:
             data.flags.writeable = False
         self._constants[index] = data
         return data
+
+
+def _origins(schedule: Sequence[int], nodes: int) -> list[int]:
+    """Return, by node of a graph with repetitions, the node that it is an execution of."""
+    ran: set[int] = set()
+    origins = list(range(nodes))
+    for node in schedule:
+        if node in ran:
+            origins.append(node)
+        ran.add(node)
+    return origins
 
 
 def _attributes_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:

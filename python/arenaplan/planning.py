@@ -7,7 +7,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
-from arenaplan._core import Plan, SharedPlan, Strips, Target
+from arenaplan._core import Plan, RecomputeCurve, SharedPlan, Strips, Target
 from arenaplan.backend import backend_of
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
@@ -22,7 +22,7 @@ from arenaplan.options import (
     target_of,
     whole_number,
 )
-from arenaplan.spaces import homes_of, parse_spaces
+from arenaplan.spaces import homes_of, parse_size, parse_spaces
 from arenaplan.tradeoff import Maker, Point, chosen
 from arenaplan.watch import Progress, Watch, checked_seconds
 
@@ -39,6 +39,7 @@ def plan(
     steps: Sequence[Sequence[int]] | None = None,
     strips: Sequence[Strips] = (),
     costs: Sequence[int] | None = None,
+    recompute: str | int | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -60,6 +61,12 @@ def plan(
     costs : sequence of int, optional
         Time of each node, in any unit, for the timetable of several ``workers``. By default a node
         takes as long as it touches bytes.
+    recompute : str or int, optional
+        Lets nodes that are pure run again. Bytes of the arena, such as ``"512MiB"``: the least extra
+        work within them. A part of the work, such as ``"5%"``: the fewest bytes at so much extra
+        work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name makes again. The
+        steps then run one node each, and :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and
+        :attr:`Plan.extra_bound` tell about the extra work.
     time_limit : float, optional
         Seconds after which the best plan so far is returned; techniques for which no time was
         left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
@@ -83,6 +90,9 @@ def plan(
         If the arena does not fit ``capacity``; the exception's ``plan`` is the best found.
     SpacesExceeded
         If the values do not fit ``spaces``; the exception says which ones, and at which step.
+    RecomputeExceeded
+        If no schedule was found in the bytes of ``recompute``; the message has the fewest that were
+        found, and those that none goes below.
     InvalidAlignment, InvalidOption, SizeOverflow, GraphError
         If options contradict each other, the graph or the target.
 
@@ -124,6 +134,20 @@ def plan(
     if backend is not None:
         graph.require_weights(target.name)
     watch = Watch(on_progress, checked_seconds(time_limit))
+    if recompute is not None:
+        goal = goal_of(recompute)
+        if memories.rows is not None or wanted is not None or options.workers != 1:
+            raise InvalidOption(
+                "option recompute: steps, spaces and workers are not chosen together with it"
+            )
+        return _core.recompute(
+            graph.core,
+            {**arguments, "workspace": "none"},
+            goal[:2],
+            goal[2],
+            on_progress=watch.tell,
+            time_limit=watch.seconds_left,
+        )
     if backend is None:
 
         def made() -> Plan:
@@ -154,6 +178,80 @@ def plan(
         error.plan = result
         raise
     return result
+
+
+def recompute_curve(
+    graph: Graph,
+    options: PlanOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> RecomputeCurve:
+    """
+    Return the fewest bytes of an arena over the extra work of nodes that run again.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph, whose nodes have costs and say which of them are pure.
+    options : PlanOptions, optional
+        Options of every plan.
+    time_limit : float, optional
+        Seconds after which the search ends.
+    on_progress : callable, optional
+        As for :func:`plan`.
+    **overrides
+        Single options by name.
+
+    Returns
+    -------
+    RecomputeCurve
+        ``points`` with ``arena_bytes``, ``extra`` and the proven ``bound`` of ``extra``, from the
+        plan without repetitions down; each is of a plan that was made and checked. ``floor`` is the
+        number of bytes that no schedule goes below.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> values = [graph.input("x", (256,))]
+    >>> for layer in range(4):
+    ...     spec = [(f"a{layer}", (256,), "float32")]
+    ...     values += graph.node("Layer", values[-1:], spec, pure=True, cost=1)
+    >>> last = values[-1]
+    >>> for layer in reversed(range(4)):
+    ...     spec = [(f"g{layer}", (256,), "float32")]
+    ...     read = [last, values[layer]]
+    ...     (last,) = graph.node("Back", read, spec, in_place=[(0, 0)], pure=True, cost=1)
+    >>> graph.output(last)
+    >>> [(point.arena_bytes, point.extra) for point in ap.recompute_curve(graph).points]
+    [(5120, 0.0), (4096, 0.125), (3072, 0.75)]
+    """
+    options = resolve(options, overrides)
+    target = target_of(options, graph.target)
+    graph = graph.for_target(target.name)
+    arguments = {**core_options(options, target), "workspace": "none"}
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    return _core.recompute_curve(
+        graph.core, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+    )
+
+
+def goal_of(recompute: str | int) -> tuple[str, int, str]:
+    """Return the aim of a recomputation as the core takes it: a kind, a number and a name."""
+    text = str(recompute).strip()
+    if text in ("sqrt-n", "mxnet-mirror"):
+        return "strategy", 0, text
+    if text.endswith("%"):
+        try:
+            part = float(text[:-1])
+        except ValueError:
+            part = -1.0
+        if not 0 <= part < 1e9:
+            raise InvalidOption(f"option recompute: {text!r} is no part such as '5%'")
+        return "extra", round(part * 10_000), ""
+    return "bytes", parse_size(text), ""
 
 
 class _Memories(NamedTuple):

@@ -23,6 +23,7 @@ mod model;
 mod pack;
 mod plan;
 mod planner;
+mod recompute;
 mod results;
 mod shared;
 mod sharing;
@@ -55,6 +56,10 @@ mod _core {
     use crate::plan::{Plan, plan_schema, techniques};
     #[pymodule_export]
     use crate::planner::{Explained, explain, plan};
+    #[pymodule_export]
+    use crate::recompute::{
+        RecomputeCurve, RecomputePoint, extra_of_chen, recompute, recompute_curve,
+    };
     #[pymodule_export]
     use crate::results::{
         ArenaBytes, Assign, Block, CallerBuffer, Estimate, Hazard, IncrementalPlacement, Level,

@@ -17,6 +17,7 @@ use crate::error::{OrRaise, raise_named};
 use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::hazards::Hazards;
+use crate::recompute::ratio;
 use crate::results::{
     CallerBuffer, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
     StepOperands, Strips, Timetable,
@@ -154,7 +155,7 @@ impl Plan {
             ("parallel_safe", flag(parallel_safe)),
             ("workers", workers.into_pyobject(py)?.into_any()),
             ("workspace", workspace.name().into_pyobject(py)?.into_any()),
-            ("max_slowdown", max_slowdown.map(ratio).into_pyobject(py)?.into_any()),
+            ("max_slowdown", max_slowdown.map(slowdown).into_pyobject(py)?.into_any()),
             ("capacity", capacity.into_pyobject(py)?),
         ]))
     }
@@ -455,11 +456,18 @@ impl Plan {
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If it would corrupt bytes, contradicts itself, or makes a false claim.
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
+        let original = self.original(graph)?;
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
         let (plan, items) = (Arc::clone(&self.inner), graph.items());
         let graph = Arc::clone(&graph.inner);
-        let inner = call::run(py, items, move |_, _| plan.check(&graph))?.or_raise(py)?;
+        let check = move || {
+            if let Some(original) = original {
+                plan.check_repetitions(&original, &graph)?;
+            }
+            plan.check(&graph)
+        };
+        let inner = call::run(py, items, move |_, _| check())?.or_raise(py)?;
         Ok(Verdict { inner })
     }
 
@@ -503,6 +511,34 @@ impl Plan {
     #[getter]
     fn timetable(&self) -> Option<Timetable> {
         self.inner.timetable().cloned().map(Timetable::from)
+    }
+
+    /// The executions of a plan in which nodes run again, as indices of nodes of the graph without
+    /// repetitions: a reader reads the latest value that was made before. None if each node runs
+    /// once.
+    #[getter]
+    fn schedule(&self) -> Option<Vec<u32>> {
+        self.inner.recomputed().map(|recomputed| recomputed.schedule.clone())
+    }
+
+    /// Work of the nodes that run again, as a part of the work of running each node once.
+    #[getter]
+    fn extra_cost(&self) -> f64 {
+        self.inner.recomputed().map_or(0.0, |it| ratio(it.extra_cost, it.cost))
+    }
+
+    /// Proven lower bound of ``extra_cost`` for every schedule with as many bytes that runs each
+    /// node by itself.
+    #[getter]
+    fn extra_bound(&self) -> f64 {
+        self.inner.recomputed().map_or(0.0, |it| ratio(it.extra_bound, it.cost))
+    }
+
+    /// Bytes that no schedule goes below that runs each node by itself; None if each node of the plan
+    /// runs once.
+    #[getter]
+    fn recompute_floor(&self) -> Option<u64> {
+        self.inner.recomputed().map(|it| it.floor)
     }
 
     /// Raise unless ``target`` can run the plan, which may have been made for another one.
@@ -580,7 +616,7 @@ impl Plan {
 }
 
 /// Returns a ratio that is given in thousandths.
-fn ratio(thousandths: u64) -> f64 {
+fn slowdown(thousandths: u64) -> f64 {
     let thousandths = u32::try_from(thousandths).map_or(f64::INFINITY, f64::from);
     thousandths / 1000.0
 }
@@ -592,11 +628,25 @@ impl Plan {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());
         }
+        let schedule = self.inner.recomputed().map(|recomputed| recomputed.schedule.clone());
+        let graph = match schedule {
+            Some(schedule) => graph.call_method1("scheduled", (schedule,))?,
+            None => graph.clone(),
+        };
         let policy = self.inner.options().workspace.name();
         let target = self.inner.target().name();
         let arguments = (policy, self.steps(), self.overlapped(), target, self.strips());
         let core = graph.call_method1("core_for", arguments)?;
         Ok(core.cast_into::<Graph>()?)
+    }
+
+    /// Returns the graph without repetitions of a plan in which nodes run again.
+    fn original(&self, graph: &Bound<'_, PyAny>) -> PyResult<Option<Arc<arenaplan::Graph>>> {
+        if self.inner.recomputed().is_none() || graph.cast::<Graph>().is_ok() {
+            return Ok(None);
+        }
+        let core = graph.getattr("core")?.cast_into::<Graph>()?;
+        Ok(Some(Arc::clone(&core.get().inner)))
     }
 
     /// Returns the place of the value called `name`.

@@ -49,6 +49,9 @@ pub enum Error {
     /// An attribute of an operator is none that a graph can hold.
     #[error("node {node}: attribute {attribute}: {reason}")]
     InvalidAttribute { node: String, attribute: String, reason: String },
+    /// A value cannot replace an input or a state at its address.
+    #[error("value {value} cannot replace {into} at its address: {reason}")]
+    InvalidWriteBack { value: String, into: String, reason: String },
     /// Nodes cannot run as one.
     #[error("the nodes up to {node} cannot run as one: {reason}")]
     InvalidGroup { node: String, reason: String },
@@ -70,6 +73,12 @@ pub enum Error {
         "space {space} holds {capacity} bytes; the best plan needs {needed}, and no plan with its steps, order and sharing of bytes needs fewer than {lower_bound}"
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
+
+    /// No schedule was found in so many bytes.
+    #[error(
+        "no schedule was found in {budget} bytes; the best one needs {least}, and none needs fewer than {floor}"
+    )]
+    RecomputeExceeded { budget: u64, least: u64, floor: u64 },
 
     /// The spaces that values may be in cannot hold them.
     #[error("{reason}")]
@@ -222,11 +231,13 @@ impl Error {
             Self::InvalidName { .. } => "InvalidName",
             Self::InvalidEffect { .. } => "InvalidEffect",
             Self::InvalidAttribute { .. } => "InvalidAttribute",
+            Self::InvalidWriteBack { .. } => "InvalidWriteBack",
             Self::InvalidGroup { .. } => "InvalidGroup",
             Self::AliasCycle { .. } => "AliasCycle",
             Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",
             Self::InvalidBuffer { .. } => "InvalidBuffer",
             Self::PinConflict { .. } => "PinConflict",
+            Self::RecomputeExceeded { .. } => "RecomputeExceeded",
             Self::CapacityExceeded { .. } => "CapacityExceeded",
             Self::SpacesExceeded { .. } => "SpacesExceeded",
             Self::InvalidCsv { .. } => "InvalidCsv",

@@ -18,8 +18,8 @@ use super::form::{Form, to_text};
 use crate::base::{Error, Fingerprint, Result};
 use crate::pack::Status;
 use crate::plan::{
-    MoveCost, Placement, Plan, PlanOptions, PlanStep, Search, SpacePlan, Target, Timetable,
-    WorkspacePlacement, index_steps,
+    MoveCost, Placement, Plan, PlanOptions, PlanStep, Recomputed, Search, SpacePlan, Target,
+    Timetable, WorkspacePlacement, index_steps,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,8 @@ pub(crate) struct PlanDocument {
     move_cost: Option<MoveCost>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timetable: Option<Timetable>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recomputed: Option<Recomputed>,
     steps: Vec<PlanStep>,
     values: Vec<Placement>,
     workspaces: Vec<WorkspacePlacement>,
@@ -167,6 +169,7 @@ impl PlanDocument {
             spaces: plan.spaces.clone(),
             move_cost: plan.move_cost,
             timetable: plan.timetable.clone(),
+            recomputed: plan.recomputed.clone(),
             steps: plan.steps.clone(),
             values: plan.placements.clone(),
             workspaces: plan.workspaces.clone(),
@@ -196,6 +199,7 @@ impl PlanDocument {
             spaces: self.spaces,
             move_cost: self.move_cost,
             timetable: self.timetable,
+            recomputed: self.recomputed,
             naive_bytes: self.naive_bytes,
             value_count: self.value_count,
             placements: self.values,

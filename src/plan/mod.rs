@@ -3,6 +3,7 @@
 mod boundary;
 mod hazards;
 mod profile;
+mod recomputed;
 mod shared;
 mod strips;
 mod target;
@@ -16,6 +17,8 @@ use core::str::FromStr;
 pub use boundary::{InputMemory, OutputMemory};
 pub use hazards::{CriticalPath, Hazard, HazardKind, Hazards};
 pub use profile::Peak;
+pub use recomputed::Recomputed;
+pub(crate) use recomputed::millionths;
 pub use shared::{SharedMember, SharedPlan, Together};
 pub use strips::{LineBuffer, RowsInPlace, Strips};
 pub use target::{Granularity, Provider, Target};
@@ -400,6 +403,7 @@ pub struct Plan {
     pub(crate) spaces: Vec<SpacePlan>,
     pub(crate) move_cost: Option<MoveCost>,
     pub(crate) timetable: Option<Timetable>,
+    pub(crate) recomputed: Option<Recomputed>,
     pub(crate) naive_bytes: Option<u64>,
     pub(crate) value_count: u32,
     /// By node: the position in `steps` of the one that puts its output into memory, if one does,
@@ -414,6 +418,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the schedule in which nodes run again as steps of their own, if some do.
+    pub const fn recomputed(&self) -> Option<&Recomputed> {
+        self.recomputed.as_ref()
+    }
+
     /// Returns the name of the model.
     pub fn model(&self) -> &str {
         &self.model

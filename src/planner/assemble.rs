@@ -113,6 +113,7 @@ pub(super) fn assemble(
         naive_bytes: alignment.ok().and_then(|alignment| graph.naive_bytes(alignment)),
         move_cost: *move_cost,
         timetable: None,
+        recomputed: None,
         value_count: narrow(graph.values().len()),
         placements,
         workspaces,

@@ -15,6 +15,7 @@ mod order;
 mod overlap;
 mod pack;
 mod place;
+mod recompute;
 mod resize;
 mod schedule;
 mod scope;
@@ -27,7 +28,7 @@ mod workers;
 use crate::base::{NodeId, Result};
 use crate::choose::Memories;
 use crate::graph::Graph;
-use crate::liveness::Liveness;
+use crate::liveness::{Liveness, LivenessOptions};
 use crate::pack::Budget;
 use crate::plan::{
     Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Strips, Target, Technique,
@@ -37,6 +38,7 @@ use assemble::assemble;
 pub use explain::Explanation;
 use memories::best_of;
 use pack::pack;
+pub use recompute::{Curve, CurvePoint, Goal};
 use schedule::Schedule;
 use scope::scope;
 use search::candidates;
@@ -427,6 +429,15 @@ impl<'a> Planner<'a> {
         add_timetable(&context, graph, &best.attempt.schedule, &mut plan)?;
         plan.check(graph)?;
         Ok(plan)
+    }
+
+    /// Returns the rules by which values of `graph` share bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn liveness_options(&self, graph: &Graph) -> Result<LivenessOptions> {
+        self.context(graph)?.liveness_options(false, true)
     }
 
     /// Returns the buffers that `graph` needs, without packing them: for reports.

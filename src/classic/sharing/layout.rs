@@ -91,6 +91,7 @@ impl StoragePlan {
             spaces,
             move_cost: None,
             timetable: None,
+            recomputed: None,
             naive_bytes,
             value_count: u32::try_from(graph.values().len()).expect("ids have 32 bits"),
             placements,

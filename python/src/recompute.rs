@@ -1,0 +1,130 @@
+//! Plans in which nodes run again.
+
+use std::sync::Arc;
+
+use arenaplan::planner::{Curve, Goal};
+use arenaplan::recompute::Recompute;
+use pyo3::prelude::*;
+
+use crate::call::{self, Moment};
+use crate::error::OrRaise;
+use crate::graph::Graph;
+use crate::plan::Plan;
+use crate::planner::Options;
+
+/// One point of a curve of bytes over extra work.
+#[pyclass(frozen, get_all, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct RecomputePoint {
+    /// Bytes of the arena.
+    arena_bytes: u64,
+    /// Extra work as a part of the work of running each node once.
+    extra: f64,
+    /// Proven lower bound of the extra work of every schedule in so many bytes.
+    bound: f64,
+    /// Extra work in units of cost.
+    extra_cost: u64,
+    /// The bound in units of cost.
+    extra_bound: u64,
+}
+
+/// Bytes of the arena over extra work.
+#[pyclass(frozen, get_all, module = "arenaplan._core")]
+#[derive(Debug)]
+pub(crate) struct RecomputeCurve {
+    /// Points in descending order of bytes and ascending order of work; the first repeats nothing.
+    points: Vec<Py<RecomputePoint>>,
+    /// Cost of running each node once.
+    cost: u64,
+    /// Bytes that no schedule goes below that runs each node by itself.
+    floor: u64,
+}
+
+/// Return a plan in which nodes run again to meet a goal: ``("bytes", number)``,
+/// ``("extra", millionths)`` or ``("strategy", 0)`` with a name.
+#[pyfunction]
+#[pyo3(signature = (graph, options, goal, strategy="", on_progress=None, time_limit=None))]
+pub(crate) fn recompute(
+    py: Python<'_>,
+    graph: &Graph,
+    options: Options,
+    goal: (String, u64),
+    strategy: &str,
+    on_progress: Option<Bound<'_, PyAny>>,
+    time_limit: Option<f64>,
+) -> PyResult<Plan> {
+    let (kind, number) = goal;
+    let goal = match kind.as_str() {
+        "bytes" => Goal::Bytes(number),
+        "extra" => Goal::Extra(number),
+        _ => Goal::Strategy(strategy.parse().or_raise(py)?),
+    };
+    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
+    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
+    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
+        let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
+        planner.recompute(&graph, goal)
+    })?;
+    match ended.stopped {
+        Some(error) => Err(error),
+        None => Ok(ended.value.or_raise(py)?.into()),
+    }
+}
+
+/// Return the fewest bytes over the extra work.
+#[pyfunction]
+#[pyo3(signature = (graph, options, on_progress=None, time_limit=None))]
+pub(crate) fn recompute_curve(
+    py: Python<'_>,
+    graph: &Graph,
+    options: Options,
+    on_progress: Option<Bound<'_, PyAny>>,
+    time_limit: Option<f64>,
+) -> PyResult<RecomputeCurve> {
+    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
+    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
+    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
+        let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
+        planner.recompute_curve(&graph)
+    })?;
+    if let Some(error) = ended.stopped {
+        return Err(error);
+    }
+    let Curve { points, cost, floor, .. } = ended.value.or_raise(py)?;
+    let part = |part: u64| ratio(part, cost);
+    let points = points.into_iter().map(|point| {
+        let (extra_cost, extra_bound) = (point.extra_cost, point.extra_bound);
+        let (extra, bound) = (part(extra_cost), part(extra_bound));
+        let arena_bytes = point.arena_bytes;
+        Py::new(py, RecomputePoint { arena_bytes, extra, bound, extra_cost, extra_bound })
+    });
+    Ok(RecomputeCurve { points: points.collect::<PyResult<_>>()?, cost, floor })
+}
+
+/// Return the extra work of the best schedule of Chen et al. within each of some numbers of bytes,
+/// or None where there is none.
+#[pyfunction]
+pub(crate) fn extra_of_chen(
+    py: Python<'_>,
+    graph: &Graph,
+    options: Options,
+    budgets: Vec<u64>,
+) -> PyResult<Vec<Option<f64>>> {
+    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
+    let found = call::run(py, items, move |cancel, tell| {
+        let budget = call::budget(cancel, tell, None);
+        let planner = options.planner()?;
+        let rules = planner.liveness_options(&graph)?;
+        let search = Recompute::new(&graph, rules, &[], &budget);
+        let cost = search.cost();
+        let extra = |bytes| search.extra_of_chen(bytes).map(|extra| ratio(extra, cost));
+        Ok(budgets.into_iter().map(extra).collect())
+    })?;
+    found.or_raise(py)
+}
+
+/// Returns a part of a whole, to a millionth.
+#[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "a share, for people")]
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}

@@ -1,0 +1,41 @@
+//! Nodes that run again in a plan, as steps of their own.
+
+use alloc::vec::Vec;
+
+/// The schedule of a plan in which nodes run again, and its extra work.
+///
+/// The plan is of the graph in which each execution is a node
+/// ([`Graph::scheduled`](crate::Graph::scheduled)); [`Plan::check`](crate::Plan::check) takes the
+/// graph without repetitions, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
+pub struct Recomputed {
+    /// By execution: the node of the graph without repetitions. A reader reads the latest value
+    /// that was made before.
+    pub schedule: Vec<u32>,
+    /// Cost of running each node once.
+    pub cost: u64,
+    /// Cost of the repetitions.
+    pub extra_cost: u64,
+    /// Lower bound of the extra cost of every schedule, in any order, that keeps no more bytes
+    /// between two steps than the arena has, and runs each node by itself.
+    pub extra_bound: u64,
+    /// Bytes that no such schedule goes below: the operands of one node.
+    pub floor: u64,
+}
+
+impl Recomputed {
+    /// Returns the extra work in millionths of the work of running each node once.
+    #[must_use]
+    pub fn extra_millionths(&self) -> u64 {
+        millionths(self.extra_cost, self.cost)
+    }
+}
+
+/// Returns a part in millionths of the whole, rounded up.
+pub(crate) fn millionths(part: u64, whole: u64) -> u64 {
+    let found = (u128::from(part) * 1_000_000).div_ceil(u128::from(whole.max(1)));
+    u64::try_from(found).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,283 @@
+//! Greedy changes of a sequence: values that are dropped and made again, and executions that turn
+//! out to be superfluous.
+
+use alloc::{vec, vec::Vec};
+
+use super::model::{Model, NONE, at, narrow};
+use super::sequence::{Evaluation, Instance, repeated, without};
+use super::starts::repaired;
+use crate::pack::Budget;
+
+/// Most nodes that one change runs again.
+const MOST_NODES: usize = 200;
+
+/// Changes that are evaluated of those that look best.
+const EVALUATED: usize = 10;
+
+/// Work of a search, counted in positions of sequences that were evaluated, so that results do not
+/// depend on the machine.
+pub(super) struct Work<'a> {
+    pub(super) left: u64,
+    pub(super) limits: &'a Budget<'a>,
+}
+
+impl Work<'_> {
+    /// Counts an evaluation, and returns whether the search may go on.
+    fn spend(&mut self, positions: usize) -> bool {
+        let positions = u64::try_from(positions).unwrap_or(u64::MAX);
+        self.left = self.left.saturating_sub(positions);
+        !self.is_over()
+    }
+
+    /// Returns whether the search must end.
+    pub(super) fn is_over(&self) -> bool {
+        self.left == 0 || self.limits.exhausted()
+    }
+}
+
+/// A value that is dropped for some steps, and made again before its next reader.
+struct Change {
+    /// The position before which the nodes run again.
+    before: u32,
+    nodes: Vec<u32>,
+    cost: u64,
+    /// Bytes above the budget that the gap saves at most, summed over its steps.
+    saved: u128,
+}
+
+/// Changes a sequence until at most `budget` bytes are live; `None` if no change helps.
+///
+/// Each step drops, at the highest position, the value with the largest gain per cost: the bytes
+/// above the budget, summed over positions, that the change removes.
+pub(super) fn reduced(
+    model: &Model,
+    sequence: &[u32],
+    budget: u64,
+    most_cost: u64,
+    work: &mut Work<'_>,
+) -> Option<Vec<u32>> {
+    let mut sequence = sequence.to_vec();
+    let mut now = Evaluation::default();
+    let mut trial = Evaluation::default();
+    if !now.run(model, &sequence) {
+        return None;
+    }
+    while now.peak > budget {
+        if now.cost > most_cost {
+            return None;
+        }
+        let excess = now.excess(budget);
+        let mut best: Option<(u128, u64, Vec<u32>)> = None;
+        let mut changes = changes(model, &sequence, &now, budget);
+        let rank = |change: &Change| rate(change.cost, change.saved);
+        changes.sort_by_key(|change| (rank(change), change.before));
+        for change in changes.into_iter().take(EVALUATED) {
+            if !work.spend(sequence.len()) {
+                return None;
+            }
+            let mut changed = Vec::with_capacity(sequence.len() + change.nodes.len());
+            changed.extend_from_slice(&sequence[..at(change.before)]);
+            changed.extend_from_slice(&change.nodes);
+            changed.extend_from_slice(&sequence[at(change.before)..]);
+            if !trial.run(model, &changed) {
+                changed = repaired(model, &changed);
+                if !trial.run(model, &changed) {
+                    continue;
+                }
+            }
+            let left = trial.excess(budget);
+            let is_lower = left < excess;
+            let cost = trial.cost - now.cost.min(trial.cost);
+            let is_better = best.as_ref().is_none_or(|(gain, other, _)| {
+                // gain / cost > other gain / other cost
+                (excess - left.min(excess)).saturating_mul(u128::from(*other + 1))
+                    > gain.saturating_mul(u128::from(cost + 1))
+            });
+            if is_lower && is_better {
+                best = Some((excess - left, cost, changed));
+            }
+        }
+        (_, _, sequence) = best?;
+        let is_valid = now.run(model, &sequence);
+        debug_assert!(is_valid);
+    }
+    Some(sequence)
+}
+
+/// Returns a cost per saved byte and step, as a number to compare.
+fn rate(cost: u64, saved: u128) -> u128 {
+    ((u128::from(cost) + 1) << 40) / saved.max(1)
+}
+
+/// Returns the changes that lower the highest position.
+fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Vec<Change> {
+    let top = now.live.iter().position(|&live| live == now.peak).unwrap_or(0);
+    let count = now.instances.len();
+    let is_used_at = |position: usize| {
+        &now.reads[at(now.first_read[position])..at(now.first_read[position + 1])]
+    };
+    let spans = |instance: &Instance| {
+        at(instance.birth) < top && at(instance.last) > top && instance.is_made
+    };
+    let mut next = vec![NONE; count];
+    let mut names: Vec<Vec<u32>> = vec![Vec::new(); count];
+    for position in (top + 1)..sequence.len() {
+        for read in is_used_at(position) {
+            let index = at(read.instance);
+            if spans(&now.instances[index]) {
+                if next[index] == NONE {
+                    next[index] = narrow(position);
+                }
+                if !names[index].contains(&read.value) {
+                    names[index].push(read.value);
+                }
+            }
+        }
+    }
+    let mut previous: Vec<u32> = now.instances.iter().map(|instance| instance.birth).collect();
+    for position in 0..=top {
+        for read in is_used_at(position) {
+            previous[at(read.instance)] = narrow(position);
+        }
+    }
+    let over: Vec<u64> = now.live.iter().map(|&live| live.saturating_sub(budget)).collect();
+    let mut changes = Vec::new();
+    let mut closure = Closure::new(model, now, top);
+    for (index, instance) in now.instances.iter().enumerate() {
+        if !spans(instance) || at(previous[index]) == top {
+            continue;
+        }
+        let bytes = model.bytes[at(instance.value)];
+        // An instance that is only kept for the end is made again behind the last node.
+        let before = if next[index] == NONE { narrow(sequence.len()) } else { next[index] };
+        if bytes == 0 || next[index] == NONE && !model.kept[at(instance.value)] {
+            continue;
+        }
+        let mut wanted = core::mem::take(&mut names[index]);
+        if model.kept[at(instance.value)] && !wanted.contains(&instance.value) {
+            wanted.push(instance.value);
+        }
+        let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before) else { continue };
+        let gap = &over[at(previous[index]) + 1..at(before)];
+        let saved = gap.iter().map(|&over| u128::from(over.min(bytes))).sum();
+        changes.push(Change { before, nodes, cost, saved });
+    }
+    changes
+}
+
+/// Finds the nodes that must run again before a value can be read.
+struct Closure<'a> {
+    model: &'a Model,
+    now: &'a Evaluation,
+    top: usize,
+    /// By node: the number of the last search that met it.
+    met: Vec<u32>,
+    searches: u32,
+}
+
+impl<'a> Closure<'a> {
+    fn new(model: &'a Model, now: &'a Evaluation, top: usize) -> Self {
+        Self { model, now, top, met: vec![0; model.nodes.len()], searches: 0 }
+    }
+
+    /// Returns the nodes that make `values` again before a position, without the instance
+    /// `dropped`, in an order in which they can run, and their cost.
+    fn of(&mut self, values: &[u32], dropped: u32, before: u32) -> Option<(Vec<u32>, u64)> {
+        self.searches += 1;
+        let mut nodes = Vec::new();
+        let mut cost = 0_u64;
+        // Nodes are pushed twice: on the second look their operands are there.
+        let mut pending: Vec<(u32, bool)> = Vec::new();
+        for &value in values {
+            pending.push((self.model.producer[at(value)], false));
+        }
+        while let Some((node, is_ready)) = pending.pop() {
+            if node == NONE || !self.model.nodes[at(node)].is_pure {
+                return None;
+            }
+            if is_ready {
+                if nodes.len() >= MOST_NODES {
+                    return None;
+                }
+                nodes.push(node);
+                cost = cost.saturating_add(self.model.nodes[at(node)].cost);
+                continue;
+            }
+            if core::mem::replace(&mut self.met[at(node)], self.searches) == self.searches {
+                continue;
+            }
+            pending.push((node, true));
+            for &read in &self.model.nodes[at(node)].reads {
+                if !self.is_there(read, dropped, before) {
+                    let producer = self.model.producer[at(read)];
+                    if producer == NONE {
+                        return None;
+                    }
+                    if self.met[at(producer)] != self.searches {
+                        pending.push((producer, false));
+                    }
+                }
+            }
+            if pending.len() > 4 * MOST_NODES {
+                return None;
+            }
+        }
+        Some((nodes, cost))
+    }
+
+    /// Returns whether a value can be read before a position, without bytes at the top.
+    fn is_there(&self, value: u32, dropped: u32, before: u32) -> bool {
+        let mut binding = self.now.latest[at(value)];
+        while binding != NONE && self.now.bindings[at(binding)].position >= before {
+            let found = self.now.bindings[at(binding)];
+            if found.position == 0 && found.before == NONE {
+                break;
+            }
+            binding = found.before;
+        }
+        if binding == NONE {
+            return self.model.producer[at(value)] == NONE;
+        }
+        let instance = self.now.bindings[at(binding)].instance;
+        instance == NONE
+            || instance != dropped && at(self.now.instances[at(instance)].last) > self.top
+    }
+}
+
+/// Leaves out executions that are not needed within `budget`, the dearest first.
+pub(super) fn pruned(
+    model: &Model,
+    sequence: Vec<u32>,
+    budget: u64,
+    work: &mut Work<'_>,
+) -> Vec<u32> {
+    let mut sequence = sequence;
+    let mut trial = Evaluation::default();
+    for _ in 0..3 {
+        let is_repeated = repeated(model, &sequence);
+        let mut positions: Vec<usize> =
+            (0..sequence.len()).filter(|&position| is_repeated[position]).collect();
+        positions.sort_by_key(|&position| {
+            (core::cmp::Reverse(model.nodes[at(sequence[position])].cost), position)
+        });
+        let mut dropped = vec![false; sequence.len()];
+        let mut changed = false;
+        for position in positions {
+            if !work.spend(sequence.len()) {
+                break;
+            }
+            dropped[position] = true;
+            let shorter = without(&sequence, |position| dropped[position]);
+            if trial.run(model, &shorter) && trial.peak <= budget {
+                changed = true;
+            } else {
+                dropped[position] = false;
+            }
+        }
+        sequence = without(&sequence, |position| dropped[position]);
+        if !changed || work.is_over() {
+            break;
+        }
+    }
+    sequence
+}

@@ -1,0 +1,195 @@
+//! Recomputation: sequences of node executions that need fewer bytes than any order of the nodes.
+//!
+//! A *schedule* is a sequence of executions in which a [pure](crate::graph::Node::is_pure) node may
+//! recur; each reader reads the latest value that was made before. Each execution is one step, so a
+//! value that is made twice has two live ranges and two places.
+//!
+//! [`Recompute::new`] prepares a graph: it improves the order, finds *separators* (nodes before which
+//! many bytes are retained), and makes sequences to begin with, by minimum cuts over prices of
+//! retained bytes, with the segments of Chen et al. (2016), the mirror of MXNet, and the reversal of
+//! chains by Griewank and Walther (2000). [`Recompute::within`] goes on from the best of these: it
+//! drops values at the highest step and makes them again before their next reader, by the largest
+//! gain per cost; leaves out executions that turn out to be superfluous; and repeats both after
+//! undoing a part. Formulations as retention intervals are those of Moccasin (Bartan et al. 2023);
+//! the problem is that of Checkmate (Jain et al. 2020).
+//!
+//! [`Recompute::bound`] is a proven lower bound of the extra work of any schedule: see `bound.rs`.
+
+mod bound;
+mod cut;
+mod greedy;
+mod model;
+mod order;
+mod search;
+mod separator;
+mod sequence;
+mod starts;
+
+use alloc::{format, string::String, vec::Vec};
+use core::str::FromStr;
+
+use crate::base::{Error, NodeId, Result, quoted};
+use crate::graph::Graph;
+use crate::liveness::LivenessOptions;
+use crate::pack::Budget;
+use model::{Model, ids};
+use search::{Candidate, Search};
+
+/// A strategy for recomputation that is known by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// Segments of about equally many bytes, of which only the boundaries are retained, for the
+    /// number of segments with the fewest bytes (Chen et al. 2016).
+    SqrtN,
+    /// Results of nodes that compute more than they move are retained; all others are made again
+    /// (the mirror of MXNet).
+    MxnetMirror,
+}
+
+impl Strategy {
+    /// Returns the name used on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SqrtN => "sqrt-n",
+            Self::MxnetMirror => "mxnet-mirror",
+        }
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut known = [Self::SqrtN, Self::MxnetMirror].into_iter();
+        known.find(|strategy| strategy.name() == text).ok_or_else(|| {
+            let reason = format!("it is 'sqrt-n' or 'mxnet-mirror', not {}", quoted(text));
+            Error::InvalidOption { option: "strategy", reason }
+        })
+    }
+}
+
+/// A schedule with its figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Schedule {
+    /// The executions.
+    pub nodes: Vec<NodeId>,
+    /// Bytes that are live at its highest step.
+    pub bytes: u64,
+    /// Cost of the repetitions.
+    pub extra_cost: u64,
+}
+
+/// A graph that is searched for schedules.
+///
+/// ```
+/// use arenaplan::liveness::LivenessOptions;
+/// use arenaplan::recompute::Recompute;
+/// use arenaplan::{Budget, DType, Graph, Node, Value, ValueKind};
+///
+/// // Four layers, and the nodes behind that read them in reverse.
+/// let mut builder = Graph::builder("chain");
+/// let array = |name: String, kind| Value::new(name, kind, DType::UINT8, [1024]);
+/// let mut values = vec![builder.add_value(array("x".into(), ValueKind::Input)?)];
+/// for layer in 0..4 {
+///     let next = builder.add_value(array(format!("a{layer}"), ValueKind::Activation)?);
+///     let node = Node::new(format!("f{layer}"), "Layer").reads([values[layer]]).writes([next]);
+///     builder.add_node(node.pure().with_cost(1));
+///     values.push(next);
+/// }
+/// let mut last = values[4];
+/// for layer in (0..4).rev() {
+///     let next = builder.add_value(array(format!("g{layer}"), ValueKind::Activation)?);
+///     let node = Node::new(format!("b{layer}"), "Back").reads([last, values[layer]]).writes([next]);
+///     builder.add_node(node.pure().with_cost(1).in_place(0, 0));
+///     last = next;
+/// }
+/// builder.add_output(last);
+/// let graph = builder.build()?;
+///
+/// let limits = Budget::default();
+/// let mut search = Recompute::new(&graph, LivenessOptions::default(), &[], &limits);
+/// assert_eq!(search.plain().bytes, 5 * 1024);
+/// let found = search.within(4 * 1024).expect("one layer runs twice");
+/// assert_eq!((found.bytes, found.extra_cost), (4 * 1024, 1));
+/// assert!(search.within(2 * 1024).is_none());
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+pub struct Recompute<'a> {
+    search: Search<'a>,
+}
+
+impl<'a> Recompute<'a> {
+    /// Prepares a search. `orders` are orders of all nodes that are known to be good.
+    #[must_use]
+    pub fn new(
+        graph: &Graph,
+        options: LivenessOptions,
+        orders: &[Vec<NodeId>],
+        limits: &'a Budget<'a>,
+    ) -> Self {
+        let orders: Vec<Vec<u32>> =
+            orders.iter().map(|order| order.iter().map(|&id| id.into()).collect()).collect();
+        Self { search: Search::new(Model::new(graph, options), &orders, limits) }
+    }
+
+    /// Returns the best schedule that is known in which each node runs once.
+    pub fn plain(&self) -> Schedule {
+        self.schedule(&self.search.plain)
+    }
+
+    /// Returns the cheapest schedule that is found with at most `bytes` live; never dearer than one
+    /// found before. `None` if there is none.
+    pub fn within(&mut self, bytes: u64) -> Option<Schedule> {
+        let found = self.search.within(bytes)?.clone();
+        Some(self.schedule(&found))
+    }
+
+    /// Returns the schedule of a named strategy that needs the fewest bytes.
+    pub fn by_strategy(&self, strategy: Strategy) -> Option<Schedule> {
+        let found = self.search.classic(strategy == Strategy::MxnetMirror)?;
+        Some(self.schedule(&found))
+    }
+
+    /// Returns the least extra cost of a schedule of Chen et al. with at most `bytes` live, over all
+    /// numbers of segments up to 40.
+    pub fn extra_of_chen(&self, bytes: u64) -> Option<u64> {
+        let cost = self.search.cheapest_of_chen(bytes)?;
+        Some(cost.saturating_sub(self.cost()))
+    }
+
+    /// Returns a proven lower bound of the extra cost of every schedule that keeps at most `bytes`
+    /// between two steps and runs each node by itself.
+    pub fn bound(&self, bytes: u64) -> u64 {
+        self.search.bound(bytes)
+    }
+
+    /// Returns the bytes that no schedule goes below that runs each node by itself: the operands of
+    /// one node.
+    pub fn floor(&self) -> u64 {
+        self.search.model.floor()
+    }
+
+    /// Returns the cost of running each node once.
+    pub const fn cost(&self) -> u64 {
+        self.search.model.cost
+    }
+
+    /// Returns whether a node may run again.
+    pub fn can_repeat(&self) -> bool {
+        search::can_repeat(&self.search.model)
+    }
+
+    fn schedule(&self, found: &Candidate) -> Schedule {
+        let extra_cost = found.cost.saturating_sub(self.cost());
+        Schedule { nodes: ids(&found.sequence), bytes: found.peak, extra_cost }
+    }
+}
+
+impl core::fmt::Debug for Recompute<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let size: String = format!("{} nodes", self.search.model.nodes.len());
+        f.debug_struct("Recompute").field("graph", &size).finish_non_exhaustive()
+    }
+}

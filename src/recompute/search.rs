@@ -1,0 +1,300 @@
+//! The search: starts, greedy reduction, pruning, and rounds that undo a part and repair it.
+
+use alloc::vec::Vec;
+
+use super::bound::extra_bound;
+use super::greedy::{Work, pruned, reduced};
+use super::model::{Model, NONE, at};
+use super::order::improved;
+use super::separator::{Separator, price_of, separators};
+use super::sequence::{Evaluation, repeated, without};
+use super::starts::{chen, mirror, rebuilt, reversal};
+use crate::pack::Budget;
+
+/// Separators that starts and bounds are made with.
+const SEPARATORS: usize = 12;
+
+/// Separators that starts are made with.
+const STARTED: usize = 3;
+
+/// Prices of starts, each twice the one before.
+const PRICES: usize = 28;
+
+/// Most segments of a start of Chen et al.
+const SEGMENTS: usize = 40;
+
+/// Most starts that the greedy search goes on from.
+const CONTINUED: usize = 6;
+
+/// Rounds of improvement.
+const ROUNDS: usize = 60;
+
+/// A sequence with its figures.
+#[derive(Clone)]
+pub(super) struct Candidate {
+    /// Bytes that are live at its highest position.
+    pub(super) peak: u64,
+    /// Cost of all executions.
+    pub(super) cost: u64,
+    pub(super) sequence: Vec<u32>,
+}
+
+/// A graph that is searched for several budgets.
+pub(super) struct Search<'a> {
+    pub(super) model: Model,
+    limits: &'a Budget<'a>,
+    pub(super) separators: Vec<Separator>,
+    /// Each node once.
+    pub(super) plain: Candidate,
+    /// Sequences that are there for every budget.
+    starts: Vec<Candidate>,
+    /// The best sequences so far: ascending bytes, descending cost.
+    front: Vec<Candidate>,
+}
+
+impl<'a> Search<'a> {
+    /// Prepares a search. `orders` are orders of the nodes that are known to be good.
+    pub(super) fn new(model: Model, orders: &[Vec<u32>], limits: &'a Budget<'a>) -> Self {
+        let order = improved(&model, orders);
+        let mut found = Evaluation::default();
+        found.run(&model, &order);
+        let plain = Candidate { peak: found.peak, cost: found.cost, sequence: order };
+        let separators = separators(&model, &plain.sequence, SEPARATORS);
+        let mut search =
+            Self { model, limits, separators, plain, starts: Vec::new(), front: Vec::new() };
+        search.keep(search.plain.clone());
+        search.start();
+        search
+    }
+
+    /// Returns the candidate of a sequence, if the sequence is valid.
+    pub(super) fn candidate(&self, sequence: Vec<u32>) -> Option<Candidate> {
+        let mut found = Evaluation::default();
+        let is_valid = found.run(&self.model, &sequence);
+        is_valid.then_some(Candidate { peak: found.peak, cost: found.cost, sequence })
+    }
+
+    /// Makes the starts that do not depend on the budget.
+    fn start(&mut self) {
+        let mut orders = alloc::vec![self.plain.sequence.clone()];
+        if self.model.given != self.plain.sequence {
+            orders.push(self.model.given.clone());
+        }
+        let mut found = Vec::new();
+        for separator in self.separators.iter().take(STARTED) {
+            let highest = price_of(self.model.cost, separator.bytes);
+            for order in &orders {
+                for step in 0..PRICES {
+                    if self.limits.exhausted() {
+                        break;
+                    }
+                    // From 16 times the price at which all retained bytes cost the whole graph.
+                    let price = highest.saturating_mul(16) >> step;
+                    if price > 0 {
+                        let retained = separator.choose(&self.model, price).retained;
+                        found.push(rebuilt(&self.model, order, separator, &retained));
+                    }
+                }
+                let mut slots = 1;
+                while slots <= 256 {
+                    let chain = reversal(&self.model, order, separator, slots);
+                    match chain {
+                        Some(sequence) => found.push(sequence),
+                        None => break,
+                    }
+                    slots += 1 + slots / 8;
+                }
+            }
+            for segments in 2..=SEGMENTS {
+                let retained = chen(&self.model, &orders[0], separator, segments);
+                found.push(rebuilt(&self.model, &orders[0], separator, &retained));
+            }
+            let retained = mirror(&self.model);
+            found.push(rebuilt(&self.model, &orders[0], separator, &retained));
+        }
+        for sequence in found {
+            if let Some(candidate) = self.candidate(sequence) {
+                self.keep(candidate.clone());
+                self.starts.push(candidate);
+            }
+        }
+        self.starts.sort_by_key(|it| (it.cost, it.peak));
+        self.starts.dedup_by_key(|it| (it.cost, it.peak));
+    }
+
+    /// Puts a candidate into the front, if none there is as good in both figures.
+    fn keep(&mut self, candidate: Candidate) {
+        let is_worse =
+            |other: &Candidate| other.peak <= candidate.peak && other.cost <= candidate.cost;
+        if self.front.iter().any(is_worse) {
+            return;
+        }
+        self.front.retain(|other| other.peak < candidate.peak || other.cost < candidate.cost);
+        let position = self.front.partition_point(|other| other.peak < candidate.peak);
+        self.front.insert(position, candidate);
+    }
+
+    /// Returns the cheapest sequence known that needs at most `bytes`.
+    pub(super) fn cheapest(&self, bytes: u64) -> Option<&Candidate> {
+        let end = self.front.partition_point(|it| it.peak <= bytes);
+        self.front[..end].iter().min_by_key(|it| (it.cost, it.peak))
+    }
+
+    /// Searches for cheap sequences with at most `bytes` live, and returns the cheapest.
+    pub(super) fn within(&mut self, bytes: u64) -> Option<&Candidate> {
+        let is_there = self.plain.peak <= bytes;
+        if !is_there && bytes >= self.model.floor() {
+            self.improve(bytes);
+        }
+        self.cheapest(bytes)
+    }
+
+    fn improve(&mut self, bytes: u64) {
+        let size = u64::try_from(self.plain.sequence.len()).unwrap_or(u64::MAX);
+        let left = size.saturating_mul(EVALUATIONS);
+        let limits = self.limits;
+        let mut work = Work { left, limits };
+        let mut chosen: Vec<Candidate> = Vec::new();
+        // The cheapest starts that fit, those that nearly fit, and the sequence without repetition.
+        let fits = self.starts.iter().chain(&self.front).filter(|it| it.peak <= bytes);
+        let mut fits: Vec<&Candidate> = fits.collect();
+        fits.sort_by_key(|it| (it.cost, it.peak));
+        fits.dedup_by_key(|it| (it.cost, it.peak));
+        chosen.extend(fits.into_iter().take(3).cloned());
+        let near = self.starts.iter().chain(&self.front).filter(|it| it.peak > bytes);
+        let mut near: Vec<&Candidate> = near.collect();
+        near.sort_by_key(|it| (it.cost, it.peak));
+        near.dedup_by_key(|it| (it.cost, it.peak));
+        // Of starts that need more bytes, those that no other one beats.
+        let mut lowest = u64::MAX;
+        near.retain(|it| {
+            let is_lower = it.peak < lowest;
+            lowest = lowest.min(it.peak);
+            is_lower
+        });
+        let stride = near.len().div_ceil(CONTINUED).max(1);
+        chosen.extend(near.into_iter().rev().step_by(stride).cloned());
+        chosen.push(self.plain.clone());
+        let mut best: Option<Candidate> = self.cheapest(bytes).cloned();
+        let share = (left / 2) / u64::try_from(chosen.len()).unwrap_or(1);
+        for start in chosen {
+            let most =
+                best.as_ref().map_or(u64::MAX, |best| best.cost.saturating_add(best.cost / 8));
+            let mut own = Work { left: share, limits };
+            let found = reduced(&self.model, &start.sequence, bytes, most, &mut own);
+            let Some(found) = found else { continue };
+            let found = pruned(&self.model, found, bytes, &mut own);
+            work.left = work.left.saturating_sub(share - own.left);
+            if let Some(candidate) = self.candidate(found) {
+                if best.as_ref().is_none_or(|best| candidate.cost < best.cost) {
+                    best = Some(candidate.clone());
+                }
+                self.keep(candidate);
+            }
+        }
+        if let Some(best) = best {
+            self.repair(best, bytes, &mut work);
+        }
+    }
+
+    /// Leaves out some repetitions and reduces again, and keeps what costs less.
+    fn repair(&mut self, mut best: Candidate, bytes: u64, work: &mut Work<'_>) {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..ROUNDS {
+            if work.is_over() {
+                break;
+            }
+            let is_repeated = repeated(&self.model, &best.sequence);
+            let positions: Vec<usize> =
+                (0..best.sequence.len()).filter(|&it| is_repeated[it]).collect();
+            if positions.is_empty() {
+                break;
+            }
+            // A run of neighbors, or single ones at random.
+            let count = 1 + random.below(positions.len().div_ceil(3));
+            let first = random.below(positions.len());
+            let is_run = random.below(2) == 0;
+            let mut dropped = alloc::vec![false; best.sequence.len()];
+            for offset in 0..count {
+                let at = if is_run { first + offset } else { random.below(positions.len()) };
+                dropped[positions[at % positions.len()]] = true;
+            }
+            let shorter = without(&best.sequence, |position| dropped[position]);
+            if self.candidate(shorter.clone()).is_none() {
+                continue;
+            }
+            let Some(found) = reduced(&self.model, &shorter, bytes, best.cost, work) else {
+                continue;
+            };
+            let found = pruned(&self.model, found, bytes, work);
+            if let Some(candidate) = self.candidate(found)
+                && candidate.peak <= bytes
+                && candidate.cost < best.cost
+            {
+                best = candidate.clone();
+                self.keep(candidate);
+            }
+        }
+    }
+
+    /// Returns the proven least extra cost of any schedule within `bytes`.
+    pub(super) fn bound(&self, bytes: u64) -> u64 {
+        extra_bound(&self.model, &self.separators, bytes, self.limits)
+    }
+
+    /// Returns the sequence of a named strategy that needs the fewest bytes.
+    pub(super) fn classic(&self, is_mirror: bool) -> Option<Candidate> {
+        let mut best: Option<Candidate> = None;
+        for separator in self.separators.iter().take(1) {
+            let retained: Vec<Vec<bool>> = if is_mirror {
+                alloc::vec![mirror(&self.model)]
+            } else {
+                let order = &self.plain.sequence;
+                (2..=SEGMENTS).map(|count| chen(&self.model, order, separator, count)).collect()
+            };
+            for retained in retained {
+                let sequence = rebuilt(&self.model, &self.plain.sequence, separator, &retained);
+                let Some(found) = self.candidate(sequence) else { continue };
+                if best.as_ref().is_none_or(|best| found.peak < best.peak) {
+                    best = Some(found);
+                }
+            }
+        }
+        best
+    }
+
+    /// Returns the cheapest sequence of Chen et al. for any number of segments within `bytes`.
+    pub(super) fn cheapest_of_chen(&self, bytes: u64) -> Option<u64> {
+        let separator = self.separators.first()?;
+        let order = &self.plain.sequence;
+        let costs = (2..=SEGMENTS).filter_map(|segments| {
+            let retained = chen(&self.model, order, separator, segments);
+            let sequence = rebuilt(&self.model, order, separator, &retained);
+            self.candidate(sequence).filter(|it| it.peak <= bytes).map(|it| it.cost)
+        });
+        costs.min()
+    }
+}
+
+/// Evaluations of one budget.
+const EVALUATIONS: u64 = 24_000;
+
+/// A generator of numbers that look random (xorshift, Marsaglia 2003).
+struct Random(u64);
+
+impl Random {
+    /// Returns a number below `end`, or 0.
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let end = u64::try_from(end.max(1)).unwrap_or(1);
+        usize::try_from(self.0 % end).unwrap_or(0)
+    }
+}
+
+/// Returns whether some node of a model may run again and has a cost.
+pub(super) fn can_repeat(model: &Model) -> bool {
+    model.nodes.iter().any(|facts| facts.is_pure)
+        && model.producer.iter().any(|&node| node != NONE && model.nodes[at(node)].is_pure)
+}

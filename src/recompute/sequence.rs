@@ -1,0 +1,231 @@
+//! Sequences of node executions: which instance each reader reads, and the bytes live at each step.
+
+use alloc::{vec, vec::Vec};
+
+use super::model::{Model, NONE, at, narrow};
+
+/// One content of a value: it is live from the execution that makes it to its last reader.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instance {
+    /// The value.
+    pub(super) value: u32,
+    /// The position that makes it; 0 for a value that is supplied.
+    pub(super) birth: u32,
+    /// The last position that reads it.
+    pub(super) last: u32,
+    /// Whether a node makes it.
+    pub(super) is_made: bool,
+}
+
+/// A value that became readable: under its name the bytes of an instance are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binding {
+    /// The position that makes it.
+    pub(super) position: u32,
+    /// The instance, or [`NONE`] for bytes outside of the arena.
+    pub(super) instance: u32,
+    /// The binding of the same value before, or [`NONE`].
+    pub(super) before: u32,
+}
+
+/// A read of an instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    pub(super) instance: u32,
+    /// The value under whose name it is read.
+    pub(super) value: u32,
+}
+
+/// The evaluation of a sequence.
+#[derive(Default)]
+pub(super) struct Evaluation {
+    pub(super) instances: Vec<Instance>,
+    pub(super) bindings: Vec<Binding>,
+    /// By value: its last binding, or [`NONE`].
+    pub(super) latest: Vec<u32>,
+    /// Reads, in the order of the sequence.
+    pub(super) reads: Vec<Read>,
+    /// By position: its first read; one more for the end.
+    pub(super) first_read: Vec<u32>,
+    /// By node: how often it ran.
+    pub(super) runs: Vec<u32>,
+    /// By value: the position at which it was replaced, or [`NONE`].
+    pub(super) replaced_at: Vec<u32>,
+    /// By position: bytes that are live.
+    pub(super) live: Vec<u64>,
+    /// The most of them.
+    pub(super) peak: u64,
+    /// Cost of all executions.
+    pub(super) cost: u64,
+    change: Vec<i64>,
+    taken: Vec<u32>,
+}
+
+impl Evaluation {
+    /// Returns the bytes above `budget`, summed over positions.
+    pub(super) fn excess(&self, budget: u64) -> u128 {
+        self.live.iter().map(|&live| u128::from(live.saturating_sub(budget))).sum()
+    }
+
+    /// Evaluates a sequence, and returns whether it is valid: each reader finds its operands, with
+    /// the content that they have in the graph.
+    pub(super) fn run(&mut self, model: &Model, sequence: &[u32]) -> bool {
+        self.bind(model, sequence) && {
+            self.sweep(model, sequence);
+            true
+        }
+    }
+
+    fn reset(&mut self, model: &Model) {
+        self.instances.clear();
+        self.bindings.clear();
+        self.reads.clear();
+        self.first_read.clear();
+        self.latest.clear();
+        self.latest.resize(model.bytes.len(), NONE);
+        self.replaced_at.clear();
+        self.replaced_at.resize(model.bytes.len(), NONE);
+        self.runs.clear();
+        self.runs.resize(model.nodes.len(), 0);
+        self.cost = 0;
+        self.peak = 0;
+    }
+
+    fn make(&mut self, model: &Model, value: u32, position: u32, is_made: bool) {
+        let instance = if model.shows[at(value)] != NONE {
+            let shown = self.latest[at(model.shows[at(value)])];
+            if shown == NONE { NONE } else { self.bindings[at(shown)].instance }
+        } else if model.bytes[at(value)] == 0 {
+            NONE
+        } else {
+            self.instances.push(Instance { value, birth: position, last: position, is_made });
+            narrow(self.instances.len() - 1)
+        };
+        let before = self.latest[at(value)];
+        self.latest[at(value)] = narrow(self.bindings.len());
+        self.bindings.push(Binding { position, instance, before });
+    }
+
+    /// Binds each read to the latest instance.
+    fn bind(&mut self, model: &Model, sequence: &[u32]) -> bool {
+        self.reset(model);
+        for &value in &model.supplied {
+            self.make(model, value, 0, false);
+        }
+        let mut ran = 0;
+        for (position, &node) in sequence.iter().enumerate() {
+            let position = narrow(position);
+            let facts = &model.nodes[at(node)];
+            self.first_read.push(narrow(self.reads.len()));
+            if facts.previous.iter().any(|&value| self.replaced_at[at(value)] != NONE) {
+                return false;
+            }
+            for &value in &facts.reads {
+                let binding = self.latest[at(value)];
+                if binding == NONE {
+                    // Constants are made by no node.
+                    if model.producer[at(value)] != NONE {
+                        return false;
+                    }
+                    continue;
+                }
+                let instance = self.bindings[at(binding)].instance;
+                if instance != NONE {
+                    self.instances[at(instance)].last = position;
+                    self.reads.push(Read { instance, value });
+                }
+            }
+            if facts.after.iter().any(|&other| self.runs[at(other)] == 0) {
+                return false;
+            }
+            self.runs[at(node)] += 1;
+            if self.runs[at(node)] == 1 {
+                ran += 1;
+            } else if !facts.is_pure {
+                return false;
+            }
+            for &value in &facts.replaces {
+                self.replaced_at[at(value)] = position;
+            }
+            for &value in &facts.writes {
+                self.make(model, value, position, true);
+            }
+            self.cost = self.cost.saturating_add(facts.cost);
+        }
+        self.first_read.push(narrow(self.reads.len()));
+        let end = narrow(sequence.len());
+        for value in (0..model.bytes.len()).filter(|&value| model.kept[value]) {
+            let binding = self.latest[value];
+            if binding != NONE && self.bindings[at(binding)].instance != NONE {
+                let instance = self.bindings[at(binding)].instance;
+                self.instances[at(instance)].last = end;
+            }
+        }
+        ran == model.nodes.len()
+    }
+
+    /// Sums up the bytes that are live at each position.
+    fn sweep(&mut self, model: &Model, sequence: &[u32]) {
+        let steps = sequence.len();
+        self.change.clear();
+        self.change.resize(steps + 2, 0);
+        for instance in &self.instances {
+            let bytes = i64::try_from(model.bytes[at(instance.value)]).unwrap_or(i64::MAX >> 20);
+            self.change[at(instance.birth)] += bytes;
+            self.change[(at(instance.last) + 1).min(steps + 1)] -= bytes;
+        }
+        self.live.clear();
+        let mut live = i64::try_from(model.resident).unwrap_or(i64::MAX >> 1);
+        for (position, &node) in sequence.iter().enumerate() {
+            live += self.change[position];
+            let facts = &model.nodes[at(node)];
+            let mut credit = 0;
+            if !facts.in_place.is_empty() {
+                credit = self.credit(model, position, &facts.in_place);
+            }
+            let now = u64::try_from(live).unwrap_or(0).saturating_sub(credit);
+            self.peak = self.peak.max(now);
+            self.live.push(now);
+        }
+    }
+
+    /// Returns the bytes of outputs that take over inputs which die at a position.
+    fn credit(&mut self, model: &Model, position: usize, pairs: &[(u32, u32)]) -> u64 {
+        let reads = &self.reads[at(self.first_read[position])..at(self.first_read[position + 1])];
+        self.taken.clear();
+        let mut credit = 0;
+        let mut done = NONE;
+        for &(input, output) in pairs {
+            if done == output {
+                continue;
+            }
+            let Some(read) = reads.iter().find(|read| read.value == input) else { continue };
+            let instance = self.instances[at(read.instance)];
+            let dies = at(instance.last) == position && at(instance.birth) <= position;
+            let is_alone =
+                reads.iter().all(|other| other.instance != read.instance || other.value == input);
+            let is_free = dies
+                && is_alone
+                && model.may_take[at(instance.value)]
+                && !self.taken.contains(&read.instance);
+            if is_free {
+                self.taken.push(read.instance);
+                credit += model.bytes[at(output)];
+                done = output;
+            }
+        }
+        credit
+    }
+}
+
+/// Returns the sequence without the positions that are marked.
+pub(super) fn without(sequence: &[u32], is_dropped: impl Fn(usize) -> bool) -> Vec<u32> {
+    let kept = sequence.iter().enumerate().filter(|&(position, _)| !is_dropped(position));
+    kept.map(|(_, &node)| node).collect()
+}
+
+/// Returns, by position, whether the node ran before.
+pub(super) fn repeated(model: &Model, sequence: &[u32]) -> Vec<bool> {
+    let mut ran = vec![false; model.nodes.len()];
+    sequence.iter().map(|&node| core::mem::replace(&mut ran[at(node)], true)).collect()
+}

@@ -1,0 +1,340 @@
+//! Sequences to begin a search with: what is retained across a separator, and the rest made again
+//! when it is needed.
+
+use alloc::{vec, vec::Vec};
+
+use super::model::{Model, NONE, at, narrow};
+use super::separator::Separator;
+
+/// A sequence that is being made.
+struct Builder<'a> {
+    model: &'a Model,
+    sequence: Vec<u32>,
+    /// By value: whether it can be read.
+    is_there: Vec<bool>,
+    ran: Vec<bool>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(model: &'a Model) -> Self {
+        let (values, nodes) = (model.bytes.len(), model.nodes.len());
+        let is_there = (0..values).map(|value| model.producer[value] == NONE).collect();
+        Self { model, sequence: Vec::with_capacity(nodes), is_there, ran: vec![false; nodes] }
+    }
+
+    fn run(&mut self, node: u32) {
+        self.sequence.push(node);
+        self.ran[at(node)] = true;
+        for &value in &self.model.nodes[at(node)].writes {
+            self.is_there[at(value)] = true;
+        }
+    }
+
+    /// Runs the producers of values that are not there, and of what those need.
+    fn ensure(&mut self, values: &[u32]) {
+        let mut pending: Vec<u32> = values.iter().rev().copied().collect();
+        while let Some(&value) = pending.last() {
+            let producer = self.model.producer[at(value)];
+            if self.is_there[at(value)] {
+                pending.pop();
+                continue;
+            }
+            let reads = &self.model.nodes[at(producer)].reads;
+            let missing = reads.iter().copied().filter(|&read| !self.is_there[at(read)]);
+            let before = pending.len();
+            pending.extend(missing);
+            if pending.len() == before {
+                pending.pop();
+                self.run(producer);
+            }
+        }
+    }
+}
+
+/// Returns the sequence that runs `order`, and after the separator makes again what it needs and
+/// does not retain.
+pub(super) fn rebuilt(
+    model: &Model,
+    order: &[u32],
+    separator: &Separator,
+    retained: &[bool],
+) -> Vec<u32> {
+    let start = order.iter().position(|&node| node == separator.node).unwrap_or(0);
+    let mut builder = Builder::new(model);
+    order[..start].iter().for_each(|&node| builder.run(node));
+    for value in 0..model.bytes.len() {
+        let producer = model.producer[value];
+        if producer == NONE || !builder.ran[at(producer)] {
+            continue;
+        }
+        let root = model.root(narrow(value));
+        let is_free = model.bytes[at(root)] == 0 || model.kept[value];
+        let stays = retained[value] || retained[at(root)] || is_free;
+        builder.is_there[value] = stays || !model.nodes[at(producer)].is_pure;
+    }
+    for &node in &order[start..] {
+        builder.ensure(&model.nodes[at(node)].reads);
+        builder.run(node);
+    }
+    repaired(model, &builder.sequence)
+}
+
+/// Returns the values that cross the boundaries of `segments` parts of the order before a separator
+/// (Chen et al. 2016): parts of equally many bytes.
+pub(super) fn chen(
+    model: &Model,
+    order: &[u32],
+    separator: &Separator,
+    segments: usize,
+) -> Vec<bool> {
+    let end = order.iter().position(|&node| node == separator.node).unwrap_or(0);
+    let made = |node: &u32| -> u64 {
+        model.nodes[at(*node)].writes.iter().map(|&value| model.bytes[at(value)]).sum()
+    };
+    let total: u64 = order[..end].iter().map(made).sum();
+    // By value: the last position before the separator that reads it.
+    let mut last = vec![0; model.bytes.len()];
+    for (position, &node) in order[..end].iter().enumerate() {
+        for &read in &model.nodes[at(node)].reads {
+            last[at(model.root(read))] = position;
+        }
+    }
+    let mut retained = vec![false; model.bytes.len()];
+    let (mut passed, mut cut) = (0_u64, 1_u64);
+    let segments = u64::try_from(segments.max(1)).unwrap_or(1);
+    let mut live: Vec<u32> = Vec::new();
+    for (position, node) in order[..end].iter().enumerate() {
+        passed += made(node);
+        live.extend(&model.nodes[at(*node)].writes);
+        if u128::from(passed) * u128::from(segments) >= u128::from(total) * u128::from(cut) {
+            while u128::from(passed) * u128::from(segments) >= u128::from(total) * u128::from(cut) {
+                cut += 1;
+            }
+            live.retain(|&value| last[at(value)] > position);
+            live.iter().for_each(|&value| retained[at(value)] = true);
+        }
+    }
+    // The last segment is used at once.
+    let first = order[..end].len() - order[..end].len() / usize::try_from(segments).unwrap_or(1);
+    for node in &order[first.min(end)..end] {
+        for &value in &model.nodes[at(*node)].writes {
+            retained[at(value)] = true;
+        }
+    }
+    retained
+}
+
+/// Returns the values that MXNet's mirror retains: the results of nodes that compute more than
+/// they move. Nodes whose cost is that of the bytes they touch run again.
+pub(super) fn mirror(model: &Model) -> Vec<bool> {
+    let mut retained = vec![false; model.bytes.len()];
+    for facts in &model.nodes {
+        let touched = facts.reads.iter().chain(&facts.writes);
+        let bytes = touched.fold(0_u64, |sum, &value| sum.saturating_add(model.bytes[at(value)]));
+        if facts.cost > bytes.saturating_mul(MOVED) {
+            facts.writes.iter().for_each(|&value| retained[at(value)] = true);
+        }
+    }
+    retained
+}
+
+/// Units of work of moving one byte.
+const MOVED: u64 = 8;
+
+/// Returns a sequence in which nodes that replace a value run after all readers of the previous
+/// content.
+pub(super) fn repaired(model: &Model, sequence: &[u32]) -> Vec<u32> {
+    let mut left = vec![0_u32; model.bytes.len()];
+    for &node in sequence {
+        model.nodes[at(node)].previous.iter().for_each(|&value| left[at(value)] += 1);
+    }
+    let mut repaired = Vec::with_capacity(sequence.len());
+    let mut pending: Vec<u32> = Vec::new();
+    let own = |node: u32, value: u32| u32::from(model.nodes[at(node)].previous.contains(&value));
+    for &node in sequence {
+        let facts = &model.nodes[at(node)];
+        if facts.replaces.iter().any(|&value| left[at(value)] > own(node, value)) {
+            pending.push(node);
+            continue;
+        }
+        repaired.push(node);
+        facts.previous.iter().for_each(|&value| left[at(value)] -= 1);
+        let mut index = 0;
+        while index < pending.len() {
+            let facts = &model.nodes[at(pending[index])];
+            let is_free =
+                facts.replaces.iter().all(|&value| left[at(value)] <= own(pending[index], value));
+            if is_free {
+                let node = pending.remove(index);
+                repaired.push(node);
+                facts.previous.iter().for_each(|&value| left[at(value)] -= 1);
+                index = 0;
+            } else {
+                index += 1;
+            }
+        }
+    }
+    repaired.extend(pending);
+    repaired
+}
+
+/// Returns a sequence that reverses the chain before a separator with `slots` checkpoints
+/// (Griewank and Walther 2000): optimal if all its stages cost the same. `None` if there is no
+/// chain.
+pub(super) fn reversal(
+    model: &Model,
+    order: &[u32],
+    separator: &Separator,
+    slots: usize,
+) -> Option<Vec<u32>> {
+    let end = order.iter().position(|&node| node == separator.node)?;
+    let cuts = chain(model, &order[..end]);
+    if cuts.len() < 3 {
+        return None;
+    }
+    let mut stage = vec![0; model.bytes.len()];
+    for (index, window) in cuts.windows(2).enumerate() {
+        for &node in &order[window[0].0 + 1..=window[1].0] {
+            model.nodes[at(node)].writes.iter().for_each(|&value| stage[at(value)] = index + 1);
+        }
+    }
+    // Nodes behind the chain, by the earliest stage that they or a node before them read.
+    let mut behind: Vec<Vec<u32>> = vec![Vec::new(); cuts.len()];
+    let mut current = cuts.len() - 1;
+    for &node in &order[cuts[cuts.len() - 1].0 + 1..] {
+        let read = model.nodes[at(node)].reads.iter();
+        let read = read.filter(|&&value| model.bytes[at(model.root(value))] > 0);
+        let read = read.map(|&value| (stage[at(value)], model.producer[at(value)]));
+        let read = read.filter(|&(_, producer)| producer != NONE);
+        for (stage, _) in read {
+            // The checkpoint before a stage is there when the stage is reversed.
+            if stage > 0 && stage + 1 < current {
+                current = stage + 1;
+            }
+        }
+        behind[current].push(node);
+    }
+    let mut builder = Builder::new(model);
+    order[..=cuts[0].0].iter().for_each(|&node| builder.run(node));
+    let mut pending = vec![Task::Reverse { low: 0, high: cuts.len() - 1, slots }];
+    while let Some(task) = pending.pop() {
+        match task {
+            Task::Forget { low, high } => {
+                for window in cuts[low..=high].windows(2) {
+                    for &node in &order[window[0].0 + 1..=window[1].0] {
+                        let facts = &model.nodes[at(node)];
+                        for &value in facts.writes.iter().filter(|_| facts.is_pure) {
+                            let root = model.root(value);
+                            builder.is_there[at(value)] =
+                                model.bytes[at(root)] == 0 && builder.is_there[at(value)];
+                        }
+                    }
+                }
+            }
+            Task::Reverse { low, high, slots } if high - low > 1 && slots > 0 => {
+                let middle = low + split(high - low, slots);
+                builder.ensure(&[cuts[middle].1]);
+                pending.push(Task::Reverse { low, high: middle, slots });
+                pending.push(Task::Forget { low, high: middle });
+                pending.push(Task::Reverse { low: middle, high, slots: slots - 1 });
+            }
+            Task::Reverse { low, high, .. } => {
+                for index in (low + 1..=high).rev() {
+                    builder.ensure(&[cuts[index - 1].1]);
+                    for &node in &order[cuts[index - 1].0 + 1..=cuts[index].0] {
+                        if !builder.ran[at(node)] {
+                            builder.ensure(&model.nodes[at(node)].reads);
+                            builder.run(node);
+                        }
+                    }
+                    for &node in &behind[index] {
+                        builder.ensure(&model.nodes[at(node)].reads);
+                        builder.run(node);
+                    }
+                    pending.push(Task::Forget { low: index - 1, high: index });
+                    if index - 1 > low {
+                        pending.push(Task::Reverse { low, high: index - 1, slots: 0 });
+                        pending.push(Task::Forget { low, high: index });
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    for &node in behind[0].iter() {
+        builder.ensure(&model.nodes[at(node)].reads);
+        builder.run(node);
+    }
+    let missing: Vec<u32> = order.iter().copied().filter(|&it| !builder.ran[at(it)]).collect();
+    for node in missing {
+        builder.ensure(&model.nodes[at(node)].reads);
+        builder.run(node);
+    }
+    Some(repaired(model, &builder.sequence))
+}
+
+/// A part of the work of [`reversal`].
+enum Task {
+    /// Reverse the stages between two checkpoints, the first of which is there.
+    Reverse { low: usize, high: usize, slots: usize },
+    /// Drop the values of stages.
+    Forget { low: usize, high: usize },
+}
+
+/// Returns the positions of a sequence after which it needs one earlier value only, with the value.
+fn chain(model: &Model, sequence: &[u32]) -> Vec<(usize, u32)> {
+    let mut last = vec![0; model.bytes.len()];
+    for (position, &node) in sequence.iter().enumerate() {
+        for &read in &model.nodes[at(node)].reads {
+            last[at(model.root(read))] = position;
+        }
+    }
+    let mut cuts = Vec::new();
+    let mut live: Vec<u32> = Vec::new();
+    for (position, &node) in sequence.iter().enumerate() {
+        let made = model.nodes[at(node)].writes.iter().copied();
+        live.extend(made.filter(|&it| model.shows[at(it)] == NONE && model.bytes[at(it)] > 0));
+        live.retain(|&value| last[at(value)] > position);
+        if let &[value] = live.as_slice() {
+            match cuts.last_mut() {
+                Some((before, known)) if *known == value => *before = position,
+                _ => cuts.push((position, value)),
+            }
+        }
+    }
+    // The last value of the sequence is read behind it.
+    if let Some(&node) = sequence.last()
+        && let Some(&value) = model.nodes[at(node)].writes.first()
+        && cuts.last().is_none_or(|last| last.0 + 1 < sequence.len())
+        && model.bytes[at(value)] > 0
+    {
+        cuts.push((sequence.len() - 1, value));
+    }
+    cuts
+}
+
+/// Returns how many of `stages` to advance before the next checkpoint, with `slots` left.
+fn split(stages: usize, slots: usize) -> usize {
+    let mut runs = 1;
+    while binomial(slots + runs, slots) < stages {
+        runs += 1;
+    }
+    let least = if runs >= 2 { binomial(slots + runs - 2, slots) } else { 1 };
+    let other = stages.saturating_sub(binomial(slots - 1 + runs, slots - 1));
+    least.max(other).clamp(1, stages - 1)
+}
+
+fn binomial(n: usize, k: usize) -> usize {
+    let k = k.min(n - k);
+    let mut result = 1_usize;
+    for index in 0..k {
+        result = match result.checked_mul(n - index) {
+            Some(product) => product / (index + 1),
+            None => return usize::MAX,
+        };
+        if result > 1 << 40 {
+            return result;
+        }
+    }
+    result
+}
