@@ -25,8 +25,6 @@ from ._core import (
     Placement,
     Plan,
     PlannedSpace,
-    RecomputeCurve,
-    RecomputePoint,
     RowsInPlace,
     Share,
     SharedPlan,
@@ -71,7 +69,7 @@ from .importers.live import from_exported_program, from_jaxpr
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import pack
-from .planning import Explanation, explain, plan, plan_together, recompute_curve
+from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
 from .server import Server, ServerStatistics, Session
 from .sharing import (

@@ -15,8 +15,8 @@ from gradient_cases import CASES, Differentiated
 
 DRAWS = int(os.environ.get("ARENAPLAN_GRADIENT_DRAWS", "2"))
 """Random nodes per operator."""
-CONSTANT = {"StopGradient", "Sign", "Floor", "Ceil", "Round"}
-"""Operators through which no gradient flows."""
+CONSTANT = {"StopGradient", "Sign", "Floor", "Ceil", "Round", "Assign"}
+"""Operators through which no gradient flows, and one that writes a state."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -190,12 +190,34 @@ def test_the_forward_graph_is_left_as_it_was() -> None:
     assert graph.to_json() == before
 
 
-def test_a_gradient_that_reads_a_state_that_was_overwritten_is_refused() -> None:
-    """Versions: the backward pass would multiply by the new content."""
+def test_a_gradient_reads_the_old_content_of_a_state_that_is_replaced() -> None:
+    """Versions: the backward pass must not multiply by the new content."""
+    graph, a, _ = pair()
+    w = graph.parameter("w", np.full(3, 3, np.float32))
+    y = graph.op.Mul(a, w)
+    graph.op.Assign(w, y)
+    loss = graph.op.ReduceSum(graph.op.Mul(y, y), keepdims=0)
+    train = ap.gradient(graph, of=loss, wrt=[a])
+    with ap.Executor(train.graph) as executor:
+        found = [executor.run(two(2), verify=True)["a.grad"].tolist() for _ in range(2)]
+    # The derivative of (a w)² is 2 a w², with w = 3 and then w = 6.
+    assert found == [[36] * 3, [144] * 3]
+
+
+def test_a_gradient_flows_through_the_new_content_of_a_state() -> None:
+    graph, a, _ = pair()
+    w = graph.parameter("w", np.full(3, 3, np.float32))
+    new = graph.op.Assign(w, graph.op.Mul(a, np.float32(4)))
+    loss = graph.op.ReduceSum(graph.op.Mul(new, new), keepdims=0)
+    train = ap.gradient(graph, of=loss, wrt=[a])
+    assert gradients(train, **two(2))["a.grad"].tolist() == [64] * 3
+
+
+def test_a_gradient_that_reads_a_state_that_a_node_has_mutated_is_refused() -> None:
     graph, a, _ = pair()
     w = graph.parameter("w", np.ones(3, np.float32))
     y = graph.op.Mul(a, w)
-    graph.op.Assign(w, y)
+    graph.node("Write", [w, y], [], mutates=[0])
     loss = graph.op.ReduceSum(y, keepdims=0)
     with pytest.raises(NotDifferentiable, match="reads state 'w', which a later node"):
         ap.gradient(graph, of=loss, wrt=[a])

@@ -347,22 +347,29 @@ def test_upstream_order_of_mutations() -> None:
     assign = ap.op.Assign(x, add1, name="assign")
     add2 = ap.op.Add(add1, x, name="add2")
     assert assign.entries[0].vertex.inputs[0].version == 1
+    assert add2.entries[0].vertex.inputs[1].version == 1
     graph = ap.group([add2, assign]).graph()
-    ordered = ap.order_mutations(graph)
-    names = [node.name for node in graph.nodes]
-    after = {n.name: {names[k] for k in n.after} | _made_by(graph, n) for n in ordered.nodes}
-    assert {"conv", "add1"} <= after["assign"]
-    assert "assign" in after["add2"]
+    made = {v: n.name for n in graph.nodes for v in n.outputs}
+    reads = {n.name: [made.get(v, graph.values[v].name) for v in n.inputs] for n in graph.nodes}
+    assert reads["add2"] == ["add1", "assign"]  # The content that `assign` has written.
+    assert [(made[v], graph.values[x].name) for v, x in graph.write_backs] == [("assign", "x")]
     with ap.Executor(graph) as executor:
         executor.restore({"x": np.full(4, 3, np.float32)})
         found = executor.run({"w": np.full(4, 2, np.float32)}, verify=True)
+        assert executor.states()["x"].tolist() == [9] * 4
     assert found["add2_output"].tolist() == [18] * 4  # add1 = 3 * 2 + 3, and the new x is that.
 
 
-def _made_by(graph: ap.Graph, node: ap.Node) -> set[str]:
-    """Return the nodes whose results a node reads."""
-    made = {v: n.name for n in graph.nodes for v in n.outputs}
-    return {made[v] for v in node.inputs if v in made}
+def test_a_variable_is_written_twice() -> None:
+    x = ap.variable("x", (2,), kind="state")
+    first = ap.op.Assign(x, ap.op.Add(x, 1.0), name="first")
+    middle = ap.op.Neg(x, name="middle")
+    second = ap.op.Assign(x, ap.op.Mul(x, 3.0), name="second")
+    graph = ap.group([second, middle, first]).graph()
+    with ap.Executor(graph) as executor:
+        found = [executor.run({}, verify=True)["middle_output"].tolist() for _ in range(2)]
+        assert executor.states()["x"].tolist() == [12, 12]
+    assert found == [[-1, -1], [-4, -4]]
 
 
 @pytest.mark.parametrize("flipped", [False, True])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import InputMismatch, InvalidOption, ModelCorrupt
+from arenaplan.errors import InputMismatch, InvalidOption, ModelCorrupt, RecomputeExceeded
 from arenaplan.executor.backend import missing_workspaces
 from arenaplan.executor.executor import quiet_arithmetic
 from arenaplan.executor.groups import Unit
@@ -113,6 +113,8 @@ def plain_losses(train: ap.TrainingGraph, count: int) -> list[float]:
         program.clock.run += 1
         with quiet_arithmetic():
             run_all(program)
+        for value, into in graph.write_backs:
+            np.copyto(arrays[into], arrays[value])
         losses.append(float(arrays[train.losses[0]]))
     return losses
 
@@ -128,6 +130,28 @@ def test_losses_of_a_planned_training_are_those_of_a_plain_one_bit_for_bit(
             reports = trainer.fit(batches(train.graph, STEPS), progress=False)
         assert [report.losses["loss"] for report in reports] == expected
     assert np.mean(expected[-20:]) < 0.9 * np.mean(expected[:20])
+
+
+@pytest.mark.parametrize(("make", "most"), [(mlp, "50%"), (cnn, "10%"), (cnn, 76_000)])
+def test_a_recomputed_training_is_equal_bit_for_bit(
+    make: Callable[[], tuple[ap.Graph, int]], most: str | int
+) -> None:
+    """Dropout drops the same elements again; updates wait for nodes that run again."""
+    train = trained(make, "adam")
+    given = list(batches(train.graph, 12))
+    with ap.Trainer(train) as trainer:
+        expected = [trainer.step(batch)["loss"] for batch in given]
+        plain = trainer.plan.arena_bytes
+    with ap.Trainer(train, recompute=most) as trainer:
+        assert len(trainer.graph.nodes) > len(train.graph.nodes)
+        assert trainer.plan.arena_bytes <= (plain if isinstance(most, str) else most)
+        found = [trainer.step(batch, verify=k == 1)["loss"] for k, batch in enumerate(given)]
+    assert found == expected
+
+
+def test_an_arena_that_no_schedule_fits_is_refused_with_the_smallest() -> None:
+    with pytest.raises(RecomputeExceeded, match=r"has 1000 bytes, .* the smallest one has \d+"):
+        ap.Trainer(trained(mlp, "adam"), recompute=1000)
 
 
 @pytest.mark.parametrize("make", [mlp, cnn])
@@ -264,19 +288,22 @@ def test_a_rate_may_be_an_input() -> None:
 
 
 def test_an_update_waits_for_all_readers_of_the_parameter() -> None:
-    """EMA reads the new parameter, the gradient the old one, whatever the order of nodes."""
+    """One average reads the new parameter, one the old, whatever the order of nodes."""
     graph = ap.Graph()
-    w, ema = graph.parameter("w", np.full(2, 3.0)), graph.parameter("ema", np.zeros(2))
+    w = graph.parameter("w", np.full(2, 3.0))
+    new, old = (graph.parameter(name, np.zeros(2)) for name in ("new", "old"))
     loss = graph.op.ReduceSumSquare(w, keepdims=0)
     train = ap.sgd(ap.gradient(graph, of=loss, wrt=[w]), lr=0.25)
     op = train.graph.op
-    op.Assign(ema, op.Add(op.Mul(ema, np.float64(0.5)), op.Mul(w, np.float64(0.5))))
+    for average, source in ((new, train.updated[w]), (old, w)):
+        op.Assign(average, op.Mul(op.Add(average, source), np.float64(0.5)))
     with ap.Trainer(train) as trainer:
         for _ in range(2):
             trainer.step({}, verify=True)
         states = trainer.states()
     assert states["w"].tolist() == [0.75, 0.75]
-    assert states["ema"].tolist() == [0.75, 0.75]
+    assert states["new"].tolist() == [0.75, 0.75]
+    assert states["old"].tolist() == [1.5, 1.5]
 
 
 def test_a_network_learns_digits_in_256_kib() -> None:

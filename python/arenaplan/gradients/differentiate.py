@@ -50,6 +50,8 @@ class TrainingGraph:
     """The gradient of each parameter. They are outputs until updates read them."""
     statistics: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """The states that the optimizer keeps for each parameter; empty before there are updates."""
+    updated: dict[int, int] = field(default_factory=dict)
+    """The new content of each parameter. Nodes that read the parameter itself read the old one."""
     steps: int | None = None
     """The state that counts updates, if the optimizer has one."""
 

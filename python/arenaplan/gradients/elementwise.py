@@ -110,6 +110,12 @@ def identity(at: Site) -> Gradients:
     return [at.dy]
 
 
+@rule("Assign")
+def assign(at: Site) -> Gradients:
+    """Pass the gradient of the new content on to the value."""
+    return [None, at.dy]
+
+
 @rule("StopGradient", "Sign", "Floor", "Ceil", "Round")
 def constant(at: Site) -> Gradients:
     """No gradient flows: the result is constant, or is taken for constant."""

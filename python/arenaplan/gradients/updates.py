@@ -1,4 +1,4 @@
-"""Updates of parameters in place: nodes that read gradients and write states."""
+"""Updates of parameters in place: nodes whose results replace states at their address."""
 
 from __future__ import annotations
 
@@ -61,10 +61,12 @@ def sgd(
         kept: tuple[int, ...] = ()
         if momentum:
             kept = (graph.state(_name(train, parameter, "velocity"), *_like(parameter)),)
-        graph.op.SgdUpdate(
+        made = graph.op.SgdUpdate(
             rate, parameter.index, gradient, *kept,
             momentum=float(momentum), nesterov=int(nesterov), weight_decay=float(weight_decay),
+            outputs=1 + len(kept),
         )  # fmt: skip
+        train.updated[parameter.index] = made[0] if kept else made
         return kept
 
     return _updated(train, lr, update)
@@ -113,7 +115,7 @@ def adam(
             graph.state(_name(train, parameter, what), *_like(parameter))
             for what in ("mean", "square")
         )
-        graph.op.AdamUpdate(
+        train.updated[parameter.index], _, _ = graph.op.AdamUpdate(
             rate, steps, parameter.index, gradient, mean, square,
             beta1=float(betas[0]), beta2=float(betas[1]), epsilon=float(epsilon),
             weight_decay=float(weight_decay), decoupled=int(decoupled),
@@ -155,7 +157,7 @@ def _updated(
     rate: float | int,
     update: Callable[[Value, int, int], tuple[int, ...]],
 ) -> TrainingGraph:
-    """Append an update of every parameter, which the core orders after all readers of it."""
+    """Append an update of every parameter, which the core runs after all readers of the old one."""
     _check(train)
     graph = train.graph
     for index in train.gradients:

@@ -43,15 +43,21 @@ def call(graph: Graph, callee: Graph, prefix: str, inputs: Mapping[str, int]) ->
             place[value.index] = graph.value(name, *facts)
     start = len(graph.nodes)
     for node in callee.nodes:
+        attributes = node.attributes
+        if "stream" in attributes:  # Each call draws numbers of its own.
+            attributes = {**attributes, "stream": f"{prefix}/{attributes['stream']}"}
         graph.append(
             node.op,
             tuple(None if v is None else place[v] for v in node.inputs),
             tuple(None if v is None else place[v] for v in node.outputs),
             name=f"{prefix}/{node.name}",
             effects=node.effects,
-            attributes=node.attributes,
+            attributes=attributes,
             domain=node.domain,
             version=node.version,
             after=tuple(start + index for index in node.after),
+            cost=node.cost,
         )
+    for content, into in callee.write_backs:
+        graph.write_back(place[content], place[into])
     return tuple(place[index] for index in callee.outputs)

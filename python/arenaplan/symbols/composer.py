@@ -19,6 +19,7 @@ from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.schema import infer
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.symbols.call import call
+from arenaplan.symbols.cost import cost_of
 from arenaplan.symbols.own import OWN
 from arenaplan.symbols.schema import (
     TRAINING,
@@ -34,6 +35,13 @@ Input: TypeAlias = "int | float | Sequence[Any] | np.ndarray | np.generic | None
 
 BUDGET = Budget(ModelProto())
 _FOLDER = Folder(None)
+RANDOM = frozenset(
+    [
+        *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
+        *("RandomUniform", "RandomUniformLike"),
+    ]
+)
+"""Operators that draw random numbers."""
 VERSIONS = {"": VERSION, TRAINING: 1}
 
 
@@ -157,17 +165,25 @@ A, B, C; attributes are alpha, beta, transA, transB
             checked_bytes(output, shape, dtype)
             index = self._graph.value(output, shape, dtype)
             made.append(Operand(output, shape, dtype, None, False, index))
+        # A node that runs again draws the same numbers, although it has another name.
+        stream = {"stream": label} if schema.name in RANDOM else {}
         self._graph.append(
             schema.name,
             tuple(None if known is None else known.index for known in operands),
             tuple(known.index for known in made if known is not None),
             name=label,
             effects=_effects(op, made),
-            attributes={key: _stored(value) for key, value in plain.items()} or None,
+            attributes={**{key: _stored(value) for key, value in plain.items()}, **stream} or None,
             domain=schema.domain,
             version=schema.version,
+            cost=cost_of(op, made),
         )
         indices = tuple(known.index for known in made if known and known.index is not None)
+        own = OWN.get(schema.name) if schema.domain not in ("", TRAINING) else None
+        for position, result in () if own is None else own.writes:
+            state = op.optional(position)
+            if isinstance(state, _Variable) and state.index is not None:
+                self._graph.write_back(indices[result], state.index)
         return indices[0] if len(indices) == 1 else indices or None
 
     def call(self, callee: Graph, *, name: str = "", **inputs: int) -> tuple[int, ...]:
@@ -395,7 +411,6 @@ def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
 def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     own = OWN.get(op.type) if op.domain not in ("", TRAINING) else None
     effects = node_effects(op, outputs) if own is None else own.effects(op, outputs)
-    if effects.repeats and any(isinstance(known, _Variable) for known in op.inputs):
-        # A later run of the node would read another content of the state.
-        return effects._replace(repeats=False)
-    return effects
+    # A later run inside of a group would read another content of the state.
+    reads_state = any(isinstance(known, _Variable) for known in op.inputs)
+    return effects._replace(repeats=effects.repeats and not reads_state, pure=True)

@@ -319,16 +319,30 @@ def graph_of(
     checked_names(vertices)
     graph = Graph(name)
     place: dict[tuple[Vertex, int], int] = {}
+    contents: dict[tuple[Vertex, int], int] = {}
+    """By variable and version: the value that a node has written."""
+
+    def operand(position: int, entry: Entry, reader: Vertex) -> int:
+        # A node that writes a version reads the one before.
+        version = entry.version - (position in reader.mutates)
+        return contents.get((entry.vertex, version), place[entry.vertex, entry.output])
+
     for vertex in _ordered(vertices):
         if vertex.schema is not None:
-            inputs = [None if e is None else place[e.vertex, e.output] for e in vertex.inputs]
-            count = vertex.outputs if vertex.schema.outputs else 0
-            names = [entry_name(Entry(vertex, index)) for index in range(count)]
+            inputs = [
+                None if entry is None else operand(position, entry, vertex)
+                for position, entry in enumerate(vertex.inputs)
+            ]
+            names = [entry_name(Entry(vertex, index)) for index in range(vertex.outputs)]
             made = graph.op.node(
                 vertex.schema, inputs, vertex.attributes, name=vertex.name, outputs=names
             )
             indices = made if isinstance(made, tuple) else (made,)
             place.update({(vertex, k): v for k, v in enumerate(indices) if v is not None})
+            for position, output in vertex.writes:
+                written = vertex.inputs[position] if position < len(vertex.inputs) else None
+                if written is not None:
+                    contents[written.vertex, written.version] = place[vertex, output]
             continue
         shape, dtype = found.shapes[vertex.name], found.dtypes[vertex.name] or _DEFAULT
         if shape is None or None in shape:
@@ -344,8 +358,15 @@ def graph_of(
             place[vertex, 0] = graph.state(vertex.name, dims, dtype, initial=vertex.data)
         else:
             place[vertex, 0] = graph.input(vertex.name, dims, dtype)
-    for index in dict.fromkeys(place[e[:2]] for e in heads if e[:2] in place):
-        graph.output(index)
+    # The last content of a variable is there at the beginning of the next run.
+    last = {variable: version for variable, version in sorted(contents, key=lambda key: key[1])}
+    graph.write_backs = [
+        (contents[variable, version], place[variable, 0]) for variable, version in last.items()
+    ]
+    kept = {value for value, _ in graph.write_backs}
+    for index in dict.fromkeys(place[entry.vertex, entry.output] for entry in heads):
+        if index not in kept:
+            graph.output(index)
     return graph
 
 

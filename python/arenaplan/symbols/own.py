@@ -34,16 +34,20 @@ class Own:
     """The canonical operator, which effects follow from."""
     takes_over: tuple[int, ...] = ()
     """Inputs whose bytes output 0 may take over although the operator is not elementwise."""
-    mutates: tuple[int, ...] = ()
-    """Inputs that are states which the operator writes."""
+    writes: tuple[tuple[int, int], ...] = ()
+    """States that the operator replaces: their position among the inputs, and that of the new
+    content among the outputs."""
+    ignores: tuple[int, ...] = ()
+    """Inputs whose bytes the operator does not read."""
 
     def effects(self, op: Op, outputs: Sequence[Operand | None]) -> Effects:
         """Return the effects of a node."""
         node = ops.Operands(op.inputs, outputs)
         effects = ops.effects_of(self.meaning, node, copies=True)
         taken = tuple(InPlace(at, 0) for at in self.takes_over if _may_be_taken(op, outputs, at))
-        mutated = tuple(at for at in self.mutates if op.optional(at) is not None)
-        return effects._replace(in_place=effects.in_place + taken, mutates=mutated)
+        read = [pair for pair in self.writes if pair[0] not in self.ignores]
+        over = tuple(InPlace(*pair) for pair in read if op.optional(pair[0]) is not None)
+        return effects._replace(in_place=effects.in_place + taken + over, ignores=self.ignores)
 
 
 def _may_be_taken(op: Op, outputs: Sequence[Operand | None], at: int) -> bool:
@@ -117,10 +121,21 @@ def _norm_gradient(op: Op) -> Sequence[Result]:
     return tuple((op.input(at).shape, op.input(at).dtype) for at in (1, 2, 2))
 
 
-def _nothing(op: Op) -> Sequence[Result]:
-    """A node that only writes states."""
-    del op
-    return ()
+def _sgd(op: Op) -> Sequence[Result]:
+    """The parameter, and the velocity if there is one."""
+    return _like(1)(op) if op.optional(3) is None else _like(1, 3)(op)
+
+
+def _assigned(op: Op) -> Sequence[Result]:
+    """The new content of a state, which has its shape and type."""
+    state, value = op.input(0), op.input(1)
+    if (state.shape, state.dtype) != (value.shape, value.dtype):
+        raise op.error(
+            ShapeMismatch,
+            f"a state of {state.dtype} and shape {state.shape}, and a value of {value.dtype} and "
+            f"shape {value.shape}",
+        )
+    return ((state.shape, state.dtype),)
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -136,7 +151,8 @@ def _own(
     attributes: Mapping[str, Any] | None = None,
     meaning: ops.Operator | None = None,
     takes_over: tuple[int, ...] = (),
-    mutates: tuple[int, ...] = (),
+    writes: tuple[tuple[int, int], ...] = (),
+    ignores: tuple[int, ...] = (),
 ) -> Own:
     """
     Return an operator.
@@ -146,7 +162,7 @@ def _own(
     """
     rows = {key: Attribute(key, default) for key, default in (attributes or {}).items()}
     schema = Schema(name, TRAINING, 1, _arguments(inputs), _arguments(outputs), rows, doc)
-    return Own(schema, results, meaning, takes_over, mutates)
+    return Own(schema, results, meaning, takes_over, writes, ignores)
 
 
 def _arguments(text: str) -> tuple[Argument, ...]:
@@ -215,17 +231,21 @@ _TABLE: Final = (
          "statistics go over, in the operand split into `groups` at dimension 1; `along` are those "
          "that the scale has; without `is_centered` the mean is not subtracted.",
          attributes={"axes": (), "along": (), "groups": 1, "epsilon": 1e-5, "is_centered": 1}),
-    _own("Assign", "state value", "", _nothing, "Writes a value to a state.", mutates=(0,)),
-    _own("Count", "count:int64", "", _nothing, "Adds one to a state.", mutates=(0,)),
-    _own("SgdUpdate", "rate parameter gradient velocity?", "", _nothing,
+    _own("Assign", "state value", "content", _assigned, "The new content of a state.",
+         takes_over=(1,), writes=((0, 0),), ignores=(0,)),
+    _own("Count", "count:int64", "content:int64", _like(0), "A state that counts, and one more.",
+         writes=((0, 0),)),
+    _own("SgdUpdate", "rate parameter gradient velocity?", "parameter velocity?", _sgd,
          "A step of gradient descent, with momentum if there is a velocity.",
-         attributes={"momentum": 0.0, "nesterov": 0, "weight_decay": 0.0}, mutates=(1, 3)),
-    _own("AdamUpdate", "rate count:int64 parameter gradient mean square", "", _nothing,
+         attributes={"momentum": 0.0, "nesterov": 0, "weight_decay": 0.0},
+         writes=((1, 0), (3, 1))),
+    _own("AdamUpdate", "rate count:int64 parameter gradient mean square", "parameter mean square",
+         _like(2, 4, 5),
          "A step of Adam (Kingma and Ba 2015); with `decoupled`, the weight decay is that of AdamW "
          "(Loshchilov and Hutter 2019).",
          attributes={"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0,
                      "decoupled": 0},
-         mutates=(2, 4, 5)),
+         writes=((2, 0), (4, 1), (5, 2))),
 )  # fmt: skip
 
 OWN: Final[Mapping[str, Own]] = {each.schema.name: each for each in _TABLE}

@@ -44,10 +44,15 @@ class Vertex:
         return self.schema is None and self.kind != "constant"
 
     @property
+    def writes(self) -> tuple[tuple[int, int], ...]:
+        """Variables that the operator replaces: positions of operand and new content."""
+        own = None if self.schema is None else OWN.get(self.schema.name)
+        return () if own is None else own.writes
+
+    @property
     def mutates(self) -> tuple[int, ...]:
         """Positions of operands that the operator writes."""
-        own = None if self.schema is None else OWN.get(self.schema.name)
-        return () if own is None else own.mutates
+        return tuple(position for position, _ in self.writes)
 
 
 class Entry(NamedTuple):

@@ -1,4 +1,9 @@
-"""Nodes that write states: parameters and statistics of optimizers, in place."""
+"""
+Nodes that make the new content of states: parameters and statistics of optimizers.
+
+In a plan the new content is at the address of the state. A run that is compared with it has both
+in memory of their own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from arenaplan.executor.kernels.pieces import operand
+from arenaplan.executor.kernels.pieces import copy, in_sequence, operand, result
 from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.graph import Choice
 from arenaplan.ops.own import TRAINING
@@ -19,15 +24,14 @@ _BLOCK = 1 << 12
 
 @kernel("Assign", domain=TRAINING)
 def assign(step: Step) -> Run | None:
-    """Write a value to a state."""
-    return partial(np.copyto, operand(step, 0), operand(step, 1))
+    """Write the value; nothing to do if it was made in its place."""
+    return copy(operand(step, 1), result(step))
 
 
 @kernel("Count", domain=TRAINING)
 def count(step: Step) -> Run | None:
-    """Add one to a state."""
-    number = operand(step, 0)
-    return partial(np.add, number, 1, number)
+    """Write one more."""
+    return partial(np.add, operand(step, 0), 1, result(step))
 
 
 def _declare(parameter: int, arrays: int) -> object:
@@ -55,10 +59,13 @@ def _parts(*arrays: np.ndarray) -> list[list[np.ndarray]]:
 @kernel("SgdUpdate", domain=TRAINING, workspace=_declare(1, 2))  # type: ignore[arg-type]
 def sgd_update(step: Step) -> Run | None:
     """Move a parameter against its gradient."""
-    rate, parameter, gradient = (operand(step, k) for k in range(3))
-    velocity = step.input(3)
+    rate, gradient, parameter = operand(step, 0), operand(step, 2), result(step)
+    velocity = None if step.input(3) is None else result(step, 1)
     if parameter.size == 0:
         return None
+    old = [copy(operand(step, 1), parameter)]
+    if velocity is not None:
+        old.append(copy(operand(step, 3), velocity))
     scratch = step.scratch()
     length = min(parameter.size, _BLOCK)
     move, spare = (scratch.array((length,), parameter.dtype) for _ in range(2))
@@ -85,15 +92,17 @@ def sgd_update(step: Step) -> Run | None:
             np.multiply(own, scale, out=own)
             np.subtract(w, own, out=w)
 
-    return run
+    return in_sequence(*old, run)
 
 
 @kernel("AdamUpdate", domain=TRAINING, workspace=_declare(2, 2))  # type: ignore[arg-type]
 def adam_update(step: Step) -> Run | None:
     """Divide averages of gradients by the roots of averages of their squares."""
-    rate, count, parameter, gradient, mean, square = (operand(step, k) for k in range(6))
+    rate, count, gradient = operand(step, 0), operand(step, 1), operand(step, 3)
+    parameter, mean, square = (result(step, k) for k in range(3))
     if parameter.size == 0:
         return None
+    old = [copy(operand(step, at), result(step, k)) for k, at in enumerate((2, 4, 5))]
     scratch = step.scratch()
     length = min(parameter.size, _BLOCK)
     move, spare = (scratch.array((length,), parameter.dtype) for _ in range(2))
@@ -132,4 +141,4 @@ def adam_update(step: Step) -> Run | None:
             np.multiply(room, first, out=room)
             np.subtract(w, room, out=w)
 
-    return run
+    return in_sequence(*old, run)
