@@ -267,7 +267,10 @@ def _planned(
         return graph, make_plan(graph, exact, **options)
     kind, most, _ = goal_of(recompute)
     if kind != "bytes":
-        return _scheduled(graph, recompute, exact, options)
+        found = _scheduled(graph, recompute, exact, options)
+        plain = graph, make_plan(graph, exact, **options)
+        is_worse = plain[1].arena_bytes <= found[1].arena_bytes
+        return plain if kind == "extra" and is_worse else found
     # The search counts values, and the arena has scratch memory, too: the budget of values follows.
     least = _scheduled(graph, f"{_MOST_EXTRA}%", exact, options)
     budget = most

@@ -68,6 +68,18 @@ def cnn(batch: int = 8) -> tuple[ap.Graph, int]:
     return graph, op.SoftmaxCrossEntropyLoss(scores, t, name="loss")
 
 
+def deep(batch: int = 64) -> tuple[ap.Graph, int]:
+    """A chain of layers with dropout."""
+    rng = np.random.default_rng(5)
+    graph = ap.Graph("deep")
+    op = graph.op
+    h, t = graph.input("x", (batch, 8)), graph.input("t", (batch,), "int64")
+    for layer in range(12):
+        w = graph.parameter(f"w{layer}", rng.standard_normal((8, 8), np.float32) / np.float32(2))
+        h = op.Dropout(op.Tanh(op.Gemm(h, w)), np.float32(0.1), np.bool_(True))
+    return graph, op.SoftmaxCrossEntropyLoss(h, t, name="loss")
+
+
 def trained(make: Callable[[], tuple[ap.Graph, int]], optimizer: str) -> ap.TrainingGraph:
     graph, loss = make()
     skipped = {"running mean", "running var"}
@@ -132,7 +144,7 @@ def test_losses_of_a_planned_training_are_those_of_a_plain_one_bit_for_bit(
     assert np.mean(expected[-20:]) < 0.9 * np.mean(expected[:20])
 
 
-@pytest.mark.parametrize(("make", "most"), [(mlp, "50%"), (cnn, "10%"), (cnn, 76_000)])
+@pytest.mark.parametrize(("make", "most"), [(deep, "30%"), (cnn, "10%"), (cnn, 76_000)])
 def test_a_recomputed_training_is_equal_bit_for_bit(
     make: Callable[[], tuple[ap.Graph, int]], most: str | int
 ) -> None:
@@ -144,7 +156,7 @@ def test_a_recomputed_training_is_equal_bit_for_bit(
         plain = trainer.plan.arena_bytes
     with ap.Trainer(train, recompute=most) as trainer:
         assert len(trainer.graph.nodes) > len(train.graph.nodes)
-        assert trainer.plan.arena_bytes <= (plain if isinstance(most, str) else most)
+        assert trainer.plan.arena_bytes <= (plain - 1 if isinstance(most, str) else most)
         found = [trainer.step(batch, verify=k == 1)["loss"] for k, batch in enumerate(given)]
     assert found == expected
 
