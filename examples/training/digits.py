@@ -114,14 +114,14 @@ def accuracy(data: Digits, weights: dict[str, np.ndarray]) -> float:
 
 def train(
     *, epochs: int = 8, batch: int = 16, lr: float = 3e-3, seed: int = 0,
-    capacity: int | None = None, tells: bool = False,
+    capacity: int | None = None, recompute: str | None = None, tells: bool = False,
 ) -> Result:  # fmt: skip
     """Train, and return the bytes of the arena, the losses and the accuracy."""
     seen, unseen = load()
     rng = np.random.default_rng(seed)
     losses = []
     with ap.Trainer(
-        training_graph(batch, lr=lr, seed=seed), seed=seed, capacity=capacity
+        training_graph(batch, lr=lr, seed=seed), seed=seed, recompute=recompute, capacity=capacity
     ) as trainer:
         arena_bytes = trainer.plan.arena_bytes
         if tells:
@@ -146,10 +146,11 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-3, help="learning rate")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--capacity", type=int, help="most bytes of the arena")
+    parser.add_argument("--recompute", help="bytes of the arena, or extra work such as 10%%")
     options = parser.parse_args()
     train(
         epochs=options.epochs, batch=options.batch, lr=options.lr, seed=options.seed,
-        capacity=options.capacity, tells=True,
+        capacity=options.capacity, recompute=options.recompute, tells=True,
     )  # fmt: skip
 
 
