@@ -288,8 +288,8 @@ def _planned(
     if least[1].arena_bytes <= most:
         return least
     raise RecomputeExceeded(
-        f"no schedule was found whose arena has {most} bytes, scratch memory included; the smallest "
-        f"one has {least[1].arena_bytes}"
+        f"no schedule was found whose arena has {most} bytes, scratch memory included; the "
+        f"smallest one has {least[1].arena_bytes}"
     )
 
 

@@ -560,7 +560,8 @@ class Differentiated:
     def slope(self, directions: Mapping[str, np.ndarray], step: float = 1e-6) -> float:
         """Return the derivative in a direction by central differences."""
         values = []
-        with ap.Executor(self.forward) as executor:
+        plan = ap.plan(self.forward, target="numpy", optimize="none")
+        with ap.Executor(self.forward, plan) as executor:
             for sign in (1, -1):
                 moved = {k: x + sign * step * directions[k] for k, x in self.inputs.items()}
                 executor.restore({}, runs=0)  # The same elements are dropped.

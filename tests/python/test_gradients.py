@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import arenaplan as ap
 from arenaplan.errors import InvalidOption, NotDifferentiable, ShapeMismatch
 from arenaplan.gradients import RULES
-from gradient_cases import CASES, Differentiated
+from gradient_cases import CASES, Case, Differentiated
 
 DRAWS = int(os.environ.get("ARENAPLAN_GRADIENT_DRAWS", "2"))
 """Random nodes per operator."""
@@ -243,3 +244,48 @@ def test_ties_go_to_the_first_greatest_element_of_a_window() -> None:
         ap.gradient(graph, of=loss, wrt=[x]), x=np.array([[[1, 2, 2, 2]]], np.float32)
     )
     assert found["x.grad"].tolist() == [[[0, 2, 0, 0]]]
+
+
+# -- random graphs --------------------------------------------------------------------------------
+
+
+def random_graph(rng: np.random.Generator, nodes: int) -> Case:
+    """Nodes that read any earlier values, so that gradients meet at values with several readers."""
+    arrays = [rng.standard_normal(shape) for shape in ((3, 4), (1, 4), (3, 1), (4, 4), ())]
+
+    def compose(o: Any, v: list[int]) -> int:
+        # The first draws are made again for the same graph.
+        own = np.random.default_rng(seed)
+        wide = [v[0], o.Add(v[0], v[1]), o.Mul(v[0], v[2])]
+
+        def pick() -> int:
+            return wide[own.integers(0, len(wide))]
+
+        for _ in range(nodes):
+            a, b = pick(), pick()
+            made = [
+                lambda a=a, b=b: o.Mul(o.Tanh(a), b),
+                lambda a=a, b=b: o.Sub(a, o.ReduceMean(b, [-1], keepdims=1)),
+                lambda a=a: o.Softmax(a, axis=0),
+                lambda a=a: o.Tanh(o.MatMul(a, v[3])),
+                lambda a=a, b=b: o.Slice(o.Concat(a, b, axis=0), [1], [6], [0], [2]),
+                lambda a=a, b=b: o.Div(a, o.Add(o.Mul(b, b), v[4] if own.random() < 0.1 else 2.0)),
+                lambda a=a, b=b: o.Where(o.Less(a, b), o.Sin(a), b),
+                lambda a=a: o.Transpose(o.Relu(o.Transpose(a))),
+            ][own.integers(0, 8)]()
+            wide.append(made)
+        return int(o.Sum(*wide[-4:], o.Mul(v[4], wide[3]), o.MatMul(wide[1], v[3]), wide[2]))
+
+    seed = int(rng.integers(0, 1 << 32))
+    return Case(arrays, compose)
+
+
+def test_gradients_of_random_graphs_are_derivatives_by_differences() -> None:
+    for draw in range(2 * DRAWS):
+        rng = np.random.default_rng([77, draw])
+        node = Differentiated(random_graph(rng, int(rng.integers(3, 13))), rng)
+        directions = {key: rng.standard_normal(x.shape) for key, x in node.inputs.items()}
+        found = node.gradients(optimize="none")
+        product = sum(float(np.sum(found[f"{key}.grad"] * v)) for key, v in directions.items())
+        slopes = [node.slope(directions, step) for step in (1e-6, 1e-7)]
+        assert product == pytest.approx(slopes[0], rel=1e-5, abs=1e-5 * (1 + abs(slopes[1]))), draw

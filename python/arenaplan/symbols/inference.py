@@ -359,7 +359,7 @@ def graph_of(
         else:
             place[vertex, 0] = graph.input(vertex.name, dims, dtype)
     # The last content of a variable is there at the beginning of the next run.
-    last = {variable: version for variable, version in sorted(contents, key=lambda key: key[1])}
+    last = dict(sorted(contents, key=lambda key: key[1]))
     graph.write_backs = [
         (contents[variable, version], place[variable, 0]) for variable, version in last.items()
     ]

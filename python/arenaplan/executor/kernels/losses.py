@@ -101,14 +101,25 @@ def _declare(scores: int, extra: int = 0) -> Any:
             return []
         layout = _layout(tensor.shape)
         more = extra * scratch_bytes((layout.labels,), tensor.dtype)
-        if extra and len(signature.outputs) < 2:
-            more += scratch_bytes(tensor.shape, tensor.dtype)
         return [[Choice(_label_bytes(layout, tensor.dtype) + more, 0.0)]]
 
     return declare
 
 
-@kernel("SoftmaxCrossEntropyLoss", domain=TRAINING, workspace=_declare(0, 2))
+def _declare_softmax(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Ask for labels, exponentials of one sample, and logarithms if these are no output."""
+    tensor = signature.input(0)
+    if tensor is None:
+        return []
+    layout, dtype = _layout(tensor.shape), tensor.dtype
+    sizes = [(layout.labels,), (layout.samples, 1, layout.inner), layout[1:]]
+    if len(signature.outputs) < 2 or signature.outputs[1] is None:
+        sizes.append(tensor.shape)
+    total = sum(scratch_bytes(size, dtype) for size in sizes)
+    return [[Choice(_label_bytes(layout, dtype) + total, 0.0)]]
+
+
+@kernel("SoftmaxCrossEntropyLoss", domain=TRAINING, workspace=_declare_softmax)
 def softmax_cross_entropy(step: Step) -> Run | None:
     """Write the loss, and the logarithms of all probabilities."""
     scores, loss, scratch = operand(step, 0), result(step), step.scratch()
@@ -116,6 +127,7 @@ def softmax_cross_entropy(step: Step) -> Run | None:
     labels = _Labels(step, layout, operand(step, 1), step.input(2), scratch, scores.dtype)
     losses = scratch.array((layout.labels,), scores.dtype)
     room = scratch.array((layout.samples, 1, layout.inner), scores.dtype)
+    power = scratch.array(layout[1:], scores.dtype)
     logarithms = step.output(1)
     if logarithms is None:
         logarithms = scratch.array(scores.shape, scores.dtype)
@@ -126,9 +138,11 @@ def softmax_cross_entropy(step: Step) -> Run | None:
         np.maximum.reduce(x, axis=1, keepdims=True, out=room)
         for sample, most, target in zip(x, room, y, strict=True):
             np.subtract(sample, most, out=target)
-        # One sample at a time: exponentials need a row of scratch memory and not all scores.
+        # One sample at a time: exponentials need scratch memory for one, and not for all scores.
         for target, total in zip(y, room, strict=True):
-            np.log(np.add.reduce(np.exp(target), axis=0, keepdims=True), out=total)
+            np.exp(target, out=power)
+            np.add.reduce(power, axis=0, keepdims=True, out=total)
+            np.log(total, out=total)
             np.subtract(target, total, out=target)
         np.take(y.reshape(-1), labels.position, out=losses, mode="wrap")
         _reduced(step, labels, losses, loss)
