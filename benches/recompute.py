@@ -3,9 +3,9 @@ Recomputation on whole training steps: extra work at parts of the bytes without 
 
     python benches/recompute.py FOLDER [NAME ...] [--at 0.5 0.4] [--chen]
 
-FOLDER has training steps as ``NAME.json``: values ``[bytes, kind]``, nodes ``[op, inputs, outputs,
-flops, cost, in-place pairs]`` and pairs of an old and a new value (``donated``). Values of kind 1 are
-outside of the arena, as in the figures of compilers.
+FOLDER has training steps as ``NAME.json``: values ``[bytes, kind]``, nodes ``[op, inputs,
+outputs, flops, cost, in-place pairs]`` and pairs of a new and an old value (``donated``). Values of
+kind 1 are outside of the arena, as in the figures of compilers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def training_graph(path: Path) -> ap.Graph:
     """Return a training step as a graph; residents are inputs, which the caller's memory holds."""
     document = json.loads(path.read_text())
     graph = ap.Graph(document["name"])
-    donated = {old: new for old, new in document["donated"]}
+    donated = {old: new for new, old in document["donated"]}
     for index, (size, kind) in enumerate(document["values"]):
         facts = (f"v{index}", (size,), "uint8")
         if kind != 1:
@@ -64,23 +64,24 @@ def main() -> None:
     options = parser.parse_args()
     keywords = {"inputs": "caller"}
     names = options.names or sorted(path.stem for path in options.folder.glob("*.json"))
-    print(f"{'step':16} {'nodes':>5} {'budget':>12} {'arena':>8} {'extra':>7} {'bound':>7} {'CPU s':>6}")
+    print("step, nodes, given and improved order (MiB); part, budget, arena, extra, bound, CPU s")
     for name in names:
         graph = training_graph(options.folder / f"{name}.json")
         start = time.process_time()
         base = ap.plan(graph, order="given", **keywords).arena_bytes
         cheapest = ap.plan(graph, recompute="0%", **keywords).arena_bytes
         spent = time.process_time() - start
-        print(f"{name:16} {len(graph.nodes):5} given {base / 2**20:8.1f} {cheapest / 2**20:8.1f} MiB"
-              f"{'':16} {spent:6.2f}")
+        print(
+            f"{name:16} {len(graph.nodes):5} given {base / 2**20:8.1f} {cheapest / 2**20:8.1f} MiB"
+            f"{'':16} {spent:6.2f}"
+        )
         for part in options.at:
             budget = int(cheapest * part)
             start = time.process_time()
             try:
                 plan = ap.plan(graph, recompute=budget, **keywords)
-                figures = (
-                    f"{plan.arena_bytes / 2**20:8.1f} {plan.extra_cost:7.2%} {plan.extra_bound:7.2%}"
-                )
+                arena = plan.arena_bytes / 2**20
+                figures = f"{arena:8.1f} {plan.extra_cost:7.2%} {plan.extra_bound:7.2%}"
             except ap.PlannerError as error:
                 figures = f"{error}"
             spent = time.process_time() - start

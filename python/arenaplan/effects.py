@@ -167,8 +167,8 @@ class Effects(NamedTuple):
     are kept and not the output: for cheap nodes that make much of little."""
     pure: bool = False
     """Whether every run of the node on equal operands makes equal bytes and has no other effect, so
-    that a plan may run the node again instead of keeping an output. A node that draws random numbers
-    without a key, or does input or output, is not pure."""
+    that a plan may run the node again instead of keeping an output. A node that draws random
+    numbers without a key, or does input or output, is not pure."""
 
 
 NO_EFFECTS = Effects()

@@ -317,8 +317,10 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats, pure
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
             The node's :class:`Effects`.
+        pure : bool, default False
+            Of :class:`Effects`, too: whether a plan may run the node again.
         after : iterable of int
             Indices of nodes that must run first.
         cost : int, default 0
@@ -536,8 +538,9 @@ class Graph:
 
     def for_plan(self, plan: _core.Plan) -> Graph:
         """
-        Return the graph that the steps of ``plan`` name: this one, or the graph of its
-        :attr:`Plan.schedule` if nodes run again.
+        Return the graph that the steps of ``plan`` name.
+
+        It is this one, or the graph of :attr:`Plan.schedule` if nodes run again.
         """
         return self if plan.schedule is None else self.scheduled(plan.schedule)
 

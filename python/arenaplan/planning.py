@@ -62,9 +62,9 @@ def plan(
         Time of each node, in any unit, for the timetable of several ``workers``. By default a node
         takes as long as it touches bytes.
     recompute : str or int, optional
-        Lets nodes that are pure run again. Bytes of the arena, such as ``"512MiB"``: the least extra
-        work within them. A part of the work, such as ``"5%"``: the fewest bytes at so much extra
-        work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name makes again. The
+        Lets nodes that are pure run again. Bytes of the arena, such as ``"512MiB"``: the least
+        extra work within them. A part of the work, such as ``"5%"``: the fewest bytes at so much
+        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats. The
         steps then run one node each, and :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and
         :attr:`Plan.extra_bound` tell about the extra work.
     time_limit : float, optional

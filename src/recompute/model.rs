@@ -138,6 +138,8 @@ impl Model {
             facts.after.append(&mut state_order[index]);
             for &value in &facts.writes {
                 model.producer[at(value)] = narrow(index);
+                // Outputs keep their names: the values of a second run have others.
+                facts.is_pure &= !model.kept[at(value)];
             }
             model.cost = model.cost.saturating_add(facts.cost);
             model.nodes.push(facts);

@@ -24,7 +24,7 @@ const PRICES: usize = 28;
 const SEGMENTS: usize = 40;
 
 /// Most starts that the greedy search goes on from.
-const CONTINUED: usize = 6;
+const CONTINUED: usize = 10;
 
 /// Rounds of improvement.
 const ROUNDS: usize = 60;
@@ -176,15 +176,18 @@ impl<'a> Search<'a> {
         chosen.extend(near.into_iter().rev().step_by(stride).cloned());
         chosen.push(self.plain.clone());
         let mut best: Option<Candidate> = self.cheapest(bytes).cloned();
-        let share = (left / 2) / u64::try_from(chosen.len()).unwrap_or(1);
+        let share = left / 8;
         for start in chosen {
+            if work.left < left / 3 || work.is_over() {
+                break;
+            }
             let most =
-                best.as_ref().map_or(u64::MAX, |best| best.cost.saturating_add(best.cost / 8));
+                best.as_ref().map_or(u64::MAX, |best| best.cost.saturating_add(best.cost / 4));
             let mut own = Work { left: share, limits };
             let found = reduced(&self.model, &start.sequence, bytes, most, &mut own);
-            let Some(found) = found else { continue };
-            let found = pruned(&self.model, found, bytes, &mut own);
+            let found = found.map(|found| pruned(&self.model, found, bytes, &mut own));
             work.left = work.left.saturating_sub(share - own.left);
+            let Some(found) = found else { continue };
             if let Some(candidate) = self.candidate(found) {
                 if best.as_ref().is_none_or(|best| candidate.cost < best.cost) {
                     best = Some(candidate.clone());
@@ -277,7 +280,7 @@ impl<'a> Search<'a> {
 }
 
 /// Evaluations of one budget.
-const EVALUATIONS: u64 = 24_000;
+const EVALUATIONS: u64 = 36_000;
 
 /// A generator of numbers that look random (xorshift, Marsaglia 2003).
 struct Random(u64);

@@ -19,8 +19,6 @@ pub(super) struct Separator {
     pub(super) node: u32,
     /// By node: whether it comes before in every order.
     is_ancestor: Vec<bool>,
-    /// By node: whether it is the node, or comes after in every order.
-    is_descendant: Vec<bool>,
     /// The values that it and its descendants read from other nodes.
     pub(super) needed: Vec<u32>,
     /// Their bytes together.
@@ -56,8 +54,7 @@ impl Separator {
         let mut needed = Vec::new();
         let mut is_counted = vec![false; model.bytes.len()];
         let mut bytes = 0_u64;
-        for (index, facts) in model.nodes.iter().enumerate().filter(|(it, _)| is_descendant[*it]) {
-            debug_assert!(is_descendant[index]);
+        for (_, facts) in model.nodes.iter().enumerate().filter(|(it, _)| is_descendant[*it]) {
             for &read in &facts.reads {
                 let producer = model.producer[at(read)];
                 let is_inside = producer != NONE && is_descendant[at(producer)];
@@ -70,7 +67,7 @@ impl Separator {
                 }
             }
         }
-        Self { node, is_ancestor, is_descendant, needed, bytes }
+        Self { node, is_ancestor, needed, bytes }
     }
 
     /// Returns the cheapest choice at a price per byte, in units of 2^-16.
@@ -137,11 +134,6 @@ impl Separator {
         }
         Choice { total, retained }
     }
-
-    /// Returns whether a node cannot run before the separator.
-    pub(super) fn is_after(&self, node: u32) -> bool {
-        self.is_descendant[at(node)]
-    }
 }
 
 /// Returns the price of some bytes, rounded down.
@@ -196,5 +188,18 @@ pub(super) fn separators(model: &Model, sequence: &[u32], count: usize) -> Vec<S
             chosen.push((position, separator));
         }
     }
+    // The best of the nodes around the first ones, which were not looked at.
+    for (position, separator) in chosen.iter_mut().take(REFINED) {
+        let around = position.saturating_sub(stride)..(*position + stride).min(sequence.len());
+        for &node in &sequence[around] {
+            let other = Separator::new(model, &dependents, node);
+            if other.bytes > separator.bytes {
+                *separator = other;
+            }
+        }
+    }
     chosen.into_iter().map(|(_, separator)| separator).collect()
 }
+
+/// Separators that are compared with their neighbors.
+const REFINED: usize = 3;

@@ -56,6 +56,7 @@ mod problem;
 mod program;
 mod randwire;
 mod recompute;
+mod rerun;
 mod resize;
 mod shared;
 mod sharing;

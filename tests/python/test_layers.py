@@ -24,7 +24,7 @@ FLOORS = (
     ("planning",),
     ("bodies", "packing", "incremental", "diff"),
     ("device", "executor", "importers", "rewrite"),
-    ("dynamic", "export", "integrations", "proving", "symbols"),
+    ("batch", "dynamic", "export", "integrations", "proving", "symbols"),
     ("fitting", "gradients", "server"),
     ("training",),
     ("",),

@@ -26,6 +26,7 @@ from arenaplan.errors import (
     PlannerError,
     PlanWriteError,
     ProofError,
+    RecomputeExceeded,
     UnboundDim,
     UnsupportedDtype,
     UnsupportedModel,
@@ -109,7 +110,8 @@ def _exit_code(error: Exception) -> int:
         return INTERNAL
     if isinstance(error, PlanWriteError):
         return BAD_INPUT
-    if isinstance(error, (PlanError, ProofError, CapacityExceeded, VerificationError)):
+    failed = (PlanError, ProofError, CapacityExceeded, RecomputeExceeded, VerificationError)
+    if isinstance(error, failed):
         return CHECK_FAILED
     if isinstance(error, (UnsupportedModel, UnsupportedDtype, DeviceUnavailable, ImportError)):
         return UNSUPPORTED

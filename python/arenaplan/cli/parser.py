@@ -13,6 +13,7 @@ COMMANDS = {
     "check": "check a plan file against its model",
     "inspect": "show values, nodes, live bytes per step, the peak and who makes it",
     "explain": "say what makes the peak, and what each technique is worth",
+    "recompute": "run nodes again so that the arena fits a budget, with a proven bound",
     "export": "write a plan in another form",
     "fit": "rewrite a .tflite model so that its arena fits a budget",
     "prove": "prove that a rewritten .tflite model computes what its original computes",

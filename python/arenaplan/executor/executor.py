@@ -146,6 +146,7 @@ class Executor(Tenant):
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
         else:
             plan.check(graph)
+            graph = graph.for_plan(plan)
         self.graph: Graph = graph
         self.plan = plan
         self._owns_arena = arena is None

@@ -1,0 +1,157 @@
+"""``arenaplan recompute``: plans in which nodes run again, so that they need fewer bytes."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import arenaplan
+from arenaplan.cli.ahead import load_ahead
+from arenaplan.cli.common import add_json, add_model_command, group, print_json, say, shown, size
+from arenaplan.errors import InvalidOption
+from arenaplan.graph import Graph
+
+if TYPE_CHECKING:
+    from arenaplan import Plan, RecomputeCurve
+    from arenaplan.cli.common import Commands
+
+_MOST_LINES = 20
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_model_command(commands, "recompute", execute)
+    goal = group(parser, "goal").add_mutually_exclusive_group(required=True)
+    goal.add_argument(
+        "--budget", metavar="BYTES", help="least extra work in so many bytes, such as 512MiB"
+    )
+    goal.add_argument(
+        "--max-extra", metavar="PERCENT", help="fewest bytes at so much extra work, such as 5%%"
+    )
+    goal.add_argument("--curve", action="store_true", help="bytes over extra work")
+    goal.add_argument(
+        "--strategy",
+        choices=("sqrt-n", "mxnet-mirror"),
+        help="what a strategy of this name makes again, for comparison",
+    )
+    memory = group(parser, "memory")
+    memory.add_argument(
+        "--inputs", choices=("inside", "reuse", "caller"), default="inside", help="memory of inputs"
+    )
+    memory.add_argument(
+        "--outputs", choices=("inside", "caller"), default="inside", help="memory of outputs"
+    )
+    group(parser, "output").add_argument(
+        "-o", "--output", type=Path, metavar="PLAN", help="plan file to write"
+    )
+    add_json(parser)
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    if options.curve and options.output is not None:
+        raise InvalidOption("--output writes one plan, and --curve makes several")
+    graph = load_ahead(options).graph
+    if not any(node.cost for node in graph.nodes):
+        say("warning: no node has a cost, so extra work counts nothing")
+    if not any(node.effects.pure or node.effects.repeats for node in graph.nodes):
+        say("warning: no node is declared as pure, so none may run again")
+    keywords = {"inputs": options.inputs, "outputs": options.outputs}
+    if options.curve:
+        curve = arenaplan.recompute_curve(graph, **keywords)
+        if options.json:
+            print_json(_curve_document(curve))
+        else:
+            _print_curve(curve)
+        return
+    wanted = options.budget or options.strategy or _percent(options.max_extra)
+    plan = arenaplan.plan(graph, recompute=wanted, **keywords)
+    if options.output is not None:
+        plan.save(options.output)
+    if options.json:
+        print_json(_document(graph, plan))
+    else:
+        _print(graph, plan)
+
+
+def _percent(text: str) -> str:
+    """Return a part of the work with its unit."""
+    return text if text.endswith("%") else f"{text}%"
+
+
+def _curve_document(curve: RecomputeCurve) -> dict[str, Any]:
+    """Return the document of ``recompute --curve --json``."""
+    return {
+        "cost": curve.cost,
+        "floor": curve.floor,
+        "points": [
+            {
+                "arena_bytes": point.arena_bytes,
+                "extra_cost": point.extra,
+                "extra_bound": point.bound,
+            }
+            for point in curve.points
+        ],
+    }
+
+
+def _print_curve(curve: RecomputeCurve) -> None:
+    """Print a curve as a table."""
+    print(f"  {'arena':>18}  {'of plain':>8}  {'extra work':>10}  {'proven least':>12}")
+    first = curve.points[0].arena_bytes or 1
+    for point in curve.points:
+        part = point.arena_bytes / first
+        print(
+            f"  {point.arena_bytes:>18,}  {part:>8.1%}  {point.extra:>10.2%}  {point.bound:>12.2%}"
+        )
+    print(
+        f"  {curve.floor:>18,}  {curve.floor / first:>8.1%}  floor: no schedule needs fewer bytes"
+    )
+
+
+def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    """Return the nodes that run again, the dearest first, with their work and their bytes."""
+    runs = Counter(plan.schedule or ())
+    sizes = graph.core.sizes
+    total = sum(node.cost for node in graph.nodes) or 1
+    found = []
+    for index, count in runs.items():
+        if count > 1:
+            node = graph.nodes[index]
+            made = sum(sizes[value] for value in node.outputs if value is not None)
+            extra = (count - 1) * node.cost / total
+            found.append({"node": node.name, "runs": count, "extra_cost": extra, "bytes": made})
+    return sorted(found, key=lambda row: (-row["extra_cost"], row["node"]))
+
+
+def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
+    """Return the document of ``recompute --json``."""
+    return {
+        "model": plan.model,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound": plan.lower_bound,
+        "extra_cost": plan.extra_cost,
+        "extra_bound": plan.extra_bound,
+        "floor": plan.recompute_floor,
+        "schedule": plan.schedule,
+        "again": again(graph, plan),
+    }
+
+
+def _print(graph: Graph, plan: Plan) -> None:
+    """Print a plan with the nodes that run again."""
+    print(f"{shown(plan.model) or 'model'}: {size(plan.arena_bytes)}")
+    if plan.schedule is None:
+        print("  no node runs again")
+        return
+    print(f"  extra work   {plan.extra_cost:.2%}, of which {plan.extra_bound:.2%} are proven")
+    print(f"  floor        {size(plan.recompute_floor or 0)}: no schedule needs fewer bytes")
+    rows = again(graph, plan)
+    print(f"  run again    {len(rows):,} nodes: extra work, bytes that need not be kept, runs")
+    for row in rows[:_MOST_LINES]:
+        name = shown(row["node"], 40)
+        print(f"  {row['extra_cost']:>10.3%}  {row['bytes']:>14,}  {row['runs']}  {name}")
+    if len(rows) > _MOST_LINES:
+        print(f"  … and {len(rows) - _MOST_LINES:,} more")

@@ -1,0 +1,345 @@
+//! Plans in which nodes run again as steps of their own.
+
+use arenaplan::liveness::LivenessOptions;
+use arenaplan::planner::Goal;
+use arenaplan::recompute::{Recompute, Strategy};
+use arenaplan::{
+    Budget, DType, Graph, GraphBuilder, Node, NodeId, Plan, Planner, Value, ValueId, ValueKind,
+};
+use proptest::prelude::*;
+
+const UNIT: u64 = 64;
+
+fn add(builder: &mut GraphBuilder, name: &str, kind: ValueKind, units: u64) -> ValueId {
+    builder.add_value(Value::new(name, kind, DType::UINT8, [units * UNIT]).unwrap())
+}
+
+/// A chain of `layers` nodes, and one node behind for each that reads them in reverse.
+fn chain(layers: usize) -> Graph {
+    let mut builder = Graph::builder("chain");
+    let mut values = vec![add(&mut builder, "x", ValueKind::Input, 1)];
+    for layer in 0..layers {
+        let next = add(&mut builder, &format!("a{layer}"), ValueKind::Activation, 1);
+        let node = Node::new(format!("f{layer}"), "F").reads([values[layer]]).writes([next]);
+        builder.add_node(node.pure().with_cost(1));
+        values.push(next);
+    }
+    let mut last = values[layers];
+    for layer in (0..layers).rev() {
+        let next = add(&mut builder, &format!("g{layer}"), ValueKind::Activation, 1);
+        let node = Node::new(format!("b{layer}"), "B").reads([last, values[layer]]).writes([next]);
+        builder.add_node(node.pure().with_cost(1).in_place(0, 0));
+        last = next;
+    }
+    builder.add_output(last);
+    builder.build().unwrap()
+}
+
+fn options() -> LivenessOptions {
+    LivenessOptions::default()
+}
+
+#[test]
+fn a_chain_needs_two_roots_of_its_length_at_one_more_forward() {
+    for layers in [16, 64, 144] {
+        let graph = chain(layers);
+        let root = layers.isqrt();
+        let bytes = (2 * u64::try_from(root).unwrap() + 2) * UNIT;
+        let limits = Budget::default();
+        let mut search = Recompute::new(&graph, options(), &[], &limits);
+        let found = search.within(bytes).unwrap();
+        assert!(found.bytes <= bytes);
+        assert!(found.extra_cost <= u64::try_from(layers).unwrap(), "{layers}: {found:?}");
+    }
+}
+
+/// The least number of repeated forward steps with `slots` checkpoints beside the input (Griewank).
+fn binomial_optimum(layers: u64, slots: u64) -> u64 {
+    let beta = |s: u64, r: u64| -> u64 {
+        (1..=s).fold(1_u128, |product, k| product * u128::from(r + k) / u128::from(k)) as u64
+    };
+    let mut runs = 0;
+    while beta(slots, runs) < layers {
+        runs += 1;
+    }
+    // All forward steps, less the first ones that run in any case.
+    runs * layers - beta(slots + 1, runs - 1)
+}
+
+#[test]
+fn chains_are_reversed_at_the_binomial_optimum() {
+    for (layers, slots) in [(20, 3), (50, 5), (100, 8), (1000, 10)] {
+        let graph = chain(layers);
+        let limits = Budget::default();
+        let mut search = Recompute::new(&graph, options(), &[], &limits);
+        // The input, the checkpoints, and the operand and result of one layer.
+        let bytes = (slots + 3) * UNIT;
+        let found = search.within(bytes).unwrap();
+        let layers = u64::try_from(layers).unwrap();
+        // The last layer's forward runs once in any case; its checkpoint saves one run per layer.
+        let optimum = binomial_optimum(layers, slots).saturating_sub(layers - 1);
+        assert!(found.extra_cost <= optimum + layers, "{layers} {slots}: {found:?} {optimum}");
+        assert!(search.bound(found.bytes) <= found.extra_cost);
+    }
+}
+
+#[test]
+fn strategies_known_by_name_make_plans() {
+    let graph = chain(36);
+    let most = Planner::new().plan(&graph).unwrap().arena_bytes();
+    let sqrt = Planner::new().recompute(&graph, Goal::Strategy(Strategy::SqrtN)).unwrap();
+    assert!(sqrt.arena_bytes() * 2 < most);
+    Planner::new().recompute(&graph, Goal::Strategy(Strategy::MxnetMirror)).unwrap();
+}
+
+/// A step with parameters that are replaced: the forward reads them, too.
+fn update(layers: usize) -> Graph {
+    let mut builder = Graph::builder("update");
+    let mut last = add(&mut builder, "x", ValueKind::Input, 4);
+    let mut forward = Vec::new();
+    for layer in 0..layers {
+        let p = add(&mut builder, &format!("p{layer}"), ValueKind::State, 1);
+        let next = add(&mut builder, &format!("a{layer}"), ValueKind::Activation, 4);
+        let node = Node::new(format!("f{layer}"), "F").reads([last, p]).writes([next]);
+        builder.add_node(node.pure().with_cost(10));
+        forward.push((last, p));
+        last = next;
+    }
+    let mut gradient = last;
+    for (layer, &(read, p)) in forward.iter().enumerate().rev() {
+        let dp = add(&mut builder, &format!("dp{layer}"), ValueKind::Activation, 1);
+        let node = Node::new(format!("dp{layer}"), "W").reads([gradient, read]).writes([dp]);
+        builder.add_node(node.pure().with_cost(10));
+        let next = add(&mut builder, &format!("g{layer}"), ValueKind::Activation, 4);
+        let node = Node::new(format!("b{layer}"), "B").reads([gradient, p, read]).writes([next]);
+        builder.add_node(node.pure().with_cost(10));
+        let new = add(&mut builder, &format!("new{layer}"), ValueKind::Activation, 1);
+        let node = Node::new(format!("u{layer}"), "U").reads([p, dp]).writes([new]);
+        builder.add_node(node.pure().with_cost(1).in_place(0, 0));
+        builder.add_write_back(new, p);
+        gradient = next;
+    }
+    builder.add_output(gradient);
+    builder.build().unwrap()
+}
+
+#[test]
+fn repetitions_read_parameters_before_they_are_replaced() {
+    let graph = update(12);
+    let most = Planner::new().plan(&graph).unwrap();
+    for percent in [80, 65, 50] {
+        let bytes = most.arena_bytes() * percent / 100;
+        let plan = Planner::new().recompute(&graph, Goal::Bytes(bytes)).unwrap();
+        assert!(plan.arena_bytes() <= bytes);
+        plan.check(&graph).unwrap();
+        let recomputed = plan.recomputed().unwrap();
+        assert!(recomputed.extra_cost > 0 && recomputed.extra_bound <= recomputed.extra_cost);
+        let again = Plan::from_json(plan.to_json().as_bytes()).unwrap();
+        assert_eq!(again, plan);
+    }
+    let error = Planner::new().recompute(&graph, Goal::Bytes(UNIT)).unwrap_err();
+    assert_eq!(error.kind(), "RecomputeExceeded");
+}
+
+#[test]
+fn a_budget_that_is_met_without_repetitions_repeats_nothing() {
+    let graph = update(6);
+    let plan = Planner::new().keep_order(true).plan(&graph).unwrap();
+    let same = Planner::new().recompute(&graph, Goal::Bytes(plan.arena_bytes())).unwrap();
+    assert_eq!(same, plan);
+}
+
+#[test]
+fn curves_are_monotone_and_above_their_bound() {
+    let graph = update(16);
+    let curve = Planner::new().recompute_curve(&graph).unwrap();
+    assert!(curve.points.len() > 3);
+    for pair in curve.points.windows(2) {
+        assert!(pair[0].arena_bytes > pair[1].arena_bytes);
+        assert!(pair[0].extra_cost < pair[1].extra_cost);
+    }
+    assert!(curve.points.iter().all(|it| it.extra_bound <= it.extra_cost));
+    assert!(curve.points.iter().all(|it| it.arena_bytes >= curve.floor));
+}
+
+#[test]
+fn more_work_never_takes_more_bytes() {
+    let graph = update(12);
+    let bytes = |extra| {
+        Planner::new().recompute(&graph, Goal::Extra(extra)).map(|plan| {
+            let recomputed = plan.recomputed().map_or(0, |it| it.extra_millionths());
+            assert!(recomputed <= extra);
+            plan.arena_bytes()
+        })
+    };
+    let found: Vec<u64> = [0, 50_000, 200_000].into_iter().map(|it| bytes(it).unwrap()).collect();
+    assert!(found.is_sorted_by(|a, b| a >= b), "{found:?}");
+}
+
+/// Every change of a schedule by one execution: dropped, exchanged with the next, or moved to the
+/// front. The plan of the changed graph is valid by itself; only the contents tell.
+#[test]
+fn corrupted_schedules_are_refused() {
+    let graph = update(5);
+    let most = Planner::new().plan(&graph).unwrap().arena_bytes();
+    let plan = Planner::new().recompute(&graph, Goal::Bytes(most * 7 / 10)).unwrap();
+    let executions = |plan: &Plan| -> Vec<NodeId> {
+        plan.recomputed().unwrap().schedule.iter().map(|&it| NodeId::from(it)).collect()
+    };
+    let schedule = executions(&plan);
+    let true_graph = graph.scheduled(&schedule).unwrap().graph;
+    plan.check_repetitions(&graph, &true_graph).unwrap();
+    let mut tried = 0;
+    for at in 0..schedule.len() {
+        let mut changes = Vec::new();
+        let mut dropped = schedule.clone();
+        dropped.remove(at);
+        changes.push(dropped);
+        let mut swapped = schedule.clone();
+        swapped.swap(at, (at + 1) % schedule.len());
+        changes.push(swapped);
+        let mut early = schedule.clone();
+        let moved = early.remove(at);
+        early.insert(0, moved);
+        changes.push(early);
+        for changed in changes.into_iter().filter(|changed| *changed != schedule) {
+            // Invalid as a sequence, or of another graph than that of the plan.
+            let Ok(scheduled) = graph.scheduled(&changed) else { continue };
+            if scheduled.graph == true_graph {
+                continue;
+            }
+            tried += 1;
+            assert!(plan.check_repetitions(&graph, &scheduled.graph).is_err());
+        }
+    }
+    assert!(tried > 0);
+    // An operand that is another value of the same form, in a graph that is valid by itself.
+    let text = true_graph.to_json();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let nodes = json["nodes"].as_array().unwrap().len();
+    let mut exchanged = 0;
+    for node in 0..nodes {
+        for other in 0..graph.values().len() {
+            let mut forged = json.clone();
+            let operand = &mut forged["nodes"][node]["inputs"][0];
+            if *operand == serde_json::json!(other) {
+                continue;
+            }
+            *operand = serde_json::json!(other);
+            forged.as_object_mut().unwrap().remove("checksum");
+            forged.as_object_mut().unwrap().remove("digest");
+            let Ok(forged) = Graph::from_json(forged.to_string().as_bytes()) else { continue };
+            if !forged.is_topological(&plan.order().collect::<Vec<_>>()) {
+                continue;
+            }
+            let same = plan.check_repetitions(&graph, &forged).is_ok();
+            // The first and the second instance of a value are the same content.
+            let name = |graph: &Graph, value: usize| {
+                graph.values()[value].name().split('#').next().unwrap().to_owned()
+            };
+            let was = json["nodes"][node]["inputs"][0].as_u64().unwrap();
+            let was = name(&true_graph, usize::try_from(was).unwrap());
+            assert!(!same || was == name(&true_graph, other), "{node} reads {other}");
+            exchanged += 1;
+        }
+    }
+    assert!(exchanged > 100);
+    json["name"] = "other".into();
+}
+
+/// Live bytes of a sequence by definition: an instance lives from its execution to its last reader.
+fn peak(graph: &Graph, sequence: &[NodeId]) -> Option<u64> {
+    let scheduled = graph.scheduled(sequence).ok()?;
+    let steps: Vec<Vec<NodeId>> = scheduled.order.iter().map(|&node| vec![node]).collect();
+    let plan = Planner::new().plan_steps(&scheduled.graph, &steps).ok()?;
+    Some(plan.lower_bound())
+}
+
+/// The least extra cost within `bytes` over all sequences with at most `most` executions.
+fn brute_force(graph: &Graph, bytes: u64, most: usize) -> Option<u64> {
+    let nodes = graph.nodes().len();
+    let once: u64 = graph.nodes().iter().map(Node::cost).sum();
+    let mut best = None;
+    let mut pending: Vec<Vec<NodeId>> = vec![Vec::new()];
+    while let Some(sequence) = pending.pop() {
+        let ran = |id: NodeId| sequence.contains(&id);
+        if (0..nodes).all(|id| ran(NodeId::new(id))) {
+            if peak(graph, &sequence).is_some_and(|peak| peak <= bytes) {
+                let all: u64 = sequence.iter().map(|&id| graph.node(id).cost()).sum();
+                best = Some(best.map_or(all - once, |it: u64| it.min(all - once)));
+            }
+            continue;
+        }
+        let missing = (0..nodes).filter(|&id| !ran(NodeId::new(id))).count();
+        if sequence.len() + missing > most {
+            continue;
+        }
+        for id in (0..nodes).map(NodeId::new) {
+            let is_ready = graph.dependencies(id).all(ran);
+            if is_ready
+                && (!ran(id) || sequence.len() + missing < most)
+                && sequence.last() != Some(&id)
+            {
+                let mut longer = sequence.clone();
+                longer.push(id);
+                pending.push(longer);
+            }
+        }
+    }
+    best
+}
+
+#[test]
+fn small_chains_are_as_cheap_as_any_sequence() {
+    for layers in [2, 3] {
+        let graph = chain(layers);
+        let limits = Budget::default();
+        let mut search = Recompute::new(&graph, options(), &[], &limits);
+        for units in 2..=u64::try_from(layers).unwrap() + 2 {
+            let bytes = units * UNIT;
+            let found = search.within(bytes).map(|found| found.extra_cost);
+            let known = brute_force(&graph, bytes, 2 * layers + 2);
+            // A longer sequence than those that were tried may be found.
+            if let Some(known) = known {
+                assert_eq!(found, Some(known), "{layers} layers in {units}");
+                assert!(search.bound(bytes) <= known);
+            }
+        }
+    }
+}
+
+/// A layered graph of pure nodes: each reads one or two earlier values.
+fn layered(sizes: &[(u64, u64, usize, usize)]) -> Graph {
+    let mut builder = Graph::builder("layered");
+    let mut values = vec![add(&mut builder, "x", ValueKind::Input, 1)];
+    for (index, &(units, cost, first, second)) in sizes.iter().enumerate() {
+        let next = add(&mut builder, &format!("v{index}"), ValueKind::Activation, units);
+        let reads = [values[first % values.len()], values[second % values.len()]];
+        let node = Node::new(format!("n{index}"), "Op").reads(reads).writes([next]);
+        builder.add_node(node.pure().with_cost(cost));
+        values.push(next);
+    }
+    let sum = add(&mut builder, "sum", ValueKind::Activation, 1);
+    let last = *values.last().unwrap();
+    builder.add_node(Node::new("sum", "Sum").reads([last, values[1]]).writes([sum]).with_cost(1));
+    builder.add_output(sum);
+    builder.build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn plans_of_layered_graphs_are_valid_and_cost_no_less_than_the_bound(
+        sizes in prop::collection::vec((1_u64..8, 1_u64..20, 0_usize..40, 0_usize..40), 4..40),
+        percent in 50_u64..100,
+    ) {
+        let graph = layered(&sizes);
+        let most = Planner::new().keep_order(true).plan(&graph).unwrap().arena_bytes();
+        let bytes = most * percent / 100;
+        if let Ok(plan) = Planner::new().recompute(&graph, Goal::Bytes(bytes)) {
+            prop_assert!(plan.arena_bytes() <= bytes);
+            plan.check(&graph).unwrap();
+        }
+    }
+}

@@ -1,0 +1,181 @@
+"""Plans in which nodes run again, and values that replace an input or a state at its address."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import arenaplan as ap
+from arenaplan.cli import main
+from arenaplan.errors import InvalidOption, InvalidWriteBack, RecomputeExceeded
+
+ROWS = 64
+LAYERS = 8
+
+
+def training_step(width: int = 32) -> ap.Graph:
+    """Return layers ``tanh(x w)``, their gradients, and an update of each ``w`` in place."""
+    graph = ap.Graph("step")
+    random = np.random.default_rng(7)
+    form = (ROWS, width)
+    square = (width, width)
+    x = graph.input("x", form)
+    rate = graph.constant("rate", (), data=np.float32(0.01))
+    saved = []
+    last = x
+    for layer in range(LAYERS):
+        initial = random.normal(0, 0.2, square).astype(np.float32)
+        w = graph.state(f"w{layer}", square, initial=initial)
+        (z,) = graph.node(
+            "MatMul",
+            [last, w],
+            [(f"z{layer}", form, "float32")],
+            name=f"mul{layer}",
+            pure=True,
+            cost=2 * ROWS * width * width,
+        )
+        (y,) = graph.node(
+            "Tanh",
+            [z],
+            [(f"y{layer}", form, "float32")],
+            name=f"tanh{layer}",
+            in_place=[(0, 0)],
+            pure=True,
+            cost=8 * ROWS * width,
+        )
+        saved.append((last, w, y))
+        last = y
+    graph.output(last)
+    gradient = last
+    for layer, (read, w, y) in reversed(list(enumerate(saved))):
+        keywords = {"pure": True, "cost": 8 * ROWS * width}
+
+        def named(name: str, shape: tuple[int, ...], at: int = layer) -> list[ap.ValueSpec]:
+            return [(f"{name}{at}", shape, "float32")]
+
+        (s,) = graph.node("Mul", [y, y], named("s", form), **keywords)
+        (t,) = graph.node("Mul", [s, gradient], named("t", form), in_place=[(0, 0)], **keywords)
+        (d,) = graph.node("Sub", [gradient, t], named("d", form), in_place=[(1, 0)], **keywords)
+        attributes = {"perm": (1, 0)}
+        (rt,) = graph.node(
+            "Transpose", [read], named("rt", (width, ROWS)), attributes=attributes, **keywords
+        )
+        (wt,) = graph.node("Transpose", [w], named("wt", square), attributes=attributes, **keywords)
+        (dw,) = graph.node("MatMul", [rt, d], named("dw", square), pure=True, cost=10**5)
+        (gradient,) = graph.node("MatMul", [d, wt], named("g", form), pure=True, cost=10**5)
+        (step,) = graph.node("Mul", [dw, rate], named("step", square), in_place=[(0, 0)])
+        (new,) = graph.node("Sub", [w, step], named("new", square), in_place=[(0, 0)])
+        graph.write_back(new, w)
+    graph.output(gradient)
+    return graph
+
+
+def test_a_recomputed_run_equals_a_plain_one_bit_by_bit():
+    graph = training_step()
+    graph.target = "numpy"
+    plain = ap.plan(graph, target="numpy", workspace="none", optimize="views,in-place")
+    plan = ap.plan(
+        graph,
+        target="numpy",
+        optimize="views,in-place",
+        recompute=int(plain.arena_bytes * 0.9),
+    )
+    assert plan.schedule is not None
+    assert len(plan.schedule) > len(graph.nodes)
+    assert plan.arena_bytes <= 0.9 * plain.arena_bytes
+    assert 0 < plan.extra_bound <= plan.extra_cost or plan.extra_bound == 0
+    x = np.random.default_rng(3).normal(size=(ROWS, 32)).astype(np.float32)
+    with ap.Executor(graph, plain) as first, ap.Executor(graph, plan) as second:
+        for _ in range(3):
+            expected, found = first.run({"x": x}), second.run({"x": x})
+            assert expected.keys() == found.keys()
+            for name, array in expected.items():
+                assert np.array_equal(array, found[name]), name
+
+
+def test_states_have_the_new_content_after_a_run():
+    graph = ap.Graph("count")
+    n = graph.state("n", (4,), initial=np.zeros(4, np.float32))
+    one = graph.constant("one", (4,), data=np.ones(4, np.float32))
+    (new,) = graph.node("Add", [n, one], [("new", (4,), "float32")], in_place=[(0, 0)])
+    graph.write_back(new, n)
+    graph.output(new)
+    graph.target = "numpy"
+    with ap.Executor(graph) as executor:
+        runs = [executor.run({})["new"].copy() for _ in range(3)]
+    assert [run[0] for run in runs] == [1, 2, 3]
+
+
+def test_an_update_needs_no_bytes_of_its_own():
+    graph = ap.Graph("update")
+    p, g = graph.input("p", (1 << 20,)), graph.input("g", (1 << 20,))
+    (new,) = graph.node("Sub", [p, g], [("new", (1 << 20,), "float32")], in_place=[(0, 0)])
+    graph.output(new)
+    graph.write_back(new, p)
+    plan = ap.plan(graph)
+    assert plan.arena_bytes == 8 << 20
+    assert plan["new"].offset == plan["p"].offset
+    again = ap.Graph.from_json(graph.to_json())
+    assert again.digest == graph.digest
+    assert again.write_backs == graph.write_backs
+
+
+def test_a_reader_that_needs_the_new_content_is_named():
+    graph = ap.Graph("update")
+    p = graph.state("p", (16,))
+    (new,) = graph.node("Neg", [p], [("new", (16,), "float32")], in_place=[(0, 0)])
+    graph.node("Sub", [p, new], [("change", (16,), "float32")], name="late")
+    graph.write_back(new, p)
+    with pytest.raises(InvalidWriteBack, match="'late'"):
+        ap.plan(graph)
+
+
+def test_goals_are_met_or_refused():
+    graph = training_step()
+    most = ap.plan(graph, order="given").arena_bytes
+    plan = ap.plan(graph, recompute="20%")
+    assert plan.arena_bytes < most
+    assert plan.extra_cost <= 0.2
+    plan.check(graph)
+    assert ap.plan(graph, recompute=most).schedule is None
+    with pytest.raises(RecomputeExceeded, match="none needs fewer than"):
+        ap.plan(graph, recompute="1KiB")
+    for wrong in ("-1%", "x%"):
+        with pytest.raises(InvalidOption):
+            ap.plan(graph, recompute=wrong)
+
+
+def test_equal_graphs_have_equal_plans():
+    budget = int(ap.plan(training_step(), order="given").arena_bytes * 0.85)
+    plans = [ap.plan(training_step(), recompute=budget) for _ in range(2)]
+    assert plans[0].to_json() == plans[1].to_json()
+
+
+def test_curves_fall():
+    curve = ap.recompute_curve(training_step())
+    sizes = [point.arena_bytes for point in curve.points]
+    extra = [point.extra for point in curve.points]
+    assert sizes == sorted(sizes, reverse=True)
+    assert extra == sorted(extra)
+    assert all(point.bound <= point.extra for point in curve.points)
+    assert sizes[-1] >= curve.floor
+
+
+def test_the_command_writes_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    graph = training_step()
+    path, out = tmp_path / "step.graph.json", tmp_path / "plan.json"
+    graph.save(path)
+    assert main(["recompute", str(path), "--max-extra", "20%", "-o", str(out), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["again"]
+    assert document["extra_cost"] <= 0.2
+    assert ap.Plan.load(out).schedule == document["schedule"]
+    assert main(["check", str(path), str(out)]) == 0
+    capsys.readouterr()
+    assert main(["recompute", str(path), "--curve"]) == 0
+    assert "floor" in capsys.readouterr().out
+    assert main(["recompute", str(path), "--budget", "1KiB"]) != 0
+    assert main(["recompute", str(path), "--strategy", "sqrt-n"]) == 0
