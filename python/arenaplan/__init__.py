@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 backend.register("numpy", lambda: import_module("arenaplan.executor").BACKEND)
 backend.register("cupy", lambda: import_module("arenaplan.device.backend").BACKEND)
 backend.register_reader(lambda: import_module("arenaplan.importers").load)
+backend.register_composer(lambda: import_module("arenaplan.symbols").Operators)
 set_views(
     html=lambda plan: import_module("arenaplan.report").html_of(plan),
     frame=lambda plan: import_module("arenaplan.report").frame_of(plan),

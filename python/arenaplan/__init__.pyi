@@ -25,8 +25,6 @@ from ._core import (
     Placement,
     Plan,
     PlannedSpace,
-    RecomputeCurve,
-    RecomputePoint,
     RowsInPlace,
     Share,
     SharedPlan,
@@ -54,6 +52,7 @@ from .dynamic import (
 )
 from .errors import PlannerError
 from .executor import Executor
+from .gradients import TrainingGraph, adam, gradient, sgd
 from .graph import (
     Choice,
     Effects,
@@ -73,7 +72,7 @@ from .importers.live import from_exported_program, from_jaxpr
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import pack
-from .planning import Explanation, explain, plan, plan_together, recompute_curve
+from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
 from .server import Server, ServerStatistics, Session
@@ -96,6 +95,8 @@ from .storage import (
     runtime_json,
     save_params,
 )
+from .symbols import Symbol, group, op, variable
+from .training import StepReport, Trainer
 
 __all__ = [
     "Allocation",
@@ -156,18 +157,23 @@ __all__ = [
     "StageReport",
     "StagedExecutor",
     "StepOperands",
+    "StepReport",
     "StorageEntry",
     "StorageNode",
     "StorageOperand",
     "StoragePlan",
     "StoragePool",
     "Strips",
+    "Symbol",
     "Target",
     "Timetable",
+    "Trainer",
+    "TrainingGraph",
     "Value",
     "View",
     "Window",
     "__version__",
+    "adam",
     "backend",
     "check_proof",
     "color_nodes",
@@ -179,7 +185,9 @@ __all__ = [
     "from_jaxpr",
     "from_runtime_json",
     "fuse",
+    "gradient",
     "graph_schema",
+    "group",
     "hazards_schema",
     "load",
     "load_params",
@@ -187,6 +195,7 @@ __all__ = [
     "map_svg",
     "map_trace",
     "model_schema",
+    "op",
     "order_mutations",
     "pack",
     "plan",
@@ -202,8 +211,10 @@ __all__ = [
     "recompute_curve",
     "runtime_json",
     "save_params",
+    "sgd",
     "share_storage",
     "spilled",
     "targets",
     "techniques",
+    "variable",
 ]

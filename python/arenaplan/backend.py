@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from arenaplan._core import Plan, Strips
     from arenaplan.graph import Choice, Graph
+    from arenaplan.symbols import Operators
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 """A model file, or the content of one."""
@@ -178,3 +179,23 @@ def register_reader(load: Callable[[], Callable[[Source], Graph]]) -> None:
 def read_model(source: Source) -> Graph:
     """Return the graph of a model file."""
     return _READERS[-1]()(source)
+
+
+_COMPOSERS: list[Callable[[], Callable[[Graph], Operators]]] = []
+
+
+def register_composer(load: Callable[[], Callable[[Graph], Operators]]) -> None:
+    """
+    Say how graphs are composed of operators: graphs lie below the shapes of operators.
+
+    Parameters
+    ----------
+    load : callable
+        Returns the class of operators of a graph; called whenever it is needed.
+    """
+    _COMPOSERS.append(load)
+
+
+def composer(graph: Graph) -> Operators:
+    """Return the operators that append nodes to a graph."""
+    return _COMPOSERS[-1]()(graph)

@@ -357,6 +357,10 @@ class UnsupportedOp(UnsupportedModel):
     """No kernel executes this operator."""
 
 
+class NotDifferentiable(UnsupportedModel):
+    """A node has no gradient, or a value does not depend on another one."""
+
+
 class UnsupportedSubgraph(UnsupportedModel):
     """The node holds a subgraph or calls a function that cannot be planned."""
 

@@ -15,12 +15,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from arenaplan import _core
-from arenaplan.backend import Scratch, backend_of
+from arenaplan.backend import Scratch, backend_of, composer
 from arenaplan.effects import (
     NO_EFFECTS,
     Choice,
@@ -41,6 +41,9 @@ from arenaplan.errors import (
     UnsupportedModel,
 )
 from arenaplan.origin import Origin
+
+if TYPE_CHECKING:
+    from arenaplan.symbols import Operators
 
 __all__ = [
     "MAX_FILE",
@@ -163,6 +166,9 @@ class Graph:
         self.target = "nodes"
         """Name of the target that plans are for unless another one is asked for; importers set
         the one that runs their format."""
+        self.is_exact = False
+        """Whether results must not depend on the plan, to the last bit: kernels then have one size
+        of scratch memory each, the smallest. Set it before a plan is made."""
         self._variants: dict[str, Callable[[], Graph]] = {}
         self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
@@ -172,6 +178,7 @@ class Graph:
         self._is_tied = False
         self._has_weights = True
         self._pins: dict[int, int] = {}
+        self._op: Operators | None = None
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
@@ -231,6 +238,22 @@ class Graph:
             self._initials[index] = initial
         return index
 
+    def parameter(self, name: str, initial: np.ndarray) -> int:
+        """
+        Declare a state of the shape, type and first content of an array, and return its index.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> w = graph.parameter("w", np.ones((3, 4), np.float32))
+        >>> graph.values[w].kind, graph.values[w].shape
+        ('state', (3, 4))
+        """
+        array = np.asarray(initial)
+        return self.state(name, array.shape, array.dtype.name, initial=array)
+
     def value(
         self,
         name: str,
@@ -242,6 +265,26 @@ class Graph:
     ) -> int:
         """Declare a value that some node will produce, and return its index."""
         return self._declare(name, shape, dtype, "activation", alignment, space)
+
+    @property
+    def op(self) -> Operators:
+        """
+        Operators as functions that append nodes, with inferred shapes, types and effects.
+
+        See :class:`arenaplan.symbols.Operators`. Needs the package ``onnx``.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("two layers")
+        >>> x = graph.input("x", (1, 64))
+        >>> graph.output(graph.op.Neg(graph.op.Relu(x)))
+        >>> ap.plan(graph).arena_bytes
+        512
+        """
+        if self._op is None:
+            self._op = composer(self)
+        return self._op
 
     def node(
         self,
@@ -349,10 +392,26 @@ class Graph:
         self.nodes.append(node)
         return node
 
+    def replace_node(self, index: int, outputs: tuple[int | None, ...], effects: Effects) -> None:
+        """Give a node other outputs and effects, before a plan is made."""
+        self._change()
+        self.nodes[index] = replace(self.nodes[index], outputs=outputs, effects=effects)
+
+    def rename(self, value: int, name: str) -> None:
+        """Give a value another name."""
+        self._change()
+        self.values[value] = replace(self.values[value], name=name)
+        self._op = None  # It knows the names that are taken.
+
     def output(self, value: int) -> None:
         """Declare that the caller receives ``value``."""
         self._change()
         self.outputs.append(value)
+
+    def drop_output(self, value: int) -> None:
+        """Take back the declaration that the caller receives ``value``."""
+        self._change()
+        self.outputs.remove(value)
 
     def write_back(self, value: int, into: int) -> None:
         """
@@ -370,7 +429,7 @@ class Graph:
         >>> (new,) = graph.node("Sub", [p, g], [("new p", (1024,), "float32")], in_place=[(0, 0)])
         >>> graph.write_back(new, p)
         >>> plan = ap.plan(graph)
-        >>> plan.arena_bytes, plan.offset_of("p") == plan.offset_of("new p")
+        >>> plan.arena_bytes, plan.placements[p].offset == plan.placements[new].offset
         (8192, True)
         """
         self._change()
@@ -496,6 +555,7 @@ class Graph:
         copy.values, copy.nodes = list(self.values), list(self.nodes)
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
         copy.warnings, copy.target = list(self.warnings), self.target
+        copy.is_exact = self.is_exact
         copy._constants, copy._refusal = dict(self._constants), self._refusal
         copy.write_backs = list(self.write_backs)
         copy._pins, copy._initials = dict(self._pins), dict(self._initials)

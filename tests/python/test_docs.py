@@ -47,6 +47,19 @@ def test_the_examples_of_a_page_run(name: str) -> None:
         exec(compile(block, name, "exec"), {})
 
 
+def test_the_examples_of_writing_and_training_a_model_run() -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+    (section,) = re.findall(r"^## Write a model and train it$(.*?)(?=^## |\Z)", page, re.S | re.M)
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert len(blocks) == 2
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "training.md", "exec"), names)
+    shapes = names["shapes"]
+    assert isinstance(shapes, dict)
+    assert (shapes["x"], shapes["w2"]) == ((64, 784), (128, 10))
+
+
 RECIPES = re.findall(
     r"^```python\n(.*?)^```",
     (ROOT / "docs" / "integrations.md").read_text(),

@@ -210,6 +210,9 @@ def _alone(graph: Graph, node: Node) -> _Ways:
         () if kernel.workspace is None else attributed(kernel.workspace, signature, signature)
     )
     slots = tuple(tuple(Choice(*choice) for choice in slot) for slot in declared)
+    if graph.is_exact:
+        # Tiles of another size add products up in another order.
+        slots = tuple((min(slot),) for slot in slots)
     if not slots:
         return _Ways((), (Choice(0, nanoseconds(signature, kernel)),))
     # At most one of the buffers comes in several sizes.

@@ -210,6 +210,73 @@ class Executor(Tenant):
                     first = self.graph.initial(value.index)
                     np.copyto(setup.arrays[value.index], 0 if first is None else first)
 
+    def states(self) -> dict[str, np.ndarray]:
+        """
+        Return copies of all states of the model, by name.
+
+        Raises
+        ------
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        with self.arena.lease():
+            return {name: array.copy() for name, array in self._states().items()}
+
+    def restore(self, states: Mapping[str, ArrayLike], *, runs: int | None = None) -> None:
+        """
+        Give states of the model a content: all of those that are named, or none after an error.
+
+        Parameters
+        ----------
+        states : mapping of str to array_like
+            Arrays of exactly the shape and element type of the states.
+        runs : int, optional
+            Number of runs that were made before, which random operators depend on.
+
+        Raises
+        ------
+        InputMismatch
+            If there is no such state, or it has another shape or type.
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        with self.arena.lease():
+            own = self._states()
+            for name, given in states.items():
+                array = np.asarray(given)
+                if name not in own:
+                    known = ", ".join(map(repr, own)) or "none"
+                    raise InputMismatch(f"no state is called {name!r}; the graph has {known}")
+                if (array.shape, array.dtype) != (own[name].shape, own[name].dtype):
+                    raise InputMismatch(
+                        f"state {name!r} holds {own[name].dtype} of shape {own[name].shape}, not "
+                        f"{array.dtype} of shape {array.shape}"
+                    )
+            for name, given in states.items():
+                np.copyto(own[name], given)
+            if runs is not None and self._setup is not None:
+                self._setup.program.clock.run = whole_number(runs, "runs")
+
+    @property
+    def runs(self) -> int:
+        """Number of runs so far."""
+        return 0 if self._setup is None else self._setup.program.clock.run
+
+    def _states(self) -> dict[str, np.ndarray]:
+        """Return the memory of all states that a run touches, by name."""
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        return {
+            value.name: setup.arrays[value.index]
+            for value in self.graph.values
+            if value.kind == "state" and value.index in setup.arrays
+        }
+
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
     ) -> dict[str, np.ndarray]:

@@ -84,16 +84,25 @@ def _chains(
             if value is not None:
                 readers.setdefault(value, []).append(node)
     outputs = set(graph.outputs)
+    written = {node.inputs[at] for node in graph.nodes for at in node.effects.mutates}
     chains: dict[int, list[int]] = {}
     taken: set[int] = set()
     for start, step in alone.items():
-        if start in taken or graph.nodes[start].op not in _STARTS:
+        first = graph.nodes[start]
+        if (
+            start in taken
+            or first.op not in _STARTS
+            or any(v is not None for v in first.outputs[1:])
+        ):
             continue
-        chain, value = [start], graph.nodes[start].outputs[0]
+        chain, value = [start], first.outputs[0]
         while value is not None and value not in outputs and len(readers.get(value, ())) == 1:
             node = readers[value][0]
+            # An operand that a node writes in place may not have its content yet.
             ready = all(
-                other is None or other == value or born.get(other, -1) < step
+                other is None
+                or other == value
+                or (other not in written and born.get(other, -1) < step)
                 for other in node.inputs
             )
             if node.index not in alone or not ready or not _is_light(graph, node, value):

@@ -3,8 +3,9 @@ Random numbers, the same in every order of the steps.
 
 Each run of a node has a stream of its own: the counter-based generator Philox (Salmon et al.,
 "Parallel random numbers: as easy as 1, 2, 3", SC 2011), keyed by the seed and the name of the
-node, with the number of the run in the upper word of the counter. So results depend neither on the
-order of the steps, nor on threads, nor on what ran before.
+node (or its attribute ``stream``, which a second execution in the same run has in common with the
+first), with the number of the run in the upper word of the counter. So results depend neither on
+the order of the steps, nor on threads, nor on what ran before.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def generator(step: Step) -> np.random.Generator:
     """Return the stream of this run of a node."""
     seed = step.attributes.get("seed")
     own = pack("<Q", step.clock.seed) if seed is None else pack("<d", seed)
-    key = blake2b(own + step.signature.name.encode("utf-8", "surrogatepass"), digest_size=16)
+    name = str(step.attributes.get("stream", step.signature.name))
+    key = blake2b(own + name.encode("utf-8", "surrogatepass"), digest_size=16)
     return np.random.Generator(
         np.random.Philox(
             key=np.frombuffer(key.digest(), "<u8").astype(np.uint64),
