@@ -523,9 +523,11 @@ class Graph:
                 str,
                 int,
                 Mapping[str, object],
+                int,
             ]
         ],
         outputs: Sequence[int],
+        write_backs: Sequence[tuple[int, int]] = ...,
     ) -> Graph:
         """
         Validate tables of values and nodes.

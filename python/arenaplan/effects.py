@@ -165,6 +165,10 @@ class Effects(NamedTuple):
     repeats: bool = False
     """Whether the node may run again in each fused group that reads its output, so that its inputs
     are kept and not the output: for cheap nodes that make much of little."""
+    pure: bool = False
+    """Whether every run of the node on equal operands makes equal bytes and has no other effect, so
+    that a plan may run the node again instead of keeping an output. A node that draws random numbers
+    without a key, or does input or output, is not pure."""
 
 
 NO_EFFECTS = Effects()
@@ -189,4 +193,5 @@ def effects_of(row: Mapping[str, Any]) -> Effects:
         tuple(Overlap(**overlap) for overlap in row.get("overlaps", ())),
         tuple(Window(**window) for window in row.get("windows", ())),
         bool(row.get("repeats", False)),
+        bool(row.get("pure", False)),
     )

@@ -124,6 +124,10 @@ class InvalidEffect(GraphError):
     """An effect of a node names an operand that the node does not have."""
 
 
+class InvalidWriteBack(GraphError):
+    """A value cannot replace an input or a state at its address."""
+
+
 class InvalidGroup(GraphError):
     """Nodes that were to run as one cannot."""
 

@@ -117,6 +117,8 @@ class Node:
     """Version of the operator set."""
     after: tuple[int, ...] = ()
     """Indices of nodes that must run before this one although it reads nothing of theirs."""
+    cost: int = 0
+    """Cost of one run, in units of work that all nodes have in common; 0 if it is unknown."""
 
 
 class Graph:
@@ -150,6 +152,8 @@ class Graph:
         """Indices of the values that the caller supplies."""
         self.outputs: list[int] = []
         """Indices of the values that the caller receives."""
+        self.write_backs: list[tuple[int, int]] = []
+        """Values that replace an input or state at its address, with that input or state."""
         self.warnings: list[str] = []
         """What an importer had to assume, one sentence each."""
         self.target = "nodes"
@@ -255,7 +259,9 @@ class Graph:
         overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
         windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
         repeats: bool = False,
+        pure: bool = False,
         after: Iterable[int] = (),
+        cost: int = 0,
     ) -> tuple[int | None, ...]:
         """
         Append a node, and return the indices of its outputs.
@@ -268,10 +274,13 @@ class Graph:
             Indices of the values read, ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats, pure
             The node's :class:`Effects`.
         after : iterable of int
             Indices of nodes that must run first.
+        cost : int, default 0
+            Cost of one run, in units of work that all nodes have in common: the larger one of
+            floating-point operations and 8 times the bytes moved, or a measured time. 0 if unknown.
         """
         results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
         effects = Effects(
@@ -285,6 +294,7 @@ class Graph:
             tuple(Overlap(*overlap) for overlap in overlaps),
             tuple(Window(*window) for window in windows),
             repeats,
+            pure,
         )
         self.append(
             op,
@@ -296,6 +306,7 @@ class Graph:
             domain=domain,
             version=version,
             after=tuple(after),
+            cost=cost,
         )
         return results
 
@@ -311,6 +322,7 @@ class Graph:
         domain: str = "",
         version: int = 0,
         after: tuple[int, ...] = (),
+        cost: int = 0,
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
         self._change()
@@ -326,6 +338,7 @@ class Graph:
             domain,
             version,
             after,
+            cost,
         )
         self.nodes.append(node)
         return node
@@ -334,6 +347,28 @@ class Graph:
         """Declare that the caller receives ``value``."""
         self._change()
         self.outputs.append(value)
+
+    def write_back(self, value: int, into: int) -> None:
+        """
+        Declare that ``value`` replaces the input or state ``into`` at its address: donation.
+
+        The two have one address in every plan. The producer of ``value`` runs after all other nodes
+        that read the previous content of ``into``, and may read that content itself only where its
+        effects let ``value`` take over ``into``. After a run, ``into`` has the bytes of ``value``.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("update")
+        >>> p, g = graph.state("p", (1024,)), graph.input("g", (1024,))
+        >>> (new,) = graph.node("Sub", [p, g], [("new p", (1024,), "float32")], in_place=[(0, 0)])
+        >>> graph.write_back(new, p)
+        >>> plan = ap.plan(graph)
+        >>> plan.arena_bytes, plan.offset_of("p") == plan.offset_of("new p")
+        (8192, True)
+        """
+        self._change()
+        self.write_backs.append((value, into))
 
     def pin(self, value: int, offset: int) -> None:
         """
@@ -391,6 +426,7 @@ class Graph:
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
         copy.warnings, copy.target = list(self.warnings), self.target
         copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy.write_backs = list(self.write_backs)
         copy._pins, copy._initials = dict(self._pins), dict(self._initials)
         return copy
 
@@ -526,8 +562,11 @@ class Graph:
                 domain=row.get("domain", ""),
                 version=row.get("version", 0),
                 after=tuple(row.get("after", ())),
+                cost=row.get("cost", 0),
             )
         graph.outputs = document["outputs"]
+        pairs = document.get("write_backs", ())
+        graph.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
         graph._is_tied = graph.core.to_json() != text
         graph._core, graph._has_weights = core, False
         return graph
@@ -554,10 +593,12 @@ class Graph:
                         n.domain,
                         n.version,
                         n.attributes,
+                        n.cost,
                     )
                     for n in self.nodes
                 ],
                 self.outputs,
+                self.write_backs,
             )
             if self._pins:
                 self._core = self._core.with_pins(list(self._pins.items()))

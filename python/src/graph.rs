@@ -54,6 +54,8 @@ struct NodeRow<'py> {
     version: i64,
     #[pyo3(item(8))]
     attributes: Bound<'py, PyAny>,
+    #[pyo3(item(9))]
+    cost: Bound<'py, PyAny>,
 }
 
 /// `(bytes, cost)` of every choice, per workspace.
@@ -89,13 +91,14 @@ impl Graph {
 impl Graph {
     /// Validate tables of values and nodes.
     #[new]
-    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int], str, int, Mapping[str, object]]]", outputs: "Sequence[int]"))]
+    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int], str, int, Mapping[str, object], int]]", outputs: "Sequence[int]", write_backs: "Sequence[tuple[int, int]]" = Vec::new()))]
     fn new(
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
         nodes: &Bound<'_, PyAny>,
         outputs: &Bound<'_, PyAny>,
+        write_backs: Vec<(u32, u32)>,
     ) -> PyResult<Self> {
         let items = values.len()?.saturating_add(nodes.len()?);
         admit(py, items.saturating_mul(ROW_BYTES))?;
@@ -119,8 +122,18 @@ impl Graph {
             builder.add_value(value);
         }
         for row in nodes.try_iter()? {
-            let NodeRow { name, op, inputs, outputs, effects, after, domain, version, attributes } =
-                row?.extract()?;
+            let NodeRow {
+                name,
+                op,
+                inputs,
+                outputs,
+                effects,
+                after,
+                domain,
+                version,
+                attributes,
+                cost,
+            } = row?.extract()?;
             let name = read_name(&name, "a node")?;
             let op = read_name(&op, "an operator")?;
             let domain = read_name(&domain, "an operator set")?;
@@ -131,11 +144,15 @@ impl Graph {
                 .reads(read_operands(&inputs, &who)?)
                 .writes(read_operands(&outputs, &who)?)
                 .with_effects(read_effects(&effects, &who)?)
+                .with_cost(read_cost(&cost, &who)?)
                 .after(read_indices(&after, &who, "node")?.into_iter().map(NodeId::from));
             builder.add_node(node);
         }
         for output in read_indices(outputs, "the list of outputs", "value")? {
             builder.add_output(ValueId::from(output));
+        }
+        for (value, into) in write_backs {
+            builder.add_write_back(ValueId::from(value), ValueId::from(into));
         }
         let inner = call::run(py, items, move |_, _| builder.build())?.or_raise(py)?;
         Ok(Self { inner: Arc::new(inner) })
@@ -316,6 +333,12 @@ fn overflow_as(error: PyErr, py: Python<'_>, name: &str, message: String) -> PyE
     error
 }
 
+/// Reads the cost of `who`.
+fn read_cost(cost: &Bound<'_, PyAny>, who: &str) -> PyResult<u64> {
+    let message = || format!("{who}: its cost {cost} is not a number of 64 bits");
+    cost.extract().map_err(|error| overflow_as(error, cost.py(), "InvalidEffect", message()))
+}
+
 /// Reads one kind of effects of `who`.
 fn read_effect<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     effects: &Bound<'py, PyAny>,
@@ -376,6 +399,7 @@ fn read_effects(effects: &Bound<'_, PyAny>, who: &str) -> PyResult<Effects> {
         ignores: read_effect(effects, "ignores", who)?,
         mutates: read_effect(effects, "mutates", who)?,
         repeats: read_effect(effects, "repeats", who)?,
+        pure: read_effect(effects, "pure", who)?,
         workspaces: read_workspaces(workspaces),
         staging: None,
     })

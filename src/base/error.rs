@@ -49,6 +49,9 @@ pub enum Error {
     /// An attribute of an operator is none that a graph can hold.
     #[error("node {node}: attribute {attribute}: {reason}")]
     InvalidAttribute { node: String, attribute: String, reason: String },
+    /// A value cannot replace an input or a state at its address.
+    #[error("value {value} cannot replace {into} at its address: {reason}")]
+    InvalidWriteBack { value: String, into: String, reason: String },
     /// Nodes cannot run as one.
     #[error("the nodes up to {node} cannot run as one: {reason}")]
     InvalidGroup { node: String, reason: String },
@@ -222,6 +225,7 @@ impl Error {
             Self::InvalidName { .. } => "InvalidName",
             Self::InvalidEffect { .. } => "InvalidEffect",
             Self::InvalidAttribute { .. } => "InvalidAttribute",
+            Self::InvalidWriteBack { .. } => "InvalidWriteBack",
             Self::InvalidGroup { .. } => "InvalidGroup",
             Self::AliasCycle { .. } => "AliasCycle",
             Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",

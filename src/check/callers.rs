@@ -19,7 +19,10 @@ impl Plan {
         match graph.value(value).kind() {
             ValueKind::Input if self.options.inputs == InputMemory::Caller => true,
             ValueKind::Input | ValueKind::Activation => {
-                is_output && self.options.outputs == OutputMemory::Caller
+                let mut pairs = graph.write_backs().iter();
+                is_output
+                    && self.options.outputs == OutputMemory::Caller
+                    && pairs.all(|pair| pair.value != value)
             }
             _ => false,
         }

@@ -56,9 +56,11 @@
 //! - names, sizes, operands, live ranges, spaces and options are those of the graph (`spaces.rs`,
 //!   `callers.rs`);
 //! - each placement respects its pin, its alignment and the end of its arena;
+//! - each value that replaces an input or a state is at the address of that one;
 //! - values share bytes as the plan says, and no two values that do not share bytes are in one line
 //!   of `alignment` bytes at one step (`layout.rs`);
-//! - the replay refuses no step, and holds all outputs, states and kept inputs after the last one;
+//! - the replay refuses no step, and after the last one holds all outputs, the states and the kept
+//!   inputs that no value replaces, and the values that replace one;
 //! - where nodes may run in any order, no two of them use a byte that one of them writes, unless
 //!   the graph orders the two (`races.rs`);
 //! - where several workers run the steps, each step of the timetable starts after the steps that it
@@ -165,10 +167,11 @@ impl Plan {
         let smallest = self.check_workspaces(graph, &units)?;
         self.check_claims(graph)?;
         self.check_own_target(graph)?;
-        self.check_techniques()?;
+        self.check_techniques(graph)?;
         self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)?;
         self.check_shares(&units)?;
+        self.check_write_backs(graph)?;
         self.check_lines(graph, &joined)?;
         self.check_timetable(graph, &units)?;
         let rigids = self.rigids(graph, &units, &joined, &smallest);
@@ -272,6 +275,19 @@ impl Plan {
             None => Ok(()),
             Some(extra) => mismatch(format!("it places {} too", quoted(&extra.name))),
         }
+    }
+
+    /// Checks that each value which replaces an input or state is at the address of that one.
+    fn check_write_backs(&self, graph: &Graph) -> Result<()> {
+        for pair in graph.write_backs() {
+            let place = |value| self.placement(value).map(|place| (place.space, place.offset));
+            if place(pair.value).is_none() || place(pair.value) != place(pair.into) {
+                let [value, into] =
+                    [pair.value, pair.into].map(|value| quoted(graph.value(value).name()));
+                return mismatch(format!("value {value} replaces {into}, and is at another place"));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that every workspace of every node is placed, in one of its sizes, and returns the
@@ -391,8 +407,10 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], keeps_inputs: bool) -> Vec<[u3
             live[value.index()] = [step, step + 1];
         }
     }
+    let replaced = replaced(graph);
     for (index, value) in graph.values().iter().enumerate() {
         let kept = match value.kind() {
+            _ if replaced[index] => false,
             ValueKind::State => true,
             ValueKind::Input => keeps_inputs,
             ValueKind::Activation | ValueKind::Constant | ValueKind::Inner => false,
@@ -401,10 +419,18 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], keeps_inputs: bool) -> Vec<[u3
             live[index][1] = end;
         }
     }
-    for output in graph.outputs() {
+    let written_back = graph.write_backs().iter().map(|pair| pair.value);
+    for output in graph.outputs().iter().copied().chain(written_back) {
         live[output.index()][1] = end;
     }
     live
+}
+
+/// Returns, by value, whether another value replaces it at its address.
+fn replaced(graph: &Graph) -> Vec<bool> {
+    let mut replaced = vec![false; graph.values().len()];
+    graph.write_backs().iter().for_each(|pair| replaced[pair.into.index()] = true);
+    replaced
 }
 
 /// The pairs of values that share bytes according to a plan.
@@ -453,6 +479,11 @@ impl Joined {
         // A result of an assignment may be where the state is, without a share.
         for (state, result) in units.iter().filter_map(|unit| plan.stored(graph, unit)) {
             let roots = [state, result].map(|value| find(&mut joined_to, value.index()));
+            joined_to[roots[0]] = roots[1];
+        }
+        // A value is at the address of the input or state that it replaces, without a share.
+        for pair in graph.write_backs() {
+            let roots = [pair.into, pair.value].map(|value| find(&mut joined_to, value.index()));
             joined_to[roots[0]] = roots[1];
         }
         let root: Vec<_> = (0..joined_to.len()).map(|value| find(&mut joined_to, value)).collect();

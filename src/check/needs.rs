@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 
 use crate::base::{Alignment, ValueId};
+use crate::check::replaced;
 use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};
 use crate::plan::{InputMemory, OutputMemory, Plan};
@@ -39,7 +40,9 @@ impl Needs {
         let kin = kin(graph);
         let in_arena = |value: &ValueId| graph.value(*value).is_planned();
         let mut needs = Self { least: 0, most: 0, supplied: 0 };
-        let states: Vec<ValueId> = of_kind(graph, ValueKind::State).collect();
+        let replaced = replaced(graph);
+        let kept = |state: &ValueId| !replaced[state.index()];
+        let states: Vec<ValueId> = of_kind(graph, ValueKind::State).filter(kept).collect();
         for unit in units {
             let mut most: BTreeMap<ValueId, u64> = BTreeMap::new();
             // By kin: the most bytes of one value that is read, and whether an output may take
@@ -70,7 +73,7 @@ impl Needs {
             needs.most = needs.most.max(most.into_values().fold(0, u64::saturating_add));
         }
         let inputs = of_kind(graph, ValueKind::Input);
-        let supplied = inputs.chain(states.iter().copied());
+        let supplied = inputs.chain(of_kind(graph, ValueKind::State));
         needs.supplied = supplied.map(counted).fold(0, u64::saturating_add);
         needs.least = needs.least.max(needs.supplied);
         let is_callers = plan.options.inputs == InputMemory::Caller
@@ -101,6 +104,9 @@ fn kin(graph: &Graph) -> Vec<usize> {
                 sets.join(input, output);
             }
         }
+    }
+    for pair in graph.write_backs() {
+        sets.join(pair.value, pair.into);
     }
     sets.roots()
 }

@@ -7,9 +7,9 @@ use core::ops::Range;
 
 use super::races::Races;
 use crate::base::{Error, NodeId, Result, Step, ValueId, quoted};
-use crate::check::is_at;
 use crate::check::memory::{Memory, Owner};
 use crate::check::unit::Unit;
+use crate::check::{is_at, replaced};
 use crate::graph::{Assignment, Graph, ValueKind, View, Whole};
 use crate::plan::{Placement, Plan, Share, ShareRule};
 
@@ -66,6 +66,8 @@ pub(super) struct Replay<'a> {
     /// By value: the larger value of which all its own bytes are a part, and where they begin
     /// there.
     parts: RefCell<Vec<Option<(ValueId, u64)>>>,
+    /// By value: whether it is a state that a node mutates, of which no value is a view.
+    is_mutated: Vec<bool>,
     memories: Vec<Memory>,
     step: Step,
     /// The users of every byte, if the plan must be safe in every order.
@@ -83,7 +85,13 @@ impl<'a> Replay<'a> {
         let contents = vec![None; graph.values().len()];
         let races = plan.options.parallel_safe.then(Races::default);
         let parts = RefCell::new(vec![None; graph.values().len()]);
-        Self { plan, graph, places, contents, parts, memories, step: Step::new(0), races }
+        let mut is_mutated = vec![false; graph.values().len()];
+        for node in graph.nodes() {
+            let states = node.effects().mutates.iter().filter_map(|&position| node.input(position));
+            states.for_each(|state| is_mutated[state.index()] = true);
+        }
+        let step = Step::new(0);
+        Self { plan, graph, places, contents, parts, is_mutated, memories, step, races }
     }
 
     pub(super) fn run(mut self, units: &[Unit<'_>]) -> Result<()> {
@@ -111,8 +119,11 @@ impl<'a> Replay<'a> {
         } else {
             &[ValueKind::State]
         };
-        for value in kinds(kept).iter().chain(self.graph.outputs()) {
-            self.read(*value)?;
+        let replaced = replaced(self.graph);
+        let kept = kinds(kept).into_iter().filter(|value| !replaced[value.index()]);
+        let written_back = self.graph.write_backs().iter().map(|pair| pair.value);
+        for value in kept.chain(self.graph.outputs().iter().copied()).chain(written_back) {
+            self.read(value)?;
         }
         let order: Vec<_> = units.iter().map(Unit::last).collect();
         self.races.take().map_or(Ok(()), |races| races.check(self.graph, &order))
@@ -364,7 +375,7 @@ impl<'a> Replay<'a> {
             Whole::Input => (written, read),
             Whole::Output => (read, written),
         };
-        self.graph.value(input).kind() != ValueKind::State
+        !self.is_mutated[input.index()]
             && part.space == whole.space
             && whole.offset.checked_add(view.offset) == Some(part.offset)
     }

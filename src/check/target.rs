@@ -134,7 +134,7 @@ impl Plan {
 
     /// Checks that the plan uses only techniques that its options have, and none that its search
     /// skipped; and that the search skipped only those.
-    pub(super) fn check_techniques(&self) -> Result<()> {
+    pub(super) fn check_techniques(&self, graph: &Graph) -> Result<()> {
         let refuse = |technique: Technique, what: &str| {
             let reason = format!("technique {technique} {what}");
             Err(Error::PlanMismatch { reason })
@@ -158,7 +158,7 @@ impl Plan {
             if !step.fused.is_empty() && fusion.into_iter().all(|one| skipped.contains(one)) {
                 return refuse(Technique::Fusion, "was skipped, and the plan uses it");
             }
-            for &share in &step.shares {
+            for &share in step.shares.iter().filter(|share| !is_write_back(graph, step, share)) {
                 let (technique, other) = match share.rule {
                     ShareRule::InPlace => (Technique::InPlace, None),
                     ShareRule::Overlap => (Technique::Overlap, None),
@@ -188,4 +188,16 @@ impl Plan {
         let sizes = [bytes(&step.inputs, share.input), bytes(&step.outputs, share.output)];
         sizes[0].is_some() && sizes[0] == sizes[1]
     }
+}
+
+/// Returns whether a value takes the bytes that the graph says it replaces: no technique, since
+/// every plan does so.
+fn is_write_back(graph: &Graph, step: &PlanStep, share: &Share) -> bool {
+    let at = |operands: &[Option<u32>], position: u32| {
+        let operand = operands.get(usize::try_from(position).ok()?).copied().flatten()?;
+        Some(ValueId::from(operand))
+    };
+    let (input, output) = (at(&step.inputs, share.input), at(&step.outputs, share.output));
+    let mut pairs = graph.write_backs().iter();
+    pairs.any(|pair| (Some(pair.into), Some(pair.value)) == (input, output))
 }

@@ -4,9 +4,9 @@
 use alloc::{format, vec, vec::Vec};
 
 use crate::base::{Result, ValueId};
-use crate::check::mismatch;
 use crate::check::order::required;
 use crate::check::unit::Unit;
+use crate::check::{mismatch, replaced};
 use crate::graph::{Graph, ValueKind};
 use crate::plan::{Plan, Timetable};
 
@@ -127,15 +127,18 @@ impl Plan {
                 *needed = [start, needed[1].max(end)];
             }
         }
+        let replaced = replaced(graph);
         for (index, value) in graph.values().iter().enumerate() {
             let kept = match value.kind() {
+                _ if replaced[index] => false,
                 ValueKind::State => true,
                 ValueKind::Input => self.keeps_inputs(),
                 _ => false,
             };
             needed[index][1] = if kept { last } else { needed[index][1].max(1) };
         }
-        for output in graph.outputs() {
+        let written_back = graph.write_backs().iter().map(|pair| pair.value);
+        for output in graph.outputs().iter().copied().chain(written_back) {
             needed[output.index()][1] = last;
         }
         needed

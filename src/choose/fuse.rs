@@ -290,8 +290,13 @@ fn fuse_at(graph: &Graph, fusion: Fusion, part: &[usize], ends: &[bool]) -> Vec<
             awaited[dependency.index()] = true;
         }
     }
+    // Groups run at their last node, which must be the last reader of the previous content.
+    let mut is_written_back = vec![false; graph.values().len()];
+    for write_back in graph.write_backs() {
+        is_written_back[write_back.value.index()] = true;
+    }
     let mut is_output = vec![false; graph.values().len()];
-    for output in graph.outputs() {
+    for output in graph.read_at_end() {
         is_output[output.index()] = true;
     }
     let candidates: Vec<Option<Candidate>> = graph
@@ -299,6 +304,7 @@ fn fuse_at(graph: &Graph, fusion: Fusion, part: &[usize], ends: &[bool]) -> Vec<
         .iter()
         .zip(&awaited)
         .map(|(node, &awaited)| candidate(graph, node).filter(|_| !awaited))
+        .map(|found| found.filter(|found| !is_written_back[found.output.index()]))
         .collect();
     let mut fuser = Fuser {
         graph,

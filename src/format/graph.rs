@@ -21,7 +21,7 @@ use super::{admit, checksum, is_default};
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
     Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Window,
-    Workspace,
+    Workspace, WriteBack,
 };
 use crate::pack::Space;
 
@@ -65,6 +65,8 @@ pub(crate) struct GraphDocument {
     values: Vec<ValueRow>,
     nodes: Vec<NodeRow>,
     outputs: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    write_backs: Vec<WriteBackRow>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     checksum: String,
     /// Fields of others; by convention their names begin with `x-`.
@@ -130,12 +132,23 @@ struct NodeRow {
     mutates: Vec<u32>,
     #[serde(default, skip_serializing_if = "is_default")]
     repeats: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pure: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workspaces: Vec<WorkspaceRow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     staging: Option<Vec<WorkspaceRow>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     after: Vec<u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    cost: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteBackRow {
+    value: u32,
+    into: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -305,6 +318,7 @@ impl GraphDocument {
             values: graph.values().iter().map(ValueRow::of).collect(),
             nodes: graph.nodes().iter().map(NodeRow::of).collect(),
             outputs: graph.outputs().iter().map(|&output| output.into()).collect(),
+            write_backs: graph.write_backs().iter().map(WriteBackRow::of).collect(),
             checksum: String::new(),
             extra: BTreeMap::new(),
         }
@@ -349,6 +363,9 @@ impl GraphDocument {
         }
         for output in self.outputs {
             builder.add_output(ValueId::from(output));
+        }
+        for WriteBackRow { value, into } in self.write_backs {
+            builder.add_write_back(ValueId::from(value), ValueId::from(into));
         }
         builder.build()
     }
@@ -460,9 +477,11 @@ impl NodeRow {
             ignores: all_small(&effects.ignores),
             mutates: all_small(&effects.mutates),
             repeats: effects.repeats,
+            pure: effects.pure,
             workspaces: effects.workspaces.iter().map(WorkspaceRow::of).collect(),
             staging: effects.staging.as_ref().map(|all| all.iter().map(WorkspaceRow::of).collect()),
             after: node.control_dependencies().iter().map(|&node| node.into()).collect(),
+            cost: node.cost(),
         }
     }
 
@@ -528,6 +547,7 @@ impl NodeRow {
             ignores: all_large(self.ignores),
             mutates: all_large(self.mutates),
             repeats: self.repeats,
+            pure: self.pure,
             workspaces: workspaces(self.workspaces)?,
             staging: self.staging.map(workspaces).transpose()?,
         };
@@ -536,8 +556,15 @@ impl NodeRow {
             .with_attributes(self.attributes.0)
             .reads(operands(self.inputs))
             .writes(operands(self.outputs))
-            .with_effects(effects);
+            .with_effects(effects)
+            .with_cost(self.cost);
         Ok(node.after(self.after.into_iter().map(NodeId::from)))
+    }
+}
+
+impl WriteBackRow {
+    fn of(pair: &WriteBack) -> Self {
+        Self { value: pair.value.into(), into: pair.into.into() }
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::{format, string::String, vec, vec::Vec};
 use hashbrown::HashMap;
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
-use crate::graph::{Graph, Node, Value, ValueKind, Whole, Window, order};
+use crate::graph::{Graph, Node, Value, ValueKind, Whole, Window, WriteBack, order, write_back};
 use crate::pack::Space;
 
 /// Collects values and nodes, and makes a valid [`Graph`] of them.
@@ -31,6 +31,7 @@ pub struct GraphBuilder {
     values: Vec<Value>,
     nodes: Vec<Node>,
     outputs: Vec<ValueId>,
+    write_backs: Vec<WriteBack>,
     spaces: Vec<Space>,
 }
 
@@ -42,6 +43,7 @@ impl GraphBuilder {
             values: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
+            write_backs: Vec::new(),
             spaces: vec![Space::default()],
         }
     }
@@ -74,6 +76,32 @@ impl GraphBuilder {
         self.outputs.push(value);
     }
 
+    /// Declares that `value` replaces the input or state `into` at its address: donation.
+    ///
+    /// The two have one address in every plan. The previous content of `into` is gone when the
+    /// producer of `value` runs, so the producer runs after all other nodes that read this content,
+    /// and may read the content itself only where the effects let `value` take over `into`. After
+    /// the run, `into` has the bytes of `value`.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
+    ///
+    /// let mut builder = Graph::builder("update");
+    /// let mut value = |name, kind| Value::new(name, kind, DType::FLOAT32, [1024]);
+    /// let p = builder.add_value(value("p", ValueKind::State)?);
+    /// let g = builder.add_value(value("g", ValueKind::Input)?);
+    /// let new = builder.add_value(value("new p", ValueKind::Activation)?);
+    /// builder.add_node(Node::new("update", "Sub").reads([p, g]).writes([new]).in_place(0, 0));
+    /// builder.add_write_back(new, p);
+    /// let plan = Planner::new().plan(&builder.build()?)?;
+    /// assert_eq!(plan.placement(new).map(|it| it.offset), plan.placement(p).map(|it| it.offset));
+    /// assert_eq!(plan.arena_bytes(), 8192);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn add_write_back(&mut self, value: ValueId, into: ValueId) {
+        self.write_backs.push(WriteBack { value, into });
+    }
+
     /// Returns the graph.
     ///
     /// # Errors
@@ -84,10 +112,11 @@ impl GraphBuilder {
     /// - [`Error::UndefinedValue`] if an operand or output is not there or is never produced.
     /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if
     ///   a node's effects do not fit its operands.
+    /// - [`Error::InvalidWriteBack`] if a value cannot replace an input or state at its address.
     /// - [`Error::InvalidAttribute`] if an attribute is a number that is not finite, or has no name.
     /// - [`Error::GraphCycle`] if nodes depend on each other in a circle.
     pub fn build(self) -> Result<Graph> {
-        let Self { name, values, nodes, outputs, spaces } = self;
+        let Self { name, values, mut nodes, outputs, write_backs, spaces } = self;
         check_unique("values", values.iter().map(Value::name))?;
         check_unique("spaces", spaces.iter().map(Space::name))?;
         for value in &values {
@@ -100,8 +129,12 @@ impl GraphBuilder {
             }
         }
         let producers = find_producers(&values, &nodes)?;
+        write_back::check(&write_backs, &values, &nodes, &producers)?;
         for node in &nodes {
             check_operands(node, &values, &producers, nodes.len())?;
+        }
+        write_back::order(&write_backs, &values, &mut nodes, &producers)?;
+        for node in &nodes {
             check_effects(node, &values)?;
             check_workspaces(node)?;
             check_repeats(node, &values, &nodes)?;
@@ -113,7 +146,7 @@ impl GraphBuilder {
         let given: Vec<_> = (0..nodes.len()).map(NodeId::new).collect();
         let sorted = !order::is_topological(&nodes, &producers, &given);
         let order = if sorted { order::stable_sort(&nodes, &producers)? } else { given };
-        Ok(Graph { name, values, nodes, outputs, spaces, producers, order, sorted })
+        Ok(Graph { name, values, nodes, outputs, write_backs, spaces, producers, order, sorted })
     }
 }
 
@@ -340,6 +373,9 @@ fn check_repeats(node: &Node, values: &[Value], nodes: &[Node]) -> Result<()> {
     let mut awaited = node.after.iter().map(|dependency| &nodes[dependency.index()]);
     if let Some(awaited) = awaited.find(|awaited| awaited.effects.repeats) {
         return refuse(awaited, "it may run again, and another node waits for it");
+    }
+    if node.effects.pure && !node.effects.mutates.is_empty() {
+        return refuse(node, "it is declared as pure, and mutates a state");
     }
     if !node.effects.repeats {
         return Ok(());

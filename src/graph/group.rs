@@ -146,6 +146,7 @@ impl Graph {
             values,
             nodes,
             outputs: self.outputs.clone(),
+            write_backs: self.write_backs.clone(),
             spaces: self.spaces.clone(),
             producers,
             order,
@@ -336,6 +337,7 @@ impl Grouping<'_> {
             outputs: Box::new([Some(output)]),
             effects,
             after: after.collect(),
+            cost: group.iter().fold(0, |sum: u64, &id| sum.saturating_add(graph.node(id).cost)),
         })
     }
 

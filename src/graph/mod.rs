@@ -13,6 +13,7 @@ mod overlap;
 mod reach;
 mod repeat;
 mod value;
+mod write_back;
 
 use alloc::{
     format,
@@ -30,6 +31,7 @@ pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub(crate) use repeat::{Repeated, Stored};
 pub use value::{DType, Value, ValueKind};
+pub use write_back::WriteBack;
 
 use crate::base::{Alignment, Error, Hasher, NodeId, Result, SpaceId, ValueId};
 use crate::pack::Space;
@@ -41,6 +43,7 @@ pub struct Graph {
     values: Vec<Value>,
     nodes: Vec<Node>,
     outputs: Vec<ValueId>,
+    write_backs: Vec<WriteBack>,
     spaces: Vec<Space>,
     producers: Vec<Option<NodeId>>,
     order: Vec<NodeId>,
@@ -99,6 +102,27 @@ impl Graph {
     /// Returns the values that the caller receives, in order; one may come twice.
     pub fn outputs(&self) -> &[ValueId] {
         &self.outputs
+    }
+
+    /// Returns the values that replace an input or a state at its address, with that input or state.
+    pub fn write_backs(&self) -> &[WriteBack] {
+        &self.write_backs
+    }
+
+    /// Returns, by value, whether another value replaces it at its address.
+    pub(crate) fn overwritten(&self) -> Vec<bool> {
+        let mut overwritten = vec![false; self.values.len()];
+        for write_back in &self.write_backs {
+            overwritten[write_back.into.index()] = true;
+        }
+        overwritten
+    }
+
+    /// Iterates over the values that are read after the last node: the outputs of the graph, and
+    /// values that are written back.
+    pub(crate) fn read_at_end(&self) -> impl Iterator<Item = ValueId> + '_ {
+        let written_back = self.write_backs.iter().map(|write_back| write_back.value);
+        self.outputs.iter().copied().chain(written_back)
     }
 
     /// Returns every memory space, by [`SpaceId`].
@@ -415,6 +439,23 @@ impl Graph {
                 hash.count(index);
             }
         }
+        // The same for costs, pure nodes and write-backs: each list ends with a number of its own.
+        let extras: [(u64, Vec<[u64; 2]>); 3] = [
+            (u64::MAX - 1, self.list(|node| (node.cost > 0).then_some(node.cost))),
+            (u64::MAX - 2, self.list(|node| node.effects.pure.then_some(1))),
+            (u64::MAX - 3, self.write_backs.iter().map(|&pair| pair.numbers()).collect()),
+        ];
+        for (mark, rows) in extras.into_iter().filter(|(_, rows)| !rows.is_empty()) {
+            hash.number(mark);
+            hash.count(rows.len());
+            rows.into_iter().flatten().for_each(|number| hash.number(number));
+        }
         hash.finish()
+    }
+
+    /// Returns the nodes with a number, and the number.
+    fn list(&self, number: impl Fn(&Node) -> Option<u64>) -> Vec<[u64; 2]> {
+        let rows = (0_u64..).zip(&self.nodes);
+        rows.filter_map(|(index, node)| Some([index, number(node)?])).collect()
     }
 }

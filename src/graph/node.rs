@@ -169,6 +169,11 @@ pub struct Effects {
     /// inputs are smaller than their output. Such a node has one output, mutates nothing and reads
     /// no state, so that every run makes equal bytes.
     pub repeats: bool,
+    /// Whether every run of the node on equal operands makes equal bytes and has no other effect.
+    /// A plan may then run the node again, as a step of its own, in place of keeping an output. A
+    /// node that draws random numbers without a key, or does input or output, is not pure. The
+    /// default is `false`.
+    pub pure: bool,
     /// Scratch buffers, each with one or several sizes to choose from.
     pub workspaces: Vec<Workspace>,
     /// Scratch buffers that are needed instead if the output overlaps an input; a piece of
@@ -206,6 +211,7 @@ pub struct Node {
     pub(super) outputs: Box<[Option<ValueId>]>,
     pub(super) effects: Effects,
     pub(super) after: Box<[NodeId]>,
+    pub(super) cost: u64,
 }
 
 impl Node {
@@ -224,6 +230,7 @@ impl Node {
             outputs: Box::default(),
             effects: Effects::default(),
             after: Box::default(),
+            cost: 0,
         }
     }
 
@@ -338,6 +345,23 @@ impl Node {
         self
     }
 
+    /// Declares that every run of the node on equal operands makes equal bytes and has no other
+    /// effect, so that a plan may run the node again.
+    #[must_use]
+    pub fn pure(mut self) -> Self {
+        self.effects.pure = true;
+        self
+    }
+
+    /// Sets the cost of one run, in units of work that all nodes of the graph have in common: the
+    /// larger one of floating-point operations and 8 times the bytes moved, or a measured time. 0
+    /// stands for an unknown cost.
+    #[must_use]
+    pub fn with_cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
     /// Adds scratch memory with the given sizes to choose from.
     #[must_use]
     pub fn workspace(mut self, choices: impl IntoIterator<Item = Choice>) -> Self {
@@ -408,6 +432,18 @@ impl Node {
     /// Returns the effects of the node on memory.
     pub const fn effects(&self) -> &Effects {
         &self.effects
+    }
+
+    /// Returns the cost of one run, in units of work; 0 if it is unknown.
+    pub const fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Returns whether another run of the node on equal operands makes equal bytes and has no other
+    /// effect: the node is declared as [`pure`](Effects::pure), or as one that
+    /// [`repeats`](Effects::repeats).
+    pub const fn is_pure(&self) -> bool {
+        self.effects.pure || self.effects.repeats
     }
 
     /// Returns the nodes that must run before although nothing of theirs is read.

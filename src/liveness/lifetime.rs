@@ -8,8 +8,8 @@ use crate::graph::{Graph, Reachability, ValueKind};
 /// The live range of every value, under one execution order.
 ///
 /// A value is live from the step that produces it until after the last step that
-/// reads its bytes. Graph inputs and states are live from step 0; graph outputs and
-/// states, and inputs that are to be preserved, until the end; a value without readers, for the
+/// reads its bytes. Graph inputs and states are live from step 0; graph outputs, values that are
+/// written back, states that no value replaces, and inputs that are to be preserved, until the end; a value without readers, for the
 /// one step that produces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
@@ -65,7 +65,7 @@ impl Lifetimes {
                 live[value.index()] = Some((step, step.next()));
             }
         }
-        for output in graph.outputs() {
+        for output in graph.read_at_end() {
             if let Some((_, end)) = &mut live[output.index()] {
                 *end = horizon;
             }
@@ -100,12 +100,13 @@ impl Lifetimes {
                 }
             }
         }
+        let overwritten = graph.overwritten();
         let states = graph.values().iter().enumerate().filter_map(|(index, value)| {
             let is_kept = value.kind() == ValueKind::State
                 || value.kind() == ValueKind::Input && preserve_inputs;
-            is_kept.then(|| ValueId::new(index))
+            (is_kept && !overwritten[index]).then(|| ValueId::new(index))
         });
-        for value in states.chain(graph.outputs().iter().copied()) {
+        for value in states.chain(graph.read_at_end()) {
             ends.keep(value, times.horizon.next(), None);
         }
         times.ends = Some(ends);
@@ -152,7 +153,7 @@ impl Lifetimes {
                 }
             }
         }
-        for output in graph.outputs() {
+        for output in graph.read_at_end() {
             if let Some((_, end)) = &mut live[output.index()] {
                 *end = horizon;
             }
@@ -174,13 +175,16 @@ impl Lifetimes {
 /// Returns the live ranges of values that no node produces, before any reader.
 fn supplied(graph: &Graph, preserve_inputs: bool, horizon: Step) -> Vec<Option<(Step, Step)>> {
     let start = Step::new(0);
+    let first = Some((start, Step::new(1)));
     graph
         .values()
         .iter()
-        .map(|value| match value.kind() {
+        .zip(graph.overwritten())
+        .map(|(value, is_overwritten)| match value.kind() {
+            ValueKind::Input | ValueKind::State if is_overwritten => first,
             ValueKind::Input if preserve_inputs => Some((start, horizon)),
             ValueKind::State => Some((start, horizon)),
-            ValueKind::Input => Some((start, Step::new(1))),
+            ValueKind::Input => first,
             ValueKind::Constant | ValueKind::Activation | ValueKind::Inner => None,
         })
         .collect()

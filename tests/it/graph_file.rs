@@ -44,7 +44,9 @@ fn sample() -> Graph {
     let view = View { input: 0, output: 0, offset: 64, whole: Whole::Input };
     let effects = Effects { views: vec![view], ..Effects::default() };
     let last = Node::new("last", "Slice").reads([y]).writes([z]).with_effects(effects);
-    builder.add_node(last.after([first]));
+    builder.add_node(last.after([first]).pure().with_cost(u64::MAX));
+    let old = builder.add_value(array("old", ValueKind::Input, &[2, 8]));
+    builder.add_write_back(z, old);
     builder.add_output(z);
     builder.add_output(y);
     builder.build().unwrap()

@@ -65,3 +65,4 @@ mod target;
 mod technique_laws;
 mod together;
 mod workers;
+mod write_back;

@@ -58,7 +58,9 @@ impl Model {
             AliasClasses::new(graph, graph.order(), &lifetimes, linked.alias_rules(), None, &[]);
         let mut bytes = Vec::new();
         let mut atoms_of = vec![0..0; graph.values().len()];
+        let overwritten = graph.overwritten();
         let callers = |value: ValueId| match graph.value(value).kind() {
+            _ if overwritten[value.index()] => false,
             ValueKind::State => true,
             ValueKind::Input => options.inputs != InputMemory::Reuse,
             _ => false,
@@ -96,11 +98,12 @@ impl Model {
         }
         let mut reads = vec![0_u32; graph.values().len()];
         let mut supplied = Vec::new();
-        for output in graph.outputs() {
+        for output in graph.read_at_end() {
             reads[output.index()] += 1;
         }
         for (index, value) in graph.values().iter().enumerate() {
             match value.kind() {
+                ValueKind::Input | ValueKind::State if overwritten[index] => {}
                 ValueKind::State => reads[index] += 1,
                 ValueKind::Input if options.keeps_inputs() => reads[index] += 1,
                 ValueKind::Input => {}

@@ -17,8 +17,8 @@ impl Builder<'_> {
         let kind = self.graph.value(id).kind();
         let is_input = self.rules.inputs == InputMemory::Caller && kind == ValueKind::Input;
         let is_output = self.rules.outputs == OutputMemory::Caller && self.is_output[id.index()];
-        // States stay in the arena from one run to the next.
-        is_input || is_output && kind != ValueKind::State
+        // States stay in the arena from one run to the next, and so does a value that replaces one.
+        is_input || is_output && kind != ValueKind::State && self.home[id.index()].is_none()
     }
 
     /// Returns whether two classes together are no larger than the caller's buffer of one of them,

@@ -4,6 +4,7 @@
 mod callers;
 mod compete;
 mod overlap;
+mod write_back;
 
 pub(crate) use compete::matched;
 
@@ -157,6 +158,7 @@ impl AliasClasses {
                 builder.start(value);
             }
         }
+        builder.link_write_backs(order);
         for (step, &id) in order.iter().enumerate() {
             builder.link_views(Step::at(step), id);
         }
@@ -263,6 +265,12 @@ struct Builder<'a> {
     /// given order counts.
     reach: Option<(&'a Reachability, Vec<Vec<NodeId>>)>,
     is_output: Vec<bool>,
+    /// By value: the input or state that it replaces at its address.
+    home: Vec<Option<ValueId>>,
+    /// By value: whether another value replaces it.
+    is_overwritten: Vec<bool>,
+    /// By value: whether it is a state that a node mutates.
+    is_mutated: Vec<bool>,
     /// By value: the value that it is a part of, or equal to.
     part_of: Vec<Cell<Option<ValueId>>>,
     /// By value: whether it shows bytes of an operand of the node that produces it.
@@ -286,8 +294,17 @@ impl<'a> Builder<'a> {
     ) -> Self {
         let count = graph.values().len();
         let mut is_output = vec![false; count];
-        for output in graph.outputs() {
+        for output in graph.read_at_end() {
             is_output[output.index()] = true;
+        }
+        let mut home = vec![None; count];
+        for write_back in graph.write_backs() {
+            home[write_back.value.index()] = Some(write_back.into);
+        }
+        let mut is_mutated = vec![false; count];
+        for node in graph.nodes() {
+            let states = node.effects().mutates.iter().filter_map(|&position| node.input(position));
+            states.for_each(|state| is_mutated[state.index()] = true);
         }
         Self {
             graph,
@@ -296,6 +313,9 @@ impl<'a> Builder<'a> {
             declined,
             reach: reach.map(|reach| (reach, graph.readers())),
             is_output,
+            home,
+            is_overwritten: graph.overwritten(),
+            is_mutated,
             part_of: vec![Cell::new(None); count],
             is_view: vec![false; count],
             has_taken: vec![false; count],
@@ -389,7 +409,7 @@ impl<'a> Builder<'a> {
                 }
             };
             // A view of a state would change when the state is mutated.
-            let stays = self.graph.value(input).kind() != ValueKind::State;
+            let stays = !self.is_mutated[input.index()];
             let declined = self.declined.binary_search(&(id, view.input)).is_ok();
             if permitted && stays && !declined && !shown_already && self.link(part, whole, view) {
                 self.is_view[output.index()] |= view.whole == Whole::Input;
@@ -513,7 +533,7 @@ impl<'a> Builder<'a> {
             let mut pairs = node.effects().in_place.iter();
             pairs.any(|pair| (pair.input, pair.output) == (at, position))
         };
-        let given_away = self.all_die(step, class, start..end, |member| {
+        let given_away = self.all_die(step, class, output, start..end, |member| {
             let bytes = self.graph.value(member.value).bytes();
             let is_exact = member.start == start && bytes == taken.bytes();
             is_exact && is_only_read(node, member.value, elementwise)
@@ -539,19 +559,23 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Returns whether all that is live at `step` in some bytes of a class dies there, does not
-    /// belong to the caller, and is `given_away`.
+    /// Returns whether all that is live at `step` in some bytes of a class, but for `output`, dies
+    /// there, does not belong to the caller, and is `given_away`.
     fn all_die(
         &self,
         step: Step,
         class: &DraftClass,
+        output: ValueId,
         bytes: Range<i128>,
         given_away: impl Fn(&Draft) -> bool,
     ) -> bool {
         // Those that died before this step are further down.
         let live = class.members.iter().rev().take_while(|member| member.live.end() > step);
         let mut found = live.filter(|member| {
-            member.live.start() <= step && member.start < bytes.end && bytes.start < member.end
+            member.value != output
+                && member.live.start() <= step
+                && member.start < bytes.end
+                && bytes.start < member.end
         });
         found.all(|member| {
             let dies = self.lifetimes.dies(member.value, step) && !self.is_callers(member.value);
@@ -562,6 +586,7 @@ impl<'a> Builder<'a> {
     /// Returns whether the caller may look at the bytes of `value` after a run.
     fn is_callers(&self, value: ValueId) -> bool {
         let is_kept = match self.graph.value(value).kind() {
+            _ if self.is_overwritten[value.index()] => false,
             ValueKind::State => true,
             ValueKind::Input => self.rules.inputs != InputMemory::Reuse,
             _ => false,
@@ -583,7 +608,8 @@ impl<'a> Builder<'a> {
     /// allows it.
     fn overwrite(&mut self, step: Step, input: ValueId, output: ValueId) -> bool {
         let Some((over, start)) = self.places[input.index()] else { return false };
-        self.put(step, output, over, start)
+        let is_there = self.places[output.index()] == Some((over, start));
+        is_there && self.home[output.index()].is_some() || self.put(step, output, over, start)
     }
 
     /// Puts `output`, which is written at `step`, at `start` in class `over`, and returns
@@ -598,6 +624,8 @@ impl<'a> Builder<'a> {
         let same = |this: &Self, u: &Draft, v: &Draft| {
             (u.value == output && v.live.start() <= step && this.lifetimes.dies(v.value, step))
                 || this.root(u.value) == this.root(v.value)
+                || this.hands_over(u, v)
+                || this.hands_over(v, u)
         };
         if !self.fit(made, over, shift) || !self.agree(made, over, shift, same) {
             return false;

@@ -66,7 +66,7 @@ impl Builder<'_> {
         let made = self.graph.value(output);
         let end = start + i128::from(made.bytes());
         class.space == made.space()
-            && self.all_die(step, class, start..end, |member| {
+            && self.all_die(step, class, output, start..end, |member| {
                 let is_ahead = |position| {
                     let mut known = overlaps.iter().filter(|known| known.input == position);
                     known.any(|known| member.start - start >= i128::from(known.distance))

@@ -61,11 +61,12 @@ impl Bytes {
         let mut found = Self::none(order.len());
         // By value: the bodies that its bytes are in.
         let mut bodies: Vec<Vec<usize>> = vec![Vec::new(); graph.values().len()];
+        let overwritten = graph.overwritten();
         for (index, bodies) in bodies.iter_mut().enumerate() {
             let value = ValueId::new(index);
             let kind = graph.value(value).kind();
             if matches!(kind, ValueKind::Input | ValueKind::State) {
-                let is_kept = kind == ValueKind::State || keeps_inputs;
+                let is_kept = (kind == ValueKind::State || keeps_inputs) && !overwritten[index];
                 *bodies = vec![found.add(size(value), u32::from(is_kept))];
                 found.first = found.first.saturating_add(size(value));
             }
@@ -125,7 +126,7 @@ impl Bytes {
             }
             found.used[step] = used;
         }
-        for output in graph.outputs() {
+        for output in graph.read_at_end() {
             for &body in &bodies[output.index()] {
                 found.users[body] += 1;
             }
