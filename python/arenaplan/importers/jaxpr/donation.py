@@ -195,7 +195,7 @@ class _Binder:
         maker = self._makers.get(value)
         if maker is None or value in self._values:
             return False
-        readers = self._content_readers(into)
+        readers = self._readers.get(into, [])
         if maker in readers and not _takes_over(maker, into, value):
             return False
         before = [line for line in readers if line is not maker]
@@ -206,18 +206,6 @@ class _Binder:
         self._bound[into] = maker
         self._values.add(value)
         return True
-
-    def _content_readers(self, tensor: Tensor) -> dict[Line, None]:
-        """Return the lines that read the bytes of an array, directly or in a view of it."""
-        found: dict[Line, None] = {}
-        todo = [tensor]
-        while todo:
-            for line in self._readers.get(todo.pop(), ()):
-                if line not in found:
-                    found[line] = None
-                    if effects_of(line).views:
-                        todo += [out for out in line.outputs if out is not None]
-        return found
 
     def _below(self, line: Line) -> set[Line]:
         """Return the lines that must run after a line, by operands or by replaced contents."""
@@ -250,9 +238,8 @@ class _Binder:
         self._makers[made] = line
         if isinstance(atom, Tensor):
             self._readers.setdefault(atom, []).append(line)
-        for into, maker in self._bound.items():
-            if line in self._content_readers(into):
-                self._behind.setdefault(line, []).append(maker)
+            if atom in self._bound:
+                self._behind[line] = [self._bound[atom]]
         return made
 
     def _arrange(self) -> None:
