@@ -64,7 +64,7 @@ from .graph import (
 )
 from .importers import load
 from .importers.document import from_runtime_json
-from .importers.live import from_exported_program, from_jaxpr, from_train_step
+from .importers.live import from_exported_program, from_jaxpr, from_joint_graph, from_train_step
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import pack
@@ -162,6 +162,7 @@ __all__ = [
     "find_assigns",
     "from_exported_program",
     "from_jaxpr",
+    "from_joint_graph",
     "from_train_step",
     "from_runtime_json",
     "fuse",

@@ -14,7 +14,7 @@ from arenaplan.importers.common import Bind
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["from_exported_program", "from_jaxpr", "from_train_step"]
+__all__ = ["from_exported_program", "from_jaxpr", "from_joint_graph", "from_train_step"]
 
 
 def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = None) -> Graph:
@@ -159,3 +159,55 @@ def from_train_step(
     from arenaplan.importers.jaxpr import graph_of_step
 
     return graph_of_step(step, args, donate, name)
+
+
+def from_joint_graph(
+    module: Any,
+    donate: Mapping[int, int] | None = None,
+    *,
+    name: str = "",
+    bind: Bind | None = None,
+) -> Graph:
+    """
+    Read a PyTorch graph with forward and backward pass, and perhaps the update.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        Result of ``aot_export_joint_simple(..., trace_joint=True)`` of
+        ``torch._functorch.aot_autograd``, or of ``make_fx(step, tracing_mode="fake")(*args)`` for
+        a step that computes gradients and new parameters.
+    donate : mapping, optional
+        Positions of donated inputs, with the positions of the results that replace them; both
+        among all tensors, in the order of the graph.
+    name : str, optional
+        Name of the model, for reports.
+    bind : mapping, optional
+        Numbers for symbolic dimensions by name, as for :func:`from_exported_program`.
+
+    Returns
+    -------
+    Graph
+        All inputs are the caller's but donated ones, which are states. Transposes beside products
+        and expansions beside elementwise operators need no bytes, as in PyTorch. Nodes have a
+        ``cost`` and say whether they are pure: see :func:`from_train_step`.
+
+    Raises
+    ------
+    ImportError
+        If torch is not installed.
+    TypeError, IndexError
+        If it is no graph module, or has no such inputs or results.
+    PlannerError
+        If it cannot be planned; the message names the place.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> module = make_fx(step, tracing_mode="fake")(p, x)            # doctest: +SKIP
+    >>> ap.plan(ap.from_joint_graph(module, donate={0: 0}))          # doctest: +SKIP
+    Plan('', 903360 bytes, optimal)
+    """
+    from arenaplan.importers.pt2 import graph_of_joint
+
+    return graph_of_joint(module, donate or {}, name, bind)
