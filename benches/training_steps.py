@@ -301,9 +301,7 @@ def mixer(layers: int = 8, d: int = 512, batch: int = 16) -> Step:
         for _ in range(layers)
     ]  # fmt: skip
     p = {"stem": dense_shapes(768, d), "blocks": blocks, "n": norm_shapes(d)}
-    return with_adam(
-        loss, p | {"head": dense_shapes(d, 1000)}, f32(batch, 224, 224, 3), i32(batch)
-    )
+    return with_adam(loss, p | {"head": dense_shapes(d, 1000)}, f32(batch, 224, 224, 3), i32(batch))
 
 
 def bert(layers: int = 12, d: int = 768, batch: int = 8, t: int = 128) -> Step:

@@ -105,7 +105,5 @@ class Builder:
 
     def closed(self, *outputs: Any) -> ClosedJaxpr:
         """Return the jaxpr with these results."""
-        self._jaxpr.outvars = [
-            x if isinstance(x, Var) else Literal(x, Aval(())) for x in outputs
-        ]
+        self._jaxpr.outvars = [x if isinstance(x, Var) else Literal(x, Aval(())) for x in outputs]
         return ClosedJaxpr(self._jaxpr)

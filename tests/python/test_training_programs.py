@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_jaxprs import CORE, Builder
 
 import arenaplan as ap
 from arenaplan.importers.jaxpr import emitted
-from arenaplan.importers.jaxpr.donation import Pair, Subtree, pairs_of_trees, pairs_of_types, subtree
+from arenaplan.importers.jaxpr.donation import (
+    Pair,
+    Subtree,
+    pairs_of_trees,
+    pairs_of_types,
+    subtree,
+)
 from arenaplan.importers.jaxpr.walk import Walk
+from small_jaxprs import CORE, Builder
 
 SIDE = (1024, 1024)
 MIB = 1 << 20
@@ -186,7 +192,13 @@ def test_operators_that_need_an_array_get_one_that_is_made_before_them() -> None
     (x,) = build.inputs
     first = build.product(x, zeros)
     graph = graph_of(build.closed(build.product(build("sin", first), zeros)))
-    assert ops(graph) == ["broadcast_in_dim", "dot_general", "sin", "broadcast_in_dim", "dot_general"]
+    assert ops(graph) == [
+        "broadcast_in_dim",
+        "dot_general",
+        "sin",
+        "broadcast_in_dim",
+        "dot_general",
+    ]
     assert not any(value.kind == "constant" for value in graph.values)
 
 
@@ -261,7 +273,9 @@ def test_rows_of_a_batch_stay_together() -> None:
         numbers = (((2,), (1,)), ((0,), (0,)))
         y = build("dot_general", *build.inputs, shape=(2, 8, 4), dimension_numbers=numbers)
         shape = tuple((2, 8, 4)[axis] for axis in permutation)
-        return ops(graph_of(build.closed(build("transpose", y, shape=shape, permutation=permutation))))
+        return ops(
+            graph_of(build.closed(build("transpose", y, shape=shape, permutation=permutation)))
+        )
 
     assert batched((1, 0, 2)) == batched((0, 2, 1)) == batched((2, 0, 1)) == ["dot_general"]
     assert batched((1, 2, 0)) == ["dot_general", "transpose"]

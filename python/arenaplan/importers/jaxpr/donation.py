@@ -112,9 +112,7 @@ def pairs_of_types(donated: Iterable[int], inputs: list[Any], outputs: list[Any]
     for position in donated:
         free.setdefault(inputs[position], []).append(position)
     return [
-        Pair(free[kind].pop(0), position)
-        for position, kind in enumerate(outputs)
-        if free.get(kind)
+        Pair(free[kind].pop(0), position) for position, kind in enumerate(outputs) if free.get(kind)
     ]
 
 

@@ -12,6 +12,7 @@ from arenaplan.importers.named import Op
 from arenaplan.importers.nested import declare_inner
 from arenaplan.ops import BITS, Array
 
+
 class Emitter:
     """
     The graph of a program, while it is made.
@@ -71,7 +72,13 @@ class Emitter:
         effects = effects_of(line)
         is_pure = all(equation.is_pure for equation in line.equations)
         graph.append(
-            op, inputs, tuple(outputs), name=name, effects=effects._replace(pure=is_pure), domain="jax", cost=cost_of(line)
+            op,
+            inputs,
+            tuple(outputs),
+            name=name,
+            effects=effects._replace(pure=is_pure),
+            domain="jax",
+            cost=cost_of(line),
         )
 
     def _output(self, position: int, atom: Atom) -> None:

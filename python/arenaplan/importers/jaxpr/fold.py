@@ -33,7 +33,7 @@ _LONGEST: Final = 12
 need fewer. Longer formulas cost more than their bytes."""
 
 _INDEX_MAPS: Final = frozenset(
-    "broadcast_in_dim copy copy_p expand_dims reshape rev slice squeeze stop_gradient transpose".split()
+    ["broadcast_in_dim", "copy", "copy_p", "expand_dims", "reshape", "rev", "slice", "squeeze", "stop_gradient", "transpose"]
 )
 """Primitives of which each element is an element of the operand."""
 
@@ -132,9 +132,7 @@ def generate(program: Program) -> None:
 def _chain(equation: Equation, chains: dict[Tensor, list[Equation]]) -> list[Equation] | None:
     """Return the equations that compute a result from numbers alone, ``None`` if none do."""
     if not (
-        equation.is_elementwise
-        or equation.primitive == "iota"
-        or equation.primitive in _INDEX_MAPS
+        equation.is_elementwise or equation.primitive == "iota" or equation.primitive in _INDEX_MAPS
     ):
         return None
     chain: list[Equation] = []

@@ -73,9 +73,7 @@ def donated_inputs(jaxpr: Any) -> list[int]:
         return []
     (call,) = jaxpr.eqns
     marks = call.params.get("donated_invars") or ()
-    given = {
-        id(atom) for atom, is_donated in zip(call.invars, marks, strict=False) if is_donated
-    }
+    given = {id(atom) for atom, is_donated in zip(call.invars, marks, strict=False) if is_donated}
     return [at for at, variable in enumerate(jaxpr.invars) if id(variable) in given]
 
 

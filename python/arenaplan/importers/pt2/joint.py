@@ -116,7 +116,9 @@ def _readers(program: Program) -> dict[str, list[Call | None]]:
 def _reading(call: Call, renamed: dict[str, str]) -> Call:
     """Return a call that reads other tensors."""
     arguments = tuple(
-        argument._replace(tensors=tuple(name and renamed.get(name, name) for name in argument.tensors))
+        argument._replace(
+            tensors=tuple(name and renamed.get(name, name) for name in argument.tensors)
+        )
         for argument in call.arguments
     )
     return call._replace(arguments=arguments)

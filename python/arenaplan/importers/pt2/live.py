@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from arenaplan.errors import NestingTooDeep, NotAModel
-from arenaplan.importers.pt2.program import Argument, Call, JointProgram, Port, Program, Size, Tensor
+from arenaplan.importers.pt2.program import (
+    Argument,
+    Call,
+    JointProgram,
+    Port,
+    Program,
+    Size,
+    Tensor,
+)
 
 _KINDS: Final[Mapping[str, str]] = {"constant_tensor": "tensor_constant"}
 """Kinds of inputs and outputs whose names differ from those in files."""

@@ -181,8 +181,19 @@ ALIASES = frozenset([*_VIEWS.split(), *_OTHER_ALIASES.split()])
 
 RANDOM = frozenset(
     {
-        "bernoulli", "dropout", "multinomial", "native_dropout", "normal", "rand", "rand_like",
-        "randint", "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise",
+        "bernoulli",
+        "dropout",
+        "multinomial",
+        "native_dropout",
+        "normal",
+        "rand",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "randperm",
+        "rrelu_with_noise",
     }  # fmt: skip
 )
 """Operators whose results differ from run to run, for any inputs."""
