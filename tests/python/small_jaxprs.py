@@ -81,7 +81,7 @@ class Builder:
         effects: tuple[str, ...] = (),
         **params: Any,
     ) -> Var:
-        """Append an equation, and return its result, of the shape of the first operand that has one."""
+        """Append an equation, and return its result: by default of the first operand's shape."""
         atoms = [x if isinstance(x, Var) else Literal(x, Aval((), dtype)) for x in operands]
         if shape is None:
             shape = next(x.aval.shape for x in atoms if isinstance(x, Var))

@@ -119,7 +119,7 @@ def test_a_donated_batch_is_named_in_a_warning() -> None:
     assert "'x'" in warning or "batch" in warning
 
 
-# -- steps that run inside one arena ----------------------------------------------------------------
+# -- steps that run inside one arena ---------------------------------------------------------------
 
 
 def convolution() -> Any:

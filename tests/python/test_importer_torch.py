@@ -262,7 +262,7 @@ def test_a_program_needs_the_bytes_of_its_onnx_export(name: str, tmp_path: Path)
         assert ours.arena_bytes == ap.plan(exported, in_place=in_place, target="ideal").arena_bytes
 
 
-# -- joint graphs -----------------------------------------------------------------------------------
+# -- joint graphs ----------------------------------------------------------------------------------
 
 
 def traced_step(rows: int = 8) -> Any:
@@ -371,5 +371,5 @@ def test_wrong_donations_are_refused(donate: Any, error: type[Exception], messag
 
 
 def test_what_is_no_graph_module_is_refused() -> None:
-    with pytest.raises(TypeError, match="'Linear' is no torch.fx.GraphModule"):
+    with pytest.raises(TypeError, match=r"'Linear' is no torch\.fx\.GraphModule"):
         ap.from_joint_graph(nn.Linear(2, 2))

@@ -79,8 +79,8 @@ def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -
         read as if they were written where they are called. ``cond``, ``scan`` and ``while`` are
         nodes; the bytes that their bodies need are a value ``….inner`` of each. Arrays made of
         numbers alone, repeated operands of elementwise operators and transposes beside products of
-        matrices are read in place, and need no bytes. Arguments that ``jax.jit`` donates are states;
-        results replace them as JAX pairs them, by type.
+        matrices are read in place, and need no bytes. Arguments that ``jax.jit`` donates are
+        states; results replace them as JAX pairs them, by type.
 
     Raises
     ------

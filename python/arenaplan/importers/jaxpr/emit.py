@@ -106,14 +106,16 @@ class Emitter:
         """Declare the value of an array."""
         graph = self.graph
         name = tensor.name or name or f"const:{len(graph.values)}"
-        declare = {
-            "constant": graph.constant,
-            "input": graph.input,
-            "state": graph.state,
-            "activation": graph.value,
-        }[kind]
-        self.values[tensor] = declare(name, tensor.shape, tensor.dtype)
-        return self.values[tensor]
+        if kind == "constant":
+            value = graph.constant(name, tensor.shape, tensor.dtype)
+        elif kind == "input":
+            value = graph.input(name, tensor.shape, tensor.dtype)
+        elif kind == "state":
+            value = graph.state(name, tensor.shape, tensor.dtype)
+        else:
+            value = graph.value(name, tensor.shape, tensor.dtype)
+        self.values[tensor] = value
+        return value
 
 
 def graph_of_body(name: str, program: Program) -> Graph:

@@ -33,7 +33,10 @@ _LONGEST: Final = 12
 need fewer. Longer formulas cost more than their bytes."""
 
 _INDEX_MAPS: Final = frozenset(
-    ["broadcast_in_dim", "copy", "copy_p", "expand_dims", "reshape", "rev", "slice", "squeeze", "stop_gradient", "transpose"]
+    [
+        *("broadcast_in_dim", "copy", "copy_p", "expand_dims", "reshape", "rev", "slice"),
+        *("squeeze", "stop_gradient", "transpose"),
+    ]
 )
 """Primitives of which each element is an element of the operand."""
 
@@ -233,7 +236,7 @@ def _behind(
         return []
     left = len(lhs.shape) - len(lhs_contracted) - len(lhs_batch)
     right = len(rhs.shape) - len(rhs_contracted) - len(rhs_batch)
-    sides: list[str | None] = ["batch"] * len(lhs_batch) + ["left"] * left + ["right"] * right
+    sides: list[str | None] = [*["batch"] * len(lhs_batch), *["left"] * left, *["right"] * right]
     chain: list[Equation] = []
     best: list[Equation] = []
     while result is not None and result not in results and len(readers.get(result, ())) == 1:

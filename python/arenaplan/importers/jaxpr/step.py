@@ -55,7 +55,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
         ]
     chosen = [_part(arguments, at, "argument") for at in donate]
     if isinstance(donate, Mapping):
-        pairs = []
+        pairs: list[Pair] = []
         for tree, at in zip(chosen, donate.values(), strict=True):
             found = _part(results, at, "result")
             if found.kind != tree.kind:
@@ -68,7 +68,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
 
 
 def donated_inputs(jaxpr: Any) -> list[int]:
-    """Return the positions of inputs that a jaxpr donates: those of ``jax.jit`` around all of it."""
+    """Return the inputs that a jaxpr donates: those that ``jax.jit`` around all of it was told."""
     if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive.name not in CALLS:
         return []
     (call,) = jaxpr.eqns
@@ -91,7 +91,8 @@ def _subtree(tree: Any, first: int) -> Subtree:
     from jax import tree_util
 
     def children(node: Any) -> list[Any]:
-        return tree_util.tree_flatten(node, is_leaf=lambda part: part is not node)[0]
+        inside: list[Any] = tree_util.tree_flatten(node, is_leaf=lambda part: part is not node)[0]
+        return inside
 
     def kind(node: Any) -> Any:
         leaves, structure = tree_util.tree_flatten(node)

@@ -48,8 +48,8 @@ def _operations(equation: Equation) -> int:
     shapes = [() if atom is None else atom.shape for atom in equation.inputs]
     if equation.primitive == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
-        return 2 * made * prod(shapes[0][axis] for axis in contracted)
+        return int(2 * made * prod(shapes[0][axis] for axis in contracted))
     if equation.primitive == "conv_general_dilated":
         features = equation.params["dimension_numbers"].rhs_spec[0]
-        return 2 * made * prod(shapes[1]) // max(shapes[1][features], 1)
+        return int(2 * made * prod(shapes[1]) // max(shapes[1][features], 1))
     return max(made, *map(prod, shapes), 0)

@@ -188,7 +188,7 @@ class _Reader:
                     yield from [None] if item is None else names
 
     def leaves(self, value: Any) -> list[str | None]:
-        """Return the names of the results in a tree of them, ``None`` for those that are no tensors."""
+        """Return the names of the results in a tree, ``None`` for those that are no tensors."""
         if isinstance(value, (list, tuple)):
             return [name for item in value for name in self.leaves(item)]
         if isinstance(value, dict):

@@ -180,21 +180,10 @@ ALIASES = frozenset([*_VIEWS.split(), *_OTHER_ALIASES.split()])
 """Operators whose results may be views in PyTorch: writing to one shows in the other."""
 
 RANDOM = frozenset(
-    {
-        "bernoulli",
-        "dropout",
-        "multinomial",
-        "native_dropout",
-        "normal",
-        "rand",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "randperm",
-        "rrelu_with_noise",
-    }  # fmt: skip
+    [
+        *("bernoulli", "multinomial", "native_dropout", "normal", "rand", "rand_like"),
+        *("randint", "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise"),
+    ]
 )
 """Operators whose results differ from run to run, for any inputs."""
 

@@ -190,7 +190,7 @@ class _Walk:
             effects = effects._replace(flows=(), loads=())
         cost = 0
         if self._is_joint:
-            is_pure = space == "aten" and not is_mutation and base not in RANDOM
+            is_pure = space == "aten" and not is_mutation and base not in (*RANDOM, "dropout")
             effects = effects._replace(pure=is_pure)
             cost = cost_of(base, known, [self._operands[name] for name in writes])
         self._follow(base, reads, writes, is_mutation=is_mutation)
