@@ -309,6 +309,58 @@ def test_an_update_does_not_take_over_what_it_reads_in_another_order() -> None:
     assert [pair[:2] for pair in graph.nodes[1].effects.in_place] == [(0, 0)]
 
 
+# -- cheap arrays -----------------------------------------------------------------------------------
+
+
+def chain(cheap: str, keeps_operand: bool = True) -> ap.Graph:
+    """Return a layer whose derivative, a function of its result, is kept across other layers."""
+    build = Builder(SIDE, SIDE)
+    x, w = build.inputs
+    y = build("tanh", build.product(x, w))
+    factor = build(cheap, y, y)
+    back = build.product(build.product(y, w), w)
+    result = build("mul", back, factor)
+    return graph_of(build.closed(build("add", result, y) if keeps_operand else result))
+
+
+def test_a_cheap_factor_is_computed_where_it_is_read() -> None:
+    graph = chain("mul")
+    assert ops(graph) == ["dot_general", "tanh", "dot_general", "dot_general", "mul", "add"]
+    factor = graph.nodes[4]
+    assert [pair[:2] for pair in factor.effects.in_place] == [(0, 0), (1, 0)]
+    assert planned(graph).arena_bytes == 4 * 4 * MIB
+
+
+def test_a_factor_is_kept_where_its_operand_would_have_to_be() -> None:
+    assert ops(chain("mul", keeps_operand=False)).count("mul") == 2
+
+
+def test_an_expensive_factor_runs_once() -> None:
+    assert "atan2" in ops(chain("atan2"))
+
+
+def test_several_factors_of_one_operand_are_replaced_by_it() -> None:
+    """Two arrays are kept, or the one that both are computed from."""
+    build = Builder(SIDE, SIDE)
+    x, w = build.inputs
+    y = build("tanh", build.product(x, w))
+    factors = build("sub", 1.0, y), build("mul", 0.5, y)
+    back = build.product(build.product(y, w), w)
+    for factor in factors:
+        back = build("mul", back, factor)
+    graph = graph_of(build.closed(back))
+    assert ops(graph) == ["dot_general", "tanh", "dot_general", "dot_general", "mul", "mul"]
+
+
+def test_the_old_content_of_a_parameter_is_not_read_later_for_a_cheap_array() -> None:
+    build = Builder(SIDE, SIDE)
+    p, w = build.inputs
+    decay = build("mul", 0.1, p)
+    g = build.product(build.product(w, p), w)
+    graph = graph_of(build.closed(build("sub", p, g), build("add", decay, g)), (0, 0))
+    assert "copy" not in ops(graph)
+
+
 # -- updates --------------------------------------------------------------------------------------
 
 

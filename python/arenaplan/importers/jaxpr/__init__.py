@@ -72,7 +72,12 @@ def emitted(
         Name of the model.
     """
     results = [program.outputs[pair.result] for pair in pairs]
-    fold(program, [result for result in results if isinstance(result, Tensor)])
+    olds = [program.inputs[pair.into] for pair in pairs]
+    fold(
+        program,
+        [result for result in results if isinstance(result, Tensor)],
+        [old for old in olds if old is not None],
+    )
     replaced = write_back(program, pairs)
     emitter = Emitter(name)
     states = {pair.into for pair in pairs}

@@ -61,7 +61,7 @@ class Emitter:
         """Append the node of a line."""
         graph = self.graph
         inputs = tuple(self._operand(atom) for atom in line.inputs)
-        op = "update" if line.is_update else line.main.primitive
+        op = line.name or line.main.primitive
         name = f"{op}:{len(graph.values)}"
         bodies = [graph_of_body(op, body) for body in line.main.bodies]
         outputs: list[int | None] = []
@@ -127,10 +127,10 @@ def graph_of_body(name: str, program: Program) -> Graph:
 
 def effects_of(line: Line) -> Effects:
     """Return the effects of a line on memory."""
-    if line.is_update:
-        return _update_effects(line)
     if line.behind:
         return NO_EFFECTS
+    if line.is_formula:
+        return _formula_effects(line) if line.main.is_elementwise else NO_EFFECTS
     main = line.main
     operands: list[Array | None] = []
     for position, atom in enumerate(main.inputs):
@@ -147,7 +147,7 @@ def _is_fixed(line: Line, position: int, tensor: Tensor) -> bool:
     return tensor.kind == "constant" or line.through(position)
 
 
-def _update_effects(line: Line) -> Effects:
+def _formula_effects(line: Line) -> Effects:
     """Return leave for a result to take over arrays of its shape, read element by element."""
     result = line.main.result
     assert result is not None

@@ -11,6 +11,8 @@ pass                arrays that lose their bytes
 :func:`broadcast`   repeated elements, read by elementwise operators: readers repeat them
 :func:`transpose`   results of matrix products and operands in another order of dimensions: kernels
                     write or read with other strides
+:func:`sink`        cheap ones that are kept for the backward pass beside their operands: readers
+                    compute them (:mod:`~arenaplan.importers.jaxpr.sink`)
 :func:`update`      steps of the formula of an optimizer: one elementwise loop per new parameter
 ==================  ===============================================================================
 
@@ -25,7 +27,8 @@ from math import prod
 from typing import Final
 
 from arenaplan.importers.jaxpr.operators import REDUCTIONS
-from arenaplan.importers.jaxpr.program import Equation, Line, Number, Program, Tensor
+from arenaplan.importers.jaxpr.program import Equation, Line, Number, Program, Tensor, joined
+from arenaplan.importers.jaxpr.sink import sink
 from arenaplan.ops import array_bytes
 
 _LONGEST: Final = 12
@@ -44,7 +47,9 @@ _FREE: Final = ("left", "right")
 """Sides of a matrix product whose dimensions a kernel can write or read next to each other."""
 
 
-def fold(program: Program, updated: Collection[Tensor] = ()) -> None:
+def fold(
+    program: Program, updated: Collection[Tensor] = (), replaced: Collection[Tensor] = ()
+) -> None:
     """
     Run all passes.
 
@@ -54,12 +59,16 @@ def fold(program: Program, updated: Collection[Tensor] = ()) -> None:
         Changed in place, and so are the bodies of its loops and branches.
     updated : collection of Tensor
         New contents of parameters and other states, whose formulas are joined.
+    replaced : collection of Tensor
+        The old contents.
     """
     drop(program)
     settle(program)
     generate(program)
     broadcast(program)
     transpose(program)
+    drop(program)
+    sink(program, replaced)
     drop(program)
     update(program, updated)
     for line in program.lines:
@@ -119,7 +128,7 @@ def generate(program: Program) -> None:
             if not isinstance(atom, Tensor) or atom not in chains:
                 continue
             if line.main.is_elementwise or atom.shape == ():
-                line.before = _joined(line.before, chains[atom])
+                line.before = joined(line.before, chains[atom])
             else:
                 made = _made(chains[atom])
                 lines.append(made)
@@ -144,7 +153,7 @@ def _chain(equation: Equation, chains: dict[Tensor, list[Equation]]) -> list[Equ
             continue
         if atom is None or atom not in chains:
             return None
-        chain = _joined(chain, chains[atom])
+        chain = joined(chain, chains[atom])
     chain = [*chain, equation]
     return chain if len(chain) <= _LONGEST and equation.is_pure else None
 
@@ -169,7 +178,7 @@ def broadcast(program: Program) -> None:
             while isinstance(atom, Tensor) and (maker := makers.get(atom)) and _repeats(maker):
                 chain.insert(0, maker.main)
                 atom = maker.main.inputs[0]
-            line.before = _joined(line.before, chain)
+            line.before = joined(line.before, chain)
 
 
 def _repeats(line: Line) -> bool:
@@ -197,12 +206,12 @@ def transpose(program: Program) -> None:
     """
     results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
     readers = program.readers()
-    joined: set[Equation] = set()
+    gone: set[Equation] = set()
     for line in program.lines:
         if line.main.primitive == "dot_general":
             line.behind = _behind(line, readers, results)
-            joined.update(line.behind)
-    program.lines = [line for line in program.lines if line.main not in joined]
+            gone.update(line.behind)
+    program.lines = [line for line in program.lines if line.main not in gone]
     readers = program.readers()
     folded: set[Line] = set()
     # The last transpose first: one that reads another joins the readers of the other.
@@ -217,7 +226,7 @@ def transpose(program: Program) -> None:
         if not is_gone and x.kind == "activation":
             continue
         for reader in able:
-            reader.before = _joined([line.main], reader.before)
+            reader.before = joined([line.main], reader.before)
         kept = [reader for reader in readers[x] if not (is_gone and reader is line)]
         readers[x] = list(dict.fromkeys([*kept, *able]))
         if is_gone:
@@ -265,7 +274,7 @@ def _reads_strided(reader: Line, made: Equation) -> bool:
         weights = main.inputs[1:]
         return main.primitive == "conv_general_dilated" and made.result in weights
     if main.is_elementwise or main.primitive in REDUCTIONS:
-        return not reader.is_update
+        return not reader.name
     if main.primitive != "dot_general":
         return False
     (source,), result = made.inputs, made.result
@@ -327,10 +336,10 @@ def update(program: Program, updated: Collection[Tensor]) -> None:
     results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
     places = {line: place for place, line in enumerate(program.lines)}
     makers, readers = program.makers(), program.readers()
-    joined: set[Line] = set()
+    gone: set[Line] = set()
     for result in updated:
         last = makers.get(result)
-        if last is None or last.is_update or not _can_join(last, result):
+        if last is None or last.name or not _can_join(last, result):
             continue
         barred: set[Line] = set()
         while True:
@@ -343,14 +352,14 @@ def update(program: Program, updated: Collection[Tensor]) -> None:
             continue
         before: list[Equation] = []
         for line in members:
-            before = _joined(before, [*line.before, line.main] if line is not last else line.before)
-        last.before, last.is_update = before, True
-        joined.update(members[:-1])
+            before = joined(before, [*line.before, line.main] if line is not last else line.before)
+        last.before, last.is_formula, last.name = before, True, "update"
+        gone.update(members[:-1])
         for atom in last.inputs:
             if isinstance(atom, Tensor):
-                others = (line for line in readers[atom] if line not in joined)
+                others = (line for line in readers[atom] if line not in gone)
                 readers[atom] = list(dict.fromkeys([*others, last]))
-    program.lines = [line for line in program.lines if line not in joined]
+    program.lines = [line for line in program.lines if line not in gone]
 
 
 def _can_join(line: Line, like: Tensor) -> bool:
@@ -397,7 +406,7 @@ def _cone(
             if not isinstance(atom, Tensor) or atom in results or atom not in makers:
                 continue
             maker = makers[atom]
-            if maker not in barred and not maker.is_update and _can_join(maker, like):
+            if maker not in barred and not maker.name and _can_join(maker, like):
                 heappush(todo, (-places[maker], maker))
     return found[::-1]
 
@@ -422,11 +431,6 @@ def _costly(members: list[Line], results: Collection[Tensor]) -> set[Line]:
 
 
 # -- parts ----------------------------------------------------------------------------------------
-
-
-def _joined(first: Iterable[Equation], then: Iterable[Equation]) -> list[Equation]:
-    """Return equations of two lists, each once."""
-    return list(dict.fromkeys([*first, *then]))
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

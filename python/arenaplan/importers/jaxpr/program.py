@@ -84,6 +84,11 @@ class Equation:
         return self.outputs[0] if len(self.outputs) == 1 else None
 
 
+def joined(first: Iterable[Equation], then: Iterable[Equation]) -> list[Equation]:
+    """Return equations of two lists, each once."""
+    return list(dict.fromkeys([*first, *then]))
+
+
 @dataclass(slots=True, eq=False)
 class Line:
     """
@@ -96,8 +101,10 @@ class Line:
     main: Equation
     before: list[Equation] = field(default_factory=list)
     behind: list[Equation] = field(default_factory=list)
-    is_update: bool = False
-    """Whether all equations compute each element from those at the same place."""
+    is_formula: bool = False
+    """Whether equations before compute an operand from several arrays."""
+    name: str = ""
+    """Name of the operator, where it is not that of :attr:`main`."""
 
     @property
     def equations(self) -> list[Equation]:
@@ -112,14 +119,14 @@ class Line:
     @property
     def inputs(self) -> list[Atom]:
         """
-        Operands with bytes; those of the operator at their positions, unless this is an update.
+        Operands with bytes; those of the operator at their positions, unless this is a formula.
 
         An operand that is read through equations is the operand of the first of these. A number
         stands for operands that are computed from numbers alone.
         """
         if not self.before:
             return list(self.main.inputs)
-        if self.is_update:
+        if self.is_formula:
             return list(self._leaves(self.main.inputs))
         return [self._leaf(atom) for atom in self.main.inputs]
 
