@@ -15,6 +15,7 @@ from arenaplan.importers.jaxpr.donation import (
     pairs_of_types,
     subtree,
 )
+from arenaplan.importers.jaxpr.program import Tensor
 from arenaplan.importers.jaxpr.walk import Walk
 from small_jaxprs import CORE, Builder
 
@@ -350,6 +351,25 @@ def test_several_factors_of_one_operand_are_replaced_by_it() -> None:
         back = build("mul", back, factor)
     graph = graph_of(build.closed(back))
     assert ops(graph) == ["dot_general", "tanh", "dot_general", "dot_general", "mul", "mul"]
+
+
+def test_a_formula_of_several_steps_is_computed_in_order() -> None:
+    """The factor needs one array by two ways, one of which leads through the other."""
+    build = Builder(SIDE, SIDE)
+    x, w = build.inputs
+    y = build("tanh", build.product(x, w))
+    twice = build("mul", y, 2.0)
+    factor = build("add", twice, build("sub", 1.0, twice))
+    first, second = build.product(y, w), build.product(w, w)
+    back = build("mul", build.product(first, second), factor)
+    program = Walk(CORE).run(build.closed(build("add", back, y)))
+    emitted(program, [], [], "")
+    (line,) = (line for line in program.lines if line.is_formula)
+    assert [found.primitive for found in line.equations] == ["mul", "sub", "add", "mul"]
+    known = set(line.inputs)
+    for found in line.equations:
+        assert known.issuperset(x for x in found.inputs if isinstance(x, Tensor))
+        known.update(found.outputs)
 
 
 def test_the_old_content_of_a_parameter_is_not_read_later_for_a_cheap_array() -> None:

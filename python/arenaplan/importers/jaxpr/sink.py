@@ -9,10 +9,10 @@ as fusion in XLA does.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from arenaplan.importers.jaxpr.operators import REDUCTIONS
-from arenaplan.importers.jaxpr.program import Line, Program, Tensor, joined
+from arenaplan.importers.jaxpr.program import Equation, Line, Program, Tensor, joined
 from arenaplan.ops import array_bytes
 
 _CHEAP: Final = frozenset(
@@ -50,7 +50,7 @@ class _Round:
     """One look at the arrays that are alive at the fullest place of the program's order."""
 
     def __init__(self, program: Program, replaced: Collection[Tensor]) -> None:
-        self._replaced = replaced
+        self._replaced = frozenset(replaced)
         self._places = {line: place for place, line in enumerate(program.lines)}
         self._readers = program.readers()
         self._makers = program.makers()
@@ -60,30 +60,34 @@ class _Round:
 
     def run(self) -> bool:
         """Change readers, and return whether any changed."""
-        candidates = [x for x in self._makers if self._crosses(x) and self._can_sink(x)]
         # The latest first: a chain collapses from its end, by one array each round.
-        candidates.sort(key=lambda x: self._places[self._makers[x]], reverse=True)
-        by_missing: dict[frozenset[Tensor], list[Tensor]] = {}
-        for tensor in candidates:
-            by_missing.setdefault(frozenset(self._missing(tensor)), []).append(tensor)
+        crossing = sorted(filter(self._crosses, self._makers), key=self._place_of, reverse=True)
+        by_missing: dict[frozenset[Tensor], list[_Formula]] = {}
+        for tensor in crossing:
+            formula = self._formula(tensor)
+            if formula is not None:
+                by_missing.setdefault(formula.missing, []).append(formula)
         moved: set[Tensor] = set()
         kept: set[Tensor] = set()
-        """Operands of arrays that moved in this round."""
-        for missing, tensors in sorted(by_missing.items(), key=lambda item: len(item[0])):
-            chosen: list[Tensor] = []
+        """Leaves of arrays that moved in this round."""
+        for missing, formulas in sorted(by_missing.items(), key=lambda item: len(item[0])):
+            chosen: list[_Formula] = []
             needed = set(kept)
-            for tensor in tensors:
-                operands = self._operands(tensor)
-                if tensor not in needed and moved.isdisjoint(operands):
-                    chosen.append(tensor)
-                    needed.update(operands)
+            for formula in formulas:
+                if formula.result not in needed and moved.isdisjoint(formula.leaves):
+                    chosen.append(formula)
+                    needed.update(formula.leaves)
             more = (x for x in missing if x not in kept)
-            if sum(map(_bytes, chosen)) > sum(map(_bytes, more)):
-                for tensor in chosen:
-                    self._move(tensor)
-                moved.update(chosen)
+            if sum(_bytes(formula.result) for formula in chosen) > sum(map(_bytes, more)):
+                for formula in chosen:
+                    self._move(formula)
+                moved.update(formula.result for formula in chosen)
                 kept = needed
         return bool(moved)
+
+    def _place_of(self, tensor: Tensor) -> int:
+        """Return the place of the line that makes an array."""
+        return self._places[self._makers[tensor]]
 
     def _last_use(self, tensor: Tensor) -> int:
         """Return the place of the last reader of an array; that behind all for a result."""
@@ -117,39 +121,70 @@ class _Round:
             if self._places[line] > self._fullest:
                 yield line
 
-    def _can_sink(self, tensor: Tensor) -> bool:
-        """Whether all readers behind the fullest place can compute a cheap array."""
+    def _formula(self, tensor: Tensor) -> _Formula | None:
+        """Return how readers can compute an array from others, ``None`` if they cannot."""
         maker = self._makers[tensor]
-        is_cheap = all(x.primitive in _CHEAP or not x.is_elementwise for x in maker.equations)
-        return (
-            maker.main.primitive in _CHEAP
-            and is_cheap
-            and tensor not in self._results
-            and not maker.behind
-            and maker.main.is_pure
-            and not any(x in self._replaced for x in self._operands(tensor))
-            and all(
-                (line.main.is_elementwise or line.main.primitive in REDUCTIONS)
-                and not line.behind
-                and len(line.before) + len(maker.equations) <= _LONGEST
-                for line in self._behind(tensor)
-            )
-        )
+        readers = list(self._behind(tensor))
+        if tensor in self._results or not _is_cheap(maker):
+            return None
+        equations, leaves = self._expanded(maker)
+        room = _LONGEST - len(equations)
+        can_read = all(_computes(line) and len(line.before) <= room for line in readers)
+        if not can_read or not self._replaced.isdisjoint(leaves):
+            return None
+        missing = frozenset(x for x in leaves if not self._crosses(x))
+        return _Formula(tensor, equations, leaves, missing)
 
-    def _operands(self, tensor: Tensor) -> list[Tensor]:
-        """Return the arrays that an array is computed from."""
-        return [x for x in self._makers[tensor].inputs if isinstance(x, Tensor)]
+    def _expanded(self, maker: Line) -> tuple[list[Equation], list[Tensor]]:
+        """Return the cheap equations that make what a line makes, and the arrays they read."""
+        lines = {maker}
+        leaves: dict[Tensor, None] = {}
+        todo = [x for x in maker.inputs if isinstance(x, Tensor)]
+        while todo:
+            tensor = todo.pop()
+            made = self._makers.get(tensor)
+            is_short = len(lines) < _LONGEST
+            if made is not None and not self._crosses(tensor) and is_short and _is_cheap(made):
+                if made not in lines:
+                    lines.add(made)
+                    todo += [x for x in made.inputs if isinstance(x, Tensor)]
+            else:
+                leaves[tensor] = None
+        equations: list[Equation] = []
+        for line in sorted(lines, key=self._places.__getitem__):
+            equations = joined(equations, line.equations)
+        return equations, list(leaves)
 
-    def _missing(self, tensor: Tensor) -> Iterator[Tensor]:
-        """Yield the operands that would have to be kept for it."""
-        return (x for x in self._operands(tensor) if not self._crosses(x))
-
-    def _move(self, tensor: Tensor) -> None:
+    def _move(self, formula: _Formula) -> None:
         """Let readers behind the fullest place compute an array."""
-        equations = self._makers[tensor].equations
-        for line in list(self._behind(tensor)):
-            line.before = joined(equations, line.before)
+        for line in list(self._behind(formula.result)):
+            line.before = joined(formula.equations, line.before)
             line.is_formula = True
+
+
+class _Formula(NamedTuple):
+    """A cheap array as its readers can compute it."""
+
+    result: Tensor
+    equations: list[Equation]
+    leaves: list[Tensor]
+    missing: frozenset[Tensor]
+    """Those of the leaves that are not alive at the fullest place."""
+
+
+def _is_cheap(line: Line) -> bool:
+    """Whether readers can compute what a line computes."""
+    return (
+        not line.behind
+        and line.main.primitive in _CHEAP
+        and all(x.primitive in _CHEAP or not x.is_elementwise for x in line.before)
+        and line.main.is_pure
+    )
+
+
+def _computes(line: Line) -> bool:
+    """Whether a line can compute its operands on the way."""
+    return not line.behind and (line.main.is_elementwise or line.main.primitive in REDUCTIONS)
 
 
 def _bytes(tensor: Tensor) -> int:
