@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export CARGO_TERM_COLOR ?= always
 LIGHT = $$($(BIN)/python -c "import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / 'backend/test/data/light')")
 STUB := python/arenaplan/_core.pyi
-ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit importer_jaxpr importer_torch integrations_executorch prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch))
+ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit from_train_step importer_jaxpr importer_torch integrations_executorch prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch))
 
 .PHONY: help
 help: ## list the commands

@@ -46,11 +46,13 @@ def test_the_examples_of_the_page_on_serving_run() -> None:
         exec(compile(block, "serving.md", "exec"), {})
 
 
-RECIPES = re.findall(
-    r"^```python\n(.*?)^```",
-    (ROOT / "docs" / "integrations.md").read_text(),
-    re.DOTALL | re.MULTILINE,
-)
+RECIPES = [
+    recipe
+    for page in ("integrations.md", "training.md")
+    for recipe in re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -58,7 +60,7 @@ RECIPES = re.findall(
 def test_the_recipes_for_other_runtimes_run(recipe: str) -> None:
     for package in re.findall(r"^(?:import|from) (\w+)", recipe, re.MULTILINE):
         pytest.importorskip(package)
-    exec(compile(recipe, "integrations.md", "exec"), {})
+    exec(compile(recipe, "recipe", "exec"), {})
 
 
 def test_every_exception_is_a_planner_error_and_is_documented() -> None:

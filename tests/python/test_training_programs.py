@@ -310,7 +310,7 @@ def test_an_update_does_not_take_over_what_it_reads_in_another_order() -> None:
     assert [pair[:2] for pair in graph.nodes[1].effects.in_place] == [(0, 0)]
 
 
-# -- cheap arrays -----------------------------------------------------------------------------------
+# -- cheap arrays ---------------------------------------------------------------------------------
 
 
 def chain(cheap: str, keeps_operand: bool = True) -> ap.Graph:
