@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +139,6 @@ def convolution() -> Any:
 
 SMALL = {
     "convolution": convolution,
-    "mixer": partial(steps.mixer, layers=1, d=8, batch=1),
     **{name: make for name, make in steps.OTHERS.items() if name != "checkpointed"},
 }
 

@@ -83,7 +83,7 @@ def test_a_reader_of_old_and_new_content_keeps_both() -> None:
     new = build("sub", p, g)
     moved = build("reduce_sum", build("sub", new, p), shape=(), axes=(0, 1))
     graph = graph_of(build.closed(new, moved), (0, 0))
-    assert ops(graph) == ["sub", "sub", "reduce_sum", "copy"]
+    assert ops(graph) == ["sub", "reduce_sum", "copy"]
     planned(graph)
 
 
@@ -351,6 +351,27 @@ def test_several_factors_of_one_operand_are_replaced_by_it() -> None:
         back = build("mul", back, factor)
     graph = graph_of(build.closed(back))
     assert ops(graph) == ["dot_general", "tanh", "dot_general", "dot_general", "mul", "mul"]
+
+
+def test_a_reduction_computes_an_operand_that_nothing_else_reads() -> None:
+    build = Builder(SIDE, SIDE)
+    x, w = build.inputs
+    y = build.product(x, w)
+    total = build("reduce_sum", build("integer_pow", y, y=2), shape=(), axes=(0, 1))
+    graph = graph_of(build.closed(total, build("sin", y)))
+    assert ops(graph) == ["dot_general", "reduce_sum", "sin"]
+    assert names(graph, 1) == ["dot_general:2"]
+    assert planned(graph, preserve_inputs=True).arena_bytes < 13 * MIB
+
+
+def test_a_late_reduction_does_not_keep_two_operands_alive() -> None:
+    build = Builder(SIDE, SIDE)
+    x, w = build.inputs
+    product = build("mul", build.product(x, w), build.product(w, x))
+    other = build.product(w, w)
+    total = build("reduce_sum", product, shape=(), axes=(0, 1))
+    graph = graph_of(build.closed(total, other))
+    assert ops(graph) == ["dot_general", "dot_general", "mul", "dot_general", "reduce_sum"]
 
 
 def test_a_formula_of_several_steps_is_computed_in_order() -> None:

@@ -13,6 +13,7 @@ pass                arrays that lose their bytes
                     write or read with other strides
 :func:`sink`        cheap ones that are kept for the backward pass beside their operands: readers
                     compute them (:mod:`~arenaplan.importers.jaxpr.sink`)
+:func:`reduce`      operands of reductions that nothing else reads
 :func:`update`      steps of the formula of an optimizer: one elementwise loop per new parameter
 ==================  ===============================================================================
 
@@ -28,7 +29,7 @@ from typing import Final
 
 from arenaplan.importers.jaxpr.operators import REDUCTIONS
 from arenaplan.importers.jaxpr.program import Equation, Line, Number, Program, Tensor, joined
-from arenaplan.importers.jaxpr.sink import sink
+from arenaplan.importers.jaxpr.sink import reduce, sink
 from arenaplan.ops import array_bytes
 
 _LONGEST: Final = 12
@@ -69,6 +70,8 @@ def fold(
     transpose(program)
     drop(program)
     sink(program, replaced)
+    drop(program)
+    reduce(program)
     drop(program)
     update(program, updated)
     for line in program.lines:

@@ -30,6 +30,30 @@ _ROUNDS: Final = 8
 """Most times that arrays at the fullest place are looked at."""
 
 
+def reduce(program: Program) -> None:
+    """
+    Let reductions compute operands that nothing else reads.
+
+    An operand stays if more bytes would have to live until the reduction instead of it.
+    """
+    now = _Round(program, ())
+    for line in program.lines:
+        operand = line.main.inputs[0] if line.main.primitive in REDUCTIONS else None
+        maker = now.makers.get(operand) if isinstance(operand, Tensor) else None
+        if maker is None or line.before or not isinstance(operand, Tensor):
+            continue
+        is_alone = now.readers[operand] == [line] and operand not in now.results
+        if not is_alone or not maker.main.is_elementwise or maker.behind or not maker.main.is_pure:
+            continue
+        longer = (
+            x
+            for x in maker.inputs
+            if isinstance(x, Tensor) and x in now.makers and now.last[x] < now.places[line]
+        )
+        if sum(map(_bytes, set(longer))) <= _bytes(operand):
+            line.before, line.is_formula = maker.equations, True
+
+
 def sink(program: Program, replaced: Collection[Tensor]) -> None:
     """
     Let readers behind the fullest place compute cheap arrays, where this keeps fewer bytes there.
@@ -51,17 +75,17 @@ class _Round:
 
     def __init__(self, program: Program, replaced: Collection[Tensor]) -> None:
         self._replaced = frozenset(replaced)
-        self._places = {line: place for place, line in enumerate(program.lines)}
-        self._readers = program.readers()
-        self._makers = program.makers()
-        self._results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
-        self._last = {x: self._last_use(x) for x in self._makers}
+        self.places = {line: place for place, line in enumerate(program.lines)}
+        self.readers = program.readers()
+        self.makers = program.makers()
+        self.results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+        self.last = {x: self._last_use(x) for x in self.makers}
         self._fullest = self._fullest_place()
 
     def run(self) -> bool:
         """Change readers, and return whether any changed."""
         # The latest first: a chain collapses from its end, by one array each round.
-        crossing = sorted(filter(self._crosses, self._makers), key=self._place_of, reverse=True)
+        crossing = sorted(filter(self._crosses, self.makers), key=self._place_of, reverse=True)
         by_missing: dict[frozenset[Tensor], list[_Formula]] = {}
         for tensor in crossing:
             formula = self._formula(tensor)
@@ -87,20 +111,20 @@ class _Round:
 
     def _place_of(self, tensor: Tensor) -> int:
         """Return the place of the line that makes an array."""
-        return self._places[self._makers[tensor]]
+        return self.places[self.makers[tensor]]
 
     def _last_use(self, tensor: Tensor) -> int:
         """Return the place of the last reader of an array; that behind all for a result."""
-        if tensor in self._results:
-            return len(self._places)
-        return max((self._places[line] for line in self._readers.get(tensor, ())), default=-1)
+        if tensor in self.results:
+            return len(self.places)
+        return max((self.places[line] for line in self.readers.get(tensor, ())), default=-1)
 
     def _fullest_place(self) -> int:
         """Return the place at which most bytes are alive, without inputs."""
-        change = [0] * (len(self._places) + 2)
-        for tensor, maker in self._makers.items():
-            change[self._places[maker]] += _bytes(tensor)
-            change[max(self._last[tensor], self._places[maker]) + 1] -= _bytes(tensor)
+        change = [0] * (len(self.places) + 2)
+        for tensor, maker in self.makers.items():
+            change[self.places[maker]] += _bytes(tensor)
+            change[max(self.last[tensor], self.places[maker]) + 1] -= _bytes(tensor)
         best, most, alive = 0, 0, 0
         for place, bytes_more in enumerate(change):
             alive += bytes_more
@@ -110,22 +134,22 @@ class _Round:
 
     def _crosses(self, tensor: Tensor) -> bool:
         """Whether an array is made before the fullest place and read behind it."""
-        maker = self._makers.get(tensor)
+        maker = self.makers.get(tensor)
         if maker is None:
             return tensor not in self._replaced
-        return self._places[maker] < self._fullest < self._last[tensor]
+        return self.places[maker] < self._fullest < self.last[tensor]
 
     def _behind(self, tensor: Tensor) -> Iterator[Line]:
         """Yield the readers behind the fullest place."""
-        for line in self._readers.get(tensor, ()):
-            if self._places[line] > self._fullest:
+        for line in self.readers.get(tensor, ()):
+            if self.places[line] > self._fullest:
                 yield line
 
     def _formula(self, tensor: Tensor) -> _Formula | None:
         """Return how readers can compute an array from others, ``None`` if they cannot."""
-        maker = self._makers[tensor]
+        maker = self.makers[tensor]
         readers = list(self._behind(tensor))
-        if tensor in self._results or not _is_cheap(maker):
+        if tensor in self.results or not _is_cheap(maker):
             return None
         equations, leaves = self._expanded(maker)
         room = _LONGEST - len(equations)
@@ -142,7 +166,7 @@ class _Round:
         todo = [x for x in maker.inputs if isinstance(x, Tensor)]
         while todo:
             tensor = todo.pop()
-            made = self._makers.get(tensor)
+            made = self.makers.get(tensor)
             is_short = len(lines) < _LONGEST
             if made is not None and not self._crosses(tensor) and is_short and _is_cheap(made):
                 if made not in lines:
@@ -151,7 +175,7 @@ class _Round:
             else:
                 leaves[tensor] = None
         equations: list[Equation] = []
-        for line in sorted(lines, key=self._places.__getitem__):
+        for line in sorted(lines, key=self.places.__getitem__):
             equations = joined(equations, line.equations)
         return equations, list(leaves)
 
