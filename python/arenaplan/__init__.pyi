@@ -68,7 +68,7 @@ from .graph import (
 )
 from .importers import load
 from .importers.document import from_runtime_json
-from .importers.live import from_exported_program, from_jaxpr
+from .importers.live import from_exported_program, from_jaxpr, from_joint_graph, from_train_step
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import pack
@@ -183,7 +183,9 @@ __all__ = [
     "find_assigns",
     "from_exported_program",
     "from_jaxpr",
+    "from_joint_graph",
     "from_runtime_json",
+    "from_train_step",
     "fuse",
     "gradient",
     "graph_schema",

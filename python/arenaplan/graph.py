@@ -429,7 +429,7 @@ class Graph:
         >>> (new,) = graph.node("Sub", [p, g], [("new p", (1024,), "float32")], in_place=[(0, 0)])
         >>> graph.write_back(new, p)
         >>> plan = ap.plan(graph)
-        >>> plan.arena_bytes, plan.placements[p].offset == plan.placements[new].offset
+        >>> plan.arena_bytes, plan.placements[new].offset == plan.placements[p].offset
         (8192, True)
         """
         self._change()

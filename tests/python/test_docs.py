@@ -47,11 +47,12 @@ def test_the_examples_of_a_page_run(name: str) -> None:
         exec(compile(block, name, "exec"), {})
 
 
+TRAINING = (ROOT / "docs" / "training.md").read_text().partition("\n## Import a training step")
+
+
 def test_the_examples_of_writing_and_training_a_model_run() -> None:
-    page = (ROOT / "docs" / "training.md").read_text()
-    (section,) = re.findall(r"^## Write a model and train it$(.*?)(?=^## |\Z)", page, re.S | re.M)
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    assert len(blocks) == 2
+    blocks = re.findall(r"```python\n(.*?)```", TRAINING[0], re.DOTALL)
+    assert len(blocks) == 4
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "training.md", "exec"), names)
@@ -60,11 +61,11 @@ def test_the_examples_of_writing_and_training_a_model_run() -> None:
     assert (shapes["x"], shapes["w2"]) == ((64, 784), (128, 10))
 
 
-RECIPES = re.findall(
-    r"^```python\n(.*?)^```",
-    (ROOT / "docs" / "integrations.md").read_text(),
-    re.DOTALL | re.MULTILINE,
-)
+RECIPES = [
+    recipe
+    for page in ((ROOT / "docs" / "integrations.md").read_text(), TRAINING[2])
+    for recipe in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -72,7 +73,7 @@ RECIPES = re.findall(
 def test_the_recipes_for_other_runtimes_run(recipe: str) -> None:
     for package in re.findall(r"^(?:import|from) (\w+)", recipe, re.MULTILINE):
         pytest.importorskip(package)
-    exec(compile(recipe, "integrations.md", "exec"), {})
+    exec(compile(recipe, "recipe", "exec"), {})
 
 
 def test_every_exception_is_a_planner_error_and_is_documented() -> None:

@@ -260,3 +260,116 @@ def test_a_program_needs_the_bytes_of_its_onnx_export(name: str, tmp_path: Path)
     for in_place in (False, True):
         ours = ap.plan(ap.from_exported_program(program), in_place=in_place, target="ideal")
         assert ours.arena_bytes == ap.plan(exported, in_place=in_place, target="ideal").arena_bytes
+
+
+# -- joint graphs ----------------------------------------------------------------------------------
+
+
+def traced_step(rows: int = 8) -> Any:
+    """Return the graph module of a step of a network with two layers and momentum."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    net = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+    parameters = {name: value.detach() for name, value in net.named_parameters()}
+
+    def step(p: Any, m: Any, x: Any, y: Any) -> Any:
+        def loss(p: Any) -> Any:
+            return ((torch.func.functional_call(net, p, (x,)) - y) ** 2).mean()
+
+        grads, value = torch.func.grad_and_value(loss)(p)
+        m = {name: 0.9 * m[name] + grads[name] for name in m}
+        return {name: p[name] - 0.1 * m[name] for name in p}, m, value
+
+    momenta = {name: value.clone() for name, value in parameters.items()}
+    batch = (torch.randn(rows, 64), torch.randn(rows, 64))
+    return make_fx(step, tracing_mode="fake")(parameters, momenta, *batch)
+
+
+def test_a_step_updates_donated_parameters_where_they_are() -> None:
+    graph = ap.from_joint_graph(traced_step(), donate={at: at for at in range(8)})
+    plan = ap.plan(graph)
+    plan.check(graph)
+    assert len(graph.write_backs) == 8
+    for value, state in graph.write_backs:
+        assert plan.placements[value].offset == plan.placements[state].offset
+    kept = ap.plan(ap.from_joint_graph(traced_step()), preserve_inputs=True)
+    assert plan.arena_bytes < 0.8 * kept.arena_bytes
+
+
+def test_transposes_beside_products_are_views() -> None:
+    graph = ap.from_joint_graph(traced_step())
+    transposes = [node for node in graph.nodes if node.op == "t.default"]
+    assert len(transposes) > 5
+    assert all(node.effects.views for node in transposes)
+
+
+def test_a_transposed_result_of_the_program_is_a_copy() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module = make_fx(lambda x: (x.sin().t(), x @ x.t()), tracing_mode="fake")(X)
+    graph = ap.from_joint_graph(module)
+    assert [bool(node.effects.views) for node in graph.nodes if node.op == "t.default"] == [
+        False, True,
+    ]  # fmt: skip
+
+
+def test_joint_graphs_of_aot_autograd_are_planned() -> None:
+    from torch._functorch.aot_autograd import aot_export_joint_simple
+
+    def loss(w: Any, b: Any, x: Any) -> Any:
+        return ((torch.relu(x @ w + b) ** 2).mean(),)
+
+    args = [torch.randn(8, 16, requires_grad=True), torch.randn(16, requires_grad=True)]
+    module = aot_export_joint_simple(loss, [*args, torch.randn(32, 8)], trace_joint=True)
+    graph = ap.from_joint_graph(module, name="joint")
+    assert [graph.values[index].shape for index in graph.outputs] == [(), (8, 16), (16,)]
+    (backward,) = (node for node in graph.nodes if node.op == "threshold_backward.default")
+    assert {pair.input for pair in backward.effects.in_place} == {0, 1}
+    ap.plan(graph).check(graph)
+
+
+def test_expanded_gradients_need_no_bytes() -> None:
+    from torch._functorch.aot_autograd import aot_export_joint_simple
+
+    module = aot_export_joint_simple(
+        lambda x: (x.sum(),), [torch.randn(64, 64, requires_grad=True)], trace_joint=True
+    )
+    wide = [node.op for node in ap.from_joint_graph(module).nodes]
+    assert wide == ["sum.default", "expand.default"]  # The gradient itself.
+    module = aot_export_joint_simple(
+        lambda x: (x.sin().sum(),), [torch.randn(64, 64, requires_grad=True)], trace_joint=True
+    )
+    assert "expand.default" not in [node.op for node in ap.from_joint_graph(module).nodes]
+
+
+def test_nodes_of_joint_graphs_have_costs_and_purity() -> None:
+    graph = ap.from_joint_graph(traced_step(rows=2048))
+    (product,) = (node for node in graph.nodes if node.name == "addmm")
+    assert product.cost == 2 * 2048 * 64 * 256
+    assert all(node.effects.pure for node in graph.nodes)
+
+
+def test_random_nodes_are_not_pure() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    module = make_fx(lambda x: torch.bernoulli(x) * x, tracing_mode="fake")(X)
+    graph = ap.from_joint_graph(module)
+    assert [node.effects.pure for node in graph.nodes] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("donate", "error", "message"),
+    [
+        ({99: 0}, IndexError, "no input 99"),
+        ({0: 99}, IndexError, "no result 99"),
+        ({True: 0}, TypeError, "input True is no whole number"),
+    ],
+)
+def test_wrong_donations_are_refused(donate: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ap.from_joint_graph(traced_step(), donate=donate)
+
+
+def test_what_is_no_graph_module_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"'Linear' is no torch\.fx\.GraphModule"):
+        ap.from_joint_graph(nn.Linear(2, 2))

@@ -6,7 +6,7 @@ Frameworks and the importers of their programs are imported when a function is c
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import Bind
@@ -14,7 +14,7 @@ from arenaplan.importers.common import Bind
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["from_exported_program", "from_jaxpr"]
+__all__ = ["from_exported_program", "from_jaxpr", "from_joint_graph", "from_train_step"]
 
 
 def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = None) -> Graph:
@@ -77,7 +77,10 @@ def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -
     Graph
         The program in its order. Functions inside (``jit``, ``custom_jvp``, ``checkpoint``…) are
         read as if they were written where they are called. ``cond``, ``scan`` and ``while`` are
-        nodes; the bytes that their bodies need are a value ``….inner`` of each.
+        nodes; the bytes that their bodies need are a value ``….inner`` of each. Arrays made of
+        numbers alone, repeated operands of elementwise operators and transposes beside products of
+        matrices are read in place, and need no bytes. Arguments that ``jax.jit`` donates are
+        states; results replace them as JAX pairs them, by type.
 
     Raises
     ------
@@ -98,3 +101,113 @@ def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -
     from arenaplan.importers.jaxpr import graph_of_jaxpr
 
     return graph_of_jaxpr(jaxpr, name, constants)
+
+
+def from_train_step(
+    step: Any,
+    args: Sequence[Any],
+    donate: Collection[int] | Mapping[int, int] | None = None,
+    *,
+    name: str = "",
+) -> Graph:
+    """
+    Read a whole training step of JAX: forward, backward and update in one graph.
+
+    Parameters
+    ----------
+    step : callable
+        The step, with or without ``jax.jit`` around it: from parameters, states of the optimizer
+        and a batch to new parameters, new states and a loss, in any order and nesting.
+    args : sequence
+        Its arguments: trees of arrays, or of ``jax.ShapeDtypeStruct``. It is traced and not run.
+    donate : collection of int or mapping, optional
+        Positions of arguments whose bytes new contents take over. The result that replaces an
+        argument is the first one of the same tree structure and types; a mapping such as
+        ``{0: 1}`` names the position of that result. By default, the arguments that ``jax.jit``
+        was told to donate.
+    name : str, optional
+        Name of the model, for reports.
+
+    Returns
+    -------
+    Graph
+        As from :func:`from_jaxpr`. Donated arguments are states, and the results that replace them
+        have the same address in every plan (:meth:`Graph.write_back`). The elementwise formula of
+        each new content is one node ``update``. Nodes have a ``cost``, the larger one of
+        floating-point operations and 8 times the bytes moved, and say whether they are pure.
+        ``warnings`` name donated arguments that no result replaces.
+
+    Raises
+    ------
+    ImportError
+        If JAX is not installed.
+    TypeError, IndexError, ValueError
+        If ``step`` is no function, or a position names no argument or no fitting result.
+    PlannerError
+        If it cannot be planned; the message names the place.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> def step(p, x):                                         # doctest: +SKIP
+    ...     loss, grad = jax.value_and_grad(lambda p: jnp.sum((x @ p) ** 2))(p)
+    ...     return p - 0.1 * grad, loss
+    >>> graph = ap.from_train_step(step, (p, x), donate=(0,))   # doctest: +SKIP
+    >>> ap.plan(graph).arena_bytes                              # doctest: +SKIP
+    8388608
+    """
+    from arenaplan.importers.jaxpr import graph_of_step
+
+    return graph_of_step(step, args, donate, name)
+
+
+def from_joint_graph(
+    module: Any,
+    donate: Mapping[int, int] | None = None,
+    *,
+    name: str = "",
+    bind: Bind | None = None,
+) -> Graph:
+    """
+    Read a PyTorch graph with forward and backward pass, and perhaps the update.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        Result of ``aot_export_joint_simple(..., trace_joint=True)`` of
+        ``torch._functorch.aot_autograd``, or of ``make_fx(step, tracing_mode="fake")(*args)`` for
+        a step that computes gradients and new parameters.
+    donate : mapping, optional
+        Positions of donated inputs, with the positions of the results that replace them; both
+        among all tensors, in the order of the graph.
+    name : str, optional
+        Name of the model, for reports.
+    bind : mapping, optional
+        Numbers for symbolic dimensions by name, as for :func:`from_exported_program`.
+
+    Returns
+    -------
+    Graph
+        All inputs are the caller's but donated ones, which are states. Transposes beside products
+        and expansions beside elementwise operators need no bytes, as in PyTorch. Nodes have a
+        ``cost`` and say whether they are pure: see :func:`from_train_step`.
+
+    Raises
+    ------
+    ImportError
+        If torch is not installed.
+    TypeError, IndexError
+        If it is no graph module, or has no such inputs or results.
+    PlannerError
+        If it cannot be planned; the message names the place.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> module = make_fx(step, tracing_mode="fake")(p, x)            # doctest: +SKIP
+    >>> ap.plan(ap.from_joint_graph(module, donate={0: 0}))          # doctest: +SKIP
+    Plan('', 903360 bytes, optimal)
+    """
+    from arenaplan.importers.pt2 import graph_of_joint
+
+    return graph_of_joint(module, donate or {}, name, bind)

@@ -1,22 +1,31 @@
 """
 The importer of JAX programs as ``jax.make_jaxpr`` makes them.
 
-The effects of primitives on memory are one table
-(:data:`~arenaplan.importers.jaxpr.effects.EFFECTS`). Calls are inlined. Loops and branches are
-nodes, and their bodies are planned by themselves (:mod:`arenaplan.importers.nested`).
+Calls are inlined (:mod:`~arenaplan.importers.jaxpr.walk`), equations whose arrays in between need
+no bytes are joined (:mod:`~arenaplan.importers.jaxpr.fold`), new contents of donated arguments get
+the bytes of the old ones (:mod:`~arenaplan.importers.jaxpr.donation`), and each line becomes a node
+(:mod:`~arenaplan.importers.jaxpr.emit`). The effects of primitives on memory are one table
+(:data:`~arenaplan.importers.jaxpr.operators.OPERATORS`). Loops and branches are nodes, and their
+bodies are planned by themselves (:mod:`arenaplan.importers.nested`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arenaplan.importers.common import quoted
+from arenaplan.importers.jaxpr.donation import Pair, pairs_of_types, write_back
+from arenaplan.importers.jaxpr.emit import Emitter
+from arenaplan.importers.jaxpr.fold import fold
+from arenaplan.importers.jaxpr.program import Program, Tensor
+from arenaplan.importers.jaxpr.step import Donate, donated_inputs, traced_step
 from arenaplan.importers.jaxpr.walk import Walk
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_of_jaxpr"]
+__all__ = ["graph_of_jaxpr", "graph_of_step"]
 
 
 def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
@@ -29,4 +38,55 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     for position in constants:
         if not 0 <= position < count:
             raise IndexError(f"there is no input {position} to be constant; there are {count}")
-    return Walk(core, name).run(jaxpr, frozenset(constants))
+    program = Walk(core).run(jaxpr, frozenset(constants))
+    donated = [at for at in donated_inputs(jaxpr.jaxpr) if at not in constants]
+    types_in = [None if x is None else (x.shape, x.dtype) for x in program.inputs]
+    types_out = [None if x is None else (x.shape, x.dtype) for x in program.outputs]
+    return emitted(program, pairs_of_types(donated, types_in, types_out), donated, name).graph
+
+
+def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str) -> Graph:
+    """Read a training step: see :func:`arenaplan.from_train_step`."""
+    from jax.extend import core
+
+    traced = traced_step(step, args, donate)
+    program = Walk(core).run(traced.jaxpr)
+    return emitted(program, traced.pairs, traced.donated, name).graph
+
+
+def emitted(
+    program: Program, pairs: Sequence[Pair], donated: Collection[int], name: str
+) -> Emitter:
+    """
+    Join lines, bind results to donated inputs, and make the graph.
+
+    Parameters
+    ----------
+    program : Program
+        As it was read; changed in place.
+    pairs : sequence of Pair
+        Which output replaces which input.
+    donated : collection of int
+        Positions of all donated inputs.
+    name : str
+        Name of the model.
+    """
+    results = [program.outputs[pair.result] for pair in pairs]
+    olds = [program.inputs[pair.into] for pair in pairs]
+    fold(
+        program,
+        [result for result in results if isinstance(result, Tensor)],
+        [old for old in olds if old is not None],
+    )
+    replaced = write_back(program, pairs)
+    emitter = Emitter(name)
+    states = {pair.into for pair in pairs}
+    emitter.run(program, [x for at in states if (x := program.inputs[at]) is not None], replaced)
+    for at in sorted(set(donated) - states):
+        tensor = program.inputs[at]
+        if tensor is not None:
+            emitter.graph.warnings.append(
+                f"no result replaces the donated argument {quoted(tensor.name)}: it is an input "
+                "like others"
+            )
+    return emitter

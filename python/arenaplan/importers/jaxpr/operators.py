@@ -6,6 +6,7 @@ Equations run one at a time, so no pieces are declared.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from arenaplan import ops
@@ -41,6 +42,12 @@ def _slice(op: Op) -> ops.Operator | None:
     return ops.Slice([range(*bounds) for bounds in zip(starts, limits, steps, strict=True)])
 
 
+def _reduce(op: Op) -> ops.Operator | None:
+    """The same elements if only dimensions of 1 are taken away."""
+    (y,) = op.outputs
+    return ops.RESHAPE if y is not None and prod(op.shape()) == prod(y.shape) else None
+
+
 def _scan(op: Op) -> ops.Operator:
     return ops.Loop(op.arguments["num_consts"], op.arguments["num_carry"])
 
@@ -64,6 +71,9 @@ _FIRST_OPERAND = """
 
 _RESHAPES = "broadcast_in_dim expand_dims squeeze"
 
+REDUCTIONS: Final = frozenset(["reduce_max", "reduce_min", "reduce_prod", "reduce_sum"])
+"""Reductions that read each element once, in any order."""
+
 _IDENTITIES = """
     copy copy_p device_put mesh_cast name optimization_barrier pvary reshard sharding_constraint
     stop_gradient
@@ -83,6 +93,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "bitcast_convert_type": ops.BITCAST,
     "concatenate": _concatenate,
     "convert_element_type": ops.CONVERT,
+    **dict.fromkeys(sorted(REDUCTIONS), _reduce),
     "reshape": _reshape,
     "scan": _scan,
     "slice": _slice,
@@ -91,6 +102,11 @@ OPERATORS: Final[ops.Table[Op]] = {
     "while": _while,
 }
 """Canonical operators by primitive."""
+
+
+def is_elementwise(primitive: str) -> bool:
+    """Whether each element of the result follows from the elements at the same place."""
+    return OPERATORS.get(primitive) in (ops.ELEMENTWISE, ops.FIRST_OPERAND, ops.CONVERT)
 
 
 def node_effects(primitive: str, op: Op) -> Effects:
@@ -110,6 +126,3 @@ CALLS = frozenset(_CALLS.split())
 
 BODIES = frozenset(["cond", "linear_solve", "custom_linear_solve", "scan", "while"])
 """Primitives that run jaxprs one at a time."""
-
-RANDOM = frozenset(["rng_uniform"])
-"""Primitives whose results differ from run to run, for any inputs."""

@@ -1,4 +1,4 @@
-"""From a jaxpr to a graph."""
+"""From a jaxpr to a :class:`~arenaplan.importers.jaxpr.program.Program`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from arenaplan.errors import (
     UnsupportedOp,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import Graph
 from arenaplan.importers.common import checked_bytes, quoted
-from arenaplan.importers.jaxpr.operators import BODIES, CALLS, RANDOM, node_effects
-from arenaplan.importers.named import Op
-from arenaplan.importers.nested import declare_inner
-from arenaplan.ops import BITS, Array, Shape
-from arenaplan.origin import Origin
+from arenaplan.importers.jaxpr.operators import BODIES, CALLS
+from arenaplan.importers.jaxpr.program import Atom, Equation, Line, Number, Program, Tensor
+from arenaplan.ops import BITS, Shape
 
 _DEEPEST: Final = 100
 """Most jaxprs inside each other."""
 
-_Scope: TypeAlias = "dict[Any, int | None]"
-"""Value by variable of one jaxpr; ``None`` for variables without bytes."""
+_Scope: TypeAlias = "dict[Any, Atom]"
+"""Operand by variable of one jaxpr."""
 
 
 class Walk:
@@ -35,63 +32,58 @@ class Walk:
     ----------
     core : module
         ``jax.extend.core``, given because it is imported late.
-    name : str
-        Name of the model.
     depth : int, default 0
         How many jaxprs this one is inside of.
     """
 
-    def __init__(self, core: Any, name: str, depth: int = 0) -> None:
+    def __init__(self, core: Any, depth: int = 0) -> None:
         self._core = core
         self._depth = depth
-        self._graph = Graph(name)
-        self._operands: dict[int, Array] = {}
-        self._outside: set[int] = set()
-        """Operands of the node that runs this jaxpr, if one does."""
+        self._lines: list[Line] = []
 
-    def run(self, jaxpr: Any, constants: Collection[int]) -> Graph:
-        """Return the graph of a closed jaxpr, some of whose inputs never change."""
-        variables = jaxpr.jaxpr.invars
-        names = _input_names(jaxpr.jaxpr)
+    def run(self, jaxpr: Any, constants: Collection[int] = ()) -> Program:
+        """Return the program of a closed jaxpr, some of whose inputs never change."""
+        inputs = [
+            _tensor(name, variable.aval, "constant" if i in constants else "input")
+            for i, (variable, name) in enumerate(
+                zip(jaxpr.jaxpr.invars, _input_names(jaxpr.jaxpr), strict=True)
+            )
+        ]
+        return self._program(jaxpr, inputs)
+
+    def run_body(self, jaxpr: Any) -> Program:
+        """Return the program of a jaxpr whose inputs are somewhere else."""
+        inputs = [
+            _tensor(f"operand:{position}", variable.aval, "constant")
+            for position, variable in enumerate(_open(jaxpr).invars)
+        ]
+        for tensor in inputs:
+            if tensor is not None:
+                tensor.is_outside = True
+        return self._program(jaxpr, inputs)
+
+    def _program(self, jaxpr: Any, inputs: list[Tensor | None]) -> Program:
+        """Read the equations."""
         scope = self._constants(jaxpr)
-        for i, (variable, name) in enumerate(zip(variables, names, strict=True)):
-            kind = "constant" if i in constants else "input"
-            scope[variable] = self._declare(name, variable.aval, kind)
-        return self._finish(jaxpr.jaxpr, scope)
-
-    def run_body(self, jaxpr: Any) -> Graph:
-        """Return the graph of a jaxpr whose inputs are somewhere else."""
-        scope = self._constants(jaxpr)
-        for position, variable in enumerate(_open(jaxpr).invars):
-            value = self._declare(f"operand:{position}", variable.aval, "constant")
-            scope[variable] = value
-            if value is not None:
-                self._outside.add(value)
-        return self._finish(_open(jaxpr), scope)
-
-    def _finish(self, jaxpr: Any, scope: _Scope) -> Graph:
-        """Read the equations, and return the graph."""
-        self._equations(jaxpr, scope)
-        for position, atom in enumerate(jaxpr.outvars):
-            if _is_literal(atom):
-                value = self._declare(f"result:{position}", atom.aval, "constant")
-            else:
-                value = scope[atom]
-            if value is not None and value not in self._graph.outputs:
-                self._graph.output(value)
-        return self._graph
+        constants = [atom for atom in scope.values() if isinstance(atom, Tensor)]
+        scope.update(zip(_open(jaxpr).invars, inputs, strict=True))
+        self._equations(_open(jaxpr), scope)
+        outputs = [_atom(atom, scope) for atom in _open(jaxpr).outvars]
+        return Program(constants, inputs, self._lines, outputs)
 
     def _constants(self, jaxpr: Any) -> _Scope:
         """Declare the constants that a jaxpr closes over."""
         variables = _open(jaxpr).constvars
-        count = len(self._graph.values)
-        return {
-            variable: self._declare(f"const:{count + i}", variable.aval, "constant")
-            for i, variable in enumerate(variables)
-        }
+        data = getattr(jaxpr, "consts", None) or [None] * len(variables)
+        scope: _Scope = {}
+        for variable, content in zip(variables, data, strict=True):
+            scope[variable] = tensor = _tensor("a constant", variable.aval, "constant")
+            if tensor is not None:
+                tensor.name, tensor.data = "", content
+        return scope
 
     def _equations(self, jaxpr: Any, scope: _Scope) -> None:
-        """Append the nodes of a jaxpr."""
+        """Append the lines of a jaxpr."""
         for equation in jaxpr.eqns:
             name = equation.primitive.name
             if name in CALLS:
@@ -102,17 +94,16 @@ class Walk:
     def _call(self, equation: Any, scope: _Scope) -> None:
         """Inline the jaxpr that an equation calls."""
         name = equation.primitive.name
-        params = equation.params
-        inner = next((params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in params), None)
+        inner = called(equation)
         if inner is None or len(_open(inner).invars) != len(equation.invars):
             raise UnsupportedSubgraph(f"primitive {quoted(name)} does not say what it calls")
-        values = [self._atom(atom, scope) for atom in equation.invars]
+        values = [_atom(atom, scope) for atom in equation.invars]
         inside = self._constants(inner) | dict(zip(_open(inner).invars, values, strict=True))
         self._deeper(name)
         self._equations(_open(inner), inside)
         self._depth -= 1
         for variable, atom in zip(equation.outvars, _open(inner).outvars, strict=True):
-            scope[variable] = self._atom(atom, inside)
+            scope[variable] = _atom(atom, inside)
 
     def _deeper(self, name: str) -> None:
         """Note that something inside is read."""
@@ -121,39 +112,24 @@ class Walk:
             raise NestingTooDeep(f"{quoted(name)} is inside more than {_DEEPEST} others")
 
     def _append(self, equation: Any, name: str, scope: _Scope) -> None:
-        """Append a node, or the constants that it computes."""
-        inputs = tuple(self._atom(atom, scope) for atom in equation.invars)
-        node = f"{name}:{len(self._graph.values)}"
-        bodies = list(self._bodies(equation, name))
-        is_pure = not equation.effects and name not in RANDOM
-        if is_pure and all(self._is_known(value) for value in inputs):
-            kind = "constant"
-        else:
-            kind = "activation"
-        outputs: list[int | None] = []
-        for position, variable in enumerate(equation.outvars):
-            value_name = f"{node}.{position}" if position else node
-            outputs.append(self._declare(value_name, variable.aval, kind))
+        """Append the line of an equation."""
+        inputs = [_atom(atom, scope) for atom in equation.invars]
+        bodies = tuple(self._bodies(equation, name))
+        outputs: list[Tensor | None] = []
+        for variable in equation.outvars:
+            outputs.append(_tensor(f"a result of {name}", variable.aval, "activation"))
             scope[variable] = outputs[-1]
-        if kind == "constant":
-            return
-        known = [None if value is None else self._operands[value] for value in inputs]
-        made = [None if value is None else self._operands[value] for value in outputs]
-        effects = node_effects(name, Op(known, made, equation.params))
-        if bodies:
-            outputs += declare_inner(self._graph, node, bodies)
-        operands = (inputs, tuple(outputs))
-        appended = self._graph.append(name, *operands, name=node, effects=effects, domain="jax")
-        appended.origin = _origin(equation)
+        found = Equation(name, inputs, outputs, equation.params, equation, bodies)
+        self._lines.append(Line(found))
 
-    def _bodies(self, equation: Any, name: str) -> Iterator[Graph]:
-        """Yield the graphs that a node runs, except those that work on single elements."""
+    def _bodies(self, equation: Any, name: str) -> Iterator[Program]:
+        """Yield the programs that a node runs, except those that work on single elements."""
         is_control_flow = name in BODIES
         for jaxpr in self._jaxprs(equation.params.values()):
             inner = _open(jaxpr)
             if is_control_flow:
                 self._deeper(name)
-                yield Walk(self._core, name, self._depth).run_body(jaxpr)
+                yield Walk(self._core, self._depth).run_body(jaxpr)
                 self._depth -= 1
             elif any(getattr(variable.aval, "shape", None) != () for variable in inner.invars):
                 raise UnsupportedSubgraph(f"primitive {quoted(name)} runs a jaxpr in unknown ways")
@@ -166,44 +142,11 @@ class Walk:
             elif isinstance(param, (list, tuple)):
                 yield from self._jaxprs(param)
 
-    def _is_known(self, value: int | None) -> bool:
-        """Whether a value is the same in every run."""
-        if value is None:
-            return True
-        return self._operands[value].is_fixed and value not in self._outside
 
-    def _atom(self, atom: Any, scope: _Scope) -> int | None:
-        """Return the value of a variable; numbers in the program have no bytes."""
-        return None if _is_literal(atom) else scope[atom]
-
-    def _declare(self, name: str, aval: Any, kind: str) -> int | None:
-        """Declare a value; ``None`` for a token, which only orders effects."""
-        if "Token" in type(aval).__name__:
-            return None
-        shape, dtype = _type_of(name, aval)
-        checked_bytes(name, shape, dtype)
-        if kind == "constant":
-            value = self._graph.constant(name, shape, dtype)
-        elif kind == "input":
-            value = self._graph.input(name, shape, dtype)
-        else:
-            value = self._graph.value(name, shape, dtype)
-        self._operands[value] = Array(shape, dtype, kind == "constant")
-        return value
-
-
-def _origin(equation: Any) -> Origin | None:
-    """Return the scope of names and the line outside of JAX that an equation comes from."""
-    info = getattr(equation, "source_info", None)
-    frames = getattr(getattr(info, "traceback", None), "frames", ())
-    inside = ("/site-packages/jax/", "/site-packages/jaxlib/")
-    lines = (
-        f"{frame.file_name}:{frame.line_num}"
-        for frame in frames
-        if not any(part in frame.file_name for part in inside)
-    )
-    layer, source = str(getattr(info, "name_stack", "")) or None, next(lines, None)
-    return Origin(layer, source) if layer or source else None
+def called(equation: Any) -> Any:
+    """Return the jaxpr that an equation calls, ``None`` if it does not say which."""
+    params = equation.params
+    return next((params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in params), None)
 
 
 def _open(jaxpr: Any) -> Any:
@@ -211,9 +154,12 @@ def _open(jaxpr: Any) -> Any:
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
-def _is_literal(atom: Any) -> bool:
-    """Whether an operand is a number in the program, and no variable."""
-    return hasattr(atom, "val")
+def _atom(atom: Any, scope: _Scope) -> Atom:
+    """Return the operand that a variable or a literal is."""
+    if not hasattr(atom, "val"):
+        return scope[atom]
+    shape, dtype = _type_of("a number", atom.aval)
+    return Number(atom.val, shape, dtype)
 
 
 def _input_names(jaxpr: Any) -> list[str]:
@@ -223,6 +169,15 @@ def _input_names(jaxpr: Any) -> list[str]:
     if len(names) == len(jaxpr.invars) == len(set(names)):
         return names
     return [f"in{position}" for position in range(len(jaxpr.invars))]
+
+
+def _tensor(name: str, aval: Any, kind: Any) -> Tensor | None:
+    """Return a new array; ``None`` for a token."""
+    if "Token" in type(aval).__name__:
+        return None
+    shape, dtype = _type_of(name, aval)
+    checked_bytes(name, shape, dtype)
+    return Tensor(shape, dtype, kind, "" if kind == "activation" else name)
 
 
 def _type_of(name: str, aval: Any) -> tuple[Shape, str]:

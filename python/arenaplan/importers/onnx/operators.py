@@ -13,7 +13,7 @@ from typing import Final
 
 from arenaplan import ops
 from arenaplan.errors import ShapeMismatch
-from arenaplan.graph import NO_EFFECTS, Effects
+from arenaplan.graph import NO_EFFECTS, Effects, InPlace
 from arenaplan.importers.onnx.op import DataDependent, Op, Operand
 from arenaplan.importers.onnx.rules.contrib import MICROSOFT
 from arenaplan.importers.onnx.rules.elementwise import (
@@ -25,6 +25,7 @@ from arenaplan.importers.onnx.rules.elementwise import (
 )
 from arenaplan.importers.onnx.rules.layout import pads, slices, split_sizes
 from arenaplan.importers.onnx.rules.reduce import REDUCTIONS, reduced_axes
+from arenaplan.importers.onnx.rules.training import ACTIVATIONS, REPLACES
 from arenaplan.importers.onnx.rules.windows import window
 
 
@@ -179,6 +180,10 @@ CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu", "QuickGelu"), ops.ELEMENTWISE),
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), ops.ELEMENTWISE),
     **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), ops.FIRST_OPERAND),
+    **dict.fromkeys(ACTIVATIONS, ops.ELEMENTWISE),
+    "DropoutGrad": ops.ELEMENTWISE,
+    "ReduceSumTraining": OPERATORS["ReduceSum"],
+    "Scale": ops.FIRST_OPERAND,
 }
 """Canonical operators by operator of the domain of ONNX Runtime."""
 
@@ -192,6 +197,8 @@ _IGNORES: Final = {"CastLike": (1,)}
 def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     """Return the effects of an operator with known results."""
     table = CONTRIB_OPERATORS if op.domain == MICROSOFT else {} if op.domain else OPERATORS
+    if op.domain == MICROSOFT and op.type in REPLACES:
+        return _replacing(op, outputs)
     if op.type not in table:
         return NO_EFFECTS
     try:
@@ -210,6 +217,16 @@ def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     if ignores:
         return effects._replace(ignores=ignores, flows=())
     return effects._replace(repeats=True) if ops.repeats(operator, node) else effects
+
+
+def _replacing(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+    """Return leave for the results of an optimizer to overwrite the operands that they replace."""
+    pairs = []
+    for position, result in REPLACES[op.type]:
+        x, y = op.optional(position), outputs[result] if result < len(outputs) else None
+        if x is not None and y is not None and (x.shape, x.dtype) == (y.shape, y.dtype):
+            pairs.append(InPlace(position, result))
+    return Effects(in_place=tuple(pairs))
 
 
 def _check_size(op: Op, node: ops.Operands) -> None:

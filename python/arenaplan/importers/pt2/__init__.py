@@ -11,19 +11,19 @@ constant, and need no memory of the arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import Bind
 from arenaplan.importers.pt2.archive import Source, read_graph
 from arenaplan.importers.pt2.document import read_program
-from arenaplan.importers.pt2.live import read_live
+from arenaplan.importers.pt2.live import read_joint, read_live
 from arenaplan.importers.pt2.walk import graph_of
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_of_live", "load_pt2", "open_pt2"]
+__all__ = ["graph_of_joint", "graph_of_live", "load_pt2", "open_pt2"]
 
 
 def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -72,3 +72,9 @@ def open_pt2(source: Source) -> Callable[[Bind | None], Graph]:
 def graph_of_live(exported: Any, name: str, bind: Bind | None) -> Graph:
     """Read a live program: see :func:`arenaplan.from_exported_program`."""
     return graph_of(read_live(exported), name, bind)
+
+
+def graph_of_joint(module: Any, donate: Mapping[int, int], name: str, bind: Bind | None) -> Graph:
+    """Read a joint graph: see :func:`arenaplan.from_joint_graph`."""
+    joint = read_joint(module, donate)
+    return graph_of(joint.program, name, bind, replaced=joint.replaced)

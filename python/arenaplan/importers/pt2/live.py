@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from arenaplan.errors import NestingTooDeep, NotAModel
-from arenaplan.importers.pt2.program import Argument, Call, Port, Program, Size, Tensor
+from arenaplan.importers.pt2.program import (
+    Argument,
+    Call,
+    JointProgram,
+    Port,
+    Program,
+    Size,
+    Tensor,
+)
 from arenaplan.origin import Origin, origin_of
 
 _KINDS: Final[Mapping[str, str]] = {"constant_tensor": "tensor_constant"}
@@ -38,6 +46,52 @@ def read_live(exported: Any) -> Program:
         tuple(_ports(signature.input_specs)),
         tuple(_ports(signature.output_specs)),
     )
+
+
+def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
+    """
+    Return the program of a graph module that was traced with the sizes of its tensors.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        The module.
+    donate : mapping
+        Donated inputs by position, and the positions of the results that replace them.
+
+    Raises
+    ------
+    TypeError
+        If it is no graph module, or a position is no whole number.
+    IndexError
+        If there is no such input or result.
+    """
+    import torch
+
+    if not isinstance(module, torch.fx.GraphModule):
+        raise TypeError(f"{type(module).__name__!r} is no torch.fx.GraphModule")
+    reader = _Reader(torch)
+    program = reader.program(module)
+    inputs = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    (last,) = (node for node in module.graph.nodes if node.op == "output")
+    outputs = reader.leaves(last.args[0])
+    replaced = {}
+    for into, result in donate.items():
+        given = _at(inputs, into, "input")
+        made = _at(outputs, result, "result")
+        if given is None or made is None or not {given, made} <= set(program.tensors):
+            raise IndexError(f"donate: input {into} or result {result} is no tensor")
+        replaced[given] = made
+    return JointProgram(program, replaced)
+
+
+def _at(names: list[str | None], position: int, what: str) -> str | None:
+    """Return the name at a position."""
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise TypeError(f"donate: {what} {position!r} is no whole number")
+    if not 0 <= position < len(names):
+        raise IndexError(f"donate: there is no {what} {position}; there are {len(names)}")
+    return names[position]
 
 
 def _ports(specs: Any) -> Iterator[Port]:
@@ -134,6 +188,17 @@ class _Reader:
             if any(items):
                 for item, names in zip(value, items, strict=True):
                     yield from [None] if item is None else names
+
+    def leaves(self, value: Any) -> list[str | None]:
+        """Return the names of the results in a tree, ``None`` for those that are no tensors."""
+        if isinstance(value, (list, tuple)):
+            return [name for item in value for name in self.leaves(item)]
+        if isinstance(value, dict):
+            return [name for item in value.values() for name in self.leaves(item)]
+        is_tensor = isinstance(value, self._torch.fx.Node) and self._is_tensor(
+            value.meta.get("val")
+        )
+        return [self._name(value) if is_tensor else None]
 
     def _name(self, node: Any) -> str:
         """Return the name of a tensor: of equal pieces of one result the first one's."""

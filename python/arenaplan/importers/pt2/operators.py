@@ -107,6 +107,9 @@ def _convolution(op: Op) -> ops.Operator:
 
 
 _ELEMENTWISE = """
+    elu_backward gelu_backward hardsigmoid_backward hardswish_backward hardtanh_backward
+    leaky_relu_backward native_dropout_backward sigmoid_backward silu_backward softplus_backward
+    tanh_backward threshold_backward
     add addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
     bitwise_xor copysign div eq floor_divide fmax fmin fmod ge gt hypot le lerp logaddexp
     logical_and logical_or logical_xor lt masked_fill maximum minimum mul ne pow remainder rsub
@@ -177,7 +180,10 @@ ALIASES = frozenset([*_VIEWS.split(), *_OTHER_ALIASES.split()])
 """Operators whose results may be views in PyTorch: writing to one shows in the other."""
 
 RANDOM = frozenset(
-    {"bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like"}
+    [
+        *("bernoulli", "multinomial", "native_dropout", "normal", "rand", "rand_like"),
+        *("randint", "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise"),
+    ]
 )
 """Operators whose results differ from run to run, for any inputs."""
 

@@ -71,3 +71,11 @@ class Program(NamedTuple):
     calls: tuple[Call, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+
+
+class JointProgram(NamedTuple):
+    """A program with forward and backward pass, and perhaps the update."""
+
+    program: Program
+    replaced: Mapping[str, str]
+    """Donated inputs, and the tensors that replace them in their bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import Final
 
@@ -13,12 +14,13 @@ from arenaplan.errors import (
     UnsupportedOp,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import NO_EFFECTS, Graph
+from arenaplan.graph import NO_EFFECTS, Effects, Graph, View
 from arenaplan.importers.common import Bind, checked_bytes, quoted
 from arenaplan.importers.named import Op
 from arenaplan.importers.nested import declare_inner
 from arenaplan.importers.pt2.dims import Dims
 from arenaplan.importers.pt2.inline import calls_name, flatten
+from arenaplan.importers.pt2.joint import cost_of, strided, without_expansions
 from arenaplan.importers.pt2.operators import ALIASES, OPERATORS, RANDOM, is_in_place
 from arenaplan.importers.pt2.program import Call, Program, Size, Tensor
 from arenaplan.ops import BITS, Array, Operands, effects_of, lookup
@@ -29,7 +31,13 @@ _BODIES: Final = frozenset(("associative_scan", "cond", "map", "map_impl", "scan
 """Operators of the namespace ``higher_order`` that run graphs, one at a time."""
 
 
-def graph_of(program: Program, name: str, bind: Bind | None = None) -> Graph:
+def graph_of(
+    program: Program,
+    name: str,
+    bind: Bind | None = None,
+    *,
+    replaced: Mapping[str, str] | None = None,
+) -> Graph:
     """
     Return the graph of a program.
 
@@ -41,9 +49,15 @@ def graph_of(program: Program, name: str, bind: Bind | None = None) -> Graph:
         Name of the model.
     bind : mapping or None
         Numbers for symbols by name, and whole shapes by input.
+    replaced : mapping, optional
+        For a joint graph, donated inputs with the tensors that replace them. Kernels of its
+        products read and write with strides; nodes have costs.
     """
     program = flatten(program)
-    graph = _Walk(program, name, Dims(bind, _declared_inputs(program))).run()
+    dims = Dims(bind, _declared_inputs(program))
+    if replaced is not None:
+        return _Walk(without_expansions(program), name, dims, replaced=replaced).run()
+    graph = _Walk(program, name, dims).run()
     graph.target = "executorch"
     return graph
 
@@ -80,9 +94,23 @@ class _Walk:
     is_body : bool, default False
         Whether a node of another program runs it: its inputs are operands of that node, which
         are not in the arena of the body.
+    replaced : mapping, optional
+        Donated inputs of a joint graph, and the tensors that replace them.
     """
 
-    def __init__(self, program: Program, name: str, dims: Dims, *, is_body: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        name: str,
+        dims: Dims,
+        *,
+        is_body: bool = False,
+        replaced: Mapping[str, str] | None = None,
+    ) -> None:
+        self._is_joint = replaced is not None
+        self._replaced = replaced or {}
+        self._strided = frozenset[str]() if replaced is None else strided(program)
+        """Transposes of a joint graph that are layouts of products."""
         self._program = program
         self._dims = dims
         self._is_body = is_body
@@ -105,6 +133,7 @@ class _Walk:
         for port in self._program.inputs:
             self._fixed.add(port.tensor)
             is_state = port.kind == "buffer" and port.owner in mutated
+            is_state = is_state or port.tensor in self._replaced
             kind = "state" if is_state else "operand" if self._is_body else port.kind
             self._declare(port.tensor, kind)
         for position, call in enumerate(self._program.calls):
@@ -113,6 +142,10 @@ class _Walk:
             value = self._value(port.tensor, "the outputs")
             if value not in self._graph.outputs:
                 self._graph.output(value)
+        for into, tensor in self._replaced.items():
+            value, state = (self._value(name, "a donation") for name in (tensor, into))
+            if value != state:
+                self._graph.write_back(value, state)
         return self._graph
 
     def _last_uses(self) -> dict[str, float]:
@@ -136,6 +169,8 @@ class _Walk:
         if is_mutation:
             self._check_mutation(reads[0] if reads else None, position, what)
         is_constant = space == "aten" and base not in RANDOM and not is_mutation
+        if self._is_joint and not reads:
+            is_constant = False  # Constants are in no figure: an array of zeros would hide bytes.
         if is_constant and all(self._is_known(name) for name in reads):
             for name in writes:
                 self._declare(name, "folded")
@@ -149,8 +184,25 @@ class _Walk:
             described = Op(known, [self._operands[name] for name in writes], arguments)
             operator = lookup(OPERATORS, base.rstrip("_") if is_mutation else base, described)
             effects = effects_of(operator, Operands(described.inputs, described.outputs))
+        if not self._strided.isdisjoint(writes):
+            effects = Effects(views=(View(0, 0),))
+        elif not self._strided.isdisjoint(name for name in reads if name is not None):
+            effects = effects._replace(flows=(), loads=())
+        cost = 0
+        if self._is_joint:
+            is_pure = space == "aten" and not is_mutation and base not in (*RANDOM, "dropout")
+            effects = effects._replace(pure=is_pure)
+            cost = cost_of(base, known, [self._operands[name] for name in writes])
         self._follow(base, reads, writes, is_mutation=is_mutation)
-        node = self._graph.append(op, inputs, outputs, name=what, effects=effects, domain=space)
+        node = self._graph.append(
+            op,
+            inputs,
+            outputs,
+            name=what,
+            effects=effects,
+            domain=space,
+            cost=cost,
+        )
         node.origin = call.origin
 
     def _bodies(self, call: Call, space: str, base: str, what: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from arenaplan.importers.onnx.op import Op, Result
 from arenaplan.importers.onnx.rules import elementwise, layout, reduce, signal, windows
 from arenaplan.importers.onnx.rules.contrib import CONTRIB_RULES, MICROSOFT
+from arenaplan.importers.onnx.rules.training import TRAINING_RULES
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
@@ -103,5 +104,7 @@ RULES: Mapping[str, Rule] = {
 def rule_of(op: Op) -> Rule | None:
     """Return the rule of an operator, if this package has one."""
     if not op.domain:
-        return RULES.get(op.type)
-    return CONTRIB_RULES.get(op.type) if op.domain == MICROSOFT else None
+        return RULES.get(op.type) or TRAINING_RULES.get(op.type)
+    if op.domain != MICROSOFT:
+        return None
+    return CONTRIB_RULES.get(op.type) or TRAINING_RULES.get(op.type)

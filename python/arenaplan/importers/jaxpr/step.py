@@ -1,0 +1,101 @@
+"""From a training step of JAX to a jaxpr, with the arguments that it donates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from arenaplan.importers.jaxpr.donation import Pair, Subtree, pairs_of_trees, subtree
+from arenaplan.importers.jaxpr.operators import CALLS
+
+Donate: TypeAlias = "Collection[int] | Mapping[int, int] | None"
+"""Donated arguments; with the result that replaces each; or ``None`` for those that ``jax.jit`` was
+told."""
+
+
+class TracedStep(NamedTuple):
+    """A training step as a program."""
+
+    jaxpr: Any
+    pairs: list[Pair]
+    """Which result replaces which donated input, both by position among all leaves."""
+    donated: list[int]
+    """Positions of all donated inputs."""
+
+
+def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
+    """
+    Trace a step.
+
+    Raises
+    ------
+    TypeError
+        If it is no function, or a donated argument or result is no whole number.
+    IndexError
+        If there is no such argument or result.
+    ValueError
+        If a result has another structure or other types than the argument that it is to replace.
+    """
+    import jax
+
+    if not callable(step):
+        raise TypeError(f"{type(step).__name__!r} is no function that makes a training step")
+    jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(*args)
+    types = jax.eval_shape(lambda *trees: trees, *args)
+    arguments = _subtree(types, 0)
+    if len(jaxpr.jaxpr.invars) != arguments.leaves:
+        raise ValueError("the step has static arguments: bind them with functools.partial")
+    results = _subtree(shapes, 0)
+    if donate is None:
+        marked = set(donated_inputs(jaxpr.jaxpr))
+        donate = [
+            at
+            for at, part in enumerate(arguments.parts)
+            if part.leaves and marked.issuperset(range(part.first, part.first + part.leaves))
+        ]
+    chosen = [_part(arguments, at, "argument") for at in donate]
+    if isinstance(donate, Mapping):
+        pairs: list[Pair] = []
+        for tree, at in zip(chosen, donate.values(), strict=True):
+            found = _part(results, at, "result")
+            if found.kind != tree.kind:
+                raise ValueError(f"result {at} has not the structure and types of its argument")
+            pairs += pairs_of_trees([tree], found)
+    else:
+        pairs = list(pairs_of_trees(chosen, results))
+    donated = [tree.first + at for tree in chosen for at in range(tree.leaves)]
+    return TracedStep(jaxpr, pairs, donated)
+
+
+def donated_inputs(jaxpr: Any) -> list[int]:
+    """Return the inputs that a jaxpr donates: those that ``jax.jit`` around all of it was told."""
+    if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive.name not in CALLS:
+        return []
+    (call,) = jaxpr.eqns
+    marks = call.params.get("donated_invars") or ()
+    given = {id(atom) for atom, is_donated in zip(call.invars, marks, strict=False) if is_donated}
+    return [at for at, variable in enumerate(jaxpr.invars) if id(variable) in given]
+
+
+def _part(tree: Subtree, at: int, what: str) -> Subtree:
+    """Return a child of a tree."""
+    if isinstance(at, bool) or not isinstance(at, int):
+        raise TypeError(f"donate: {what} {at!r} is no whole number")
+    if not 0 <= at < len(tree.parts):
+        raise IndexError(f"donate: there is no {what} {at}; there are {len(tree.parts)}")
+    return tree.parts[at]
+
+
+def _subtree(tree: Any, first: int) -> Subtree:
+    """Describe a tree of arrays."""
+    from jax import tree_util
+
+    def children(node: Any) -> list[Any]:
+        inside: list[Any] = tree_util.tree_flatten(node, is_leaf=lambda part: part is not node)[0]
+        return inside
+
+    def kind(node: Any) -> Any:
+        leaves, structure = tree_util.tree_flatten(node)
+        return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+
+    return subtree(tree, children, kind, first)

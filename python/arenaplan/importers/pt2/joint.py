@@ -1,0 +1,124 @@
+"""
+Joint graphs: forward and backward pass of a PyTorch program in one graph, and perhaps the update.
+
+Transposes and expansions are views with strides in PyTorch. Where only products read or make a
+transposed tensor, the transpose is a view here as well: kernels of products take strides. Where
+elementwise operators read an expanded tensor, they read the smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from arenaplan import ops
+from arenaplan.importers.pt2.operators import OPERATORS
+from arenaplan.importers.pt2.program import Call, Program
+from arenaplan.ops import Array
+
+_PRODUCTS: Final = frozenset(["addbmm", "addmm", "baddbmm", "bmm", "matmul", "mm"])
+_TRANSPOSES: Final = frozenset(["permute", "t", "transpose"])
+_EXPANSIONS: Final = frozenset(["expand"])
+
+FLOPS_PER_BYTE: Final = 8
+"""Operations in the time of one byte from memory: see the importer of JAX programs."""
+
+
+def base_of(call: Call) -> str:
+    """Return the name of an operator of ATen without its overload; of others nothing."""
+    parts = call.target.removeprefix("torch.ops.").split(".")
+    return parts[1] if len(parts) > 1 and parts[0] == "aten" else ""
+
+
+def strided(program: Program) -> frozenset[str]:
+    """
+    Return the results of transposes that need no copy.
+
+    Either only products read the result, or the operand is the result of a product, or of another
+    such transpose, that nothing else reads.
+    """
+    readers = _readers(program)
+    transposes = [call for call in program.calls if _is_transpose(call)]
+    found: set[str] = set()
+    for call in reversed(transposes):
+        users = readers[call.results[0]]
+        if all(user and (_is_product(user) or user.results[0] in found) for user in users):
+            found.update(call.results)
+    written = {name for call in program.calls if _is_product(call) for name in call.results}
+    """Results of products, in whichever order of dimensions their readers want."""
+    for call in transposes:
+        (source,) = (name for name in call.reads() if name is not None)
+        if source in written and len(readers[source]) == 1:
+            written.update(call.results)
+            found.update(call.results)
+    return frozenset(found)
+
+
+def _is_product(call: Call) -> bool:
+    """Whether a call is a product of matrices."""
+    return base_of(call) in _PRODUCTS
+
+
+def _is_transpose(call: Call) -> bool:
+    """Whether a call puts the dimensions of one tensor in another order."""
+    reads = [name for name in call.reads() if name is not None]
+    return base_of(call) in _TRANSPOSES and len(reads) == len(call.results) == 1
+
+
+def without_expansions(program: Program) -> Program:
+    """Return a program whose elementwise operators repeat elements of operands themselves."""
+    smaller: dict[str, str] = {}
+    """Sources of expanded tensors."""
+    calls = []
+    for call in program.calls:
+        reads = [name for name in call.reads() if name is not None]
+        if OPERATORS.get(base_of(call)) is ops.ELEMENTWISE:
+            call = _reading(call, smaller)
+        elif base_of(call) in _EXPANSIONS and len(reads) == len(call.results) == 1:
+            smaller[call.results[0]] = smaller.get(reads[0], reads[0])
+        calls.append(call)
+    program = program._replace(calls=tuple(calls))
+    readers = _readers(program)
+    unread = {name for name in smaller if not readers[name]}
+    kept = tuple(call for call in calls if unread.isdisjoint(call.results))
+    return program._replace(calls=kept)
+
+
+def cost_of(base: str, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
+    """Return the larger one of operations and 8 times the bytes of operands and results."""
+    operands = [x for x in inputs if x is not None]
+    moved = sum(ops.array_bytes(x.shape, x.dtype) for x in (*operands, *outputs))
+    made = sum(prod(x.shape) for x in outputs)
+    operations = max([made, *(prod(x.shape) for x in operands)])
+    if base in _PRODUCTS and len(operands) >= 2:
+        operations = 2 * made * operands[-2].shape[-1]
+    elif base in ("convolution", "convolution_backward") and len(operands) >= 2:
+        *_, weights = operands[: 3 if base == "convolution_backward" else 2]
+        # Every element of the output image is a sum over one filter; each gradient is one more.
+        image = outputs[0] if base == "convolution" else operands[0]
+        passes = 1 if base == "convolution" else len(outputs)
+        operations = 2 * passes * prod(image.shape) * prod(weights.shape[1:])
+    return max(operations, FLOPS_PER_BYTE * moved)
+
+
+def _readers(program: Program) -> dict[str, list[Call | None]]:
+    """Return the calls that read each tensor, with ``None`` for the results of the program."""
+    readers: dict[str, list[Call | None]] = {name: [] for name in program.tensors}
+    for call in program.calls:
+        for name in set(call.reads()) - {None}:
+            readers.setdefault(str(name), []).append(call)
+    for port in program.outputs:
+        readers.setdefault(port.tensor, []).append(None)
+    return readers
+
+
+def _reading(call: Call, renamed: dict[str, str]) -> Call:
+    """Return a call that reads other tensors."""
+    arguments = tuple(
+        argument._replace(
+            tensors=tuple(name and renamed.get(name, name) for name in argument.tensors)
+        )
+        for argument in call.arguments
+    )
+    return call._replace(arguments=arguments)

@@ -1,0 +1,124 @@
+"""Runs JAX programs with every array where a plan puts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import arenaplan as ap
+from arenaplan.importers import jaxpr as importer
+from arenaplan.importers.jaxpr.program import Equation, Line, Number, Tensor
+from arenaplan.importers.jaxpr.step import Donate, traced_step
+from arenaplan.importers.jaxpr.walk import Walk
+
+
+class InArena:
+    """
+    A program in an arena, with the lines of the importer as its steps.
+
+    Parameters
+    ----------
+    function : callable
+        The program.
+    args : tuple
+        Its arguments.
+    donate : collection of int
+        Donated arguments, as for :func:`arenaplan.from_train_step`.
+    options : dict
+        Options of the plan.
+    """
+
+    def __init__(self, function: Any, args: tuple[Any, ...], donate: Donate, **options: Any):
+        import jax
+        from jax.extend import core
+
+        self.jax = jax
+        traced = traced_step(function, args, donate)
+        self.program = Walk(core).run(traced.jaxpr)
+        self.emitter = importer.emitted(self.program, traced.pairs, traced.donated, "")
+        self.graph = self.emitter.graph
+        self.plan = ap.plan(self.graph, **options)
+        self.plan.check(self.graph)
+        self.arena = np.full(self.plan.arena_bytes, 0xA5, np.uint8)
+        self.elsewhere: dict[Tensor, Any] = {
+            tensor: tensor.data for tensor in self.program.constants
+        }
+        for line in self.program.ahead:
+            self.run_line(line)
+        states = {self.graph.values[index].name for index in self.states()}
+        for tensor, array in zip(self.program.inputs, jax.tree.leaves(args), strict=True):
+            if tensor is not None and tensor.name in states:
+                self.write(tensor, array)
+
+    def states(self) -> list[int]:
+        return [value.index for value in self.graph.values if value.kind == "state"]
+
+    def write(self, tensor: Tensor | None, array: Any) -> None:
+        if tensor is None:
+            return
+        index = self.emitter.values.get(tensor)
+        place = None if index is None else self.plan.placements[index]
+        if place is None:
+            self.elsewhere[tensor] = array
+            return
+        if self.jax.dtypes.issubdtype(array.dtype, self.jax.dtypes.prng_key):
+            array = self.jax.random.key_data(array)
+        content = np.asarray(array).reshape(-1).view(np.uint8)
+        self.arena[place.offset : place.offset + content.size] = content
+
+    def read(self, atom: Any, aval: Any = None) -> Any:
+        jnp = self.jax.numpy
+        if isinstance(atom, Number):
+            return atom.value
+        if atom in self.elsewhere:
+            return self.elsewhere[atom]
+        place = self.plan.placements[self.emitter.values[atom]]
+        assert place is not None
+        size = int(np.prod(atom.shape)) * jnp.dtype(atom.dtype).itemsize
+        content = self.arena[place.offset : place.offset + size].copy()
+        if self.jax.dtypes.issubdtype(getattr(aval, "dtype", np.uint8), self.jax.dtypes.prng_key):
+            return self.jax.random.wrap_key_data(
+                jnp.asarray(content.view(np.uint32).reshape(*aval.shape, -1))
+            )
+        return jnp.asarray(content.view(jnp.dtype(atom.dtype)).reshape(atom.shape))
+
+    def run_line(self, line: Line) -> None:
+        made: dict[Tensor, Any] = {}
+        for equation in line.equations:
+            for tensor, array in zip(equation.outputs, self.results(equation, made), strict=True):
+                if tensor is not None:
+                    made[tensor] = array
+        for tensor in line.outputs:
+            if tensor is not None:
+                self.write(tensor, made[tensor])
+
+    def results(self, equation: Equation, made: dict[Tensor, Any]) -> list[Any]:
+        source = equation.source
+        avals = [None] * len(equation.inputs) if source is None else [x.aval for x in source.invars]
+        operands = [
+            made[atom] if atom in made else self.read(atom, aval)
+            for atom, aval in zip(equation.inputs, avals, strict=True)
+        ]
+        if source is None:
+            (result,) = equation.outputs
+            return [self.jax.numpy.broadcast_to(operands[0], result.shape).astype(result.dtype)]
+        results = source.primitive.bind(*operands, **source.params)
+        return results if source.primitive.multiple_results else [results]
+
+    def run(self, *batch: Any) -> list[Any]:
+        """
+        Run once, and return all results.
+
+        Parameters
+        ----------
+        batch : tree
+            Leaves of the arguments that are not donated, in order.
+        """
+        names = {self.graph.values[index].name for index in self.states()}
+        inputs = [x for x in self.program.inputs if x is not None and x.name not in names]
+        for tensor, array in zip(inputs, self.jax.tree.leaves(batch), strict=True):
+            self.write(tensor, array)
+        for node in self.plan.order:
+            self.run_line(self.program.lines[node])
+        return [self.read(atom) for atom in self.program.outputs]
