@@ -22,6 +22,6 @@ pub use solve::{
 };
 #[doc(no_inline)]
 pub use solve::{
-    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
+    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning, LimitsTuning,
     PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
 };

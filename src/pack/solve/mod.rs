@@ -5,6 +5,7 @@
 
 mod assume;
 mod budget;
+mod disjunctive;
 mod exact;
 mod greedy;
 mod model;
@@ -32,7 +33,7 @@ pub use budget::{Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
 pub use repair::apart::{Apart, Forbidden, Tries};
 pub use tuning::{
-    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
+    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning, LimitsTuning,
     PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue, WindowedTuning,
 };
 

@@ -1,6 +1,7 @@
 //! The portfolio: the order of methods, their turns, threads, and the best packing so far.
 
 mod critical;
+mod disjunctions;
 mod grown;
 pub(super) mod incumbent;
 mod methods;

@@ -46,6 +46,9 @@ pub(crate) fn run(
     let core = model.restricted_to(&kernel.core)?;
     let mut core_best = best.for_core(&core, &kernel.core);
     clock.allow_for(core.items.len().saturating_sub(tuning.small_core));
+    if core.is_rigid() {
+        clock.allow_for_rigid(core.items.len());
+    }
     let whole = Whole { model, core: &kernel.core };
     let mut portfolio = Portfolio::new(0, whole, clock);
     greedy(&core, &mut portfolio, &mut core_best, clock)?;
