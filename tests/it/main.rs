@@ -57,6 +57,7 @@ mod program;
 mod randwire;
 mod recompute;
 mod resize;
+mod rules;
 mod shared;
 mod sharing;
 mod solve;

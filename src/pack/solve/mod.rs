@@ -47,6 +47,8 @@ pub use tuning::{
 /// - [`Error::SizeOverflow`] if the load of one step exceeds [`MAX_BYTES`], or
 ///   no offsets below it were found.
 /// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
+/// - [`Error::PinConflict`] if no offsets obey the rules of a space, or none were found. Only ranges,
+///   groups, reserved bytes and pairs can be so: without these there is always an answer.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
     solve_counted(problem, budget).map(|solved| solved.packing)
 }
@@ -83,6 +85,9 @@ fn pack(
     offsets: &mut [u64],
     clock: &Clock<'_>,
 ) -> Result<SpacePacking> {
+    if problem.is_ruled(space) {
+        return portfolio::ruled::pack(problem, space, members, offsets, clock);
+    }
     if let Some(packing) = search(problem, space, members, offsets, clock)? {
         return Ok(packing);
     }

@@ -369,6 +369,12 @@ tuning! {
     disjunctive: DisjunctiveTuning {
         /// Disjunctions, pairs of items that may not overlap, up to which a core is searched.
         most_pairs: usize = 20_000, "disjunctions", "not measured";
+        /// Pairs of buffers that may not overlap, up to which a space with rules is packed.
+        most_ruled_pairs: usize = 1 << 24, "pairs, about 1 GB", "not measured";
+        /// Solid items up to which disjunctive search gets the effort of exact search.
+        few_items: usize = 24, "items", "not measured";
+        /// For more items, the divisor of that effort.
+        others_divisor: usize = 4, "divisor", "not measured";
         /// Parts of a section up to which the least height of a stack of them is computed.
         stack_tasks: usize = 14, "parts", "not measured";
         /// Conflicts of the first search.

@@ -12,11 +12,16 @@ use crate::pack::solve::model::memory::{filled, with_capacity};
 
 /// A part of an item: units from its start, live in some sections.
 #[derive(Clone, Debug)]
-struct Part {
-    item: usize,
-    span: Range<usize>,
-    units: Range<i64>,
+pub(super) struct Part {
+    pub(super) item: usize,
+    /// The buffer of the part.
+    pub(super) owner: usize,
+    pub(super) span: Range<usize>,
+    pub(super) units: Range<i64>,
 }
+
+/// Two items and an open range: distances of the second from the first at which they meet.
+pub(super) type Meeting = (usize, usize, i64, i64);
 
 /// Two items of which one is above the other: `upper ≥ lower + above`, or `lower ≥ upper + below`.
 ///
@@ -74,7 +79,8 @@ impl Conflicts {
         for (item, it) in model.items.iter().enumerate() {
             model.each_box(item, |span, units| {
                 let span = index(span.start)..index(span.end);
-                parts.push(Part { item, span, units: signed(units.start)..signed(units.end) });
+                let units = signed(units.start)..signed(units.end);
+                parts.push(Part { item, owner: item, span, units });
             });
             let (low, high) = match model.pin(it) {
                 Some(pin) => (signed(pin), signed(pin)),
@@ -86,9 +92,31 @@ impl Conflicts {
         sizes.extend(model.items.iter().map(|it| signed(it.size)));
         let mut pads = with_capacity(count, "domains")?;
         pads.extend(model.items.iter().map(|it| model.pad(it)));
-        let Some(disjunctions) = disjunctions(&parts, count, most)? else { return Ok(None) };
-        let cliques = sections(&parts, model.loads.len(), &domains)?;
+        let permits = |_, _| false;
+        let Some(disjunctions) = disjunctions(&parts, Vec::new(), most, permits)? else {
+            return Ok(None);
+        };
+        let cliques = cliques(&parts, model.loads.len(), &domains, permits)?;
         Ok(Some(Self { domains, sizes, pads, unit: model.grain, disjunctions, cliques }))
+    }
+
+    /// Returns the conflicts of items counted in bytes: those of parts that may not overlap, and
+    /// further ones. Nothing if they are more than `most`.
+    pub(super) fn of_parts(
+        domains: Vec<Domain>,
+        sizes: Vec<i64>,
+        parts: &[Part],
+        sections: usize,
+        more: Vec<Meeting>,
+        most: usize,
+        permits: impl Fn(usize, usize) -> bool,
+    ) -> Result<Option<Self>> {
+        let Some(disjunctions) = disjunctions(parts, more, most, &permits)? else {
+            return Ok(None);
+        };
+        let cliques = cliques(parts, sections, &domains, permits)?;
+        let pads = filled(0, sizes.len(), "domains")?;
+        Ok(Some(Self { domains, sizes, pads, unit: 1, disjunctions, cliques }))
     }
 
     /// Returns the byte after the last one of an item at an offset.
@@ -105,19 +133,26 @@ impl Conflicts {
     }
 }
 
-/// Returns the disjunctions of all parts that are live together, or nothing if they are more than
-/// `most`.
-fn disjunctions(parts: &[Part], items: usize, most: usize) -> Result<Option<Vec<Disjunction>>> {
+/// Returns the disjunctions of `more` and of all parts that are live together, but for owners that
+/// may overlap; nothing if they are more than `most`.
+fn disjunctions(
+    parts: &[Part],
+    more: Vec<Meeting>,
+    most: usize,
+    permits: impl Fn(usize, usize) -> bool,
+) -> Result<Option<Vec<Disjunction>>> {
     let mut by_birth = with_capacity(parts.len(), "parts")?;
     by_birth.extend(0..parts.len());
     by_birth.sort_unstable_by_key(|&part| (parts[part].span.start, part));
-    // The open ranges of distances of the upper from the lower item at which two parts meet.
-    let mut ranges: Vec<(usize, usize, i64, i64)> = Vec::new();
+    let mut ranges = more;
     let mut live: Vec<usize> = Vec::new();
     for part in by_birth {
-        let Part { item, span, units } = &parts[part];
+        let Part { item, owner, span, units } = &parts[part];
         live.retain(|&other| parts[other].span.end > span.start);
         for other in live.iter().map(|&other| &parts[other]).filter(|it| it.item != *item) {
+            if permits(other.owner, *owner) {
+                continue;
+            }
             ranges.push(if other.item < *item {
                 (other.item, *item, other.units.start - units.end, other.units.end - units.start)
             } else {
@@ -125,13 +160,13 @@ fn disjunctions(parts: &[Part], items: usize, most: usize) -> Result<Option<Vec<
             });
         }
         // Ranges of one pair may merge: each item has few parts.
-        if ranges.len() > most.saturating_mul(4).max(items) {
+        if ranges.len() > most.saturating_mul(4) {
             return Ok(None);
         }
         live.push(part);
     }
     ranges.sort_unstable();
-    let mut merged: Vec<(usize, usize, i64, i64)> = Vec::new();
+    let mut merged: Vec<Meeting> = Vec::new();
     for range in ranges {
         match merged.last_mut() {
             Some(last) if (last.0, last.1) == (range.0, range.1) && range.2 < last.3 => {
@@ -150,23 +185,58 @@ fn disjunctions(parts: &[Part], items: usize, most: usize) -> Result<Option<Vec<
     Ok(Some(all))
 }
 
-/// Returns the parts of each section.
-fn sections(parts: &[Part], sections: usize, domains: &[Domain]) -> Result<Vec<Clique>> {
-    let mut cliques = filled(Clique { tasks: vec![], step: 0 }, sections, "sections")?;
-    for Part { item, span, units } in parts {
-        let task = Task { item: *item, start: units.start, end: units.end };
-        cliques[span.clone()].iter_mut().for_each(|clique| clique.tasks.push(task));
+/// Most cliques of one section in which some parts may overlap.
+const CLIQUES_PER_SECTION: usize = 8;
+
+/// Returns the parts of each section, and sets of parts that are all apart where some may overlap.
+fn cliques(
+    parts: &[Part],
+    sections: usize,
+    domains: &[Domain],
+    permits: impl Fn(usize, usize) -> bool,
+) -> Result<Vec<Clique>> {
+    let mut members: Vec<Vec<usize>> = filled(Vec::new(), sections, "sections")?;
+    for (number, part) in parts.iter().enumerate() {
+        members[part.span.clone()].iter_mut().for_each(|section| section.push(number));
     }
-    cliques.retain(|clique| clique.tasks.len() > 1);
-    for clique in &mut cliques {
-        let steps = clique.tasks.iter().map(|task| divisor(domains[task.item].step(), task.start));
-        clique.step = steps.reduce(divisor).unwrap_or(1);
+    let mut cliques = Vec::new();
+    for mut section in members {
+        // Largest first: each set begins with another part, and takes what is apart from all others.
+        section.sort_unstable_by_key(|&it| {
+            let Range { start, end } = parts[it].units;
+            (start - end, it)
+        });
+        let is_apart = |one: usize, other: usize| !permits(parts[one].owner, parts[other].owner);
+        let mut found: Vec<Vec<usize>> = Vec::new();
+        for &seed in section.iter().take(CLIQUES_PER_SECTION) {
+            if found.iter().any(|known| known.contains(&seed)) {
+                continue;
+            }
+            let mut clique = vec![seed];
+            for &other in &section {
+                if other != seed && clique.iter().all(|&it| is_apart(it, other)) {
+                    clique.push(other);
+                }
+            }
+            found.push(clique);
+        }
+        for clique in found.into_iter().filter(|clique| clique.len() > 1) {
+            let task = |&it: &usize| {
+                let Part { item, units, .. } = &parts[it];
+                Task { item: *item, start: units.start, end: units.end }
+            };
+            let mut tasks: Vec<Task> = clique.iter().map(task).collect();
+            tasks.sort_unstable_by_key(|task| (task.item, task.start));
+            let steps = tasks.iter().map(|task| divisor(domains[task.item].step(), task.start));
+            let step = steps.reduce(divisor).unwrap_or(1);
+            cliques.push(Clique { tasks, step });
+        }
     }
     Ok(cliques)
 }
 
 /// Returns the greatest common divisor; of a number and 0, the number.
-const fn divisor(mut a: i64, mut b: i64) -> i64 {
+pub(super) const fn divisor(mut a: i64, mut b: i64) -> i64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

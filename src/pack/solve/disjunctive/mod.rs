@@ -16,6 +16,7 @@ mod clauses;
 mod cliques;
 pub(super) mod conflicts;
 pub(super) mod domain;
+pub(super) mod ruled;
 pub(super) mod search;
 pub(super) mod stacks;
 mod trail;

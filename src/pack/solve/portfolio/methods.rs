@@ -327,8 +327,10 @@ impl<'m> Portfolio<'m> {
             it.method.role() == Role::Grown && it.method.can(core, clock) && 2 * it.spent < most
         };
         let due = due.or_else(|| self.least_spent(is_grown).filter(|_| most >= tuning.grown_after));
+        let few = core.items.len() <= clock.tuning().disjunctive.few_items;
+        let share = if few { most } else { most / clock.tuning().disjunctive.others_divisor };
         let is_disjunctive = |it: &Entry<'_>| {
-            it.method.role() == Role::Disjunctive && it.method.can(core, clock) && it.spent < most
+            it.method.role() == Role::Disjunctive && it.method.can(core, clock) && it.spent < share
         };
         let due = due.or_else(|| self.least_spent(is_disjunctive));
         let place = due.unwrap_or(exact);

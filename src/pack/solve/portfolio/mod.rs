@@ -5,6 +5,7 @@ mod disjunctions;
 mod grown;
 pub(super) mod incumbent;
 mod methods;
+pub(super) mod ruled;
 pub(super) mod run;
 mod searches;
 #[cfg_attr(not(feature = "std"), path = "alone.rs")]
