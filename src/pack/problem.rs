@@ -55,6 +55,13 @@ impl Space {
         self
     }
 
+    /// Returns the same space with another name.
+    #[must_use]
+    pub fn renamed(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// Returns the name, for people.
     pub fn name(&self) -> &str {
         &self.name
