@@ -67,7 +67,7 @@ from .importers.document import from_runtime_json
 from .importers.live import from_exported_program, from_jaxpr
 from .model import Model
 from .options import PlanOptions, targets
-from .packing import pack
+from .packing import Buffer, Problem, pack
 from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
 from .server import Server, ServerStatistics, Session
@@ -97,6 +97,7 @@ __all__ = [
     "ArenaBytes",
     "Assign",
     "Block",
+    "Buffer",
     "CallerBuffer",
     "Choice",
     "Coloring",
@@ -129,6 +130,7 @@ __all__ = [
     "PlanOptions",
     "PlannedSpace",
     "PlannerError",
+    "Problem",
     "Proof",
     "RowsInPlace",
     "Server",

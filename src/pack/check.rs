@@ -186,7 +186,7 @@ mod tests {
         let problem = Problem::new(buffers, spaces).unwrap();
         let space = |peak, lower_bound, status| SpacePacking { peak, lower_bound, status };
         let spaces = vec![space(24, 24, Status::Optimal), space(8, 4, Status::Feasible)];
-        (problem, Packing { offsets: vec![0, 16, 0], spaces })
+        (problem, Packing { offsets: vec![0, 16, 0], spaces, nodes: 0 })
     }
 
     type Change<'a> = &'a dyn Fn(&mut Packing);
@@ -244,7 +244,7 @@ mod tests {
         let problem = Problem::with_rules(buffers, vec![space], rules).unwrap();
         let offsets = vec![0, 4, 12, 44, 0, 0, 0, 4];
         let space = SpacePacking { peak: 48, lower_bound: 1, status: Status::Feasible };
-        let packing = Packing { offsets, spaces: vec![space] };
+        let packing = Packing { offsets, spaces: vec![space], nodes: 0 };
         assert_eq!(packing.check(&problem), Ok(()));
         let flaws = [
             (2, 16, "PlanMisaligned"),
@@ -293,7 +293,7 @@ mod tests {
         let buffers = (0..3).map(buffer).collect();
         let problem = Problem::new(buffers, ["a", "b", "c"].map(Space::new).to_vec()).unwrap();
         let space = SpacePacking { peak: 16, lower_bound: 16, status: Status::Optimal };
-        let packing = Packing { offsets: vec![0; 3], spaces: vec![space; 3] };
+        let packing = Packing { offsets: vec![0; 3], spaces: vec![space; 3], nodes: 0 };
         assert_eq!(packing.check(&problem), Ok(()));
     }
 }

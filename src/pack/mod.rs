@@ -20,7 +20,7 @@ pub use problem::{Buffer, Part, Problem, Space};
 pub use rules::Rules;
 pub use solve::{
     Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,
-    solve,
+    infeasible_subset, solve,
 };
 #[doc(no_inline)]
 pub use solve::{

@@ -4,6 +4,7 @@
 //! as soon as an answer meets the lower bound, for then it is optimal.
 
 mod assume;
+mod blame;
 mod budget;
 mod disjunctive;
 mod exact;
@@ -29,6 +30,7 @@ use model::clock::Clock;
 use model::memory;
 use portfolio::incumbent::Incumbent;
 
+pub use blame::infeasible_subset;
 pub use budget::{Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
 pub use repair::apart::{Apart, Forbidden, Tries};
@@ -74,7 +76,8 @@ pub(crate) fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<So
         let space = SpaceId::new(position);
         spaces.push(pack(problem, space, members, &mut offsets, &clock)?);
     }
-    Ok(Solved { packing: Packing { offsets, spaces }, effort: clock.effort() })
+    let packing = Packing { offsets, spaces, nodes: clock.nodes() };
+    Ok(Solved { packing, effort: clock.effort() })
 }
 
 /// Packs the buffers `members` of one space, and stores their offsets.

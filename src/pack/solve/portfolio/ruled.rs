@@ -1,11 +1,11 @@
 //! Packing of a space with rules: ranges, groups, reserved bytes, pairs, multiples.
 
-use alloc::{format, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::base::{BufferId, Error, MAX_BYTES, Result, SpaceId, quoted};
 use crate::pack::packing::{SpacePacking, Status};
-use crate::pack::problem::Problem;
+use crate::pack::problem::{Problem, Space};
 use crate::pack::solve::budget::{Progress, Stage};
 use crate::pack::solve::disjunctive::conflicts::Conflicts;
 use crate::pack::solve::disjunctive::ruled::{Neighbors, Ruled};
@@ -39,9 +39,7 @@ pub(crate) fn pack(
     let mut best = Best { space, clock, found: None, bound: 0 };
     let proven = best.search(&ruled, capacity)?;
     let Some((peak, found)) = best.found else {
-        let name = quoted(problem.spaces()[space.index()].name());
-        let result = if proven { "exist" } else { "were found" };
-        let reason = format!("no offsets {result} that obey all rules of space {name}");
+        let reason = no_offsets(&problem.spaces()[space.index()], proven);
         return Err(Error::PinConflict { reason });
     };
     for (buffers, &offset) in ruled.buffers.iter().zip(&found) {
@@ -51,6 +49,12 @@ pub(crate) fn pack(
     }
     let lower_bound = best.bound.min(peak);
     Ok(SpacePacking { peak, lower_bound, status: Status::of(peak, lower_bound, capacity) })
+}
+
+/// Returns the message that there is no packing of a space, or that none was found.
+pub(crate) fn no_offsets(space: &Space, proven: bool) -> String {
+    let result = if proven { "exist" } else { "were found" };
+    format!("no offsets {result} that obey all rules of space {}", quoted(space.name()))
 }
 
 /// The best packing so far, with its peak, and the bound.
