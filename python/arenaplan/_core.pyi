@@ -61,6 +61,7 @@ __all__ = [
     "order_mutations",
     "pack",
     "pack_apart",
+    "pack_blame",
     "pack_bytes",
     "pack_csv",
     "pack_weights",
@@ -1185,6 +1186,11 @@ class Packing:
         Bytes that they need at any offsets: proven.
         """
     @property
+    def nodes(self, /) -> int:
+        """
+        Search nodes that were visited: the unit of ``node_limit``.
+        """
+    @property
     def offsets(self, /) -> list[int]:
         """
         First byte of every buffer.
@@ -1198,6 +1204,11 @@ class Packing:
     def seconds(self, /) -> float:
         """
         Seconds of the search.
+        """
+    @property
+    def spaces(self, /) -> list[tuple[int, int, str]]:
+        """
+        Peak, lower bound and status of each space, in their order.
         """
     @property
     def stages(self, /) -> list[dict[str, Any]]:
@@ -2452,7 +2463,8 @@ def pack(
     alignments: Sequence[int],
     pins: Sequence[int | None],
     hints: Sequence[int | None],
-    capacity: int | None,
+    details: dict[str, Any],
+    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
@@ -2477,6 +2489,20 @@ def pack_apart(
 
     No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
     of ``orders`` are searched, those of ``last`` are placed after them.
+    """
+
+def pack_blame(
+    sizes: Sequence[int],
+    live: Sequence[tuple[int, int]],
+    alignments: Sequence[int],
+    pins: Sequence[int | None],
+    hints: Sequence[int | None],
+    details: dict[str, Any],
+    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
+    space: int,
+) -> list[int] | None:
+    """
+    Return the buffers that prove that space number ``space`` is too small, or None.
     """
 
 def pack_bytes(weights: ndarray[Any, Any], zero: int, target: ndarray[Any, Any]) -> None:

@@ -47,7 +47,7 @@ type Described = (String, Option<u64>, u64, Vec<(u64, u64)>);
 /// Properties that few buffers have, and rules for pairs.
 #[derive(Debug, Default, FromPyObject)]
 #[pyo3(from_item_all)]
-struct Details {
+pub(crate) struct Details {
     /// By buffer: first and last step, and the first and last byte that stay needed.
     gaps: BTreeMap<usize, Vec<(u32, u32, u64, u64)>>,
     ranges: BTreeMap<usize, (u64, u64)>,

@@ -143,7 +143,7 @@ def test_arrays_objects_and_csv_say_the_same() -> None:
     packing = problem.pack(node_limit=2000)
     csv = _core.pack_csv(text, 1, None, None, 2000, 0, 1, None)
     assert packing.offsets == csv.offsets
-    assert packing.spaces == csv.spaces == [(24, 24, "optimal"), (4, 4, "optimal")]
+    assert packing.spaces == csv.spaces == [(32, 32, "optimal"), (4, 4, "optimal")]
     arrays = ap.pack(
         [8, 8, 4, 8],
         [(0, 4), (1, 5), (5, 6), (7, 8)],
