@@ -67,7 +67,7 @@ from .importers.document import from_runtime_json
 from .importers.live import from_exported_program, from_jaxpr
 from .model import Model
 from .options import PlanOptions, targets
-from .packing import Buffer, Problem, pack
+from .packing import Buffer, Problem, Repacking, pack
 from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
 from .server import Server, ServerStatistics, Session
@@ -132,6 +132,7 @@ __all__ = [
     "PlannerError",
     "Problem",
     "Proof",
+    "Repacking",
     "RowsInPlace",
     "Server",
     "ServerStatistics",

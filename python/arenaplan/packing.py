@@ -80,6 +80,27 @@ class Buffer:
     name: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Repacking:
+    """
+    A packing beside an old one.
+
+    Attributes
+    ----------
+    packing : Packing
+        The packing.
+    moved : list of int
+        Positions of the buffers that are not at their old offsets.
+    peak_of_staying : int
+        Peak if only those buffers move that must: staying costs the difference to that of the
+        packing.
+    """
+
+    packing: Packing
+    moved: list[int]
+    peak_of_staying: int
+
+
 @dataclass(frozen=True)
 class Problem:
     """
@@ -177,6 +198,38 @@ class Problem:
         if space is not None and space not in names:
             raise InvalidOption(f"there is no space {space!r}, only {', '.join(names)}")
         return _core.pack_blame(*columns, names.index(space) if space is not None else 0)
+
+    def repack(self, old: Sequence[int | None], *, seed: int = 0) -> Repacking:
+        """
+        Pack again after the problem has changed, so that few buffers leave their old offsets.
+
+        The peak is at most that of :meth:`pack`, or at most the capacity if it can be met.
+
+        Parameters
+        ----------
+        old : sequence of int or None
+            Old offset of each buffer; None for new buffers.
+        seed : int, default 0
+            Seed of all random choices.
+
+        Returns
+        -------
+        Repacking
+            The packing, the buffers that moved, and the peak if only those move that must.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> grown = [ap.Buffer(12, (0, 2)), ap.Buffer(8, (1, 4)), ap.Buffer(8, (3, 5))]
+        >>> again = ap.Problem(grown).repack([0, 8, 0])
+        >>> again.packing.peak, again.moved
+        (20, [1])
+        """
+        columns = self._columns()
+        if len(old) != len(self.buffers):
+            counts = f"there are {len(old)} old offsets and {len(self.buffers)} buffers"
+            raise InvalidBuffer(counts)
+        return Repacking(*_core.pack_again(*columns, _pins(old, len(old)), _natural(seed, "seed")))
 
     def _columns(self) -> _Columns:
         """Return the problem as the core reads it."""

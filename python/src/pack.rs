@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use arenaplan::base::{Alignment, BufferId, LiveRange};
 use arenaplan::format::CsvProblem;
-use arenaplan::pack::{Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, infeasible_subset};
+use arenaplan::pack::{
+    Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, infeasible_subset, repack,
+};
 use arenaplan::{Problem, SpaceId, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
@@ -126,7 +128,8 @@ impl Columns {
             for (one, other) in column {
                 let known = one.max(other) < count;
                 if !known {
-                    let reason = format!("a rule names buffer {}, which is not there", one.max(other));
+                    let reason =
+                        format!("a rule names buffer {}, which is not there", one.max(other));
                     return Err(arenaplan::Error::InvalidBuffer { buffer: one.min(other), reason });
                 }
                 pairs.push((BufferId::new(one), BufferId::new(other)));
@@ -202,6 +205,54 @@ pub(crate) fn pack(
     let columns = Columns { sizes, live, alignments, pins, hints, details };
     let source = move || Ok(Source::Buffers(columns.problem(described(spaces)?)?));
     run(py, items, source, limits, on_progress.as_ref())
+}
+
+/// Return a packing with few buffers away from ``old``, those buffers, and the peak of staying.
+#[pyfunction]
+#[pyo3(signature = (
+    sizes: "Sequence[int]",
+    live: "Sequence[tuple[int, int]]",
+    alignments: "Sequence[int]",
+    pins: "Sequence[int | None]",
+    hints: "Sequence[int | None]",
+    details: "dict[str, Any]",
+    spaces: "Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]]",
+    old: "Sequence[int | None]",
+    seed,
+) -> "tuple[Packing, list[int], int]")]
+#[allow(clippy::too_many_arguments, reason = "one per column and option")]
+pub(crate) fn pack_again(
+    py: Python<'_>,
+    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] live: Vec<(u32, u32)>,
+    #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
+    #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
+    details: Details,
+    spaces: Vec<Described>,
+    #[pyo3(from_py_with = admitted)] old: Vec<Option<u64>>,
+    seed: u64,
+) -> PyResult<(Packing, Vec<usize>, u64)> {
+    let (started, items) = (Instant::now(), sizes.len());
+    let columns = Columns { sizes, live, alignments, pins, hints, details };
+    let found = call::run(py, items, move |cancel, tell| {
+        let problem = columns.problem(described(spaces)?)?;
+        let mut budget = call::budget(cancel, tell, None);
+        budget.seed = seed;
+        let again = repack(&problem, &old, &budget)?;
+        again.packing.check(&problem)?;
+        Ok(again)
+    })?;
+    let again: arenaplan::pack::Repacking = OrRaise::or_raise(found, py)?;
+    let packing = Packing {
+        inner: Arc::new(again.packing),
+        seconds: started.elapsed().as_secs_f64(),
+        stages: Vec::new(),
+        interrupted: false,
+        csv: None,
+    };
+    let moved = again.moved.into_iter().map(BufferId::index).collect();
+    Ok((packing, moved, again.peak_of_staying))
 }
 
 /// Return the buffers that prove that space number ``space`` is too small, or None.
@@ -401,7 +452,8 @@ impl Packing {
     /// Peak, lower bound and status of each space, in their order.
     #[getter]
     fn spaces(&self) -> Vec<(u64, u64, String)> {
-        let row = |it: &arenaplan::pack::SpacePacking| (it.peak, it.lower_bound, it.status.to_string());
+        let row =
+            |it: &arenaplan::pack::SpacePacking| (it.peak, it.lower_bound, it.status.to_string());
         self.inner.spaces().iter().map(row).collect()
     }
 

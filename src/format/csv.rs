@@ -240,7 +240,8 @@ impl CsvProblem {
             alignment / gcd(alignment, multiple) * multiple
         });
         let alignments: Vec<u64> = alignments.collect();
-        let step = |step: Step| self.moments.get(step.index()).copied().unwrap_or(step.get().into());
+        let step =
+            |step: Step| self.moments.get(step.index()).copied().unwrap_or(step.get().into());
         let gaps = buffers.iter().enumerate().map(|(number, buffer)| gaps(number, buffer, &step));
         let gaps = gaps.collect::<Result<Vec<_>>>()?;
         let aligned = alignments.iter().any(|&alignment| alignment != 1);

@@ -19,11 +19,11 @@ pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem, Space};
 pub use rules::Rules;
 pub use solve::{
-    Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,
-    infeasible_subset, solve,
+    Apart, Budget, Forbidden, Methods, Progress, Repacking, SolveOptions, Stage, Tries, Tuning,
+    TuningValue, infeasible_subset, repack, solve,
 };
 #[doc(no_inline)]
 pub use solve::{
-    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning, LimitsTuning,
-    PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
+    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,
+    LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
 };

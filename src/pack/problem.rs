@@ -24,7 +24,13 @@ impl Space {
     /// Returns an unlimited space called `name`, in which moving bytes costs nothing.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), capacity: None, alignment: Alignment::BYTE, cost: 0, reserved: vec![] }
+        Self {
+            name: name.into(),
+            capacity: None,
+            alignment: Alignment::BYTE,
+            cost: 0,
+            reserved: vec![],
+        }
     }
 
     /// Limits the space to `bytes`.

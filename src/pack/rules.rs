@@ -37,7 +37,9 @@ impl Rules {
                     return refuse("a rule for pairs names it twice".into());
                 }
                 if other.index() >= buffers {
-                    return refuse(format!("a rule pairs it with buffer {other}, which is not there"));
+                    return refuse(format!(
+                        "a rule pairs it with buffer {other}, which is not there"
+                    ));
                 }
             }
             pairs.sort_unstable();

@@ -193,7 +193,10 @@ fn rules_are_columns_that_are_read_and_written() {
         pairs.iter().map(|&(one, other)| (number(one), number(other))).collect()
     };
     let rules = csv.problem.rules();
-    assert_eq!((pairs(&rules.may_overlap), pairs(&rules.apart)), (vec![(0, 1), (0, 2)], vec![(1, 2)]));
+    assert_eq!(
+        (pairs(&rules.may_overlap), pairs(&rules.apart)),
+        (vec![(0, 1), (0, 2)], vec![(1, 2)])
+    );
     let again = csv.to_csv(None).unwrap();
     assert_eq!(parse(&again), csv, "{again}");
     let packing = solve(&csv.problem, &Budget::default()).unwrap();
@@ -202,10 +205,7 @@ fn rules_are_columns_that_are_read_and_written() {
     assert!(parse(&csv.to_csv(Some(&packing)).unwrap()).problem.buffers()[0].pin().is_some());
     let absent = text.replace("b c", "b z");
     assert_eq!(error(&absent), "line 2: may_overlap names 'z', an id that no buffer has");
-    assert_eq!(
-        error("id,lower,upper,size,lo,hi\na,0,1,4,9,5\n"),
-        "line 2: lo 9 is above hi 5"
-    );
+    assert_eq!(error("id,lower,upper,size,lo,hi\na,0,1,4,9,5\n"), "line 2: lo 9 is above hi 5");
 }
 
 #[test]

@@ -56,6 +56,7 @@ mod problem;
 mod program;
 mod randwire;
 mod recompute;
+mod repack;
 mod resize;
 mod rules;
 mod shared;

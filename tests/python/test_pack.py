@@ -182,6 +182,19 @@ def test_steps_may_be_time_stamps() -> None:
     assert ap.pack([5, 6], [(-9, -7), (-8, 3)]).peak == 11
 
 
+def test_a_changed_problem_moves_what_must() -> None:
+    sizes, live = [8, 8, 8], [(0, 2), (1, 4), (3, 5)]
+    buffers = [ap.Buffer(*pair) for pair in zip(sizes, live, strict=True)]
+    old = ap.Problem(buffers).pack().offsets
+    same = ap.Problem(buffers).repack(old)
+    assert (same.moved, same.packing.offsets) == ([], old)
+    grown = ap.Problem([ap.Buffer(12, (0, 2)), *buffers[1:]]).repack(old)
+    assert grown.packing.peak == 20 <= grown.peak_of_staying
+    assert grown.moved == [i for i in range(3) if grown.packing.offsets[i] != old[i]]
+    with pytest.raises(errors.InvalidBuffer):
+        ap.Problem(buffers).repack([0])
+
+
 def test_the_buffers_that_prove_infeasibility_are_named() -> None:
     buffers = [
         ap.Buffer(60, (0, 2)),
@@ -218,7 +231,7 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["pack", str(source), "--json", "-o", str(output)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document) == {
-        "buffers", "peak", "lower_bound", "gap", "status", "seconds", "stages",
+        "buffers", "peak", "lower_bound", "gap", "status", "nodes", "seconds", "stages",
     }  # fmt: skip
     assert (document["buffers"], document["peak"], document["status"]) == (2, 8, "optimal")
     assert output.read_text() == "id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,4,4\n"

@@ -84,9 +84,8 @@ fn is_infeasible(
     let places: BTreeMap<BufferId, BufferId> =
         kept.iter().enumerate().map(|(place, &id)| (id, BufferId::new(place))).collect();
     let pairs = |pairs: &[(BufferId, BufferId)]| {
-        let both = pairs.iter().filter_map(|(one, other)| {
-            Some((*places.get(one)?, *places.get(other)?))
-        });
+        let both =
+            pairs.iter().filter_map(|(one, other)| Some((*places.get(one)?, *places.get(other)?)));
         both.collect()
     };
     let mut rules = Rules::default();

@@ -12,6 +12,7 @@ mod greedy;
 mod model;
 mod options;
 mod portfolio;
+mod repack;
 mod repair;
 #[cfg(test)]
 mod testing;
@@ -33,10 +34,12 @@ use portfolio::incumbent::Incumbent;
 pub use blame::infeasible_subset;
 pub use budget::{Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
+pub use repack::{Repacking, repack};
 pub use repair::apart::{Apart, Forbidden, Tries};
 pub use tuning::{
-    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning, LimitsTuning,
-    PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue, WindowedTuning,
+    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,
+    LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue,
+    WindowedTuning,
 };
 
 /// Returns the best packing of `problem` that the portfolio finds within `budget`.

@@ -77,7 +77,8 @@ impl Disjunctive {
         let mut outgoing = filled(Vec::new(), items, "literals")?;
         let mut incoming = filled(Vec::new(), items, "literals")?;
         for (literal, edge) in trail.edges.iter().enumerate() {
-            let (from, to): (&mut Vec<_>, &mut Vec<_>) = (&mut outgoing[edge.from], &mut incoming[edge.to]);
+            let (from, to): (&mut Vec<_>, &mut Vec<_>) =
+                (&mut outgoing[edge.from], &mut incoming[edge.to]);
             from.push(literal);
             to.push(literal);
         }
@@ -109,7 +110,12 @@ impl Disjunctive {
     }
 
     /// Searches for a packing below byte `target`, longer each time.
-    pub(crate) fn step(&mut self, conflicts: &Conflicts, target: u64, clock: &Clock<'_>) -> Outcome {
+    pub(crate) fn step(
+        &mut self,
+        conflicts: &Conflicts,
+        target: u64,
+        clock: &Clock<'_>,
+    ) -> Outcome {
         if !self.begin(conflicts, target) {
             return Outcome::Impossible;
         }
@@ -189,10 +195,14 @@ impl Disjunctive {
     fn literal_is_true(&mut self, conflicts: &Conflicts, literal: Literal) -> Result<(), Conflict> {
         let (mut implied, mut conflict) = (Vec::new(), None);
         let trail = &self.trail;
-        let effort = self.clauses.visit(literal ^ 1, |it| trail.truth(it), |demand| match demand {
-            Demand::Literal(literal, clause) => implied.push((literal, clause)),
-            Demand::Conflict(clause) => conflict = Some(clause),
-        });
+        let effort = self.clauses.visit(
+            literal ^ 1,
+            |it| trail.truth(it),
+            |demand| match demand {
+                Demand::Literal(literal, clause) => implied.push((literal, clause)),
+                Demand::Conflict(clause) => conflict = Some(clause),
+            },
+        );
         self.work += effort;
         for (literal, clause) in implied {
             match self.trail.truth(literal) {
@@ -228,8 +238,7 @@ impl Disjunctive {
         let literals = if is_low { &self.outgoing[item] } else { &self.incoming[item] };
         self.work += literals.len();
         for at in 0..literals.len() {
-            let literal =
-                if is_low { self.outgoing[item][at] } else { self.incoming[item][at] };
+            let literal = if is_low { self.outgoing[item][at] } else { self.incoming[item][at] };
             match self.trail.truth(literal) {
                 Some(true) if is_low => self.raise_above(conflicts, literal)?,
                 Some(true) => self.lower_below(conflicts, literal)?,
@@ -279,7 +288,9 @@ impl Disjunctive {
             }
             let slack = self.slack(2 * at).min(self.slack(2 * at + 1));
             let activity = self.activity[at];
-            if best.is_none_or(|(most, least, _)| activity > most || activity >= most && slack < least) {
+            if best
+                .is_none_or(|(most, least, _)| activity > most || activity >= most && slack < least)
+            {
                 best = Some((activity, slack, at));
             }
         }

@@ -198,7 +198,8 @@ impl Trail {
             return Ok(());
         }
         let domain = &conflicts.domains[bound / 2];
-        let value = if bound.is_multiple_of(2) { domain.raise(value) } else { -domain.lower(-value) };
+        let value =
+            if bound.is_multiple_of(2) { domain.raise(value) } else { -domain.lower(-value) };
         let reason = reason(&mut self.sets);
         self.events.push(Event::Raised { bound, value, previous: self.latest[bound], reason });
         self.latest[bound] = self.events.len() - 1;

@@ -72,7 +72,9 @@ impl Best<'_> {
 
     fn is_decided(&self, capacity: Option<u64>) -> bool {
         let fits = |bytes| self.found.is_some() && self.peak() <= bytes;
-        fits(self.bound) || capacity.is_some_and(|bytes| fits(bytes) || self.bound > bytes && self.found.is_some())
+        fits(self.bound)
+            || capacity
+                .is_some_and(|bytes| fits(bytes) || self.bound > bytes && self.found.is_some())
     }
 
     fn offer(&mut self, conflicts: &Conflicts, offsets: Vec<i64>, stage: Stage) {
@@ -117,7 +119,8 @@ impl Best<'_> {
         self.raise_bound(least_stack(conflicts, tuning.stack_tasks, clock)?);
         let is_small = conflicts.disjunctions.len() <= tuning.most_pairs;
         let is_small = is_small && clock.methods().disjunctive;
-        let (mut down, mut up) = (Disjunctive::new(conflicts, clock)?, Disjunctive::new(conflicts, clock)?);
+        let (mut down, mut up) =
+            (Disjunctive::new(conflicts, clock)?, Disjunctive::new(conflicts, clock)?);
         // Effort of disjunctive search, of it that for bounds, and of other orders.
         let (mut exact, mut bounding, mut local, mut closer) = (0, 0, 0, 0);
         while !self.is_decided(capacity) && !clock.is_up() {
@@ -193,7 +196,8 @@ impl Orders {
             degree[it.lower] += 1;
             degree[it.upper] += 1;
         }
-        let room = |item: usize| conflicts.ceiling(item, MAX_BYTES) - conflicts.domains[item].least();
+        let room =
+            |item: usize| conflicts.ceiling(item, MAX_BYTES) - conflicts.domains[item].least();
         let size = |item: usize| conflicts.end_in_bytes(item, 0);
         let sorted = |key: &dyn Fn(usize) -> (i64, Reverse<(u128, u64)>)| {
             let mut order = self.best.clone();
