@@ -71,15 +71,15 @@ pub unsafe extern "C" fn ap_problem_add_buffer(
     })
 }
 
-/// Keeps a buffer inside the bytes of its space from `low` up to, and without, `high`.
+/// Keeps a buffer inside the bytes of its space from `lower` up to, and without, `upper`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_set_range(
     problem: Option<&mut Problem>,
     buffer: u64,
-    low: u64,
-    high: u64,
+    lower: u64,
+    upper: u64,
 ) -> Code {
-    guarded(|| required(problem, "problem")?.set_range(buffer, low, high))
+    guarded(|| required(problem, "problem")?.set_range(buffer, lower, upper))
 }
 
 /// Puts a buffer into a group: all buffers of a group have the same offset.
@@ -113,15 +113,15 @@ pub extern "C" fn ap_problem_keep_apart(
     guarded(|| required(problem, "problem")?.pair(buffer, other, false))
 }
 
-/// Keeps the bytes of a space from `low` up to, and without, `high` free of buffers.
+/// Keeps the bytes of a space from `lower` up to, and without, `upper` free of buffers.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_reserve(
     problem: Option<&mut Problem>,
     space: u32,
-    low: u64,
-    high: u64,
+    lower: u64,
+    upper: u64,
 ) -> Code {
-    guarded(|| required(problem, "problem")?.reserve(space, low, high))
+    guarded(|| required(problem, "problem")?.reserve(space, lower, upper))
 }
 
 /// Returns the number of buffers; 0 if `problem` is null.
