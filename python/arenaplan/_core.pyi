@@ -2475,6 +2475,21 @@ def pack(
     Pack buffers of ``sizes`` bytes that are live during ``live``.
     """
 
+def pack_again(
+    sizes: Sequence[int],
+    live: Sequence[tuple[int, int]],
+    alignments: Sequence[int],
+    pins: Sequence[int | None],
+    hints: Sequence[int | None],
+    details: dict[str, Any],
+    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
+    old: Sequence[int | None],
+    seed: int,
+) -> tuple[Packing, list[int], int]:
+    """
+    Return a packing with few buffers away from ``old``, those buffers, and the peak of staying.
+    """
+
 def pack_apart(
     sizes: Sequence[int],
     rules: Sequence[tuple[int, int, int, int]],
