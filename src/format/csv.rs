@@ -171,9 +171,10 @@ impl Reader {
 
     /// Returns the problem of all lines.
     fn finish(mut self, moments: Vec<u64>) -> Result<CsvProblem> {
-        let mut rules = Rules::default();
-        rules.may_overlap = self.pairs("may_overlap", &self.may_overlap)?;
-        rules.apart = self.pairs("apart", &self.apart)?;
+        let rules = Rules {
+            may_overlap: self.pairs("may_overlap", &self.may_overlap)?,
+            apart: self.pairs("apart", &self.apart)?,
+        };
         if !self.first_is_used && self.spaces.len() > 1 {
             self.spaces.remove(0);
             for buffer in &mut self.buffers {

@@ -180,8 +180,8 @@ fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64]) -> Vec<bool>
         buffer.group().map(|group| (buffer.space(), group))
     };
     let moving: BTreeSet<_> = (0..kept.len()).filter(|&it| !kept[it]).filter_map(group).collect();
-    for index in 0..kept.len() {
-        kept[index] &= group(index).is_none_or(|group| !moving.contains(&group));
+    for (index, kept) in kept.iter_mut().enumerate() {
+        *kept &= group(index).is_none_or(|group| !moving.contains(&group));
     }
     kept
 }

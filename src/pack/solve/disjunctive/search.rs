@@ -356,13 +356,13 @@ impl Disjunctive {
             self.increment *= 1e-100;
         }
         self.clauses.decay();
-        self.add_clause(learned);
+        self.add_clause(&learned);
         true
     }
 
     /// Adds a clause that demands the negation of one of `true_literals`, of which the first is to be
     /// negated now.
-    fn add_clause(&mut self, true_literals: Vec<Literal>) {
+    fn add_clause(&mut self, true_literals: &[Literal]) {
         let mut clause: Vec<Literal> = true_literals.iter().map(|&literal| literal ^ 1).collect();
         let mut back = 0;
         if clause.len() > 1 {
