@@ -184,7 +184,7 @@ fn rules_are_columns_that_are_read_and_written() {
                 d,4,5,8,1,fast,x,,,,\n\
                 e,0,5,4,1,slow,,,,,\n";
     let csv = parse(text);
-    let [a, b, c, d, e] = &csv.problem.buffers()[..] else { panic!("five buffers") };
+    let [a, b, c, d, e] = csv.problem.buffers() else { panic!("five buffers") };
     assert_eq!((a.multiple_of(), a.range().unwrap().start, c.range()), (12, 16, None));
     assert_eq!((b.range(), b.group(), d.group()), (Some(0..64), Some(0), Some(0)));
     assert_eq!((csv.problem.spaces().len(), e.space().index()), (2, 1));

@@ -78,8 +78,8 @@ fn random_problem(random: &mut Random) -> Result<Problem, Error> {
 fn may_be_at(problem: &Problem, buffer: &Buffer, offset: u64) -> bool {
     let end = offset + buffer.bytes();
     buffer.pin().is_none_or(|pin| pin == offset)
-        && offset % buffer.multiple_of() == 0
-        && offset % buffer.alignment().bytes() == 0
+        && offset.is_multiple_of(buffer.multiple_of())
+        && offset.is_multiple_of(buffer.alignment().bytes())
         && buffer.range().is_none_or(|range| range.start <= offset && end <= range.end)
         && problem.spaces()[0].reserved().iter().all(|it| offset >= it.end || end <= it.start)
 }
