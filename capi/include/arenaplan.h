@@ -554,7 +554,7 @@ typedef struct ap_buffer {
      */
     uint64_t bytes;
     /**
-     * Power of two that divides the offset; 0 counts as 1.
+     * Number that divides the offset, which need not be a power of two; 0 counts as 1.
      */
     uint64_t alignment;
     /**
@@ -1181,7 +1181,7 @@ enum ap_code ap_problem_set_space(struct ap_problem *problem,
 
 /**
  * Adds a buffer of `bytes` bytes to space 0, needed in the steps from `lower` up to, and without,
- * `upper`, at an offset that is a multiple of `alignment`, a power of two; 0 counts as 1.
+ * `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
  *
  * The first buffer has number 0, the next number 1. Steps are at most 4,294,967,295; a call that
  * fails adds nothing.
@@ -1198,6 +1198,38 @@ enum ap_code ap_problem_add(struct ap_problem *problem,
  * The gaps are copied.
  */
 enum ap_code ap_problem_add_buffer(struct ap_problem *problem, const struct ap_buffer *buffer);
+
+/**
+ * Keeps a buffer inside the bytes of its space from `lower` up to, and without, `upper`.
+ */
+enum ap_code ap_problem_set_range(struct ap_problem *problem,
+                                  uint64_t buffer,
+                                  uint64_t lower,
+                                  uint64_t upper);
+
+/**
+ * Puts a buffer into a group: all buffers of a group have the same offset.
+ */
+enum ap_code ap_problem_set_group(struct ap_problem *problem, uint64_t buffer, uint32_t group);
+
+/**
+ * Permits two buffers to share bytes although both are needed: a result over the operand that it
+ * replaces.
+ */
+enum ap_code ap_problem_may_overlap(struct ap_problem *problem, uint64_t buffer, uint64_t other);
+
+/**
+ * Keeps two buffers of one space apart although they are never needed in the same step.
+ */
+enum ap_code ap_problem_keep_apart(struct ap_problem *problem, uint64_t buffer, uint64_t other);
+
+/**
+ * Keeps the bytes of a space from `lower` up to, and without, `upper` free of buffers.
+ */
+enum ap_code ap_problem_reserve(struct ap_problem *problem,
+                                uint32_t space,
+                                uint64_t lower,
+                                uint64_t upper);
 
 /**
  * Returns the number of buffers; 0 if `problem` is null.
@@ -1232,6 +1264,12 @@ enum ap_status ap_packing_status(const struct ap_packing *packing);
  * Returns the bytes that the memories of all spaces need; 0 if `packing` is null.
  */
 uint64_t ap_packing_peak(const struct ap_packing *packing);
+
+/**
+ * Returns the number of search nodes that were visited, the unit of the node limit; 0 if `packing`
+ * is null.
+ */
+uint64_t ap_packing_nodes(const struct ap_packing *packing);
 
 /**
  * Returns the bytes that all spaces need under any offsets: proven. 0 if `packing` is null.

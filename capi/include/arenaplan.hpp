@@ -84,6 +84,7 @@ public:
         arenaplan::check(ap_packing_space(get(), index, &space));
         return space;
     }
+    std::uint64_t nodes() const noexcept { return ap_packing_nodes(get()); }
     void check() const { arenaplan::check(ap_packing_check(get())); }
 };
 
@@ -99,6 +100,21 @@ public:
     void add(const ap_buffer &buffer) { check(ap_problem_add_buffer(get(), &buffer)); }
     void set_space(std::uint32_t index, const ap_space &space) {
         check(ap_problem_set_space(get(), index, &space));
+    }
+    void set_range(std::uint64_t buffer, std::uint64_t low, std::uint64_t high) {
+        check(ap_problem_set_range(get(), buffer, low, high));
+    }
+    void set_group(std::uint64_t buffer, std::uint32_t group) {
+        check(ap_problem_set_group(get(), buffer, group));
+    }
+    void may_overlap(std::uint64_t buffer, std::uint64_t other) {
+        check(ap_problem_may_overlap(get(), buffer, other));
+    }
+    void keep_apart(std::uint64_t buffer, std::uint64_t other) {
+        check(ap_problem_keep_apart(get(), buffer, other));
+    }
+    void reserve(std::uint32_t space, std::uint64_t low, std::uint64_t high) {
+        check(ap_problem_reserve(get(), space, low, high));
     }
     std::size_t size() const noexcept { return ap_problem_count(get()); }
     Packing solve(const ap_options &options = sized<ap_options>()) const {

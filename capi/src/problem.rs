@@ -1,9 +1,10 @@
 //! Packing problems and their answers.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use arenaplan::base::{Alignment, LiveRange, MAX_BYTES};
-use arenaplan::pack::{self, Space as CoreSpace};
+use arenaplan::base::{Alignment, BufferId, LiveRange, MAX_BYTES};
+use arenaplan::pack::{self, Rules, Space as CoreSpace};
 use arenaplan::{SpaceId, solve};
 
 use crate::error::{Code, Failure, Result};
@@ -23,11 +24,19 @@ const MAX_THREADS: u32 = 1 << 10;
 pub struct Problem {
     buffers: Vec<pack::Buffer>,
     spaces: Vec<CoreSpace>,
+    /// Bytes of each space that no buffer has.
+    reserved: Vec<(u32, Range<u64>)>,
+    rules: Rules,
 }
 
 impl Problem {
     pub(crate) fn new() -> Self {
-        Self { buffers: Vec::new(), spaces: vec![CoreSpace::default()] }
+        Self {
+            buffers: Vec::new(),
+            spaces: vec![CoreSpace::default()],
+            reserved: Vec::new(),
+            rules: Rules::default(),
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -74,7 +83,7 @@ impl Problem {
             let gaps = gaps.collect::<Result<Vec<_>>>()?;
             pack::Buffer::with_gaps(buffer.bytes, live, &gaps)?
         };
-        built = built.with_alignment(alignment(buffer.alignment)?).with_space(space);
+        built = built.with_multiple_of(buffer.alignment.max(1))?.with_space(space);
         if buffer.flags & BUFFER_FIXED != 0 {
             built = built.with_pin(buffer.offset);
         } else if buffer.flags & BUFFER_HINTED != 0 {
@@ -86,9 +95,62 @@ impl Problem {
         Ok(())
     }
 
+    /// Returns the number of a buffer that was added.
+    fn known(&self, buffer: u64) -> Result<usize> {
+        let place = usize::try_from(buffer).ok().filter(|&place| place < self.buffers.len());
+        let text = || format!("there is no buffer {buffer}, only {}", self.buffers.len());
+        place.ok_or_else(|| Failure::argument(text()))
+    }
+
+    /// Keeps a buffer inside some bytes of its space.
+    pub(crate) fn set_range(&mut self, buffer: u64, low: u64, high: u64) -> Result<()> {
+        let place = self.known(buffer)?;
+        possible("a range", high)?;
+        if low > high {
+            return Err(Failure::argument(format!("the bytes {low}..{high} are no range")));
+        }
+        self.buffers[place] = self.buffers[place].clone().with_range(low..high);
+        Ok(())
+    }
+
+    /// Puts a buffer into a group, whose buffers have the same offset.
+    pub(crate) fn set_group(&mut self, buffer: u64, group: u32) -> Result<()> {
+        let place = self.known(buffer)?;
+        self.buffers[place] = self.buffers[place].clone().with_group(group);
+        Ok(())
+    }
+
+    /// Adds a pair of buffers to those that may overlap, or to those that never do.
+    pub(crate) fn pair(&mut self, one: u64, other: u64, may_overlap: bool) -> Result<()> {
+        let pair = (BufferId::new(self.known(one)?), BufferId::new(self.known(other)?));
+        let rules = &mut self.rules;
+        let pairs = if may_overlap { &mut rules.may_overlap } else { &mut rules.apart };
+        let room = pairs.try_reserve(1);
+        room.map_err(|_| Failure::new(Code::OutOfMemory, "not enough memory for a rule"))?;
+        pairs.push(pair);
+        Ok(())
+    }
+
+    /// Keeps bytes of a space free.
+    pub(crate) fn reserve(&mut self, space: u32, low: u64, high: u64) -> Result<()> {
+        if position(space) >= self.spaces.len() {
+            return Err(Failure::argument(format!("there is no space {space}")));
+        }
+        possible("a range", high)?;
+        if low >= high {
+            return Err(Failure::argument(format!("the bytes {low}..{high} are no range")));
+        }
+        self.reserved.push((space, low..high));
+        Ok(())
+    }
+
     /// Returns the problem as the core has it.
     fn build(&self, capacity: Option<u64>) -> Result<pack::Problem> {
         let mut spaces = self.spaces.clone();
+        for (space, bytes) in &self.reserved {
+            let space = &mut spaces[position(*space)];
+            *space = space.clone().with_reserved(bytes.clone());
+        }
         if let Some(bytes) = capacity {
             possible("a capacity", bytes)?;
             let [space] = &mut spaces[..] else {
@@ -97,7 +159,7 @@ impl Problem {
             };
             *space = space.clone().with_capacity(bytes);
         }
-        Ok(pack::Problem::new(self.buffers.clone(), spaces)?)
+        Ok(pack::Problem::with_rules(self.buffers.clone(), spaces, self.rules.clone())?)
     }
 
     pub(crate) fn solve(&self, options: Options, watch: &Watch<'_>) -> Result<Packing> {
@@ -142,6 +204,10 @@ impl Packing {
 
     pub(crate) fn lower_bound(&self) -> u64 {
         self.packing.lower_bound()
+    }
+
+    pub(crate) fn nodes(&self) -> u64 {
+        self.packing.nodes()
     }
 
     pub(crate) fn space(&self, index: u32) -> Result<SpacePacking> {

@@ -339,7 +339,7 @@ pub struct Buffer {
     pub upper: u64,
     /// Bytes of the buffer.
     pub bytes: u64,
-    /// Power of two that divides the offset; 0 counts as 1.
+    /// Number that divides the offset, which need not be a power of two; 0 counts as 1.
     pub alignment: u64,
     /// With `AP_BUFFER_FIXED` the offset that the buffer must have; with `AP_BUFFER_HINTED` the
     /// offset that the search tries first.

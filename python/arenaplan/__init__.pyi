@@ -71,7 +71,7 @@ from .importers.document import from_runtime_json
 from .importers.live import from_exported_program, from_jaxpr, from_joint_graph, from_train_step
 from .model import Model
 from .options import PlanOptions, targets
-from .packing import pack
+from .packing import Buffer, Problem, Repacking, pack
 from .planning import Explanation, explain, plan, plan_together
 from .proving import Proof, check_proof, proof_schema, prove
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
@@ -104,6 +104,7 @@ __all__ = [
     "ArenaBytes",
     "Assign",
     "Block",
+    "Buffer",
     "CallerBuffer",
     "Change",
     "Choice",
@@ -141,9 +142,11 @@ __all__ = [
     "PlanOptions",
     "PlannedSpace",
     "PlannerError",
+    "Problem",
     "Proof",
     "RecomputeCurve",
     "RecomputePoint",
+    "Repacking",
     "RowsInPlace",
     "Server",
     "ServerStatistics",

@@ -64,6 +64,7 @@ __all__ = [
     "order_mutations",
     "pack",
     "pack_apart",
+    "pack_blame",
     "pack_bytes",
     "pack_csv",
     "pack_weights",
@@ -1197,6 +1198,11 @@ class Packing:
         Bytes that they need at any offsets: proven.
         """
     @property
+    def nodes(self, /) -> int:
+        """
+        Search nodes that were visited: the unit of ``node_limit``.
+        """
+    @property
     def offsets(self, /) -> list[int]:
         """
         First byte of every buffer.
@@ -1210,6 +1216,11 @@ class Packing:
     def seconds(self, /) -> float:
         """
         Seconds of the search.
+        """
+    @property
+    def spaces(self, /) -> list[tuple[int, int, str]]:
+        """
+        Peak, lower bound and status of each space, in their order.
         """
     @property
     def stages(self, /) -> list[dict[str, Any]]:
@@ -2564,7 +2575,8 @@ def pack(
     alignments: Sequence[int],
     pins: Sequence[int | None],
     hints: Sequence[int | None],
-    capacity: int | None,
+    details: dict[str, Any],
+    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
@@ -2573,6 +2585,21 @@ def pack(
 ) -> Packing:
     """
     Pack buffers of ``sizes`` bytes that are live during ``live``.
+    """
+
+def pack_again(
+    sizes: Sequence[int],
+    live: Sequence[tuple[int, int]],
+    alignments: Sequence[int],
+    pins: Sequence[int | None],
+    hints: Sequence[int | None],
+    details: dict[str, Any],
+    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
+    old: Sequence[int | None],
+    seed: int,
+) -> tuple[Packing, list[int], int]:
+    """
+    Return a packing with few buffers away from ``old``, those buffers, and the peak of staying.
     """
 
 def pack_apart(
@@ -2589,6 +2616,20 @@ def pack_apart(
 
     No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
     of ``orders`` are searched, those of ``last`` are placed after them.
+    """
+
+def pack_blame(
+    sizes: Sequence[int],
+    live: Sequence[tuple[int, int]],
+    alignments: Sequence[int],
+    pins: Sequence[int | None],
+    hints: Sequence[int | None],
+    details: dict[str, Any],
+    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
+    space: int,
+) -> list[int] | None:
+    """
+    Return the buffers that prove that space number ``space`` is too small, or None.
     """
 
 def pack_bytes(weights: ndarray[Any, Any], zero: int, target: ndarray[Any, Any]) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from arenaplan import _core
 from arenaplan._core import Packing
 from arenaplan.errors import (
     InvalidAlignment,
+    InvalidBuffer,
     InvalidLiveRange,
     InvalidOption,
     InvalidSize,
     PinConflict,
 )
 from arenaplan.options import whole_number
+from arenaplan.spaces import Space
 from arenaplan.watch import Progress, checked_seconds
 
 _MOST_BYTES = 1 << 63
@@ -24,6 +27,294 @@ MAX_THREADS = 1 << 10
 """Most threads of a search."""
 
 
+Range = tuple[int, int]
+Gap = tuple[int, int] | tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """
+    One buffer of a :class:`Problem`.
+
+    Attributes
+    ----------
+    size : int
+        Bytes.
+    live : tuple of int
+        Half-open live range ``(start, end)``, in steps of any size and sign.
+    alignment : int
+        Number that divides the offset; it need not be a power of two.
+    offset : int, optional
+        Offset that the buffer must have.
+    hint : int, optional
+        Offset that is tried first.
+    gaps : sequence of tuple
+        ``(start, end)``: steps in which no byte is needed; ``(start, end, low, high)``: only bytes
+        ``low`` to ``high`` are.
+    lo, hi : int, optional
+        Bytes ``lo`` to ``hi`` of the space are those that the buffer may have.
+    group : hashable, optional
+        Buffers of one group have the same offset.
+    space : str, optional
+        Name of a space of the problem; by default its first one.
+    name : str
+        For people.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> ap.Buffer(64, (0, 2), alignment=20).alignment
+    20
+    """
+
+    size: int
+    live: Range
+    alignment: int = 1
+    offset: int | None = None
+    hint: int | None = None
+    gaps: Sequence[Gap] = ()
+    lo: int | None = None
+    hi: int | None = None
+    group: Hashable = None
+    space: str | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Repacking:
+    """
+    A packing beside an old one.
+
+    Attributes
+    ----------
+    packing : Packing
+        The packing.
+    moved : list of int
+        Positions of the buffers that are not at their old offsets.
+    peak_of_staying : int
+        Peak if only those buffers move that must: staying costs the difference to that of the
+        packing.
+    """
+
+    packing: Packing
+    moved: list[int]
+    peak_of_staying: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """
+    Buffers to be given offsets, so that those live together share no byte.
+
+    Attributes
+    ----------
+    buffers : sequence of Buffer
+        The buffers.
+    capacity : int, optional
+        Bytes of the arena. A search ends as soon as everything fits; without a capacity it goes for
+        the least peak.
+    spaces : sequence of Space
+        Several memories, in place of ``capacity``; each is packed on its own.
+    may_overlap : sequence of tuple
+        Pairs of buffers (positions) that may share bytes although both are live: an output over the
+        inputs that it replaces.
+    apart : sequence of tuple
+        Pairs of buffers that share no byte although never live together.
+    reserved : sequence of tuple, or mapping of str to such a sequence
+        Ranges ``(start, end)`` of bytes that no buffer has; those of each space, by its name.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> inputs = [ap.Buffer(100, (0, 2)), ap.Buffer(120, (0, 2))]
+    >>> problem = ap.Problem([*inputs, ap.Buffer(200, (1, 3))], may_overlap=[(0, 2), (1, 2)])
+    >>> problem.pack().peak
+    220
+    """
+
+    buffers: Sequence[Buffer]
+    capacity: int | None = None
+    spaces: Sequence[Space] = ()
+    may_overlap: Sequence[tuple[int, int]] = ()
+    apart: Sequence[tuple[int, int]] = ()
+    reserved: Sequence[Range] | Mapping[str, Sequence[Range]] = ()
+
+    def pack(
+        self,
+        *,
+        time_limit: float | None = None,
+        node_limit: int | None = None,
+        seed: int = 0,
+        threads: int = 1,
+        on_progress: Progress | None = None,
+    ) -> Packing:
+        """
+        Return the best packing that is found; see :func:`pack` for the limits.
+
+        Raises
+        ------
+        InvalidSize, InvalidLiveRange, InvalidAlignment, InvalidBuffer, PinConflict, SizeOverflow
+            If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
+        InvalidOption
+            If a limit, the seed or the number of threads (1 to 1,024) makes no sense.
+        KeyboardInterrupt
+            On Ctrl-C; its ``packing`` is the best one so far.
+        """
+        packing = _core.pack(
+            *self._columns(),
+            **check_limits(time_limit, node_limit, seed, threads),
+            on_progress=on_progress,
+        )
+        if packing.interrupted:
+            interrupt = KeyboardInterrupt("interrupted")
+            interrupt.packing = packing  # type: ignore[attr-defined]
+            raise interrupt
+        return packing
+
+    def infeasible_subset(self, space: str | None = None) -> list[int] | None:
+        """
+        Return buffers that do not fit a space, and of which each is needed for that proof.
+
+        Parameters
+        ----------
+        space : str, optional
+            Name of the space; by default the first one.
+
+        Returns
+        -------
+        list of int or None
+            Positions of the buffers; None if it is not proven that the space is too small.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> sizes, live = [60, 10, 50, 90], [(0, 2), (0, 2), (1, 3), (5, 6)]
+        >>> buffers = [ap.Buffer(*pair) for pair in zip(sizes, live, strict=True)]
+        >>> ap.Problem(buffers, capacity=100).infeasible_subset()
+        [0, 2]
+        """
+        columns = self._columns()
+        names = [described[0] for described in columns[-1]]
+        if space is not None and space not in names:
+            raise InvalidOption(f"there is no space {space!r}, only {', '.join(names)}")
+        return _core.pack_blame(*columns, names.index(space) if space is not None else 0)
+
+    def repack(self, old: Sequence[int | None], *, seed: int = 0) -> Repacking:
+        """
+        Pack again after the problem has changed, so that few buffers leave their old offsets.
+
+        The peak is at most that of :meth:`pack`, or at most the capacity if it can be met.
+
+        Parameters
+        ----------
+        old : sequence of int or None
+            Old offset of each buffer; None for new buffers.
+        seed : int, default 0
+            Seed of all random choices.
+
+        Returns
+        -------
+        Repacking
+            The packing, the buffers that moved, and the peak if only those move that must.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> grown = [ap.Buffer(12, (0, 2)), ap.Buffer(8, (1, 4)), ap.Buffer(8, (3, 5))]
+        >>> again = ap.Problem(grown).repack([0, 8, 0])
+        >>> again.packing.peak, again.moved
+        (20, [1])
+        """
+        columns = self._columns()
+        if len(old) != len(self.buffers):
+            counts = f"there are {len(old)} old offsets and {len(self.buffers)} buffers"
+            raise InvalidBuffer(counts)
+        return Repacking(*_core.pack_again(*columns, _pins(old, len(old)), _natural(seed, "seed")))
+
+    def _columns(self) -> _Columns:
+        """Return the problem as the core reads it."""
+        buffers = list(self.buffers)
+        live = [_pair(index, buffer.live) for index, buffer in enumerate(buffers)]
+        gaps = {
+            index: [_gap(index, gap) for gap in buffer.gaps]
+            for index, buffer in enumerate(buffers)
+            if len(buffer.gaps)
+        }
+        live, gaps = _numbered(live, gaps)
+        sizes = [whole_number(buffer.size, "a size") for buffer in buffers]
+        for index, size in enumerate(sizes):
+            if not 0 <= size < _MOST_BYTES:
+                raise InvalidSize(f"buffer {index} has {size} bytes")
+        groups: dict[Hashable, int] = {}
+        spaces = self._spaces()
+        places = {described[0]: place for place, described in enumerate(spaces)}
+        details: dict[str, Any] = {
+            "gaps": gaps,
+            "ranges": {
+                index: _bytes_of(index, buffer.lo, buffer.hi)
+                for index, buffer in enumerate(buffers)
+                if buffer.lo is not None or buffer.hi is not None
+            },
+            "groups": {
+                index: groups.setdefault(buffer.group, len(groups))
+                for index, buffer in enumerate(buffers)
+                if buffer.group is not None
+            },
+            "spaces": {
+                index: _place(index, buffer.space, places)
+                for index, buffer in enumerate(buffers)
+                if buffer.space is not None
+            },
+            "may_overlap": _pairs(self.may_overlap, len(buffers)),
+            "apart": _pairs(self.apart, len(buffers)),
+        }
+        return (
+            sizes,
+            live,
+            _alignments([buffer.alignment for buffer in buffers], len(buffers)),
+            _pins([buffer.offset for buffer in buffers], len(buffers)),
+            _pins([buffer.hint for buffer in buffers], len(buffers)),
+            details,
+            spaces,
+        )
+
+    def _spaces(self) -> list[_Described]:
+        """Return name, capacity, alignment and reserved bytes of each space."""
+        capacity = check_capacity(self.capacity)
+        if self.spaces and capacity is not None:
+            raise InvalidOption("option capacity: the spaces have capacities of their own")
+        spaces = list(self.spaces) or [Space("arena", capacity=capacity)]
+        if len({space.name for space in spaces}) < len(spaces):
+            raise InvalidOption("option spaces: two of them have the same name")
+        reserved = self.reserved
+        if not isinstance(reserved, Mapping):
+            reserved = {spaces[0].name: reserved}
+        for name in reserved:
+            if name not in {space.name for space in spaces}:
+                raise InvalidOption(f"option reserved: there is no space {name!r}")
+        return [
+            (
+                space.name,
+                check_capacity(space.capacity),
+                space.alignment or 1,
+                [_reserved(zone) for zone in reserved.get(space.name, ())],
+            )
+            for space in spaces
+        ]
+
+
+_Described = tuple[str, int | None, int, list[Range]]
+_Columns = tuple[
+    list[int],
+    list[Range],
+    list[int],
+    list[int | None],
+    list[int | None],
+    dict[str, Any],
+    list[_Described],
+]
+
+
 def pack(
     sizes: Iterable[int],
     live: Iterable[Sequence[int]],
@@ -31,6 +322,13 @@ def pack(
     alignment: int | Sequence[int] = 1,
     capacity: int | None = None,
     pins: Mapping[int, int] | Sequence[int | None] | None = None,
+    hints: Mapping[int, int] | Sequence[int | None] | None = None,
+    gaps: Mapping[int, Sequence[Gap]] | None = None,
+    ranges: Mapping[int, Range] | None = None,
+    groups: Mapping[int, Hashable] | None = None,
+    may_overlap: Sequence[tuple[int, int]] = (),
+    apart: Sequence[tuple[int, int]] = (),
+    reserved: Sequence[Range] = (),
     time_limit: float | None = None,
     node_limit: int | None = None,
     seed: int = 0,
@@ -40,19 +338,35 @@ def pack(
     """
     Place buffers in one arena so that those live together share no byte.
 
+    :class:`Problem` does the same for buffers as objects, and for several spaces.
+
     Parameters
     ----------
     sizes : array_like of int, shape (n,)
         Size of every buffer, in bytes.
     live : array_like of int, shape (n, 2)
-        Half-open live range ``[start, end)`` of every buffer, in steps.
+        Half-open live range ``[start, end)`` of every buffer, in steps of any size and sign.
     alignment : int or sequence of int, default 1
-        Power of two, in bytes, that divides every offset; or one for each buffer.
+        Number, in bytes, that divides every offset; or one for each buffer. It need not be a power
+        of two.
     capacity : int, optional
         Bytes that the arena has. The search ends as soon as everything fits; without
         a capacity it goes for the least peak.
     pins : mapping of int to int, or sequence of int or None, optional
         Offsets of buffers that may not be moved.
+    hints : mapping of int to int, or sequence of int or None, optional
+        Offsets that are tried first.
+    gaps : mapping of int to sequence of tuple, optional
+        By buffer: steps ``(start, end)`` in which it is not needed, or
+        ``(start, end, low, high)`` in which only these bytes of it are.
+    ranges : mapping of int to tuple, optional
+        By buffer: bytes ``(low, high)`` of the arena that it may have.
+    groups : mapping of int to hashable, optional
+        Buffers of one group have the same offset.
+    may_overlap, apart : sequence of tuple of int
+        Pairs of buffers that may share bytes although both are live, and pairs that never do.
+    reserved : sequence of tuple of int
+        Bytes ``(start, end)`` that no buffer has.
     time_limit : float, optional
         Seconds after which the best packing so far is returned.
     node_limit : int, optional
@@ -76,8 +390,8 @@ def pack(
 
     Raises
     ------
-    InvalidSize, InvalidLiveRange, InvalidAlignment, PinConflict, SizeOverflow
-        If the buffers make no sense.
+    InvalidSize, InvalidLiveRange, InvalidAlignment, InvalidBuffer, PinConflict, SizeOverflow
+        If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
     InvalidOption
         If a limit, the seed or the number of threads (1 to 1,024) makes no sense.
     KeyboardInterrupt
@@ -91,19 +405,43 @@ def pack(
     ([0, 100, 0], 160, 'optimal')
     """
     numbers = [whole_number(size, "a size") for size in _plain(sizes)]
-    ranges = [_range(index, pair) for index, pair in enumerate(_plain(live))]
-    if len(numbers) != len(ranges):
-        raise InvalidSize(f"there are {len(numbers)} sizes and {len(ranges)} live ranges")
+    steps = [_pair(index, pair) for index, pair in enumerate(_plain(live))]
+    count = len(numbers)
+    if count != len(steps):
+        raise InvalidSize(f"there are {count} sizes and {len(steps)} live ranges")
     for index, size in enumerate(numbers):
         if not 0 <= size < _MOST_BYTES:
             raise InvalidSize(f"buffer {index} has {size} bytes")
+    steps, holes = _numbered(
+        steps,
+        {
+            _known(index, count, "gaps"): [_gap(index, gap) for gap in some]
+            for index, some in (gaps or {}).items()
+        },
+    )
+    numbering: dict[Hashable, int] = {}
+    details: dict[str, Any] = {
+        "gaps": holes,
+        "ranges": {
+            _known(index, count, "ranges"): _bytes_of(index, *pair)
+            for index, pair in (ranges or {}).items()
+        },
+        "groups": {
+            _known(index, count, "groups"): numbering.setdefault(group, len(numbering))
+            for index, group in (groups or {}).items()
+        },
+        "spaces": {},
+        "may_overlap": _pairs(may_overlap, count),
+        "apart": _pairs(apart, count),
+    }
     packing = _core.pack(
         numbers,
-        ranges,
-        _alignments(alignment, len(numbers)),
-        _pins(pins, len(numbers)),
-        [None] * len(numbers),
-        check_capacity(capacity),
+        steps,
+        _alignments(alignment, count),
+        _pins(pins, count),
+        _pins(hints, count),
+        details,
+        [("arena", check_capacity(capacity), 1, [_reserved(zone) for zone in reserved])],
         **check_limits(time_limit, node_limit, seed, threads),
         on_progress=on_progress,
     )
@@ -154,16 +492,93 @@ def _plain(values: Iterable[Any]) -> Iterable[Any]:
     return values if to_list is None else to_list()
 
 
-def _range(index: int, pair: Sequence[int]) -> tuple[int, int]:
-    """Return a live range of steps."""
+def _pair(index: int, pair: Sequence[int]) -> Range:
+    """Return a live range of steps of any size."""
     if len(pair) != 2:
         raise InvalidLiveRange(f"the live range of buffer {index} is {pair!r}, not (start, end)")
     start, end = (whole_number(step, "a step") for step in pair)
-    if not 0 <= start < end < _MOST_STEPS:
-        raise InvalidLiveRange(
-            f"the live range {start}..{end} of buffer {index} is empty or out of range"
-        )
+    if start >= end:
+        raise InvalidLiveRange(f"the live range {start}..{end} of buffer {index} is empty")
     return start, end
+
+
+def _gap(index: int, gap: Gap) -> tuple[int, int, int, int]:
+    """Return steps and the bytes that stay needed in them."""
+    numbers = [whole_number(number, "a gap") for number in gap]
+    if len(numbers) == 2:
+        numbers += [0, 0]
+    if len(numbers) != 4:
+        raise InvalidBuffer(f"buffer {index}: gap {gap!r} has neither 2 nor 4 numbers")
+    start, end, low, high = numbers
+    if start >= end or not 0 <= low <= high < _MOST_BYTES:
+        raise InvalidBuffer(f"buffer {index}: gap {gap!r} has no steps, or bytes that do not exist")
+    return start, end, low, high
+
+
+def _numbered(
+    live: list[Range], gaps: dict[int, list[tuple[int, int, int, int]]]
+) -> tuple[list[Range], dict[int, list[tuple[int, int, int, int]]]]:
+    """Return live ranges and gaps; if a step does not fit the core, steps are their ranks."""
+    least = min((start for start, _ in live), default=0)
+    most = max((end for _, end in live), default=0)
+    clipped = {
+        index: [gap for gap in some if gap[0] < most and gap[1] > least]
+        for index, some in gaps.items()
+    }
+    every = [step for gaps in clipped.values() for gap in gaps for step in gap[:2]]
+    if min([least, *every]) >= 0 and max([most, *every]) < _MOST_STEPS:
+        return live, clipped
+    every += [step for pair in live for step in pair]
+    rank = {step: place for place, step in enumerate(sorted(set(every)))}
+    return [(rank[start], rank[end]) for start, end in live], {
+        index: [(rank[start], rank[end], low, high) for start, end, low, high in some]
+        for index, some in clipped.items()
+    }
+
+
+def _known(index: int, count: int, what: str) -> int:
+    """Return the position of a buffer."""
+    index = whole_number(index, "a buffer")
+    if not 0 <= index < count:
+        raise InvalidBuffer(f"{what} has buffer {index}, and there are {count} buffers")
+    return index
+
+
+def _bytes_of(index: int, low: int | None, high: int | None) -> Range:
+    """Return the bytes that a buffer may have."""
+    low = 0 if low is None else whole_number(low, "lo")
+    high = _MOST_BYTES - 1 if high is None else whole_number(high, "hi")
+    if not 0 <= low <= high < _MOST_BYTES:
+        raise InvalidBuffer(f"buffer {index}: {low}..{high} are no bytes")
+    return low, high
+
+
+def _reserved(zone: Range) -> Range:
+    """Return bytes that no buffer has."""
+    if len(zone) != 2:
+        raise InvalidOption(f"option reserved: {zone!r} is not (start, end)")
+    low, high = (whole_number(byte, "a reserved byte") for byte in zone)
+    if not 0 <= low < high < _MOST_BYTES:
+        raise InvalidOption(f"option reserved: {low}..{high} are no bytes")
+    return low, high
+
+
+def _pairs(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """Return pairs of positions of buffers."""
+    each = []
+    for pair in pairs:
+        if len(pair) != 2:
+            raise InvalidBuffer(f"a rule names {len(pair)} buffers, not two")
+        one, other = pair
+        each.append((_known(one, count, "a rule"), _known(other, count, "a rule")))
+    return each
+
+
+def _place(index: int, space: str, places: Mapping[str, int]) -> int:
+    """Return the number of a space."""
+    if space not in places:
+        raise InvalidBuffer(f"buffer {index}: it is in space {space!r}, which is not there")
+    return places[space]
 
 
 def _alignments(alignment: int | Sequence[int], count: int) -> list[int]:
@@ -175,8 +590,8 @@ def _alignments(alignment: int | Sequence[int], count: int) -> list[int]:
         if len(each) != count:
             raise InvalidAlignment(f"there are {len(each)} alignments and {count} buffers")
     for value in each:
-        if not 0 < value < 1 << 64:
-            raise InvalidAlignment(f"alignment {value} is not a power of two up to 2^62")
+        if not 0 < value <= 1 << 62:
+            raise InvalidAlignment(f"alignment {value} is not a number from 1 to 2^62")
     return each
 
 

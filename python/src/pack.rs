@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use arenaplan::base::{Alignment, LiveRange};
+use arenaplan::base::{Alignment, BufferId, LiveRange};
 use arenaplan::format::CsvProblem;
-use arenaplan::pack::{Apart, Buffer, Forbidden, Space, Tries};
-use arenaplan::{Problem, solve};
+use arenaplan::pack::{
+    Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, infeasible_subset, repack,
+};
+use arenaplan::{Problem, SpaceId, solve};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
@@ -41,6 +43,22 @@ const ROW_BYTES: usize = 64;
 /// Bytes of a line of CSV, at least.
 const LINE_BYTES: usize = 8;
 
+/// A space: name, capacity, alignment and reserved bytes.
+type Described = (String, Option<u64>, u64, Vec<(u64, u64)>);
+
+/// Properties that few buffers have, and rules for pairs.
+#[derive(Debug, Default, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Details {
+    /// By buffer: first and last step, and the first and last byte that stay needed.
+    gaps: BTreeMap<usize, Vec<(u32, u32, u64, u64)>>,
+    ranges: BTreeMap<usize, (u64, u64)>,
+    groups: BTreeMap<usize, u32>,
+    spaces: BTreeMap<usize, usize>,
+    may_overlap: Vec<(usize, usize)>,
+    apart: Vec<(usize, usize)>,
+}
+
 /// Buffers as columns of numbers.
 #[derive(Debug)]
 struct Columns {
@@ -49,12 +67,14 @@ struct Columns {
     alignments: Vec<u64>,
     pins: Vec<Option<u64>>,
     hints: Vec<Option<u64>>,
+    details: Details,
 }
 
 impl Columns {
-    /// Returns the problem of packing the buffers into `space`.
-    fn problem(self, space: Space) -> arenaplan::Result<Problem> {
-        let Self { sizes, live, alignments, pins, hints } = self;
+    /// Returns the problem of packing the buffers into `spaces`.
+    fn problem(self, spaces: Vec<Space>) -> arenaplan::Result<Problem> {
+        let Self { sizes, live, alignments, pins, hints, details } = self;
+        let count = sizes.len();
         let rows = sizes.into_iter().zip(live).zip(alignments).zip(pins).zip(hints).enumerate();
         let buffers = rows.map(|(index, ((((size, (start, end)), alignment), pin), hint))| {
             let named = |error| match error {
@@ -66,21 +86,72 @@ impl Columns {
                     let what = format!("buffer {index}");
                     arenaplan::Error::InvalidAlignment { what, bytes }
                 }
+                arenaplan::Error::InvalidBuffer { reason, .. } => {
+                    arenaplan::Error::InvalidBuffer { buffer: index, reason }
+                }
                 other => other,
             };
             let live = LiveRange::new(start, end).map_err(named)?;
-            let alignment = Alignment::new(alignment).map_err(named)?;
-            let mut buffer = Buffer::new(size, live).with_alignment(alignment);
+            let mut buffer = match details.gaps.get(&index) {
+                Some(gaps) => {
+                    let gaps = gaps.iter().map(|&(start, end, low, high)| {
+                        Ok(Gap { steps: LiveRange::new(start, end)?, bytes: low..high })
+                    });
+                    let gaps = gaps.collect::<arenaplan::Result<Vec<_>>>().map_err(named)?;
+                    Buffer::with_gaps(size, live, &gaps).map_err(named)?
+                }
+                None => Buffer::new(size, live),
+            };
+            buffer = buffer.with_multiple_of(alignment).map_err(named)?;
             if let Some(offset) = pin {
                 buffer = buffer.with_pin(offset);
             }
             if let Some(offset) = hint {
                 buffer = buffer.with_hint(offset);
             }
+            if let Some(&(low, high)) = details.ranges.get(&index) {
+                buffer = buffer.with_range(low..high);
+            }
+            if let Some(&group) = details.groups.get(&index) {
+                buffer = buffer.with_group(group);
+            }
+            if let Some(&space) = details.spaces.get(&index) {
+                buffer = buffer.with_space(SpaceId::new(space));
+            }
             Ok(buffer)
         });
-        Problem::new(buffers.collect::<arenaplan::Result<Vec<_>>>()?, vec![space])
+        let buffers = buffers.collect::<arenaplan::Result<Vec<_>>>()?;
+        let mut rules = Rules::default();
+        for (pairs, column) in
+            [(&mut rules.may_overlap, details.may_overlap), (&mut rules.apart, details.apart)]
+        {
+            for (one, other) in column {
+                let known = one.max(other) < count;
+                if !known {
+                    let reason =
+                        format!("a rule names buffer {}, which is not there", one.max(other));
+                    return Err(arenaplan::Error::InvalidBuffer { buffer: one.min(other), reason });
+                }
+                pairs.push((BufferId::new(one), BufferId::new(other)));
+            }
+        }
+        Problem::with_rules(buffers, spaces, rules)
     }
+}
+
+/// Returns the spaces that Python describes.
+fn described(spaces: Vec<Described>) -> arenaplan::Result<Vec<Space>> {
+    let spaces = spaces.into_iter().map(|(name, capacity, alignment, reserved)| {
+        let mut space = Space::new(name).with_alignment(Alignment::new(alignment)?);
+        if let Some(bytes) = capacity {
+            space = space.with_capacity(bytes);
+        }
+        for (low, high) in reserved {
+            space = space.with_reserved(low..high);
+        }
+        Ok(space)
+    });
+    spaces.collect()
 }
 
 /// The problem.
@@ -105,7 +176,8 @@ impl Source {
     alignments: "Sequence[int]",
     pins: "Sequence[int | None]",
     hints: "Sequence[int | None]",
-    capacity,
+    details: "dict[str, Any]",
+    spaces: "Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]]",
     time_limit,
     node_limit,
     seed,
@@ -120,7 +192,8 @@ pub(crate) fn pack(
     #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
     #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
     #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
-    capacity: Option<u64>,
+    details: Details,
+    spaces: Vec<Described>,
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
@@ -129,9 +202,92 @@ pub(crate) fn pack(
 ) -> PyResult<Packing> {
     let limits = Limits { time_limit, node_limit, seed, threads };
     let items = sizes.len();
-    let columns = Columns { sizes, live, alignments, pins, hints };
-    let source = move || Ok(Source::Buffers(columns.problem(space(capacity))?));
+    let columns = Columns { sizes, live, alignments, pins, hints, details };
+    let source = move || Ok(Source::Buffers(columns.problem(described(spaces)?)?));
     run(py, items, source, limits, on_progress.as_ref())
+}
+
+/// Return a packing with few buffers away from ``old``, those buffers, and the peak of staying.
+#[pyfunction]
+#[pyo3(signature = (
+    sizes: "Sequence[int]",
+    live: "Sequence[tuple[int, int]]",
+    alignments: "Sequence[int]",
+    pins: "Sequence[int | None]",
+    hints: "Sequence[int | None]",
+    details: "dict[str, Any]",
+    spaces: "Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]]",
+    old: "Sequence[int | None]",
+    seed,
+) -> "tuple[Packing, list[int], int]")]
+#[allow(clippy::too_many_arguments, reason = "one per column and option")]
+pub(crate) fn pack_again(
+    py: Python<'_>,
+    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] live: Vec<(u32, u32)>,
+    #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
+    #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
+    details: Details,
+    spaces: Vec<Described>,
+    #[pyo3(from_py_with = admitted)] old: Vec<Option<u64>>,
+    seed: u64,
+) -> PyResult<(Packing, Vec<usize>, u64)> {
+    let (started, items) = (Instant::now(), sizes.len());
+    let columns = Columns { sizes, live, alignments, pins, hints, details };
+    let found = call::run(py, items, move |cancel, tell| {
+        let problem = columns.problem(described(spaces)?)?;
+        let mut budget = call::budget(cancel, tell, None);
+        budget.seed = seed;
+        let again = repack(&problem, &old, &budget)?;
+        again.packing.check(&problem)?;
+        Ok(again)
+    })?;
+    let again: arenaplan::pack::Repacking = OrRaise::or_raise(found, py)?;
+    let packing = Packing {
+        inner: Arc::new(again.packing),
+        seconds: started.elapsed().as_secs_f64(),
+        stages: Vec::new(),
+        interrupted: false,
+        csv: None,
+    };
+    let moved = again.moved.into_iter().map(BufferId::index).collect();
+    Ok((packing, moved, again.peak_of_staying))
+}
+
+/// Return the buffers that prove that space number ``space`` is too small, or None.
+#[pyfunction]
+#[pyo3(signature = (
+    sizes: "Sequence[int]",
+    live: "Sequence[tuple[int, int]]",
+    alignments: "Sequence[int]",
+    pins: "Sequence[int | None]",
+    hints: "Sequence[int | None]",
+    details: "dict[str, Any]",
+    spaces: "Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]]",
+    space,
+) -> "list[int] | None")]
+#[allow(clippy::too_many_arguments, reason = "one per column and option")]
+pub(crate) fn pack_blame(
+    py: Python<'_>,
+    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] live: Vec<(u32, u32)>,
+    #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
+    #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
+    #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
+    details: Details,
+    spaces: Vec<Described>,
+    space: usize,
+) -> PyResult<Option<Vec<usize>>> {
+    let items = sizes.len();
+    let columns = Columns { sizes, live, alignments, pins, hints, details };
+    let found = call::run(py, items, move |cancel, tell| {
+        let problem = columns.problem(described(spaces)?)?;
+        let budget = call::budget(cancel, tell, None);
+        infeasible_subset(&problem, SpaceId::new(space), &budget)
+    })?;
+    let found = OrRaise::or_raise(found, py)?;
+    Ok(found.map(|ids| ids.into_iter().map(BufferId::index).collect()))
 }
 
 /// Pack the buffers of a CSV document.
@@ -285,6 +441,20 @@ impl Packing {
     #[getter]
     fn status(&self) -> String {
         self.inner.status().to_string()
+    }
+
+    /// Search nodes that were visited: the unit of ``node_limit``.
+    #[getter]
+    fn nodes(&self) -> u64 {
+        self.inner.nodes()
+    }
+
+    /// Peak, lower bound and status of each space, in their order.
+    #[getter]
+    fn spaces(&self) -> Vec<(u64, u64, String)> {
+        let row =
+            |it: &arenaplan::pack::SpacePacking| (it.peak, it.lower_bound, it.status.to_string());
+        self.inner.spaces().iter().map(row).collect()
     }
 
     /// Seconds of the search.

@@ -7,8 +7,16 @@
 //! only its bytes 8 to 15 are. Gaps may overlap, and reach past the live range. An offset pins
 //! the buffer; an empty field or −1 leaves it free, where minimalloc takes −1 for an offset that
 //! nothing has. Fields may be in quotes, as RFC 4180 has it.
+//!
+//! Further columns that minimalloc does not know: `space`, the name of the memory of a buffer; `lo`
+//! and `hi`, the bytes of the space that the buffer may have; `group`, a name for buffers that
+//! have the same offset; `may_overlap` and `apart`, identifiers of other buffers between spaces:
+//! those that may share bytes with this buffer although both are live, and those that never do. An
+//! alignment need not be a power of two. Steps may have 64 bits: the problem then counts the
+//! different steps of the file.
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::{
     format,
     string::{String, ToString as _},
@@ -19,16 +27,19 @@ use core::fmt::Write as _;
 use core::ops::Range;
 
 use super::names::Names;
-use crate::base::{Alignment, BufferId, Error, LiveRange, Result, quoted};
-use crate::pack::{Buffer, Gap, Packing, Problem, Space};
+use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId, Step, gcd, quoted};
+use crate::pack::{Buffer, Gap, Packing, Problem, Rules, Space};
 
-/// A problem of one space, and the names of its buffers.
+/// A problem, and the names of its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvProblem {
     /// Names by [`BufferId`].
     pub names: Names,
     /// The problem.
     pub problem: Problem,
+    /// If steps of the file have more than 32 bits: the step of the file for each one of the problem,
+    /// in order. Empty otherwise.
+    pub moments: Vec<u64>,
 }
 
 /// The meaning of a column.
@@ -42,6 +53,12 @@ enum Column {
     Hint,
     Gaps,
     Offset,
+    Space,
+    Group,
+    Lo,
+    Hi,
+    MayOverlap,
+    Apart,
 }
 
 /// The meaning of the columns of one file.
@@ -50,10 +67,129 @@ struct Header {
     columns: Vec<Column>,
     /// Number to add to the last step to make ranges half-open.
     inclusive: u32,
+    /// The different steps, if some have more than 32 bits.
+    moments: Vec<u64>,
+}
+
+/// One line: a buffer, and names that other lines explain.
+#[derive(Debug)]
+struct Row<'a> {
+    name: &'a str,
+    buffer: Buffer,
+    space: &'a str,
+    group: &'a str,
+    may_overlap: &'a str,
+    apart: &'a str,
+}
+
+/// Names of spaces, groups and pairs of buffers, while a file is read.
+#[derive(Debug)]
+struct Reader {
+    names: Names,
+    buffers: Vec<Buffer>,
+    spaces: Vec<Space>,
+    /// Whether a buffer is in the first space.
+    first_is_used: bool,
+    groups: BTreeMap<String, u32>,
+    /// Lines, buffers, and the identifiers of the buffers that each may overlap, or is apart from.
+    may_overlap: Vec<(usize, BufferId, String)>,
+    apart: Vec<(usize, BufferId, String)>,
+}
+
+impl Reader {
+    fn new(space: Space) -> Self {
+        Self {
+            names: Names::default(),
+            buffers: Vec::new(),
+            spaces: vec![space],
+            first_is_used: false,
+            groups: BTreeMap::new(),
+            may_overlap: Vec::new(),
+            apart: Vec::new(),
+        }
+    }
+
+    /// Adds the buffer of a line.
+    fn add(&mut self, line: usize, row: Row<'_>) -> Result<(), String> {
+        let Row { name, mut buffer, space, group, may_overlap, apart } = row;
+        let id = BufferId::new(self.buffers.len());
+        if !space.is_empty() && space != self.spaces[0].name() {
+            let known = self.spaces.iter().position(|it| it.name() == space);
+            let place = known.unwrap_or(self.spaces.len());
+            if place == self.spaces.len() {
+                self.spaces.push(self.spaces[0].clone().renamed(space));
+            }
+            buffer = buffer.with_space(SpaceId::new(place));
+        } else {
+            self.first_is_used = true;
+        }
+        if !group.is_empty() {
+            let next = u32::try_from(self.groups.len()).map_err(|_| "too many groups")?;
+            buffer = buffer.with_group(*self.groups.entry(group.into()).or_insert(next));
+        }
+        for (pairs, others) in [(&mut self.may_overlap, may_overlap), (&mut self.apart, apart)] {
+            if !others.is_empty() {
+                pairs.push((line, id, others.into()));
+            }
+        }
+        self.names.push(name);
+        self.buffers.push(buffer);
+        Ok(())
+    }
+
+    /// Returns the pairs of buffers that a column lists.
+    fn pairs(
+        &self,
+        column: &str,
+        lists: &[(usize, BufferId, String)],
+    ) -> Result<Vec<(BufferId, BufferId)>> {
+        if lists.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut by_name: BTreeMap<&str, Option<BufferId>> = BTreeMap::new();
+        for (number, name) in self.names.iter().enumerate() {
+            let id = Some(BufferId::new(number));
+            by_name.entry(name).and_modify(|it| *it = None).or_insert(id);
+        }
+        let mut pairs = Vec::new();
+        for (line, id, others) in lists {
+            for other in others.split_whitespace() {
+                let reason = match by_name.get(other) {
+                    Some(&Some(other)) => {
+                        pairs.push((*id, other));
+                        continue;
+                    }
+                    Some(None) => "that several buffers have",
+                    None => "that no buffer has",
+                };
+                let reason = format!("{column} names {}, an id {reason}", quoted(other));
+                return Err(Error::InvalidCsv { line: *line, reason });
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Returns the problem of all lines.
+    fn finish(mut self, moments: Vec<u64>) -> Result<CsvProblem> {
+        let rules = Rules {
+            may_overlap: self.pairs("may_overlap", &self.may_overlap)?,
+            apart: self.pairs("apart", &self.apart)?,
+        };
+        if !self.first_is_used && self.spaces.len() > 1 {
+            self.spaces.remove(0);
+            for buffer in &mut self.buffers {
+                let space = SpaceId::new(buffer.space().index() - 1);
+                *buffer = buffer.clone().with_space(space);
+            }
+        }
+        let problem = Problem::with_rules(self.buffers, self.spaces, rules)?;
+        Ok(CsvProblem { names: self.names, problem, moments })
+    }
 }
 
 impl CsvProblem {
-    /// Reads a problem whose buffers are all in `space`.
+    /// Reads a problem whose buffers are in `space`, or in a space of the same capacity and alignment
+    /// that the column `space` names.
     ///
     /// # Errors
     ///
@@ -72,33 +208,23 @@ impl CsvProblem {
     /// ```
     pub fn parse(text: &str, space: Space) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut reader = csv::ReaderBuilder::new();
-        let mut reader = reader.has_headers(false).flexible(true).from_reader(text.as_bytes());
         let mut header: Option<Header> = None;
-        let mut names = Names::default();
-        let mut buffers = Vec::new();
-        let mut record = csv::StringRecord::new();
-        loop {
-            let more = reader.read_record(&mut record);
-            let at = |reason| Error::InvalidCsv { line: line_of(text, &record), reason };
-            if !more.map_err(|error| at(error.to_string()))? {
-                break;
-            }
-            if record.len() == 1 && record[0].trim_ascii().is_empty() {
-                continue;
-            }
+        let mut reader = Reader::new(space);
+        each_record(text, |line, record| {
             if let Some(header) = &header {
-                let (name, buffer) = header.row(&record).map_err(at)?;
-                names.push(name);
-                buffers.push(buffer);
-            } else {
-                header = Some(Header::parse(&record).map_err(at)?);
+                return reader.add(line, header.row(record)?);
             }
+            let mut first = Header::parse(record)?;
+            if has_long_number(text) {
+                first.moments = first.moments(text);
+            }
+            header = Some(first);
+            Ok(())
+        })?;
+        match header {
+            Some(header) => reader.finish(header.moments),
+            None => Err(Error::InvalidCsv { line: 1, reason: "the file is empty".into() }),
         }
-        if header.is_none() {
-            return Err(Error::InvalidCsv { line: 1, reason: "the file is empty".into() });
-        }
-        Ok(Self { names, problem: Problem::new(buffers, vec![space])? })
     }
 
     /// Returns the problem as CSV; with a packing, with its offsets as the last column.
@@ -109,13 +235,18 @@ impl CsvProblem {
     /// contiguous, which the format cannot say.
     pub fn to_csv(&self, packing: Option<&Packing>) -> Result<String> {
         let buffers = self.problem.buffers();
-        let alignments = (0..buffers.len()).map(|buffer| {
-            self.problem.alignment(BufferId::new(buffer)) // of the space, too
+        let alignments = buffers.iter().enumerate().map(|(number, buffer)| {
+            let alignment = self.problem.alignment(BufferId::new(number)).bytes(); // of the space, too
+            let multiple = buffer.multiple_of();
+            alignment / gcd(alignment, multiple) * multiple
         });
-        let alignments: Vec<_> = alignments.collect();
-        let gaps = buffers.iter().enumerate().map(|(number, buffer)| gaps(number, buffer));
+        let alignments: Vec<u64> = alignments.collect();
+        let step =
+            |step: Step| self.moments.get(step.index()).copied().unwrap_or(step.get().into());
+        let gaps = buffers.iter().enumerate().map(|(number, buffer)| gaps(number, buffer, &step));
         let gaps = gaps.collect::<Result<Vec<_>>>()?;
-        let aligned = alignments.iter().any(|&alignment| alignment != Alignment::BYTE);
+        let aligned = alignments.iter().any(|&alignment| alignment != 1);
+        let rules = Columns::of(self)?;
         let hinted = buffers.iter().any(|buffer| buffer.hint().is_some());
         let gapped = gaps.iter().any(|gaps| !gaps.is_empty());
         let pinned = buffers.iter().any(|buffer| buffer.pin().is_some());
@@ -129,12 +260,14 @@ impl CsvProblem {
         ] {
             text.push_str(if there { name } else { "" });
         }
+        rules.names(&mut text);
         text.push('\n');
         for (number, buffer) in buffers.iter().enumerate() {
             let live = buffer.live();
             let name = field(self.names.get(number).unwrap_or_default());
             // Writing to a string cannot fail.
-            let _ = write!(text, "{name},{},{},{}", live.start(), live.end(), buffer.bytes());
+            let (start, end) = (step(live.start()), step(live.end()));
+            let _ = write!(text, "{name},{start},{end},{}", buffer.bytes());
             if aligned {
                 let _ = write!(text, ",{}", alignments[number]);
             }
@@ -155,13 +288,165 @@ impl CsvProblem {
                 None if pinned => text.push(','),
                 None => {}
             }
+            rules.row(&mut text, number);
             text.push('\n');
         }
         Ok(text)
     }
 }
 
+/// The columns of rules that a problem needs.
+#[derive(Debug)]
+struct Columns<'a> {
+    csv: &'a CsvProblem,
+    spaces: bool,
+    groups: bool,
+    ranges: bool,
+    /// The larger numbers of each pair, by the smaller one; none if there are no pairs.
+    may_overlap: BTreeMap<BufferId, Vec<BufferId>>,
+    apart: BTreeMap<BufferId, Vec<BufferId>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(csv: &'a CsvProblem) -> Result<Self> {
+        let buffers = csv.problem.buffers();
+        let rules = csv.problem.rules();
+        let by_first = |pairs: &[(BufferId, BufferId)]| {
+            let mut lists: BTreeMap<BufferId, Vec<BufferId>> = BTreeMap::new();
+            for &(one, other) in pairs {
+                let name = csv.names.get(other.index()).unwrap_or_default();
+                if name.is_empty() || name.contains(|it: char| it.is_whitespace()) {
+                    let reason = "no list of ids can name it, as its name has spaces".into();
+                    return Err(Error::InvalidBuffer { buffer: other.index(), reason });
+                }
+                lists.entry(one).or_default().push(other);
+            }
+            Ok(lists)
+        };
+        Ok(Self {
+            csv,
+            spaces: csv.problem.spaces().len() > 1,
+            groups: buffers.iter().any(|buffer| buffer.group().is_some()),
+            ranges: buffers.iter().any(|buffer| buffer.range().is_some()),
+            may_overlap: by_first(&rules.may_overlap)?,
+            apart: by_first(&rules.apart)?,
+        })
+    }
+
+    /// Appends the names of the columns.
+    fn names(&self, text: &mut String) {
+        for (there, name) in [
+            (self.spaces, ",space"),
+            (self.groups, ",group"),
+            (self.ranges, ",lo,hi"),
+            (!self.may_overlap.is_empty(), ",may_overlap"),
+            (!self.apart.is_empty(), ",apart"),
+        ] {
+            text.push_str(if there { name } else { "" });
+        }
+    }
+
+    /// Appends the fields of one buffer.
+    fn row(&self, text: &mut String, number: usize) {
+        let buffer = &self.csv.problem.buffers()[number];
+        // Writing to a string cannot fail.
+        if self.spaces {
+            let space = &self.csv.problem.spaces()[buffer.space().index()];
+            let _ = write!(text, ",{}", field(space.name()));
+        }
+        if self.groups {
+            let _ = match buffer.group() {
+                Some(group) => write!(text, ",{group}"),
+                None => write!(text, ","),
+            };
+        }
+        if self.ranges {
+            let _ = match buffer.range() {
+                Some(range) if range.end < MAX_BYTES => {
+                    write!(text, ",{},{}", range.start, range.end)
+                }
+                Some(range) => write!(text, ",{},", range.start),
+                None => write!(text, ",,"),
+            };
+        }
+        for lists in [&self.may_overlap, &self.apart] {
+            if !lists.is_empty() {
+                let others = lists.get(&BufferId::new(number)).map_or(&[][..], Vec::as_slice);
+                let names = others.iter().filter_map(|id| self.csv.names.get(id.index()));
+                let names = names.collect::<Vec<_>>().join(" ");
+                let _ = write!(text, ",{}", field(&names));
+            }
+        }
+    }
+}
+
+/// Calls `visit` with the line and the fields of each record that is not blank.
+fn each_record(
+    text: &str,
+    mut visit: impl FnMut(usize, &csv::StringRecord) -> Result<(), String>,
+) -> Result<()> {
+    let mut reader = csv::ReaderBuilder::new();
+    let mut reader = reader.has_headers(false).flexible(true).from_reader(text.as_bytes());
+    let mut record = csv::StringRecord::new();
+    loop {
+        let more = reader.read_record(&mut record);
+        let line = line_of(text, &record);
+        let at = |reason| Error::InvalidCsv { line, reason };
+        if !more.map_err(|error| at(error.to_string()))? {
+            return Ok(());
+        }
+        if record.len() == 1 && record[0].trim_ascii().is_empty() {
+            continue;
+        }
+        visit(line, &record).map_err(at)?;
+    }
+}
+
+/// Returns whether ten digits or more stand in a row, as in all numbers of more than 32 bits.
+fn has_long_number(text: &str) -> bool {
+    let mut digits = 0;
+    text.bytes().any(|byte| {
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        digits == 10
+    })
+}
+
 impl Header {
+    /// Returns the different steps of all lines in order, if one has more than 32 bits.
+    fn moments(&self, text: &str) -> Vec<u64> {
+        let mut moments = Vec::new();
+        // Lines with an error are read again, and refused then.
+        let _ = each_record(text, |_, record| {
+            let fields = record.iter().map(str::trim_ascii).zip(&self.columns);
+            for (field, column) in fields {
+                match column {
+                    Column::Lower => moments.extend(whole("lower", field)),
+                    Column::Upper => {
+                        let end = whole("upper", field);
+                        moments.extend(end.map(|it| it.saturating_add(self.inclusive.into())));
+                    }
+                    Column::Gaps => {
+                        for gap in field.split_whitespace() {
+                            let steps = gap.split('@').next().and_then(|it| it.split_once('-'));
+                            let Some((first, last)) = steps else { continue };
+                            moments.extend(whole("gap", first));
+                            let end = whole("gap", last);
+                            moments.extend(end.map(|it| it.saturating_add(self.inclusive.into())));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        moments.sort_unstable();
+        moments.dedup();
+        if moments.last().is_none_or(|&last| last <= u32::MAX.into()) {
+            moments.clear();
+        }
+        moments
+    }
+
     /// Reads the first line.
     fn parse(line: &csv::StringRecord) -> Result<Self, String> {
         let mut columns = Vec::new();
@@ -180,6 +465,12 @@ impl Header {
                 "hint" => Column::Hint,
                 "gaps" => Column::Gaps,
                 "offset" => Column::Offset,
+                "space" => Column::Space,
+                "group" => Column::Group,
+                "lo" => Column::Lo,
+                "hi" => Column::Hi,
+                "may_overlap" => Column::MayOverlap,
+                "apart" => Column::Apart,
                 _ => return Err(format!("unknown column {}", quoted(name))),
             };
             if columns.contains(&column) {
@@ -195,15 +486,17 @@ impl Header {
         ];
         match required.iter().find(|(column, _)| !columns.contains(column)) {
             Some((_, name)) => Err(format!("there is no column '{name}'")),
-            None => Ok(Self { columns, inclusive }),
+            None => Ok(Self { columns, inclusive, moments: Vec::new() }),
         }
     }
 
     /// Reads another line.
-    fn row<'a>(&self, row: &'a csv::StringRecord) -> Result<(&'a str, Buffer), String> {
+    fn row<'a>(&self, row: &'a csv::StringRecord) -> Result<Row<'a>, String> {
         let (mut name, mut gaps) = ("", "");
         let (mut lower, mut upper, mut size) = (0, 0, 0);
         let (mut alignment, mut hint, mut pin) = (1, None, None);
+        let (mut space, mut group, mut may_overlap, mut apart) = ("", "", "", "");
+        let (mut lo, mut hi) = (None, None);
         let mut fields = row.iter().map(str::trim_ascii);
         for (position, column) in self.columns.iter().enumerate() {
             let Some(field) = fields.next() else {
@@ -219,6 +512,12 @@ impl Header {
                 Column::Hint => hint = optional("hint", field)?,
                 Column::Gaps => gaps = field,
                 Column::Offset => pin = optional("offset", field)?,
+                Column::Space => space = field,
+                Column::Group => group = field,
+                Column::Lo => lo = optional("lo", field)?,
+                Column::Hi => hi = optional("hi", field)?,
+                Column::MayOverlap => may_overlap = field,
+                Column::Apart => apart = field,
             }
         }
         if fields.next().is_some() {
@@ -230,25 +529,35 @@ impl Header {
         } else {
             self.with_gaps(size, steps, gaps)?
         };
-        let alignment = Alignment::new(alignment).map_err(|error| error.to_string())?;
-        let mut buffer = buffer.with_alignment(alignment);
+        let mut buffer = buffer.with_multiple_of(alignment).map_err(|error| error.to_string())?;
         if let Some(hint) = hint {
             buffer = buffer.with_hint(hint);
         }
         if let Some(pin) = pin {
             buffer = buffer.with_pin(pin);
         }
-        Ok((name, buffer))
+        if lo.is_some() || hi.is_some() {
+            let (lo, hi) = (lo.unwrap_or(0), hi.unwrap_or(MAX_BYTES));
+            if lo > hi {
+                return Err(format!("lo {lo} is above hi {hi}"));
+            }
+            buffer = buffer.with_range(lo..hi);
+        }
+        Ok(Row { name, buffer, space, group, may_overlap, apart })
     }
 
     /// Returns a range of steps as the file means it.
     fn range(&self, lower: u64, upper: u64) -> Result<LiveRange, String> {
         let step = |step: u64| {
+            if let Ok(rank) = self.moments.binary_search(&step) {
+                return u32::try_from(rank).map_err(|_| "too many different steps".into());
+            }
             u32::try_from(step)
                 .map_err(|_| format!("step {step} is past the largest, {}", u32::MAX))
         };
-        let (start, end) = (step(lower)?, step(upper.saturating_add(self.inclusive.into()))?);
-        LiveRange::new(start, end).map_err(|_| format!("the live range {start}..{end} is empty"))
+        let upper = upper.saturating_add(self.inclusive.into());
+        LiveRange::new(step(lower)?, step(upper)?)
+            .map_err(|_| format!("the live range {lower}..{upper} is empty"))
     }
 
     /// Returns a buffer of `size` bytes with the gaps of a text in its live range.
@@ -314,8 +623,8 @@ fn optional(what: &str, field: &str) -> Result<Option<u64>, String> {
     if field.is_empty() || field == "-1" { Ok(None) } else { whole(what, field).map(Some) }
 }
 
-/// Returns the gaps of a buffer as CSV.
-fn gaps(number: usize, buffer: &Buffer) -> Result<String> {
+/// Returns the gaps of a buffer as CSV, with steps as `step` has them.
+fn gaps(number: usize, buffer: &Buffer, step: &impl Fn(Step) -> u64) -> Result<String> {
     if buffer.solid().is_some() || buffer.bytes() == 0 {
         return Ok(String::new());
     }
@@ -346,7 +655,7 @@ fn gaps(number: usize, buffer: &Buffer) -> Result<String> {
     }
     gaps.retain(|(_, window)| *window != (0..buffer.bytes()));
     let words = gaps.iter().map(|(steps, window)| {
-        let (start, end) = (steps.start(), steps.end());
+        let (start, end) = (step(steps.start()), step(steps.end()));
         if window.start == window.end {
             format!("{start}-{end}")
         } else {

@@ -1,17 +1,21 @@
 //! The checker of packings. It shares no code with the solver.
 
+use alloc::collections::BTreeMap;
 use alloc::{format, string::String, vec};
+use core::ops::Range;
 
 use crate::base::{BufferId, Error, MAX_BYTES, Result, SpaceId, quoted};
 use crate::pack::packing::{Packing, Status};
 use crate::pack::problem::Problem;
-use crate::pack::rectangles::{Held, first_overlap};
+use crate::pack::rectangles::{Held, first_overlap, overlap_beyond};
 
 impl Packing {
     /// Verifies that these offsets solve `problem` and that the figures are true.
     ///
-    /// Buffers of one space that are live together share no byte; every offset is
-    /// a multiple of its alignment, and equal to its pin if it has one; the peak of
+    /// Buffers of one space that are live together share no byte, unless a rule permits it; buffers
+    /// that are to be apart never do; every offset is a multiple of its alignment, equal to its pin if
+    /// it has one, and that of all buffers of its group; every buffer is inside its range, and off
+    /// reserved bytes; the peak of
     /// a space is exactly the end of the highest buffer; and the status agrees with
     /// peak, bound and capacity. Runs in `O(n log n)` for `n` buffers.
     ///
@@ -35,6 +39,10 @@ impl Packing {
                 let alignment = alignment.bytes();
                 return Err(Error::PlanMisaligned { what: what(), offset, alignment });
             }
+            let multiple = buffer.multiple_of();
+            if !offset.is_multiple_of(multiple) {
+                return Err(Error::PlanMisaligned { what: what(), offset, alignment: multiple });
+            }
             if let Some(pin) = buffer.pin().filter(|&pin| pin != offset) {
                 return Err(mismatch(format!("buffer {index} is at {offset} and pinned to {pin}")));
             }
@@ -51,8 +59,52 @@ impl Packing {
                 }
             }
         }
+        self.check_rules(problem)?;
         for (index, &peak) in peaks.iter().enumerate() {
             self.check_space(problem, SpaceId::new(index), peak)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies ranges, reserved bytes, groups, and the pairs that are to be apart. The ends of all
+    /// buffers are in memory.
+    fn check_rules(&self, problem: &Problem) -> Result<()> {
+        let mut groups: BTreeMap<(SpaceId, u32), u64> = BTreeMap::new();
+        for (index, (buffer, &offset)) in problem.buffers().iter().zip(&self.offsets).enumerate() {
+            let end = offset + buffer.bytes();
+            if let Some(range) = buffer.range().filter(|it| offset < it.start || it.end < end) {
+                let Range { start, end } = range;
+                let reason = format!("buffer {index} is at {offset}, not inside {start}..{end}");
+                return Err(mismatch(reason));
+            }
+            let mut reserved = problem.spaces()[buffer.space().index()].reserved().iter();
+            if let Some(bytes) = reserved.find(|it| offset < it.end && it.start < end) {
+                let Range { start, end } = bytes;
+                let reason = format!("buffer {index} is at {offset}, on reserved {start}..{end}");
+                return Err(mismatch(reason));
+            }
+            if let Some(group) = buffer.group() {
+                let first = *groups.entry((buffer.space(), group)).or_insert(offset);
+                if first != offset {
+                    let reason = format!(
+                        "buffer {index} of group {group} is at {offset}, and others at {first}"
+                    );
+                    return Err(mismatch(reason));
+                }
+            }
+        }
+        for &(one, other) in &problem.rules().apart {
+            let [first, second] = [one, other].map(|id| {
+                let start = self.offsets[id.index()];
+                (start, start + problem.buffer(id).bytes())
+            });
+            let byte = first.0.max(second.0);
+            if problem.buffer(one).space() == problem.buffer(other).space()
+                && byte < first.1.min(second.1)
+            {
+                let reason = format!("buffers {one} and {other} are to be apart, and have {byte}");
+                return Err(mismatch(reason));
+            }
         }
         Ok(())
     }
@@ -88,7 +140,14 @@ impl Packing {
                 })
             },
         );
-        match first_overlap(held) {
+        let rules = problem.rules();
+        let meeting = if rules.may_overlap.is_empty() {
+            first_overlap(held)
+        } else {
+            let permits = |one, other| rules.permits(BufferId::new(one), BufferId::new(other));
+            overlap_beyond(held, permits)
+        };
+        match meeting {
             None => Ok(()),
             Some(overlap) => Err(Error::PlanOverlap {
                 first: format!("buffer {}", overlap.first),
@@ -127,7 +186,7 @@ mod tests {
         let problem = Problem::new(buffers, spaces).unwrap();
         let space = |peak, lower_bound, status| SpacePacking { peak, lower_bound, status };
         let spaces = vec![space(24, 24, Status::Optimal), space(8, 4, Status::Feasible)];
-        (problem, Packing { offsets: vec![0, 16, 0], spaces })
+        (problem, Packing { offsets: vec![0, 16, 0], spaces, nodes: 0 })
     }
 
     type Change<'a> = &'a dyn Fn(&mut Packing);
@@ -163,6 +222,58 @@ mod tests {
         }
     }
 
+    /// Every rule, each with an offset that breaks that rule alone.
+    #[test]
+    fn each_rule_of_a_problem_refuses_its_own_flaw() {
+        use crate::base::BufferId;
+        use crate::pack::rules::Rules;
+        let live = |start, end| LiveRange::new(start, end).unwrap();
+        let buffers = vec![
+            Buffer::new(8, live(0, 2)),
+            Buffer::new(8, live(1, 3)), // over the first one
+            Buffer::new(4, live(4, 5)).with_multiple_of(12).unwrap(),
+            Buffer::new(4, live(4, 5)).with_range(32..48),
+            Buffer::new(4, live(6, 7)).with_group(3),
+            Buffer::new(4, live(7, 8)).with_group(3),
+            Buffer::new(4, live(9, 10)),
+            Buffer::new(4, live(10, 11)), // apart from the one before
+        ];
+        let id = BufferId::new;
+        let rules = Rules { may_overlap: vec![(id(1), id(0))], apart: vec![(id(6), id(7))] };
+        let space = Space::default().with_reserved(20..24);
+        let problem = Problem::with_rules(buffers, vec![space], rules).unwrap();
+        let offsets = vec![0, 4, 12, 44, 0, 0, 0, 4];
+        let space = SpacePacking { peak: 48, lower_bound: 1, status: Status::Feasible };
+        let packing = Packing { offsets, spaces: vec![space], nodes: 0 };
+        assert_eq!(packing.check(&problem), Ok(()));
+        let flaws = [
+            (2, 16, "PlanMisaligned"),
+            (3, 28, "PlanMismatch"),
+            (5, 4, "PlanMismatch"),
+            (6, 17, "PlanMismatch"),
+            (6, 23, "PlanMismatch"),
+            (7, 3, "PlanMismatch"),
+            (2, 48, "PlanMismatch"), // the peak alone
+        ];
+        for (buffer, offset, kind) in flaws {
+            let mut changed = packing.clone();
+            changed.offsets[buffer] = offset;
+            changed.spaces[0].peak = changed.ends(&problem);
+            changed.spaces[0].peak -= u64::from((buffer, offset) == (2, 48));
+            assert_eq!(changed.check(&problem).unwrap_err().kind(), kind, "{buffer} {offset}");
+        }
+        let strict = Problem::new(problem.buffers().to_vec(), problem.spaces().to_vec()).unwrap();
+        assert_eq!(packing.check(&strict).unwrap_err().kind(), "PlanOverlap");
+    }
+
+    impl Packing {
+        /// Returns the end of the highest buffer.
+        fn ends(&self, problem: &Problem) -> u64 {
+            let ends = problem.buffers().iter().zip(&self.offsets).map(|(it, at)| it.bytes() + at);
+            ends.max().unwrap()
+        }
+    }
+
     #[test]
     fn a_bound_may_be_the_peak_and_a_peak_the_capacity() {
         let (problem, mut packing) = solved();
@@ -182,7 +293,7 @@ mod tests {
         let buffers = (0..3).map(buffer).collect();
         let problem = Problem::new(buffers, ["a", "b", "c"].map(Space::new).to_vec()).unwrap();
         let space = SpacePacking { peak: 16, lower_bound: 16, status: Status::Optimal };
-        let packing = Packing { offsets: vec![0; 3], spaces: vec![space; 3] };
+        let packing = Packing { offsets: vec![0; 3], spaces: vec![space; 3], nodes: 0 };
         assert_eq!(packing.check(&problem), Ok(()));
     }
 }

@@ -10,18 +10,20 @@ mod gaps;
 mod packing;
 pub(crate) mod problem;
 pub(crate) mod rectangles;
+mod rules;
 pub(crate) mod solve;
 
 pub use bound::max_load;
 pub use gaps::Gap;
 pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem, Space};
+pub use rules::Rules;
 pub use solve::{
-    Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,
-    solve,
+    Apart, Budget, Forbidden, Methods, Progress, Repacking, SolveOptions, Stage, Tries, Tuning,
+    TuningValue, infeasible_subset, repack, solve,
 };
 #[doc(no_inline)]
 pub use solve::{
-    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
-    PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
+    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,
+    LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
 };

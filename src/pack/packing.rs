@@ -74,6 +74,8 @@ pub struct SpacePacking {
 pub struct Packing {
     pub(crate) offsets: Vec<u64>,
     pub(crate) spaces: Vec<SpacePacking>,
+    /// Search nodes that were visited.
+    pub(crate) nodes: u64,
 }
 
 impl Packing {
@@ -85,6 +87,11 @@ impl Packing {
     /// Returns the first byte of `buffer` in its space.
     pub fn offset(&self, buffer: BufferId) -> u64 {
         self.offsets[buffer.index()]
+    }
+
+    /// Returns the number of search nodes that were visited: the unit of [`Budget::nodes`](crate::Budget).
+    pub const fn nodes(&self) -> u64 {
+        self.nodes
     }
 
     /// Returns peak, bound and status of each space, by [`SpaceId`].

@@ -1,12 +1,13 @@
 //! The input of a solver: buffers with sizes and live ranges, in spaces with capacities.
 
-use alloc::{boxed::Box, format, string::String, vec::Vec};
+use alloc::{boxed::Box, format, string::String, vec, vec::Vec};
 use core::ops::Range;
 
 use crate::base::{
     Alignment, BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId, Step, quoted,
 };
-use crate::pack::rectangles::{Held, Overlap, first_overlap};
+use crate::pack::rectangles::{Held, Overlap, first_overlap, overlap_beyond};
+use crate::pack::rules::Rules;
 
 /// One memory that offsets count in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,13 +16,21 @@ pub struct Space {
     capacity: Option<u64>,
     alignment: Alignment,
     cost: u64,
+    /// Bytes that no buffer may have.
+    reserved: Vec<Range<u64>>,
 }
 
 impl Space {
     /// Returns an unlimited space called `name`, in which moving bytes costs nothing.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), capacity: None, alignment: Alignment::BYTE, cost: 0 }
+        Self {
+            name: name.into(),
+            capacity: None,
+            alignment: Alignment::BYTE,
+            cost: 0,
+            reserved: vec![],
+        }
     }
 
     /// Limits the space to `bytes`.
@@ -38,10 +47,24 @@ impl Space {
         self
     }
 
+    /// Keeps some bytes free: no buffer of the space has any of them.
+    #[must_use]
+    pub fn with_reserved(mut self, bytes: Range<u64>) -> Self {
+        self.reserved.push(bytes);
+        self
+    }
+
     /// Sets the cost of reading or writing one byte, in any unit that all spaces share.
     #[must_use]
     pub fn with_cost(mut self, cost: u64) -> Self {
         self.cost = cost;
+        self
+    }
+
+    /// Returns the same space with another name.
+    #[must_use]
+    pub fn renamed(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
         self
     }
 
@@ -58,6 +81,11 @@ impl Space {
     /// Returns the capacity in bytes, or `None` if it is unlimited.
     pub const fn capacity(&self) -> Option<u64> {
         self.capacity
+    }
+
+    /// Returns the bytes that no buffer may have.
+    pub fn reserved(&self) -> &[Range<u64>] {
+        &self.reserved
     }
 
     /// Returns the alignment of every offset in the space.
@@ -88,6 +116,12 @@ struct Details {
     hint: Option<u64>,
     /// Windows with live ranges of their own; none if all bytes are live all the time.
     parts: Vec<Part>,
+    /// Bytes of the space that the buffer may have.
+    range: Option<Range<u64>>,
+    /// A number that divides the offset, besides the alignment; 0 for none.
+    multiple: u64,
+    /// Buffers of one group have the same offset.
+    group: Option<u32>,
 }
 
 /// Bytes that are needed contiguously: a *rigid group* of parts that move together.
@@ -192,6 +226,62 @@ impl Buffer {
         self
     }
 
+    /// Keeps the buffer inside the bytes `range` of its space.
+    ///
+    /// ```
+    /// use arenaplan::base::LiveRange;
+    /// use arenaplan::pack::{Buffer, Space};
+    /// use arenaplan::{Budget, Problem, solve};
+    /// // The second bank of a memory begins at byte 64.
+    /// let buffer = Buffer::new(16, LiveRange::new(0, 1)?).with_range(64..128);
+    /// let packing = solve(&Problem::new(vec![buffer], vec![Space::default()])?, &Budget::default())?;
+    /// assert_eq!(packing.offsets(), [64]);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_range(mut self, range: Range<u64>) -> Self {
+        self.details_mut().range = Some(range);
+        self
+    }
+
+    /// Makes the buffer start at a multiple of `bytes`, which need not be a power of two.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidAlignment`] if the number is 0 or more than 2^62.
+    pub fn with_multiple_of(mut self, bytes: u64) -> Result<Self> {
+        if bytes == 0 || bytes > 1 << 62 {
+            return Err(Error::InvalidAlignment { what: "an offset".into(), bytes });
+        }
+        if bytes.is_power_of_two() {
+            return Ok(self.with_alignment(Alignment::new(bytes)?));
+        }
+        self.details_mut().multiple = bytes;
+        Ok(self)
+    }
+
+    /// Gives the buffer the same offset as all buffers of the same `group` in its space.
+    #[must_use]
+    pub fn with_group(mut self, group: u32) -> Self {
+        self.details_mut().group = Some(group);
+        self
+    }
+
+    /// Returns the bytes of the space that the buffer may have, if they are limited.
+    pub fn range(&self) -> Option<Range<u64>> {
+        self.details.as_ref()?.range.clone()
+    }
+
+    /// Returns the number that divides the offset besides [`Buffer::alignment`]: 1 in most cases.
+    pub fn multiple_of(&self) -> u64 {
+        self.details.as_ref().map_or(1, |details| details.multiple.max(1))
+    }
+
+    /// Returns the group whose buffers have the same offset, if the buffer is in one.
+    pub fn group(&self) -> Option<u32> {
+        self.details.as_ref()?.group
+    }
+
     /// Returns the size in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -269,6 +359,7 @@ impl Buffer {
 pub struct Problem {
     buffers: Vec<Buffer>,
     spaces: Vec<Space>,
+    rules: Rules,
     horizon: Step,
 }
 
@@ -278,10 +369,40 @@ impl Problem {
     /// # Errors
     ///
     /// - [`Error::SizeOverflow`] if a buffer has more than [`MAX_BYTES`] bytes.
-    /// - [`Error::InvalidBuffer`] if a buffer names a space that is not there.
+    /// - [`Error::InvalidBuffer`] if a buffer names a space that is not there, is larger than the
+    ///   bytes that it may have, or needs bytes at the same time as another one of its group.
     /// - [`Error::PinConflict`] if a pinned buffer is misaligned, past its space's
-    ///   capacity, or on top of another pinned one.
+    ///   capacity, outside of the bytes that it may have, or on top of another pinned one.
     pub fn new(buffers: Vec<Buffer>, spaces: Vec<Space>) -> Result<Self> {
+        Self::with_rules(buffers, spaces, Rules::default())
+    }
+
+    /// Returns the problem of placing `buffers` in `spaces`, with rules for pairs of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Problem::new`], and [`Error::InvalidBuffer`] if a rule names a buffer that is not
+    /// there, or one buffer twice.
+    ///
+    /// ```
+    /// use arenaplan::base::{BufferId, LiveRange};
+    /// use arenaplan::pack::{Buffer, Rules, Space};
+    /// use arenaplan::{Budget, Problem, solve};
+    /// // An operator may write its output over both of its inputs.
+    /// let buffers = vec![
+    ///     Buffer::new(100, LiveRange::new(0, 2)?),
+    ///     Buffer::new(120, LiveRange::new(0, 2)?),
+    ///     Buffer::new(200, LiveRange::new(1, 3)?),
+    /// ];
+    /// let mut rules = Rules::default();
+    /// rules.may_overlap.push((BufferId::new(0), BufferId::new(2)));
+    /// rules.may_overlap.push((BufferId::new(1), BufferId::new(2)));
+    /// let problem = Problem::with_rules(buffers, vec![Space::default()], rules)?;
+    /// assert_eq!(solve(&problem, &Budget::default())?.peak(), 220);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn with_rules(buffers: Vec<Buffer>, spaces: Vec<Space>, rules: Rules) -> Result<Self> {
+        let rules = rules.checked(buffers.len())?;
         let mut horizon = Step::default();
         let mut pinned = Vec::new();
         for (index, buffer) in buffers.iter().enumerate() {
@@ -292,14 +413,16 @@ impl Problem {
                 let reason = format!("it is in space {}, which is not there", buffer.space);
                 return Err(Error::InvalidBuffer { buffer: index, reason });
             };
+            check_range(index, buffer, space)?;
             if let Some(pin) = buffer.pin() {
                 check_pin(index, buffer, pin, space)?;
                 pinned.push(BufferId::new(index));
             }
             horizon = horizon.max(buffer.live.end());
         }
-        let problem = Self { buffers, spaces, horizon };
+        let problem = Self { buffers, spaces, rules, horizon };
         problem.check_pins_are_apart(&pinned)?;
+        problem.check_groups()?;
         Ok(problem)
     }
 
@@ -316,6 +439,29 @@ impl Problem {
     /// Returns every space, by [`SpaceId`].
     pub fn spaces(&self) -> &[Space] {
         &self.spaces
+    }
+
+    /// Returns the rules for pairs of buffers.
+    pub const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Returns whether offsets in a space follow rules beyond overlap, alignments of powers of two,
+    /// pins and the capacity.
+    pub(crate) fn is_ruled(&self, space: SpaceId) -> bool {
+        let in_space = |pairs: &[(BufferId, BufferId)]| {
+            pairs.iter().any(|&(one, _)| self.buffer(one).space() == space)
+        };
+        let is_special = |buffer: &Buffer| {
+            buffer.space() == space
+                && buffer.details.as_ref().is_some_and(|details| {
+                    details.range.is_some() || details.multiple > 1 || details.group.is_some()
+                })
+        };
+        !self.spaces[space.index()].reserved.is_empty()
+            || in_space(&self.rules.may_overlap)
+            || in_space(&self.rules.apart)
+            || self.buffers.iter().any(is_special)
     }
 
     /// Returns the same problem in spaces without limits.
@@ -353,7 +499,8 @@ impl Problem {
                     owner: id.index(),
                 })
             });
-            if let Some(Overlap { first, second, byte, .. }) = first_overlap(held) {
+            let permits = |one, other| self.rules.permits(BufferId::new(one), BufferId::new(other));
+            if let Some(Overlap { first, second, byte, .. }) = overlap_beyond(held, permits) {
                 let reason =
                     format!("buffers {first} and {second} are pinned to the same byte {byte}");
                 return Err(Error::PinConflict { reason });
@@ -361,6 +508,50 @@ impl Problem {
         }
         Ok(())
     }
+}
+
+impl Problem {
+    /// Refuses groups of which two buffers need a byte at the same step.
+    fn check_groups(&self) -> Result<()> {
+        let mut grouped: Vec<(u32, SpaceId, usize)> = Vec::new();
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            grouped.extend(buffer.group().map(|group| (group, buffer.space(), index)));
+        }
+        grouped.sort_unstable();
+        for group in grouped.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
+            let held = group.iter().flat_map(|&(.., owner)| {
+                let rectangles = self.buffers[owner].rectangles();
+                rectangles.map(move |(bytes, live)| Held {
+                    start: bytes.start,
+                    end: bytes.end,
+                    live,
+                    owner,
+                })
+            });
+            let permits = |one, other| self.rules.permits(BufferId::new(one), BufferId::new(other));
+            if let Some(Overlap { first, second, step, .. }) = overlap_beyond(held, permits) {
+                let reason = format!(
+                    "it has the same offset as buffer {first}, which is live at step {step}, too"
+                );
+                return Err(Error::InvalidBuffer { buffer: second, reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a range that does not hold the buffer.
+fn check_range(index: usize, buffer: &Buffer, space: &Space) -> Result<()> {
+    let Some(range) = buffer.range() else { return Ok(()) };
+    let Range { start, end } = range;
+    let multiple = buffer.multiple_of().max(buffer.alignment.max(space.alignment).bytes());
+    let first = start.checked_next_multiple_of(multiple);
+    if first.and_then(|first| first.checked_add(buffer.bytes)).is_none_or(|last| last > end) {
+        let bytes = buffer.bytes;
+        let reason = format!("its {bytes} bytes do not fit into {start}..{end}");
+        return Err(Error::InvalidBuffer { buffer: index, reason });
+    }
+    Ok(())
 }
 
 /// Refuses a pin that no plan can honour.
@@ -377,6 +568,17 @@ fn check_pin(index: usize, buffer: &Buffer, pin: u64, space: &Space) -> Result<(
         }
         _ if !alignment.divides(pin) => {
             format!("buffer {index} is pinned to {pin}, which is not a multiple of {alignment}")
+        }
+        _ if !pin.is_multiple_of(buffer.multiple_of()) => {
+            let multiple = buffer.multiple_of();
+            format!("buffer {index} is pinned to {pin}, which is not a multiple of {multiple}")
+        }
+        (Some(end), _) if buffer.range().is_some_and(|it| pin < it.start || it.end < end) => {
+            let Range { start, end } = buffer.range().unwrap_or_default();
+            format!("buffer {index} is pinned to {pin}, outside of its range {start}..{end}")
+        }
+        (Some(end), _) if space.reserved.iter().any(|it| pin < it.end && it.start < end) => {
+            format!("buffer {index} is pinned to {pin}, on reserved bytes")
         }
         _ => return Ok(()),
     };

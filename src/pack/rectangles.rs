@@ -59,6 +59,31 @@ pub(crate) fn first_overlap(rectangles: impl Iterator<Item = Held>) -> Option<Ov
     None
 }
 
+/// Returns a meeting of two of the rectangles whose owners are not permitted to meet.
+///
+/// Compares each rectangle with those held at its first step: `O(n log n + p)` for `p` pairs that
+/// are held at the same time.
+pub(crate) fn overlap_beyond(
+    rectangles: impl Iterator<Item = Held>,
+    permits: impl Fn(usize, usize) -> bool,
+) -> Option<Overlap> {
+    let mut held: Vec<Held> = rectangles.filter(|held| held.start < held.end).collect();
+    held.sort_unstable_by_key(|held| (held.live.start(), held.owner));
+    let mut now: Vec<Held> = Vec::new();
+    for born in held {
+        now.retain(|other| other.live.end() > born.live.start());
+        for other in &now {
+            let byte = other.start.max(born.start);
+            if byte < other.end.min(born.end) && !permits(other.owner, born.owner) {
+                let step = born.live.start();
+                return Some(Overlap { first: other.owner, second: born.owner, step, byte });
+            }
+        }
+        now.push(born);
+    }
+    None
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
@@ -110,6 +135,13 @@ mod tests {
             let expected =
                 some.iter().any(|a| some.iter().any(|b| a.owner < b.owner && meet(a, b)));
             assert_eq!(first_overlap(some.iter().copied()).is_some(), expected, "{some:?}");
+            let all = overlap_beyond(some.iter().copied(), |_, _| false);
+            assert_eq!(all.is_some(), expected, "{some:?}");
+            let permits = |one: usize, other: usize| one + other == 3;
+            let expected = some.iter().any(|a| {
+                some.iter().any(|b| a.owner < b.owner && meet(a, b) && !permits(a.owner, b.owner))
+            });
+            assert_eq!(overlap_beyond(some.iter().copied(), permits).is_some(), expected);
         }
     }
 }

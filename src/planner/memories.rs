@@ -481,7 +481,7 @@ fn in_memory(
     let mut spaces = vec![none; memories.len()];
     let status = Status::of(peak, lower_bound, memory.capacity());
     spaces[index] = SpacePacking { peak, lower_bound, status };
-    let packing = Packing { offsets: packing.offsets.clone(), spaces };
+    let packing = Packing { offsets: packing.offsets.clone(), spaces, nodes: packing.nodes };
     if memory.capacity().is_some_and(|capacity| packing.spaces[index].peak > capacity) {
         return Ok(None);
     }

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ap_problem_set_space(
 }
 
 /// Adds a buffer of `bytes` bytes to space 0, needed in the steps from `lower` up to, and without,
-/// `upper`, at an offset that is a multiple of `alignment`, a power of two; 0 counts as 1.
+/// `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
 ///
 /// The first buffer has number 0, the next number 1. Steps are at most 4,294,967,295; a call that
 /// fails adds nothing.
@@ -69,6 +69,59 @@ pub unsafe extern "C" fn ap_problem_add_buffer(
         let gaps = unsafe { array::<Gap>(buffer.gaps, position(buffer.gap_count), "gaps") }?;
         required(problem, "problem")?.add(buffer, gaps)
     })
+}
+
+/// Keeps a buffer inside the bytes of its space from `lower` up to, and without, `upper`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_set_range(
+    problem: Option<&mut Problem>,
+    buffer: u64,
+    lower: u64,
+    upper: u64,
+) -> Code {
+    guarded(|| required(problem, "problem")?.set_range(buffer, lower, upper))
+}
+
+/// Puts a buffer into a group: all buffers of a group have the same offset.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_set_group(
+    problem: Option<&mut Problem>,
+    buffer: u64,
+    group: u32,
+) -> Code {
+    guarded(|| required(problem, "problem")?.set_group(buffer, group))
+}
+
+/// Permits two buffers to share bytes although both are needed: a result over the operand that it
+/// replaces.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_may_overlap(
+    problem: Option<&mut Problem>,
+    buffer: u64,
+    other: u64,
+) -> Code {
+    guarded(|| required(problem, "problem")?.pair(buffer, other, true))
+}
+
+/// Keeps two buffers of one space apart although they are never needed in the same step.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_keep_apart(
+    problem: Option<&mut Problem>,
+    buffer: u64,
+    other: u64,
+) -> Code {
+    guarded(|| required(problem, "problem")?.pair(buffer, other, false))
+}
+
+/// Keeps the bytes of a space from `lower` up to, and without, `upper` free of buffers.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_reserve(
+    problem: Option<&mut Problem>,
+    space: u32,
+    lower: u64,
+    upper: u64,
+) -> Code {
+    guarded(|| required(problem, "problem")?.reserve(space, lower, upper))
 }
 
 /// Returns the number of buffers; 0 if `problem` is null.
@@ -121,6 +174,13 @@ pub extern "C" fn ap_packing_status(packing: Option<&Packing>) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_peak(packing: Option<&Packing>) -> u64 {
     packing.map_or(0, Packing::peak)
+}
+
+/// Returns the number of search nodes that were visited, the unit of the node limit; 0 if `packing`
+/// is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_nodes(packing: Option<&Packing>) -> u64 {
+    packing.map_or(0, Packing::nodes)
 }
 
 /// Returns the bytes that all spaces need under any offsets: proven. 0 if `packing` is null.

@@ -45,7 +45,13 @@ static void packing(void)
     EXPECT(ap_problem_add(problem, 0, UINT64_C(1) << 32, 1, 1), INVALID_ARGUMENT, "4294967296");
     EXPECT(ap_problem_add(problem, (uint64_t)-1, 5, 1, 1), INVALID_ARGUMENT, "past the largest");
     EXPECT(ap_problem_add(problem, 0, 1, UINT64_C(1) << 63, 1), INVALID_ARGUMENT, "larger than any");
-    EXPECT(ap_problem_add(problem, 0, 1, 1, 3), INVALID_ARGUMENT, "alignment 3");
+    EXPECT(ap_problem_add(problem, 0, 1, 1, UINT64_MAX), INVALID_ARGUMENT, "alignment 184467440");
+    EXPECT(ap_problem_set_range(problem, 9, 0, 1), INVALID_ARGUMENT, "no buffer 9");
+    EXPECT(ap_problem_set_group(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
+    EXPECT(ap_problem_may_overlap(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
+    EXPECT(ap_problem_keep_apart(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
+    EXPECT(ap_problem_reserve(problem, 9, 0, 1), INVALID_ARGUMENT, "no space 9");
+    EXPECT(ap_problem_reserve(problem, 0, 1, 1), INVALID_ARGUMENT, "1..1 are no range");
     HOLDS(ap_problem_count(problem) == 0);
     HOLDS(ap_problem_count(NULL) == 0);
 

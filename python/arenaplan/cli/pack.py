@@ -35,13 +35,14 @@ def add_to(commands: Commands) -> None:
         "file",
         type=Path,
         metavar="FILE.csv",
-        help="- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,offset",
+        help="- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,offset,"
+        "space,group,lo,hi,may_overlap,apart",
     )
     parser.add_argument(
         "--capacity",
         type=byte_count,
         metavar="BYTES",
-        help="stop as soon as everything fits this, such as 48KiB",
+        help="stop as soon as each space fits this, such as 48KiB",
     )
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="stop after some time")
@@ -114,6 +115,7 @@ def summarize(packing: Packing) -> dict[str, Any]:
         "lower_bound": packing.lower_bound,
         "gap": gap(packing.peak, packing.lower_bound),
         "status": packing.status,
+        "nodes": packing.nodes,
         "seconds": packing.seconds,
         "stages": packing.stages,
     }

@@ -72,6 +72,8 @@ pub enum Stage {
     Critical,
     /// Exact search.
     Exact,
+    /// Disjunctive search, and the bound of single sections.
+    Disjunctive,
     /// Exact search of items that have grown a little, so that their sizes add up.
     Grown,
     /// Ejection chains.
@@ -95,6 +97,7 @@ impl Stage {
             Self::Skyline => "skyline heuristic",
             Self::Critical => "critical part",
             Self::Exact => "exact search",
+            Self::Disjunctive => "disjunctive search",
             Self::Grown => "grown sizes",
             Self::Repair => "repair",
             Self::Threads => "another thread",

@@ -4,12 +4,15 @@
 //! as soon as an answer meets the lower bound, for then it is optimal.
 
 mod assume;
+mod blame;
 mod budget;
+mod disjunctive;
 mod exact;
 mod greedy;
 mod model;
 mod options;
 mod portfolio;
+mod repack;
 mod repair;
 #[cfg(test)]
 mod testing;
@@ -28,12 +31,15 @@ use model::clock::Clock;
 use model::memory;
 use portfolio::incumbent::Incumbent;
 
+pub use blame::infeasible_subset;
 pub use budget::{Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
+pub use repack::{Repacking, repack};
 pub use repair::apart::{Apart, Forbidden, Tries};
 pub use tuning::{
-    AssumeTuning, ChainsTuning, CriticalTuning, ExactTuning, GreedyTuning, LimitsTuning,
-    PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue, WindowedTuning,
+    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,
+    LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue,
+    WindowedTuning,
 };
 
 /// Returns the best packing of `problem` that the portfolio finds within `budget`.
@@ -46,6 +52,8 @@ pub use tuning::{
 /// - [`Error::SizeOverflow`] if the load of one step exceeds [`MAX_BYTES`], or
 ///   no offsets below it were found.
 /// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
+/// - [`Error::PinConflict`] if no offsets obey the rules of a space, or none were found. Only ranges,
+///   groups, reserved bytes and pairs can be so: without these there is always an answer.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
     solve_counted(problem, budget).map(|solved| solved.packing)
 }
@@ -71,7 +79,8 @@ pub(crate) fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<So
         let space = SpaceId::new(position);
         spaces.push(pack(problem, space, members, &mut offsets, &clock)?);
     }
-    Ok(Solved { packing: Packing { offsets, spaces }, effort: clock.effort() })
+    let packing = Packing { offsets, spaces, nodes: clock.nodes() };
+    Ok(Solved { packing, effort: clock.effort() })
 }
 
 /// Packs the buffers `members` of one space, and stores their offsets.
@@ -82,6 +91,9 @@ fn pack(
     offsets: &mut [u64],
     clock: &Clock<'_>,
 ) -> Result<SpacePacking> {
+    if problem.is_ruled(space) {
+        return portfolio::ruled::pack(problem, space, members, offsets, clock);
+    }
     if let Some(packing) = search(problem, space, members, offsets, clock)? {
         return Ok(packing);
     }

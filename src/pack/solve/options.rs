@@ -54,6 +54,8 @@ methods! {
     ejection_chains,
     /// Exact search of cores of up to [`small_core`](crate::pack::PortfolioTuning) items, and of items with windows.
     exact,
+    /// Disjunctive search of cores with windows, gaps, alignments or pins.
+    disjunctive,
     /// Exact searches for peaks halfway between the bound and the best peak.
     halfway_targets,
     /// Tight cuts: the items that end and begin at a cut of equal sums are one longer item.

@@ -153,6 +153,10 @@ tuning! {
     limits: LimitsTuning {
         /// Effort after which a search ends.
         unlimited_effort: usize = 10_000_000, "memory accesses, some tenths of a second", "not measured";
+        /// The same for cores of few items with windows, alignments or pins.
+        rigid_effort: usize = 300_000_000, "memory accesses, about two seconds", "not measured";
+        /// Few items.
+        rigid_items: usize = 40, "items", "not measured";
         /// Additional effort per item of a core above `small_core`.
         effort_per_item: usize = 5_000, "memory accesses", "not measured";
         /// Limit of the additional effort.
@@ -360,6 +364,29 @@ tuning! {
         first_nodes: u64 = 200, "nodes", "within the spread of seeds in the ablation";
         /// Each search is longer than the one before by its nodes divided by this number.
         growth_divisor: u64 = 8, "divisor", "within the spread of seeds in the ablation";
+    }
+    /// Disjunctive search.
+    disjunctive: DisjunctiveTuning {
+        /// Disjunctions, pairs of items that may not overlap, up to which a core is searched.
+        most_pairs: usize = 20_000, "disjunctions", "not measured";
+        /// Pairs of buffers that may not overlap, up to which a space with rules is packed.
+        most_ruled_pairs: usize = 1 << 24, "pairs, about 1 GB", "not measured";
+        /// Solid items up to which disjunctive search gets the effort of exact search.
+        few_items: usize = 24, "items", "not measured";
+        /// For more items, the divisor of that effort.
+        others_divisor: usize = 4, "divisor", "not measured";
+        /// Parts of a section up to which the least height of a stack of them is computed.
+        stack_tasks: usize = 14, "parts", "not measured";
+        /// Conflicts of the first search.
+        first_conflicts: u64 = 100, "conflicts", "not measured";
+        /// Each search is longer than the one before by its conflicts divided by this number.
+        growth_divisor: u64 = 4, "divisor", "not measured";
+        /// Conflicts after which a search starts over with the clauses that it has learned.
+        restart_after: u64 = 100, "conflicts", "not measured";
+        /// Clauses above which the less active half is forgotten.
+        most_clauses: usize = 20_000, "clauses", "not measured";
+        /// Factor of the weight of later conflicts.
+        activity_growth: f64 = 1.05, "factor", "not measured";
     }
 }
 

@@ -14,7 +14,7 @@ use core::cmp::Reverse;
 use super::occupancy::Occupancy;
 use crate::base::{MAX_BYTES, Result};
 use crate::pack::solve::model::Model;
-use crate::pack::solve::model::arith::{index, log_scale, number, real};
+use crate::pack::solve::model::arith::{align_up, index, log_scale, number, real};
 use crate::pack::solve::model::clock::Clock;
 use crate::pack::solve::model::loads::most_loaded;
 use crate::pack::solve::model::memory::{filled, with_capacity};
@@ -150,6 +150,30 @@ pub(crate) fn place(
             (None, Fit::Best) if it.solid() => space.best_fit(model, it),
             (None, _) => space.first_fit(model, it, 0),
         })
+    })
+}
+
+/// Places the items in `order` by first fit until `is_over`, and stacks the others above these.
+///
+/// Returns nothing if an item would end above grain `limit`. `is_over` is asked before each item.
+pub(crate) fn place_or_stack(
+    model: &Model,
+    order: &[u32],
+    limit: u64,
+    space: &mut Occupancy,
+    is_over: impl Fn(usize) -> bool,
+) -> Result<Option<Vec<u64>>> {
+    let (mut top, mut stacks) = (0, false);
+    place_each(model, order, limit, space, |count, item, space| {
+        stacks = stacks || is_over(count);
+        let it = &model.items[index(item)];
+        let offset = match model.pin(it) {
+            Some(pin) => pin,
+            None if stacks => align_up(top, it.mask()),
+            None => space.first_fit(model, it, 0),
+        };
+        top = top.max(offset + it.size);
+        Some(offset)
     })
 }
 

@@ -43,6 +43,12 @@ pub(crate) const fn whole(number: f64) -> u64 {
     number as u64
 }
 
+/// Returns a size or an offset as a signed number: both are at most 2^63 - 1.
+pub(crate) const fn signed(size: u64) -> i64 {
+    debug_assert!(size <= i64::MAX.unsigned_abs());
+    size.cast_signed()
+}
+
 /// Returns the low bits of a hash as a position.
 pub(crate) const fn low_bits(hash: u64) -> usize {
     hash as usize

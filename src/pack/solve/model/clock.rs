@@ -140,6 +140,15 @@ impl<'a> Clock<'a> {
         self.largest_effort.set(self.largest_effort.get().saturating_add(more));
     }
 
+    /// Makes allowance for few items with windows, alignments or pins, if the caller set no limit.
+    pub(crate) fn allow_for_rigid(&self, items: usize) {
+        let limits = &self.options.tuning.limits;
+        let limit = self.largest_effort.get();
+        if items <= limits.rigid_items && limit < usize::MAX {
+            self.largest_effort.set(limit.max(limits.rigid_effort));
+        }
+    }
+
     /// Returns the effort counted so far.
     pub(crate) fn effort(&self) -> usize {
         self.effort.get()

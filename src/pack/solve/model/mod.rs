@@ -222,6 +222,11 @@ impl Model {
         self.details.len() == 1 && self.items.iter().all(|it| it.shift == 0)
     }
 
+    /// Returns whether some item has windows, an alignment that does not follow from sizes, or a pin.
+    pub(crate) fn is_rigid(&self) -> bool {
+        !self.all_solid() || self.has_pins() || self.items.iter().any(|it| it.shift > 0)
+    }
+
     /// Returns the model of solid items with these sections and sizes, in the same memory.
     pub(crate) fn of_solids(
         &self,

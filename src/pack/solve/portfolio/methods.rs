@@ -6,6 +6,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
 use super::critical::Critical;
+use super::disjunctions::Disjunctions;
 use super::grown::{GrownSizes, Whole};
 use super::incumbent::Incumbent;
 use super::searches::Searches;
@@ -43,6 +44,8 @@ enum Role {
     Exact,
     /// Takes turns with exact search on small cores that are not decided soon.
     Grown,
+    /// Searches a core with windows, alignments or pins as a whole, as long as exact search does.
+    Disjunctive,
 }
 
 /// A method that improves the packing of a core.
@@ -64,12 +67,13 @@ trait Method: fmt::Debug {
 
 /// Returns the methods that are switched on. Of those with equal cost, the first is next.
 fn methods<'m>(on: &Methods, worker: usize, whole: Whole<'m>) -> Vec<Box<dyn Method + 'm>> {
-    let all: [(bool, Box<dyn Method + 'm>); 6] = [
+    let all: [(bool, Box<dyn Method + 'm>); 7] = [
         (on.ejection_chains, Box::new(Chains)),
         (on.critical_part, Box::new(CriticalPart { worker, series: None })),
         (on.first_fit || on.best_fit, Box::new(GreedyPasses::new(on, worker))),
         (on.skyline, Box::new(SkylinePasses { series: None })),
         (on.exact, Box::new(ExactSearch { worker, searches: None, too_large: false })),
+        (on.disjunctive, Box::new(Disjunctions::new())),
         (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, worker))),
     ];
     all.into_iter().filter_map(|(is_on, method)| is_on.then_some(method)).collect()
@@ -229,6 +233,21 @@ impl Method for ExactSearch {
     }
 }
 
+impl Method for Disjunctions {
+    fn role(&self) -> Role {
+        Role::Disjunctive
+    }
+
+    fn can(&self, core: &Model, _clock: &Clock<'_>) -> bool {
+        self.can(core)
+    }
+
+    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
+        let Task { core, goal, best, clock, .. } = task;
+        self.step(core, goal, best, clock)
+    }
+}
+
 impl Method for GrownSizes<'_> {
     fn role(&self) -> Role {
         Role::Grown
@@ -308,9 +327,16 @@ impl<'m> Portfolio<'m> {
             it.method.role() == Role::Grown && it.method.can(core, clock) && 2 * it.spent < most
         };
         let due = due.or_else(|| self.least_spent(is_grown).filter(|_| most >= tuning.grown_after));
+        let few = core.items.len() <= clock.tuning().disjunctive.few_items;
+        let share = if few { most } else { most / clock.tuning().disjunctive.others_divisor };
+        let is_disjunctive = |it: &Entry<'_>| {
+            it.method.role() == Role::Disjunctive && it.method.can(core, clock) && it.spent < share
+        };
+        let due = due.or_else(|| self.least_spent(is_disjunctive));
         let place = due.unwrap_or(exact);
         let before = clock.effort();
-        if place != exact && self.methods[place].method.role() != Role::Grown {
+        let role = self.methods[place].method.role();
+        if matches!(role, Role::Large | Role::LargeAndSmall) {
             clock.begin_turn(part);
         }
         self.run(place, core, goal, best, clock)?;

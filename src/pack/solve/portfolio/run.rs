@@ -1,5 +1,7 @@
 //! The order of methods: cheap ones first, until the peak meets the bound.
 
+use core::time::Duration;
+
 use super::grown::Whole;
 use super::incumbent::Incumbent;
 use super::methods::Portfolio;
@@ -43,9 +45,15 @@ pub(crate) fn run(
         Some(Kernel::everything(model)?)
     };
     let Some(kernel) = kernel else { return Ok(()) };
+    if kernel.core.len() == model.items.len() {
+        clock.reserve(Duration::ZERO); // nothing will have to be put back
+    }
     let core = model.restricted_to(&kernel.core)?;
     let mut core_best = best.for_core(&core, &kernel.core);
     clock.allow_for(core.items.len().saturating_sub(tuning.small_core));
+    if core.is_rigid() {
+        clock.allow_for_rigid(core.items.len());
+    }
     let whole = Whole { model, core: &kernel.core };
     let mut portfolio = Portfolio::new(0, whole, clock);
     greedy(&core, &mut portfolio, &mut core_best, clock)?;
@@ -98,15 +106,20 @@ fn first_answer(
         let offsets = first_fit::place_hinted(model, hints, best.limit(), &mut space, clock)?;
         best.offer(offsets, Stage::Hints);
     }
-    if clock.methods().sweep && model.all_solid() && !model.has_pins() {
+    // Items with windows count as solid here: the packing wastes their windows, and is found soon.
+    if clock.methods().sweep && !model.has_pins() {
         best.offer(sweep::best_fit(model, best.limit(), clock)?, Stage::Sweep);
     }
-    if best.offsets().is_none() {
+    if best.offsets().is_none() || !model.all_solid() {
         let Some(order) = first_fit::sorted(model, Order::Birth, clock)? else { return Ok(()) };
         let mut space = Occupancy::new(model.loads.len())?;
-        let stop = |count, _: &_| clock.is_over_at(count);
-        let limit = best.limit();
-        let offsets = first_fit::place(model, &order, Fit::First, limit, &mut space, stop)?;
+        let is_over = |count| clock.is_over_at(count);
+        let offsets = if best.offsets().is_none() {
+            first_fit::place_or_stack(model, &order, best.limit(), &mut space, is_over)?
+        } else {
+            let stop = |count, _: &_| is_over(count);
+            first_fit::place(model, &order, Fit::First, best.limit(), &mut space, stop)?
+        };
         best.offer(offsets, Stage::FirstFit);
     }
     Ok(())
