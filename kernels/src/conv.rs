@@ -238,8 +238,9 @@ pub enum Start<'a, 'm> {
 /// Returns about how many cycles a product takes: vectors of columns by rows of weights.
 pub(crate) fn product_cycles(vectors: usize, rows: usize, depth: usize, passes: usize) -> usize {
     let halves = rows.div_ceil(ROWS / 2);
-    // Two multiplications per cycle; sums are loaded and stored in each pass.
-    vectors * halves * (depth * 2 + passes * 32)
+    // Two multiplications per cycle. Each pass loads and stores the sums, and begins to read weights
+    // at as many places as there are panels.
+    vectors * halves * (depth * 2 + passes * 48) + passes * halves * 100
 }
 
 /// The product of the weights of a group and its unrolled image.

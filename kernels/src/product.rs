@@ -208,7 +208,7 @@ impl Made<'_, '_, '_> {
                 }
             }
         }
-        if let [run] = place.runs {
+        if let [run @ Run { lane: 0, .. }] = place.runs {
             for (r, sums) in sums.iter().enumerate().take(made) {
                 let line = &mut self.output.plane(self.n, first + r)[run.at..run.at + run.count];
                 for (v, sum) in sums.iter().enumerate() {
@@ -240,7 +240,7 @@ impl Made<'_, '_, '_> {
 fn gather<I: Isa, const V: usize>(isa: I, plane: &[f32], runs: &[Run]) -> [I::F32; V] {
     let ops = isa.f32();
     let mut all = [0.0; LANES];
-    if let [run] = runs {
+    if let [run @ Run { lane: 0, .. }] = runs {
         let line = &plane[run.at..run.at + run.count];
         if run.count == V * ops.len() {
             return ops.load_many(line);

@@ -161,6 +161,37 @@ fn convolutions_of_all_sizes_are_those_of_the_definition() {
     }
 }
 
+/// Vectors of positions begin and end anywhere in a row, and between rows.
+#[test]
+fn wide_images_are_convolved_as_the_definition_says() {
+    for width in [17, 30, 46, 47, 56, 64] {
+        for (fan_in, fan_out, stride) in [(5, 8, 1), (40, 9, 1), (3, 4, 2)] {
+            let rows = side(9, 3, stride, 1, (1, 1));
+            let columns = side(width, 3, stride, 1, (1, 1));
+            let case = Case { batch: 1, groups: 1, fan_in, fan_out, rows, columns };
+            let window = Sliding::new(rows, columns).unwrap();
+            let image = numbers(fan_in * window.plane(), 1);
+            let weights = numbers(fan_out * fan_in * 9, 2);
+            let bias = numbers(fan_out, 3);
+            let mut packed = vec![0.0; packed_weights_len(1, fan_out, fan_in * 9)];
+            packed_weights(&weights, 1, fan_out, fan_in * 9, &mut packed).unwrap();
+            let wanted = case.wanted(&image, &weights, &bias);
+            let conv = Conv::new(window, 1, fan_in, fan_out).unwrap();
+            let planes = Planes::new(&image, [1, fan_in], window.plane()).unwrap();
+            for room in [48, 1000, 3000, 1 << 15] {
+                let mut made = vec![f32::NAN; wanted.len()];
+                let mut output =
+                    PlanesMut::new(&mut made, [1, fan_out], window.positions()).unwrap();
+                let mut scratch = vec![f32::NAN; conv.way(room).scratch_len()];
+                let (bias, start) = (Some(&*bias), Start::Nothing);
+                let bounds = (f32::NEG_INFINITY, f32::INFINITY);
+                conv.run(&planes, &packed, bias, start, bounds, &mut output, &mut scratch).unwrap();
+                near(&made, &wanted);
+            }
+        }
+    }
+}
+
 #[test]
 fn depthwise_convolutions_of_all_sizes_are_those_of_the_definition() {
     let sides = sides();

@@ -22,6 +22,10 @@ from arenaplan.executor.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
 
 _SINGLE = np.dtype(np.float32)
+_COLUMNS = 8
+"""Columns from which on the compiled kernel is faster."""
+_ROWS, _PAGE = 8, 4096
+"""Rows that are read together, and the distance of bytes that have one place in a cache."""
 
 
 @heavy_kernel("MatMul", cut=PRODUCT)
@@ -51,6 +55,8 @@ def _packed_product(
         return None
     if b.dtype != _SINGLE or np.may_share_memory(a, output):
         return None
+    if b.shape[1] < _COLUMNS or (len(a) > _ROWS and a.strides[0] % _PAGE == 0):
+        return None  # BLAS does not read rows that evict each other from the cache.
     name = f"packed {factor}"
     if name not in step.kept:
         step.kept[name], _ = shared([b], ("MatMul", factor), lambda: (_packed(b, factor), None))
