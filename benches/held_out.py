@@ -1,8 +1,8 @@
 """
 Networks that no kernel was tuned on: other families, sizes and widths than in :mod:`time_models`.
 
-Channels are no powers of two where those of a family are not, and images have odd sides. ``speed.py``
-times them with ``--held-out``.
+Channels are no powers of two where those of a family are not. ``speed.py`` times them with
+``--held-out``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-
 from time_models import Writer
 
 
@@ -63,7 +62,7 @@ def mobile(side: int, blocks: list[tuple[int, int, int, int]], squeezes: bool) -
 
 
 def isotropic(side: int, width: int, depth: int) -> onnx.ModelProto:
-    """Return 7x7 depthwise convolutions and perceptrons on patches of four pixels, channels last."""
+    """Return 7x7 depthwise convolutions and perceptrons on patches of four by four pixels."""
     w = Writer("isotropic")
     weights = w.weight(width, 3, 4, 4)
     x = w.op("Conv", w.input(1, 3, side, side), weights, w.weight(width), strides=[4, 4])

@@ -4,7 +4,7 @@ Times the executor against ONNX Runtime, on one thread, over many models.
 Both run the same model with the same random weights in one process, in turns. The figure of a
 model is the median of the ratios of CPU time over several pairs. Run it with::
 
-    python benches/speed.py [--rounds 9] [--markdown] [--numpy] [--held-out] [--threads 1] [MODEL ...]
+    python benches/speed.py [--rounds 9] [--markdown] [--numpy] [--held-out] [--threads 1] [MODEL …]
 
 A model is the name of a light model of the onnx package, of a network of ``time_models.py``, or a
 file; weights that a file lacks are drawn at random. Without names, all of them are timed.
@@ -90,9 +90,7 @@ def main() -> int:
         print("| --- | ---: | ---: | ---: | ---: |")
     rows, full = [], {*FULL, *held_out.FULL}
     for name in names:
-        rows.append(
-            measure(name, options.rounds, options.numpy, options.optimize, options.threads)
-        )
+        rows.append(measure(name, options.rounds, options.numpy, options.optimize, options.threads))
         print(mark.format(*rows[-1]), flush=True)
     for label, group in (
         ("full size", [row.ratio for row in rows if row.name in full]),
@@ -160,9 +158,7 @@ def measure(name: str, rounds: int, numpy_only: bool, optimize: str, threads: in
             from arenaplan.executor import compiled
 
             stack.enter_context(compiled.disabled())
-        plan = ap.plan(
-            graph, workspace="auto", target="numpy", optimize=optimize, workers=threads
-        )
+        plan = ap.plan(graph, workspace="auto", target="numpy", optimize=optimize, workers=threads)
         executor = stack.enter_context(ap.Executor(graph, plan, workers=threads))
         ours = partial(executor.run, inputs, borrow=True)
         error = worst([*ours().values()], theirs())

@@ -11,7 +11,9 @@
 
 use std::time::Instant;
 
-use arenaplan_kernels::{Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, packed_weights_len};
+use arenaplan_kernels::{
+    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, packed_weights_len,
+};
 
 const BOUNDS: (f32, f32) = (0.0, 6.0);
 
@@ -72,7 +74,8 @@ fn main() {
             || {
                 let mut output =
                     PlanesMut::new(&mut made, [1, fan_out], window.positions()).unwrap();
-                conv.run(&image, &weights, None, Start::Nothing, BOUNDS, &mut output, &mut scratch).unwrap();
+                conv.run(&image, &weights, None, Start::Nothing, BOUNDS, &mut output, &mut scratch)
+                    .unwrap();
             },
         );
     }

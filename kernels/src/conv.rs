@@ -118,7 +118,12 @@ impl Conv {
         let rows = self.window.rows.out;
         let most = if self.window.is_identity() { 0 } else { rows.min(MOST_BANDS) };
         (1..=most).filter_map(move |bands| {
-            Frame::within(&self.window, rows.div_ceil(bands), (self.fan_in, self.fan_out), room.min(FRAMED))
+            Frame::within(
+                &self.window,
+                rows.div_ceil(bands),
+                (self.fan_in, self.fan_out),
+                room.min(FRAMED),
+            )
         })
     }
 
@@ -323,7 +328,8 @@ impl Product<'_, '_, '_> {
             for first in (0..conv.fan_in).step_by(frame.channels) {
                 let count = frame.channels.min(conv.fan_in - first);
                 frame.fill(isa, window, band, channels, first..first + count, scratch);
-                let source = Framed { elements: scratch, plane: frame.plane(), taps: &offsets[..taps] };
+                let source =
+                    Framed { elements: scratch, plane: frame.plane(), taps: &offsets[..taps] };
                 let pass = Pass { is_first: first == 0, is_last: first + count == conv.fan_in };
                 let mut lines = Lines::new(frame, band, rows);
                 while let Some(tile) = lines.next(isa.f32().len()) {

@@ -119,7 +119,8 @@ impl Frame {
         let mut offsets = [0; TAPS];
         let kernel = window.columns.kernel;
         for (tap, offset) in offsets.iter_mut().enumerate().take(self.taps) {
-            let (y, x) = (tap / kernel * window.rows.dilation, tap % kernel * window.columns.dilation);
+            let (y, x) =
+                (tap / kernel * window.rows.dilation, tap % kernel * window.columns.dilation);
             let (rows, columns) = (window.rows.stride, window.columns.stride);
             let part = y % rows * self.parts[1] + x % columns;
             *offset = (part * self.height + y / rows) * self.pitch + x / columns;
@@ -167,7 +168,9 @@ impl Frame {
                             1 => copy(isa, source, inside),
                             2 => every_second(source, inside),
                             stride => {
-                                for (to, from) in inside.iter_mut().zip(source.iter().step_by(stride)) {
+                                for (to, from) in
+                                    inside.iter_mut().zip(source.iter().step_by(stride))
+                                {
                                     *to = *from;
                                 }
                             }

@@ -224,9 +224,9 @@ impl Made<'_, '_, '_> {
             }
         }
         for (r, all) in all.iter().enumerate().take(made) {
-            let plane = self.output.plane(self.n, first + r);
+            let made = self.output.plane(self.n, first + r);
             for run in place.runs {
-                let line = &mut plane[run.at..run.at + run.count];
+                let line = &mut made[run.at..run.at + run.count];
                 for at in (0..run.count).step_by(ops.len()) {
                     store_part(isa, ops.load(&all[run.lane + at..]), &mut line[at..]);
                 }

@@ -166,7 +166,8 @@ class BoundGuests(Guests, Protocol):
         """Return what is added to a tile of results after scale and shift, if anything is.
 
         It is the tile's memory, or shares no byte with it. Only a kernel that :attr:`Kernel.adds`
-        is asked to add."""
+        is asked to add.
+        """
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds of the kernel's results, after scale, shift and addend."""

@@ -1,11 +1,11 @@
 """
 The time of kernels: estimates from shapes, in nanoseconds.
 
-The estimate of a kernel is a sum of its calls, the arithmetic of products, and the elements that are read and
-written, which cost more if they do not fit the cache. Operators that compiled kernels run have rates
-of their own. Those of NumPy were fitted to the steps of 34 models on one core, those of compiled kernels to
-calls on 256 to 2^20 elements (`benches/time.py` compares estimates with measurements). Only ratios
-between plans of one model matter to planning.
+The estimate of a kernel is a sum of its calls, the arithmetic of products, and the elements that
+are read and written, which cost more if they do not fit the cache. Operators that compiled kernels
+run have rates of their own. Those of NumPy were fitted to the steps of 34 models on one core, those
+of compiled kernels to calls on 256 to 2^20 elements (`benches/time.py` compares estimates with
+measurements). Only ratios between plans of one model matter to planning.
 """
 
 from __future__ import annotations

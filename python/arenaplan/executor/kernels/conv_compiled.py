@@ -1,9 +1,10 @@
 """
 Convolution by a compiled kernel, which unrolls a few columns of the image at a time.
 
-Scratch memory is that of 48 columns, of some channels in a frame of zeros, or of one padded plane where
-every channel is by itself. The output is made in tiles only where other members of a group work on them: as many rows as stay
-in cache. The bits of a result do not depend on tiles or scratch memory.
+Scratch memory is that of 48 columns, of some channels in a frame of zeros, or of one padded plane
+where every channel is by itself. The output is made in tiles only where other members of a group
+work on them: as many rows as stay in cache. The bits of a result do not depend on tiles or scratch
+memory.
 """
 
 from __future__ import annotations

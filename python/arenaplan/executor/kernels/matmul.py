@@ -1,8 +1,8 @@
 """
 Matrix products: by a compiled kernel if the right operand is constant, else by BLAS.
 
-BLAS rearranges a right operand whenever it is called. The compiled kernel multiplies by columns that were
-rearranged once, when it was prepared.
+BLAS rearranges a right operand whenever it is called. The compiled kernel multiplies by columns
+that were rearranged once, when it was prepared.
 """
 
 from __future__ import annotations
