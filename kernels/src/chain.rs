@@ -205,13 +205,16 @@ fn merged(shape: &[usize], strides: &[Vec<usize>]) -> Result<Loop> {
             _ => all.push((size, own)),
         }
     }
-    if all.is_empty() {
+    let is_dense = |all: &[(usize, Vec<usize>)]| {
+        all.last().is_some_and(|(_, steps)| {
+            steps.iter().all(|&step| step <= 1) && steps.last() == Some(&1)
+        })
+    };
+    // A last dimension of one element is dense, however far apart the elements of others are.
+    if all.is_empty() || (shape.last() == Some(&1) && !is_dense(&all)) {
         all.push((1, vec![1; strides.len()]));
     }
-    let is_dense = all.last().is_some_and(|(_, steps)| {
-        steps.iter().all(|&step| step <= 1) && (steps.last() == Some(&1))
-    });
-    if all.len() > DIMENSIONS || !is_dense {
+    if all.len() > DIMENSIONS || !is_dense(&all) {
         return Err(Error::NotContiguous { what: "the last dimension of an operand" });
     }
     let mut walk =

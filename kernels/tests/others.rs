@@ -138,3 +138,13 @@ fn programs_with_faults_are_refused() {
     assert!(of(vec![load], 3).is_err(), "a result that nobody made");
     assert!(Chain::new(vec![load], 0, &[4, 4], &[vec![4, 2], vec![4, 1]]).is_err());
 }
+
+#[test]
+fn rows_of_one_element_may_be_apart() {
+    let chain = |shape: &[usize], strides: &[Vec<usize>]| {
+        Chain::new(vec![Step::Load { from: 0, to: 0 }], 0, shape, strides)
+    };
+    assert!(chain(&[2, 1], &[vec![1, 1], vec![3, 1]]).is_ok());
+    assert!(chain(&[2, 3, 1], &[vec![3, 1, 1], vec![9, 3, 7]]).is_ok());
+    assert!(chain(&[2, 3], &[vec![3, 1], vec![9, 3]]).is_err());
+}

@@ -108,10 +108,11 @@ class _Around:
             if share.rule == "view":
                 root[find(share.source)] = find(share.result)
         made = np.full(len(sizes), -1)
-        for at, nodes in enumerate(plan.steps):
+        steps = plan.steps
+        for at, nodes in enumerate(steps):
             # Values inside of a group have no place.
             made[[v for v in graph.nodes[nodes[-1]].outputs if v is not None]] = at
-        self._exits = [plan.steps[at][-1] for at in range(len(plan.steps))]
+        self._exits = [nodes[-1] for nodes in steps]
         placed = [(v, place) for v, place in enumerate(plan.placements) if place is not None]
         self._values = np.array([value for value, _ in placed], np.int64)
         self._starts = np.array([place.live.start for _, place in placed], np.int64)

@@ -130,7 +130,7 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
 }
 
 /// Returns groups as [`fuse`] does, in which nodes that [repeat](crate::graph::Effects::repeats)
-/// may run in several groups; none if no node would.
+/// may run in several groups; none if too many copies of them would be needed.
 ///
 /// Groups are found in a graph in which each reader has a copy of such a node. A copy inside of a
 /// group stays one. Other copies would put the same value into memory several times; so their

@@ -18,19 +18,13 @@ pub(crate) struct Repeated {
 }
 
 impl Graph {
-    /// Returns whether a node has several readers and could run again for each.
+    /// Returns whether a node could run again for each of its readers.
     pub(crate) fn has_repeats(&self) -> bool {
-        let users = self.users();
-        self.nodes.iter().filter(|node| node.effects.repeats).any(|node| {
-            node.produces().any(|(_, value)| {
-                let is_shared = |users: &[NodeId]| users.iter().any(|user| *user != users[0]);
-                is_shared(&users[value.index()]) || self.outputs.contains(&value)
-            })
-        })
+        self.nodes.iter().any(|node| node.effects.repeats)
     }
 
     /// Returns the graph in which each reader of a node that repeats has a copy of the node for
-    /// itself, but for the readers in `stored`; `None` if no node is copied, or too many are.
+    /// itself, but for the readers in `stored`; `None` if too many nodes are copied.
     ///
     /// A reader that is copied counts once per copy, so chains of such nodes are copied as a whole.
     pub(crate) fn repeated(&self, stored: &Stored) -> Option<Repeated> {
@@ -75,9 +69,6 @@ impl Graph {
                 origin.push(id);
                 copies[id.index()].push(copy);
             }
-        }
-        if graph.nodes.len() == self.nodes.len() {
-            return None;
         }
         let runs = self
             .order

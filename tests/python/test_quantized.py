@@ -2,88 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import arenaplan as ap
 from arenaplan.errors import TargetMismatch, UnknownShape
-
-ort = pytest.importorskip("onnxruntime")
-
-RNG = np.random.default_rng(15)
-Arrays = Mapping[str, np.ndarray]
-MICROSOFT = "com.microsoft"
-
-
-class Model:
-    """A model in a file, and what ONNX Runtime makes of it without optimization."""
-
-    def __init__(
-        self,
-        folder: Path,
-        nodes: Sequence[Any],
-        inputs: Arrays,
-        outputs: Mapping[str, np.dtype],
-        constants: Arrays,
-    ) -> None:
-        kind = helper.np_dtype_to_tensor_dtype
-        graph = helper.make_graph(
-            nodes,
-            "quantized",
-            [
-                helper.make_tensor_value_info(name, kind(array.dtype), array.shape)
-                for name, array in inputs.items()
-            ],
-            [
-                helper.make_tensor_value_info(name, kind(np.dtype(dtype)), None)
-                for name, dtype in outputs.items()
-            ],
-            [numpy_helper.from_array(array, name) for name, array in constants.items()],
-        )
-        sets = [helper.make_opsetid("", 20), helper.make_opsetid(MICROSOFT, 1)]
-        model = helper.make_model(graph, opset_imports=sets, ir_version=9)
-        self.path = folder / "model.onnx"
-        self.path.write_bytes(model.SerializeToString())
-        self.inputs = dict(inputs)
-        self.names = list(outputs)
-
-    def expected(self) -> list[np.ndarray]:
-        """Return the results of ONNX Runtime."""
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 4
-        session = ort.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
-        return list(session.run(self.names, self.inputs))
-
-    def found(self, **options: Any) -> list[np.ndarray]:
-        """Return the results of the executor, each step of which is verified."""
-        graph = ap.load(self.path)
-        executor = ap.Executor(graph, ap.plan(graph, **options))
-        results = executor.run(self.inputs, verify=True)
-        return [np.array(results[name]) for name in self.names]
-
-
-def integers(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """Return integers over the whole range of a type."""
-    limits = np.iinfo(dtype)
-    return RNG.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-
-
-def scale(number: float) -> np.ndarray:
-    """Return a scale."""
-    return np.float32(number)
-
-
-def node(op: str, inputs: str, domain: str = "", **attributes: Any) -> Any:
-    """Return a node that makes ``y`` of inputs whose names are apart by blanks."""
-    names = [name if name != "-" else "" for name in inputs.split()]
-    return helper.make_node(op, names, ["y"], domain=domain, **attributes)
-
+from quantized_models import MICROSOFT, RNG, Model, integers, node, scale
 
 # -- bytes that live ---------------------------------------------------------------------------
 
@@ -370,3 +299,28 @@ def test_an_operator_that_nobody_knows_has_no_shape(tmp_path: Path) -> None:
     model = Model(tmp_path, nodes, {"x": real(3)}, {"y": np.dtype(np.float32)}, {})
     with pytest.raises(UnknownShape):
         ap.load(model.path)
+
+
+def test_tiles_of_a_resize_by_sizes_are_resized_by_their_own(tmp_path: Path) -> None:
+    """The sizes count all channels, and a tile has some of them, also with the policy named."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["wide"]),
+        helper.make_node(
+            "Resize",
+            ["wide", "", "", "sizes"],
+            ["large"],
+            mode="linear",
+            keep_aspect_ratio_policy="stretch",
+        ),
+        helper.make_node("QuantizeLinear", ["large", "t", "z"], ["y"]),
+    ]
+    constants = {"s": scale(0.05), "t": scale(0.03), "z": np.uint8(120)}
+    constants["sizes"] = np.array([1, 32, 64, 64])
+    inputs = {"x": integers((1, 32, 8, 8), np.uint8)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    plan = ap.plan(ap.load(model.path), max_slowdown=float("inf"))
+    assert [len(step) for step in plan.steps] == [3]
+    (tiles,), (whole,) = model.found(max_slowdown=float("inf")), model.found(optimize="none")
+    np.testing.assert_array_equal(tiles, whole)
+    # Sums of four weighted elements are rounded in another order by ONNX Runtime.
+    np.testing.assert_allclose(tiles.astype(int), model.expected()[0].astype(int), atol=1)

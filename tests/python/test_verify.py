@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import arenaplan as ap
 from arenaplan.errors import VerificationError
 from arenaplan.executor.registry import Step
+from arenaplan.importers.onnx import load_onnx
 from networks import F32, noise, small_network
 
 
@@ -153,3 +155,29 @@ def test_a_verified_run_returns_what_a_plain_one_does() -> None:
     plain, verified = executor.run({"x": x}), executor.run({"x": x}, verify=True)
     np.testing.assert_array_equal(plain["y"], verified["y"])
     np.testing.assert_array_equal(executor.run({"x": x})["y"], plain["y"])
+
+
+def test_a_node_that_runs_again_is_verified_with_a_result_in_memory() -> None:
+    """The wide value leaves the graph, and is made again for the node that reads it."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (300,))]
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Cast", ["e"], ["wide"], to=TensorProto.DOUBLE),
+        helper.make_node("Neg", ["wide"], ["n"]),
+        helper.make_node("Cast", ["n"], ["y"], to=TensorProto.FLOAT),
+        helper.make_node("ArgMin", ["y"], ["least"], axis=0),
+        helper.make_node("Clip", ["e"], ["c"]),
+    ]
+    kinds = {"wide": TensorProto.DOUBLE, "least": TensorProto.INT64, "c": TensorProto.FLOAT}
+    outputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "again", inputs, outputs),
+        opset_imports=[helper.make_opsetid("", 20)],
+    )
+    graph = load_onnx(model)
+    plan = ap.plan(graph)
+    assert plan.repeated
+    x = noise(300)
+    with ap.Executor(graph, plan) as executor:
+        found = executor.run({"x": x}, verify=True)
+    np.testing.assert_allclose(found["wide"], np.exp(x), rtol=1e-6)

@@ -17,11 +17,10 @@ import numpy as np
 
 from arenaplan._core import LineBuffer, RowsInPlace, Strips
 from arenaplan.executor.groups import NotAGroup
-from arenaplan.executor.stages import LIMITS, Former, Stage, padded
+from arenaplan.executor.stages import LIMITS, TRIED, Former, Stage, padded
 from arenaplan.graph import Graph
 from arenaplan.ops.boxes import Uncuttable
 
-_TRIED = LIMITS[:2]
 _HEIGHTS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 """Rows of a strip that are tried."""
 _NEVER = 1 << 40
@@ -152,8 +151,8 @@ class Endings:
         """Also by stage, the bytes of line buffers whose rows do not stay."""
         self._kept = np.zeros(heights.size, np.int64)
         """Bytes of all other line buffers."""
-        self._scratch = np.zeros((heights.size, len(_TRIED)), np.int64)
-        self._time = np.zeros((heights.size, len(_TRIED)))
+        self._scratch = np.zeros((heights.size, len(TRIED)), np.int64)
+        self._time = np.zeros((heights.size, len(TRIED)))
         """Nanoseconds."""
 
     def add(self, stage: Stage, in_place: bool) -> None:
@@ -180,21 +179,11 @@ class Endings:
 
     def _add_runs(self, stage: Stage, times: Times, fits: np.ndarray) -> None:
         """Add the work of a stage; heights in whose strips it cannot run fit no more."""
-        rows = (times.stop - times.start) * times.active
-        pairs = rows + (stage.rows + 1) * np.arange(len(rows))[:, None]
-        found, counts = np.unique(pairs[times.active], return_counts=True)
-        for pair, count in zip(found.tolist(), counts.tolist(), strict=True):
-            at, made = divmod(pair, stage.rows + 1)
-            if not fits[at]:
-                continue
-            try:
-                runs = [stage.usual(made).within(limit) for limit in _TRIED]
-            except Uncuttable:
-                fits[at] = False
-                continue
-            scratch = [run.scratch for run in runs]
-            self._scratch[at] = np.maximum(self._scratch[at], scratch)
-            self._time[at] += [count * run.nanoseconds for run in runs]
+        is_run = times.active & fits[:, None]
+        runs = stage.usual(np.where(is_run, times.stop - times.start, 0))
+        fits &= (runs.can_run | ~is_run).all(axis=-1)
+        self._scratch = np.maximum(self._scratch, np.where(is_run, runs.scratch, 0).max(axis=-1).T)
+        self._time += np.where(is_run, runs.nanoseconds, 0.0).sum(axis=-1).T
 
     def _keep(self, fits: np.ndarray) -> None:
         """Forget heights that do not fit."""

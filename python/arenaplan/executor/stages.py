@@ -25,6 +25,8 @@ from arenaplan.ops.boxes import Box, Uncuttable, box_shape, whole
 
 LIMITS = (1 << 18, 1 << 16, 1 << 14)
 """Bytes that the kernels' own workspaces may have, from the fastest to the smallest."""
+TRIED = LIMITS[:2]
+"""Those that the search for regions tries."""
 _CALL, _SLOWER = 2e3, 1.05
 """
 Nanoseconds of the rows of a stage beside those of the kernel, and how many times as long the
@@ -67,17 +69,8 @@ class Stage:
         """Shape and element type of the result."""
         return made_by(self.members[-1])
 
-    known: dict[tuple[int, int], Work]
-    """Work that was asked for, of this stage or one like it."""
-
-    def usual(self, rows: int) -> Work:
-        """Return the work of making some rows that are not at an edge."""
-        key = (rows, -1)
-        found = self.known.get(key)
-        if found is None:
-            start = (self.rows - rows) // 2
-            found = self.known[key] = self._work(start, start + rows)
-        return found
+    works: Works
+    """The work of this stage, or of one like it."""
 
     def work(self, start: int, stop: int) -> Work:
         """
@@ -89,10 +82,29 @@ class Stage:
             If the kernels cannot make them alone.
         """
         key = (stop - start, (start == 0) + 2 * (stop == self.rows))
-        found = self.known.get(key)
+        found = self.works.found.get(key)
         if found is None:
-            found = self.known[key] = self._work(start, stop)
+            found = self.works.found[key] = self._work(start, stop)
         return found
+
+    def usual(self, rows: np.ndarray) -> Runs:
+        """Return the runs of making some rows that are not at an edge, for each limit of `TRIED`."""
+        works = self.works
+        for count in np.unique(rows[~works.is_known[rows]]).tolist():
+            works.is_known[count] = True
+            start = (self.rows - count) // 2
+            try:
+                work = self._work(start, start + count)
+            except Uncuttable:
+                continue
+            works.can_run[count] = True
+            for at, limit in enumerate(TRIED):
+                works.scratch[at, count], works.nanoseconds[at, count] = work.within(limit)
+        return Runs(
+            works.can_run[rows],
+            np.take(works.scratch, rows, axis=1),
+            np.take(works.nanoseconds, rows, axis=1),
+        )
 
     def _work(self, start: int, stop: int) -> Work:
         if self.group is None:
@@ -137,6 +149,29 @@ class Run(NamedTuple):
 
     scratch: int
     nanoseconds: float
+
+
+class Runs(NamedTuple):
+    """The work of a stage for several strips; the first axis of the figures is that of `TRIED`."""
+
+    can_run: np.ndarray
+    """Whether the kernels can make so many rows alone."""
+    scratch: np.ndarray
+    nanoseconds: np.ndarray
+
+
+class Works:
+    """The work of all stages of one kind, for all numbers of rows that were asked for."""
+
+    def __init__(self, rows: int) -> None:
+        self.found: dict[tuple[int, int], Work] = {}
+        """By rows, and by the edges that they touch."""
+        # By rows that are not at an edge.
+        self.is_known = np.zeros(rows + 1, bool)
+        self.can_run = np.zeros(rows + 1, bool)
+        self.is_known[0] = self.can_run[0] = True
+        self.scratch = np.zeros((len(TRIED), rows + 1), np.int64)
+        self.nanoseconds = np.zeros((len(TRIED), rows + 1))
 
 
 def hosted_ways(group: Group) -> Sequence[Choice]:
@@ -238,7 +273,7 @@ class Former:
         self.graph = graph
         self._members: dict[int, Member | None] = {}
         self._stages: dict[tuple[int, ...], Stage | None] = {}
-        self._alike: dict[object, dict[tuple[int, int], Work]] = {}
+        self._alike: dict[object, Works] = {}
         self.readers: dict[int, list[int]] = {}
         """Per value the nodes that name it; one that names it twice comes twice."""
         for node in graph.nodes:
@@ -367,8 +402,11 @@ class Former:
             if seen.setdefault(read.value, read.window)[3:] != read.window[3:]:
                 return None  # A stage has one array of each operand.
         rows = made.shape[ROWS]
-        alike = self._alike.setdefault(_kind(known), {})
-        stage = Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, alike)
+        kind = _kind(known)
+        works = self._alike.get(kind)
+        if works is None:
+            works = self._alike[kind] = Works(rows)
+        stage = Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, works)
         try:
             stage.work(0, min(1, rows))
         except Uncuttable:

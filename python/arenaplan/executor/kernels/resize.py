@@ -109,7 +109,7 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
         wanted = sizes.tolist()
         for at, axis in enumerate(axes[: len(wanted)]):
             is_plane = axis < 2 and x.shape[axis] == y.shape[axis]
-            if is_plane and signature.attributes.get(_POLICY) is None:
+            if is_plane and signature.attributes.get(_POLICY, "stretch") == "stretch":
                 wanted[at] = x.shape[axis]  # The node may make a part of the channels only.
         factors = _scales_of_sizes(signature, [x.shape[axis] for axis in axes], wanted)
     else:

@@ -35,6 +35,7 @@ from arenaplan.importers.common import Bind, checked_bytes, listed, quoted
 from arenaplan.importers.onnx.behind import shapes_behind
 from arenaplan.importers.onnx.bodies import INLINED, body_of
 from arenaplan.importers.onnx.constants import Budget, Folded
+from arenaplan.importers.onnx.conversions import with_narrow_moves
 from arenaplan.importers.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.importers.onnx.evaluate import evaluator_of
 from arenaplan.importers.onnx.external import Folder
@@ -140,7 +141,8 @@ class Walk:
             versions = {"": 1}
         self._add_inputs(scope, infos)
         types = declared_types(graph.value_info, graph.output)
-        self._main = Frame(iter(fill(graph.node, scope)), scope, scope, versions, types)
+        nodes = with_narrow_moves(graph, versions.get("", 1))
+        self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
         """Prepare to make a graph of a graph in the model."""
