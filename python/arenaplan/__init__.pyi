@@ -41,6 +41,7 @@ from ._core import (
     plan_schema,
     techniques,
 )
+from .batch import Outcome, plan_many
 from .dynamic import (
     DynamicExecutor,
     PlanFamily,
@@ -120,6 +121,7 @@ __all__ = [
     "Model",
     "MoveCost",
     "Node",
+    "Outcome",
     "Overlap",
     "Packing",
     "PlacedWorkspace",
@@ -173,6 +175,7 @@ __all__ = [
     "pack",
     "plan",
     "plan_family",
+    "plan_many",
     "plan_schema",
     "plan_together",
     "proof_schema",

@@ -428,6 +428,14 @@ class DeviceUnavailable(ExecutionError):
     """A device is not there, or what is needed to use it is not installed."""
 
 
+class BatchIncomplete(PlanError):
+    """Some models of a batch could not be planned; the report says which, and why."""
+
+
+class WorkerDied(ExecutionError):
+    """A process of a batch ended while it planned a model, twice."""
+
+
 class KernelError(ExecutionError):
     """A kernel raised; the original exception is chained."""
 

@@ -38,12 +38,13 @@ def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         exec(compile(block, "README.md", "exec"), names)
 
 
-def test_the_examples_of_the_page_on_serving_run() -> None:
-    page = (ROOT / "docs" / "serving.md").read_text()
+@pytest.mark.parametrize("name", ["batch.md", "serving.md"])
+def test_the_examples_of_a_page_run(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert blocks
     for block in blocks:
-        exec(compile(block, "serving.md", "exec"), {})
+        exec(compile(block, name, "exec"), {})
 
 
 RECIPES = re.findall(

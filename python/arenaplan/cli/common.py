@@ -45,16 +45,23 @@ def add_model_command(
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="model file, such as model.onnx; - is stdin"
     )
-    group(parser, "model").add_argument(
+    add_bind(
+        group(parser, "model"),
+        "; with plan and export --to weights also several, such as batch=1..32 or seq=16,32,64",
+    )
+    return parser
+
+
+def add_bind(options: argparse._ArgumentGroup, more: str = "") -> None:
+    """Add the option that gives numbers to dimensions."""
+    options.add_argument(
         "--bind",
         action="append",
         default=[],
         type=_binding,
         metavar="NAME=NUMBER",
-        help="number for a symbolic dimension, such as batch=1; can be repeated; with plan and "
-        "export --to weights also several, such as batch=1..32 or seq=16,32,64",
+        help=f"number for a symbolic dimension, such as batch=1; can be repeated{more}",
     )
-    return parser
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:

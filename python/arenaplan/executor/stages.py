@@ -88,7 +88,7 @@ class Stage:
         return found
 
     def usual(self, rows: np.ndarray) -> Runs:
-        """Return the runs of making some rows that are not at an edge, for each limit of `TRIED`."""
+        """Return the runs of making rows that are not at an edge, for each limit of `TRIED`."""
         works = self.works
         for count in np.unique(rows[~works.is_known[rows]]).tolist():
             works.is_known[count] = True

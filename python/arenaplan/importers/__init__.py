@@ -38,6 +38,9 @@ _IMPORTERS: Mapping[str, _Importer] = {
 }
 
 
+SUFFIXES = tuple(suffix for suffix in _IMPORTERS if suffix != ".json")
+"""Those of files that are models and nothing else."""
+
 _ONNX_TAGS = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca")
 """First bytes that an ONNX model can have: the tags of its fields."""
 

@@ -1,0 +1,103 @@
+"""Jobs of a batch: one model and one target each, and what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from arenaplan.errors import PlannerError
+from arenaplan.graph import Graph
+from arenaplan.importers import load
+from arenaplan.planning import plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model to plan for one target."""
+
+    source: str | Graph
+    """Path of the file, or the graph itself."""
+    target: str | None = None
+    """Name of the target; the one of the file's format by default."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Other options of :func:`arenaplan.plan`."""
+    bind: Mapping[str, int] = field(default_factory=dict)
+    """Numbers for symbolic dimensions."""
+
+    @property
+    def name(self) -> str:
+        """The path, or the name of the graph."""
+        return self.source.name if isinstance(self.source, Graph) else self.source
+
+    def key(self) -> str:
+        """
+        Return a text that is the same for the same job on the same file.
+
+        The content of a file counts by its size and its time of change.
+        """
+        if isinstance(self.source, Graph):
+            content: object = sha256(self.source.to_json().encode()).hexdigest()
+        else:
+            try:
+                facts = os.stat(self.source)
+                content = (self.source, facts.st_size, facts.st_mtime_ns)
+            except OSError:
+                content = self.source
+        rest = (self.target, sorted(self.options.items()), sorted(self.bind.items()))
+        return sha256(repr((content, rest)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job: a plan in figures, or an error."""
+
+    model: str
+    """The path of the model, or the name of the graph."""
+    target: str
+    """Name of the target; empty where the model could not be read far enough to know it."""
+    arena_bytes: int | None = None
+    """Bytes of the arena, or of all memories together."""
+    lower_bound: int | None = None
+    """Bytes that no plan with this order and these techniques goes below."""
+    status: str = ""
+    """That of the plan: ``optimal`` or ``feasible``; empty if there is none."""
+    nodes: int | None = None
+    values: int | None = None
+    error: str = ""
+    """Name of the error; empty if there is none."""
+    message: str = ""
+    """Message of the error."""
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether there is a plan."""
+        return not self.error
+
+
+def run_job(job: Job) -> Outcome:
+    """Plan one model; an error becomes an outcome."""
+    target = job.target or ""
+    try:
+        source = job.source
+        graph = source if isinstance(source, Graph) else load(Path(source), bind=job.bind or None)
+        made = plan(graph, **{**job.options, **({"target": target} if target else {})})
+    except (PlannerError, OSError, MemoryError, RecursionError, ImportError) as error:
+        return failed(job, error)
+    return Outcome(
+        model=job.name,
+        target=made.target.name,
+        arena_bytes=made.arena_bytes,
+        lower_bound=made.lower_bound,
+        status=made.status,
+        nodes=len(graph.nodes),
+        values=len(graph.values),
+    )
+
+
+def failed(job: Job, error: BaseException) -> Outcome:
+    """Return the outcome of a job that ended with an error."""
+    return Outcome(job.name, job.target or "", error=type(error).__name__, message=str(error))
