@@ -4,11 +4,13 @@ Times the executor against ONNX Runtime, on one thread, over many models.
 Both run the same model with the same random weights in one process, in turns. The figure of a
 model is the median of the ratios of CPU time over several pairs. Run it with::
 
-    python benches/speed.py [--rounds 9] [--markdown] [--numpy] [MODEL ...]
+    python benches/speed.py [--rounds 9] [--markdown] [--numpy] [--held-out] [--threads 1] [MODEL …]
 
 A model is the name of a light model of the onnx package, of a network of ``time_models.py``, or a
 file; weights that a file lacks are drawn at random. Without names, all of them are timed.
-``--numpy`` times the kernels of NumPy alone, without the compiled ones.
+``--numpy`` times the kernels of NumPy alone, without the compiled ones; ``--held-out`` the networks
+of ``held_out.py``. With ``--threads``, ONNX Runtime has so many threads and the executor so many
+workers, each with one thread of BLAS, and what counts is time on the clock.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -59,6 +63,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9, help="pairs of runs per model")
     parser.add_argument("--markdown", action="store_true", help="print a table for README.md")
     parser.add_argument("--numpy", action="store_true", help="use the kernels of NumPy alone")
+    parser.add_argument("--held-out", action="store_true", help="time networks of held_out.py")
+    parser.add_argument("--threads", type=int, default=1, help="threads, and workers")
     parser.add_argument("--optimize", default="all", help="techniques of the plans")
     options = parser.parse_args()
     wanted = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
@@ -66,11 +72,12 @@ def main() -> int:
         # BLAS reads these when it is loaded.
         return subprocess.call([sys.executable, *sys.argv], env=dict(os.environ) | wanted)
     sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "benches")]
+    import held_out
     import time_models
 
     import light_models
 
-    names = options.models
+    names = options.models or ([*held_out.MODELS] if options.held_out else [])
     if not names:
         names = [name for name in light_models.NAMES if name not in LARGE]
         names += time_models.MODELS
@@ -81,13 +88,13 @@ def main() -> int:
     if options.markdown:
         print("| model | ONNX Runtime ms | arenaplan ms | ratio | error |")
         print("| --- | ---: | ---: | ---: | ---: |")
-    rows = []
+    rows, full = [], {*FULL, *held_out.FULL}
     for name in names:
-        rows.append(measure(name, options.rounds, options.numpy, options.optimize))
+        rows.append(measure(name, options.rounds, options.numpy, options.optimize, options.threads))
         print(mark.format(*rows[-1]), flush=True)
     for label, group in (
-        ("full size", [row.ratio for row in rows if row.name in FULL]),
-        ("small", [row.ratio for row in rows if row.name not in FULL]),
+        ("full size", [row.ratio for row in rows if row.name in full]),
+        ("small", [row.ratio for row in rows if row.name not in full]),
     ):
         if group:
             mean = math.exp(statistics.fmean(map(math.log, group)))
@@ -97,12 +104,15 @@ def main() -> int:
 
 def model_of(name: str) -> onnx.ModelProto:
     """Return a model with weights."""
+    import held_out
     import time_models
 
     import light_models
 
     if name in light_models.NAMES:
         return light_models.randomized(name)
+    if name in held_out.MODELS:
+        return held_out.MODELS[name]()
     if name in time_models.MODELS:
         return time_models.MODELS[name]()
     model = onnx.load(name, load_external_data=False)
@@ -128,7 +138,7 @@ def fill(model: onnx.ModelProto, folder: Path) -> None:
         tensor.CopyFrom(numpy_helper.from_array(data, tensor.name))
 
 
-def measure(name: str, rounds: int, numpy_only: bool, optimize: str) -> Row:
+def measure(name: str, rounds: int, numpy_only: bool, optimize: str, threads: int) -> Row:
     """Return the line of a model."""
     import executor as bench
 
@@ -137,7 +147,8 @@ def measure(name: str, rounds: int, numpy_only: bool, optimize: str) -> Row:
 
     model = model_of(name)
     inputs = bench.random_inputs(model)
-    theirs = partial(light_models.onnx_runtime(model).run, None, inputs)
+    theirs = partial(light_models.onnx_runtime(model, threads).run, None, inputs)
+    spent = bench.cpu_time if threads == 1 else clock_time
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         path = Path(folder, "model.onnx")
         onnx.save(model, path)
@@ -147,11 +158,11 @@ def measure(name: str, rounds: int, numpy_only: bool, optimize: str) -> Row:
             from arenaplan.executor import compiled
 
             stack.enter_context(compiled.disabled())
-        plan = ap.plan(graph, workspace="auto", target="numpy", optimize=optimize)
-        executor = stack.enter_context(ap.Executor(graph, plan))
+        plan = ap.plan(graph, workspace="auto", target="numpy", optimize=optimize, workers=threads)
+        executor = stack.enter_context(ap.Executor(graph, plan, workers=threads))
         ours = partial(executor.run, inputs, borrow=True)
         error = worst([*ours().values()], theirs())
-        times = [(bench.cpu_time(theirs), bench.cpu_time(ours)) for _ in range(rounds + 1)][1:]
+        times = [(spent(theirs), spent(ours)) for _ in range(rounds + 1)][1:]
     return Row(
         Path(name).stem + (".onnx" if "/onnx/" in name else ""),
         statistics.median(their for their, _ in times),
@@ -159,6 +170,17 @@ def measure(name: str, rounds: int, numpy_only: bool, optimize: str) -> Row:
         statistics.median(our / their for their, our in times),
         error,
     )
+
+
+def clock_time(run: Callable[[], object]) -> float:
+    """Return the milliseconds on the clock that ``run`` takes, over at least 20 of them."""
+    count, start = 0, time.perf_counter()
+    while True:
+        run()
+        count += 1
+        spent = time.perf_counter() - start
+        if spent >= 0.02:
+            return spent / count * 1e3
 
 
 def worst(found: list[np.ndarray], wanted: list[Any]) -> float:

@@ -11,7 +11,9 @@
 
 use std::time::Instant;
 
-use arenaplan_kernels::{Conv, Depthwise, Planes, PlanesMut, Side, Sliding, packed_weights_len};
+use arenaplan_kernels::{
+    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, packed_weights_len,
+};
 
 const BOUNDS: (f32, f32) = (0.0, 6.0);
 
@@ -22,7 +24,12 @@ fn window(size: usize, kernel: usize, stride: usize) -> Sliding {
     Sliding::new(side, side).unwrap()
 }
 
+/// Prints the rate of a function, if its name contains the argument of the command.
 fn report(name: &str, operations: usize, mut run: impl FnMut()) {
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    if wanted.is_some_and(|wanted| !name.contains(&wanted)) {
+        return;
+    }
     let mut best = f64::INFINITY;
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < 0.3 {
@@ -67,7 +74,8 @@ fn main() {
             || {
                 let mut output =
                     PlanesMut::new(&mut made, [1, fan_out], window.positions()).unwrap();
-                conv.run(&image, &weights, None, BOUNDS, &mut output, &mut scratch).unwrap();
+                conv.run(&image, &weights, None, Start::Nothing, BOUNDS, &mut output, &mut scratch)
+                    .unwrap();
             },
         );
     }

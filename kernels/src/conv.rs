@@ -1,14 +1,20 @@
-//! Convolution as a matrix product whose right operand is made a few columns at a time.
+//! Convolution as a matrix product whose right operand is made a part at a time.
 //!
-//! The columns of the unrolled image (im2col) are written to scratch memory for
-//! [`COLUMNS`] positions and some rows at once, and multiplied from there while they are in cache.
+//! Either the columns of the unrolled image (im2col) are written to scratch memory for [`COLUMNS`]
+//! positions and some rows at once, and multiplied from there while they are in cache. Or some
+//! channels are copied into a frame of zeros, where the elements under a tap at successive
+//! positions lie side by side ([`Frame`]): each element is copied once and not once per tap. Terms
+//! are added in the same order.
 
-use rten_simd::ops::{BitOps, NumOps};
+use std::ops::Range;
+
+use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
 use crate::error::{Error, Result, check, check_at_least};
+use crate::frame::{Frame, Lines};
 use crate::pack::{Segments, Sliding, pack};
-use crate::product::{VECTORS, multiply};
+use crate::product::{Framed, Made, Pass, Place, Run, Unrolled, VECTORS};
 use crate::raw::{Planes, PlanesMut};
 
 /// Rows of weights in one panel.
@@ -17,6 +23,12 @@ pub const ROWS: usize = 8;
 pub const COLUMNS: usize = 48;
 /// Rows of the unrolled image that are unrolled at a time, at most.
 const DEPTH: usize = 384;
+/// Elements of an image in a frame, at most: with them, weights fit a first-level cache.
+const FRAMED: usize = 28_672;
+/// Parts into which the rows of a result may be cut.
+const MOST_BANDS: usize = 32;
+/// Elements of a vector that cycles are counted for.
+pub(crate) const LANES: usize = 16;
 /// Weights that stay in a second-level cache while all positions are worked on.
 const CACHED: usize = 1 << 18;
 
@@ -89,10 +101,45 @@ impl Conv {
         self.fan_in * self.window.taps()
     }
 
+    /// Returns the fastest way within some elements of scratch memory, at least [`COLUMNS`].
+    pub fn way(&self, room: usize) -> Way {
+        let rows = (room / COLUMNS).clamp(1, DEPTH).min(self.depth());
+        // As many rows at a time, in as few passes.
+        let rows = self.depth().div_ceil(self.depth().div_ceil(rows));
+        let unrolled = Way { form: Form::Unrolled(rows), cycles: self.unrolled_cycles(rows) };
+        self.frames(room).fold(unrolled, |best, frame| {
+            let cycles = frame.cycles(self.fan_in, self.fan_out);
+            if cycles < best.cycles { Way { form: Form::Framed(frame), cycles } } else { best }
+        })
+    }
+
+    /// Returns the frames that are worth a look.
+    fn frames(&self, room: usize) -> impl Iterator<Item = Frame> {
+        let rows = self.window.rows.out;
+        let most = if self.window.is_identity() { 0 } else { rows.min(MOST_BANDS) };
+        (1..=most).filter_map(move |bands| {
+            Frame::within(
+                &self.window,
+                rows.div_ceil(bands),
+                (self.fan_in, self.fan_out),
+                room.min(FRAMED),
+            )
+        })
+    }
+
+    /// Returns about how many cycles the product of one group takes with an unrolled image.
+    fn unrolled_cycles(&self, rows: usize) -> usize {
+        let (depth, positions) = (self.depth(), self.window.positions());
+        let passes = depth.div_ceil(rows);
+        let copied = if self.window.is_identity() { 6 } else { 24 };
+        positions.div_ceil(COLUMNS) * depth * copied
+            + product_cycles(positions.div_ceil(LANES), self.fan_out, depth, passes)
+    }
+
     /// Returns the elements of scratch memory with which a run is fastest. With fewer, at least
-    /// [`COLUMNS`], it unrolls fewer rows at a time; the result has the same bits.
+    /// [`COLUMNS`], it works on smaller parts at a time; the result has the same bits.
     pub fn scratch_len(&self) -> usize {
-        COLUMNS * self.depth().div_ceil(self.depth().div_ceil(DEPTH))
+        self.way(FRAMED.max(COLUMNS * DEPTH)).scratch_len()
     }
 
     /// Computes the convolution.
@@ -101,17 +148,20 @@ impl Conv {
     ///
     /// * `weights`: those of [`packed_weights`].
     /// * `bias`: one number per channel of the result.
+    /// * `start`: numbers that are added, one per element of the result.
     /// * `bounds`: results below the first or above the second become that number.
     /// * `scratch`: see [`Conv::scratch_len`].
     ///
     /// # Errors
     ///
     /// [`Error::WrongSize`] if an operand is of another size.
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
         image: &Planes<'_>,
         weights: &[f32],
         bias: Option<&[f32]>,
+        start: Start<'_, '_>,
         bounds: (f32, f32),
         output: &mut PlanesMut<'_>,
         scratch: &mut [f32],
@@ -128,12 +178,18 @@ impl Conv {
         if let Some(bias) = bias {
             check("the bias", bias.len(), made)?;
         }
+        if let Start::Numbers(numbers) = start {
+            check("the batch of the addend", numbers.counts()[0], images)?;
+            check("the addend's channels", numbers.counts()[1], made)?;
+            check("a plane of the addend", numbers.size(), output.size())?;
+        }
         check_at_least("the scratch memory", scratch.len(), COLUMNS)?;
-        let rows = scratch.len() / COLUMNS;
-        let scratch = &mut scratch[..rows.min(self.depth()) * COLUMNS];
+        let way = self.way(scratch.len());
         for n in 0..images {
             for (group, weights) in weights.chunks_exact(packed / self.groups).enumerate() {
-                Product { conv: self, image, n, group, weights, bias, bounds, output, scratch }
+                let result = Made { n, first: group * self.fan_out, bias, start, bounds, output };
+                let channels = Channels { image, n, first: group * self.fan_in };
+                Product { conv: self, form: way.form, channels, weights, result, scratch }
                     .dispatch();
             }
         }
@@ -141,16 +197,64 @@ impl Conv {
     }
 }
 
+/// A way to compute a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    form: Form,
+    cycles: usize,
+}
+
+impl Way {
+    /// Returns the elements of scratch memory that it needs.
+    pub fn scratch_len(&self) -> usize {
+        match self.form {
+            Form::Unrolled(rows) => COLUMNS * rows,
+            Form::Framed(frame) => frame.len(),
+        }
+    }
+
+    /// Returns about how many cycles of a processor with AVX-512 the product of one group takes, if
+    /// its operands are in cache.
+    pub fn cycles(&self) -> usize {
+        self.cycles
+    }
+}
+
+/// The form of the right operand of the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Some rows of the unrolled image, for a few positions.
+    Unrolled(usize),
+    /// Some channels of the image, in a frame of zeros.
+    Framed(Frame),
+}
+
+/// What a product is added to.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'a, 'm> {
+    /// Nothing.
+    Nothing,
+    /// What the memory of the result holds.
+    Result,
+    /// As many numbers as the result has.
+    Numbers(&'a Planes<'m>),
+}
+
+/// Returns about how many cycles a product takes: vectors of columns by rows of weights.
+pub(crate) fn product_cycles(vectors: usize, rows: usize, depth: usize, passes: usize) -> usize {
+    let halves = rows.div_ceil(ROWS / 2);
+    // Two multiplications per cycle. Each pass loads and stores the sums, and begins to read weights
+    // at as many places as there are panels.
+    vectors * halves * (depth * 2 + passes * 48) + passes * halves * 100
+}
+
 /// The product of the weights of a group and its unrolled image.
 struct Product<'a, 'i, 'o> {
     conv: &'a Conv,
-    image: &'a Planes<'i>,
-    n: usize,
-    group: usize,
+    form: Form,
+    channels: Channels<'a, 'i>,
     weights: &'a [f32],
-    bias: Option<&'a [f32]>,
-    bounds: (f32, f32),
-    output: &'a mut PlanesMut<'o>,
+    result: Made<'a, 'i, 'o>,
     scratch: &'a mut [f32],
 }
 
@@ -159,18 +263,22 @@ impl SimdOp for Product<'_, '_, '_> {
 
     #[inline(always)]
     fn eval<I: Isa>(mut self, isa: I) {
-        let (depth, positions) = (self.conv.depth(), self.conv.window.positions());
-        let block = self.scratch.len() / COLUMNS;
-        if self.weights.len() <= CACHED {
-            for start in (0..positions).step_by(COLUMNS) {
-                for first in (0..depth).step_by(block) {
-                    self.block(isa, start, first, block.min(depth - first));
-                }
-            }
-        } else {
-            for first in (0..depth).step_by(block) {
-                for start in (0..positions).step_by(COLUMNS) {
-                    self.block(isa, start, first, block.min(depth - first));
+        match self.form {
+            Form::Framed(frame) => self.framed(isa, &frame),
+            Form::Unrolled(block) => {
+                let (depth, positions) = (self.conv.depth(), self.conv.window.positions());
+                // Weights that fit a cache are read once per part of the positions.
+                let many = if self.weights.len() <= CACHED { depth } else { block };
+                for some in (0..depth).step_by(many) {
+                    let mut start = 0;
+                    while start < positions {
+                        let left = positions - start;
+                        let len = (next_vectors(left.div_ceil(LANES)) * LANES).min(left);
+                        for first in (some..depth.min(some + many)).step_by(block) {
+                            self.block(isa, start..start + len, first, block.min(depth - first));
+                        }
+                        start += len;
+                    }
                 }
             }
         }
@@ -180,105 +288,70 @@ impl SimdOp for Product<'_, '_, '_> {
 impl Product<'_, '_, '_> {
     /// Adds the products of some rows of the unrolled image to the results at some positions.
     #[inline(always)]
-    fn block<I: Isa>(&mut self, isa: I, start: usize, first: usize, rows: usize) {
-        let conv = self.conv;
-        let len = COLUMNS.min(conv.window.positions() - start);
-        let channels = Channels { image: self.image, n: self.n, first: self.group * conv.fan_in };
-        let target = &mut self.scratch[..rows * COLUMNS];
+    fn block<I: Isa>(&mut self, isa: I, positions: Range<usize>, first: usize, rows: usize) {
+        let Self { conv, channels, weights, result, scratch, .. } = self;
+        let (start, len) = (positions.start, positions.len());
+        let target = &mut scratch[..rows * COLUMNS];
         if conv.window.is_identity() {
-            copy_columns(isa, start, len, first, &channels, target);
+            copy_columns(isa, start, len, first, channels, target);
         } else {
             let segments = Segments::new(&conv.window, start, len);
-            pack(isa, &conv.window, &segments, first, &channels, target);
+            pack(isa, &conv.window, &segments, first, channels, target);
         }
         let depth = conv.depth();
-        for (panel, weights) in self.weights.chunks_exact(ROWS * depth).enumerate() {
-            let weights = &weights[first * ROWS..(first + rows) * ROWS];
-            let part = Place {
-                channel: panel * ROWS,
-                start,
-                len,
-                is_first: first == 0,
-                is_last: first + rows == depth,
-            };
-            self.panel(isa, weights, rows, &part);
+        let columns = Unrolled(target.as_chunks().0);
+        let pass = Pass { is_first: first == 0, is_last: first + rows == depth };
+        let mut at = 0;
+        while at < len {
+            let vectors = next_vectors((len - at).div_ceil(isa.f32().len()));
+            let lanes = (vectors * isa.f32().len()).min(len - at);
+            let runs = [Run { lane: 0, at: start + at, count: lanes }];
+            for (panel, weights) in weights.chunks_exact(ROWS * depth).enumerate() {
+                let weights = &weights[first * ROWS..(first + rows) * ROWS];
+                let made = ROWS.min(conv.fan_out - panel * ROWS);
+                let place = Place { channel: panel * ROWS, made, runs: &runs, pass };
+                result.panel(isa, weights, vectors, &columns, at, &place);
+            }
+            at += lanes;
         }
     }
 
-    /// Adds the products of one panel of weights.
+    /// Computes the product with the image in a frame, some rows and channels at a time.
     #[inline(always)]
-    fn panel<I: Isa>(&mut self, isa: I, weights: &[f32], rows: usize, place: &Place) {
-        let width = isa.f32().len();
-        let made = ROWS.min(self.conv.fan_out - place.channel);
-        // Sums of eight rows take more registers than AVX2 has.
-        let step = if width >= 16 || cfg!(target_arch = "aarch64") { ROWS } else { ROWS / 2 };
-        let step = if made <= ROWS / 2 { ROWS / 2 } else { step };
-        for row in (0..made).step_by(step) {
-            for at in (0..place.len).step_by(VECTORS * width) {
-                let vectors = (place.len - at).div_ceil(width).min(VECTORS);
-                match (step, vectors) {
-                    (ROWS, 3) => self.tile::<I, ROWS, 3>(isa, weights, rows, place, row, at),
-                    (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, weights, rows, place, row, at),
-                    (ROWS, _) => self.tile::<I, ROWS, 1>(isa, weights, rows, place, row, at),
-                    (_, 3) => self.tile::<I, 4, 3>(isa, weights, rows, place, row, at),
-                    (_, 2) => self.tile::<I, 4, 2>(isa, weights, rows, place, row, at),
-                    (_, _) => self.tile::<I, 4, 1>(isa, weights, rows, place, row, at),
+    fn framed<I: Isa>(&mut self, isa: I, frame: &Frame) {
+        let Self { conv, channels, weights, result, scratch, .. } = self;
+        let (window, taps) = (&conv.window, conv.window.taps());
+        let depth = conv.depth();
+        let offsets = frame.offsets(window);
+        for band in (0..window.rows.out).step_by(frame.rows) {
+            let rows = frame.rows.min(window.rows.out - band);
+            for first in (0..conv.fan_in).step_by(frame.channels) {
+                let count = frame.channels.min(conv.fan_in - first);
+                frame.fill(isa, window, band, channels, first..first + count, scratch);
+                let source =
+                    Framed { elements: scratch, plane: frame.plane(), taps: &offsets[..taps] };
+                let pass = Pass { is_first: first == 0, is_last: first + count == conv.fan_in };
+                let mut lines = Lines::new(frame, band, rows);
+                while let Some(tile) = lines.next(isa.f32().len()) {
+                    for (panel, weights) in weights.chunks_exact(ROWS * depth).enumerate() {
+                        let weights = &weights[first * taps * ROWS..(first + count) * taps * ROWS];
+                        let made = ROWS.min(conv.fan_out - panel * ROWS);
+                        let runs = &tile.runs[..tile.count];
+                        let place = Place { channel: panel * ROWS, made, runs, pass };
+                        result.panel(isa, weights, tile.vectors, &source, tile.at, &place);
+                    }
                 }
             }
         }
     }
+}
 
-    /// Adds the products of `R` rows of weights and `V` vectors of columns.
-    #[inline(always)]
-    fn tile<I: Isa, const R: usize, const V: usize>(
-        &mut self,
-        isa: I,
-        weights: &[f32],
-        rows: usize,
-        place: &Place,
-        row: usize,
-        at: usize,
-    ) {
-        let ops = isa.f32();
-        let width = ops.len();
-        let first = self.group * self.conv.fan_out + place.channel + row;
-        let made = R.min(self.conv.fan_out - place.channel - row);
-        let mut sums = [[ops.zero(); V]; R];
-        if !place.is_first {
-            for (r, sums) in sums.iter_mut().enumerate().take(made) {
-                let line = self.line(place, first + r);
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = ops.load_pad(&line[at + v * width..]).0;
-                }
-            }
-        } else if let Some(bias) = self.bias {
-            for (r, sums) in sums.iter_mut().enumerate().take(made) {
-                *sums = [ops.splat(bias[first + r]); V];
-            }
-        }
-        let columns = &self.scratch[..rows * COLUMNS];
-        multiply(isa, weights, row, columns, at, &mut sums);
-        if place.is_last && self.bounds != (f32::NEG_INFINITY, f32::INFINITY) {
-            let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
-            for sums in &mut sums {
-                for sum in sums {
-                    *sum = bounded(isa, *sum, low, high);
-                }
-            }
-        }
-        for (r, sums) in sums.iter().enumerate().take(made) {
-            let line = self.line(place, first + r);
-            for (v, sum) in sums.iter().enumerate() {
-                store_part(isa, *sum, &mut line[at + v * width..]);
-            }
-        }
-    }
-
-    /// Returns the results of a channel at the positions of a place.
-    #[inline(always)]
-    fn line(&mut self, place: &Place, channel: usize) -> &mut [f32] {
-        &mut self.output.plane(self.n, channel)[place.start..place.start + place.len]
-    }
+/// Returns how many vectors of columns are worked on at a time, of some that are left.
+///
+/// A single vector keeps a processor waiting for sums, so four are two times two.
+#[inline(always)]
+pub(crate) fn next_vectors(left: usize) -> usize {
+    if left == VECTORS + 1 { 2 } else { left.min(VECTORS) }
 }
 
 /// The channels of one group of an image.
@@ -293,39 +366,6 @@ impl<'i> Channels<'_, 'i> {
     #[inline(always)]
     pub(crate) fn plane(&self, channel: usize) -> &'i [f32] {
         self.image.plane(self.n, self.first + channel)
-    }
-}
-
-/// The part of a result that is worked on.
-struct Place {
-    /// The first channel of the group.
-    channel: usize,
-    start: usize,
-    len: usize,
-    /// Whether nothing was added up yet.
-    is_first: bool,
-    /// Whether nothing will be added any more.
-    is_last: bool,
-}
-
-/// Returns numbers within bounds. What is no number stays that: x86 returns the second operand of a
-/// comparison then.
-#[inline(always)]
-pub(crate) fn bounded<I: Isa>(isa: I, x: I::F32, low: I::F32, high: I::F32) -> I::F32 {
-    let ops = isa.f32();
-    ops.min(high, ops.max(low, x))
-}
-
-/// Writes as many elements of a vector as a slice has.
-#[inline(always)]
-pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
-    let ops = isa.f32();
-    if target.len() >= ops.len() {
-        ops.store(vector, target);
-    } else {
-        let mut all = [0.0; 64];
-        ops.store(vector, &mut all);
-        target.copy_from_slice(&all[..target.len()]);
     }
 }
 

@@ -3,10 +3,10 @@
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::{bounded, store_part};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::pack::{Sliding, every_second};
-use crate::raw::{Planes, PlanesMut};
+use crate::product::bounded;
+use crate::raw::{Planes, PlanesMut, store_part};
 
 /// Vectors of results of one row that are made at a time, at most.
 const VECTORS: usize = 4;

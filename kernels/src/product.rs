@@ -1,40 +1,268 @@
-//! The product of a few rows of weights and a few columns.
+//! The product of a few rows of weights and a few columns, and where its results go.
 
 use rten_simd::Isa;
 use rten_simd::ops::{BitOps, NumOps};
 
-use crate::conv::{COLUMNS, ROWS};
+use crate::conv::{COLUMNS, ROWS, Start};
+use crate::raw::{PlanesMut, store_part};
 
 /// Vectors of columns that are worked on at a time: with eight rows, their sums take 24 registers of
 /// 32; with four, 12 of 16.
 pub(crate) const VECTORS: usize = 3;
+/// Elements of the vectors of a tile, and of one more vector.
+const LANES: usize = 64;
 
-/// Adds the product of `R` rows and `V` vectors of columns to `sums`.
-///
-/// `weights` has [`ROWS`] numbers for each row of `columns`, of which `R` from `row` on count;
-/// `columns` has [`COLUMNS`] per row, of which `V` vectors from `at` on count. Terms are added in
-/// order, one at a time, so that a sum does not depend on where it is made.
-#[inline(always)]
-pub(crate) fn multiply<I: Isa, const R: usize, const V: usize>(
-    isa: I,
-    weights: &[f32],
-    row: usize,
-    columns: &[f32],
-    at: usize,
-    sums: &mut [[I::F32; V]; R],
-) {
-    let ops = isa.f32();
-    let mut total = *sums;
-    let weights = weights.as_chunks::<ROWS>().0;
-    let columns = columns.as_chunks::<COLUMNS>().0;
-    for (weights, columns) in weights.iter().zip(columns) {
-        let vectors: [I::F32; V] = ops.load_many(&columns[at..]);
-        for r in 0..R {
-            let weight = ops.splat(weights[row + r]);
-            for v in 0..V {
-                total[r][v] = ops.mul_add(weight, vectors[v], total[r][v]);
+/// The right operand of a product.
+pub(crate) trait Columns {
+    /// Adds the product of `R` rows of weights and `V` vectors of columns from `at` on to `sums`.
+    ///
+    /// `weights` has [`ROWS`] numbers for each row of the operand, of which `R` from `row` on count.
+    /// Terms are added in order, one at a time, so that a sum does not depend on where it is made.
+    fn multiply<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        weights: &[[f32; ROWS]],
+        row: usize,
+        at: usize,
+        sums: &mut [[I::F32; V]; R],
+    );
+}
+
+/// A matrix of [`COLUMNS`] columns.
+pub(crate) struct Unrolled<'a>(pub(crate) &'a [[f32; COLUMNS]]);
+
+impl Columns for Unrolled<'_> {
+    #[inline(always)]
+    fn multiply<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        weights: &[[f32; ROWS]],
+        row: usize,
+        at: usize,
+        sums: &mut [[I::F32; V]; R],
+    ) {
+        let ops = isa.f32();
+        let mut total = *sums;
+        for (weights, columns) in weights.iter().zip(self.0) {
+            let vectors: [I::F32; V] = ops.load_many(&columns[at..]);
+            for r in 0..R {
+                let weight = ops.splat(weights[row + r]);
+                for v in 0..V {
+                    total[r][v] = ops.mul_add(weight, vectors[v], total[r][v]);
+                }
+            }
+        }
+        *sums = total;
+    }
+}
+
+/// Channels of an image, in each of which the elements under a tap at successive positions lie side by
+/// side. Rows of this operand are channels times taps.
+pub(crate) struct Framed<'a> {
+    pub(crate) elements: &'a [f32],
+    /// Elements from one channel to the next.
+    pub(crate) plane: usize,
+    /// Per tap the element under it at position 0.
+    pub(crate) taps: &'a [usize],
+}
+
+impl Columns for Framed<'_> {
+    #[inline(always)]
+    fn multiply<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        weights: &[[f32; ROWS]],
+        row: usize,
+        at: usize,
+        sums: &mut [[I::F32; V]; R],
+    ) {
+        let ops = isa.f32();
+        let mut total = *sums;
+        let mut first = at;
+        for weights in weights.chunks_exact(self.taps.len()) {
+            let elements = &self.elements[first..];
+            for (weights, tap) in weights.iter().zip(self.taps) {
+                let vectors: [I::F32; V] = ops.load_many(&elements[*tap..]);
+                for r in 0..R {
+                    let weight = ops.splat(weights[row + r]);
+                    for v in 0..V {
+                        total[r][v] = ops.mul_add(weight, vectors[v], total[r][v]);
+                    }
+                }
+            }
+            first += self.plane;
+        }
+        *sums = total;
+    }
+}
+
+/// Successive lanes of a tile, and where they go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) lane: usize,
+    /// The first element of a plane of the result.
+    pub(crate) at: usize,
+    pub(crate) count: usize,
+}
+
+/// One of the passes in which a sum is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    /// Whether nothing was added up yet.
+    pub(crate) is_first: bool,
+    /// Whether nothing will be added any more.
+    pub(crate) is_last: bool,
+}
+
+/// The part of a result that is worked on.
+pub(crate) struct Place<'r> {
+    /// The first channel of the group.
+    pub(crate) channel: usize,
+    /// Number of channels.
+    pub(crate) made: usize,
+    pub(crate) runs: &'r [Run],
+    pub(crate) pass: Pass,
+}
+
+/// The result of a group, and what is done with its sums.
+pub(crate) struct Made<'a, 'i, 'o> {
+    pub(crate) n: usize,
+    /// The first channel of the group.
+    pub(crate) first: usize,
+    pub(crate) bias: Option<&'a [f32]>,
+    pub(crate) start: Start<'a, 'i>,
+    pub(crate) bounds: (f32, f32),
+    pub(crate) output: &'a mut PlanesMut<'o>,
+}
+
+impl Made<'_, '_, '_> {
+    /// Adds the products of one panel of weights and some vectors.
+    #[inline(always)]
+    pub(crate) fn panel<I: Isa>(
+        &mut self,
+        isa: I,
+        weights: &[f32],
+        vectors: usize,
+        columns: &impl Columns,
+        at: usize,
+        place: &Place<'_>,
+    ) {
+        let weights = weights.as_chunks().0;
+        // Sums of eight rows take more registers than AVX2 has.
+        let is_wide = isa.f32().len() >= 16 || cfg!(target_arch = "aarch64");
+        if is_wide && place.made > ROWS / 2 {
+            match vectors {
+                3 => self.tile::<I, ROWS, 3>(isa, weights, 0, columns, at, place),
+                2 => self.tile::<I, ROWS, 2>(isa, weights, 0, columns, at, place),
+                _ => self.tile::<I, ROWS, 1>(isa, weights, 0, columns, at, place),
+            }
+            return;
+        }
+        for row in (0..place.made).step_by(ROWS / 2) {
+            match vectors {
+                3 => self.tile::<I, 4, 3>(isa, weights, row, columns, at, place),
+                2 => self.tile::<I, 4, 2>(isa, weights, row, columns, at, place),
+                _ => self.tile::<I, 4, 1>(isa, weights, row, columns, at, place),
             }
         }
     }
-    *sums = total;
+
+    /// Adds the products of `R` rows of weights and `V` vectors of columns.
+    #[inline(always)]
+    fn tile<I: Isa, const R: usize, const V: usize>(
+        &mut self,
+        isa: I,
+        weights: &[[f32; ROWS]],
+        row: usize,
+        columns: &impl Columns,
+        at: usize,
+        place: &Place<'_>,
+    ) {
+        let ops = isa.f32();
+        let first = self.first + place.channel + row;
+        let made = R.min(place.made - row);
+        let mut sums = [[ops.zero(); V]; R];
+        let is_held = !place.pass.is_first || matches!(self.start, Start::Result);
+        for (r, sums) in sums.iter_mut().enumerate().take(made) {
+            if is_held {
+                *sums = gather(isa, self.output.plane(self.n, first + r), place.runs);
+            } else if let Start::Numbers(numbers) = self.start {
+                *sums = gather(isa, numbers.plane(self.n, first + r), place.runs);
+            }
+            if place.pass.is_first
+                && let Some(bias) = self.bias
+            {
+                let bias = ops.splat(bias[first + r]);
+                *sums = sums.map(
+                    #[inline(always)]
+                    |sum| ops.add(sum, bias),
+                );
+            }
+        }
+        columns.multiply(isa, weights, row, at, &mut sums);
+        if place.pass.is_last && self.bounds != (f32::NEG_INFINITY, f32::INFINITY) {
+            let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
+            for sums in &mut sums {
+                for sum in sums {
+                    *sum = bounded(isa, *sum, low, high);
+                }
+            }
+        }
+        if let [run @ Run { lane: 0, .. }] = place.runs {
+            for (r, sums) in sums.iter().enumerate().take(made) {
+                let line = &mut self.output.plane(self.n, first + r)[run.at..run.at + run.count];
+                for (v, sum) in sums.iter().enumerate() {
+                    store_part(isa, *sum, &mut line[v * ops.len()..]);
+                }
+            }
+            return;
+        }
+        let mut all = [[0.0; LANES]; R];
+        for (sums, all) in sums.iter().zip(&mut all) {
+            for (v, sum) in sums.iter().enumerate() {
+                ops.store(*sum, &mut all[v * ops.len()..]);
+            }
+        }
+        for (r, all) in all.iter().enumerate().take(made) {
+            let made = self.output.plane(self.n, first + r);
+            for run in place.runs {
+                let line = &mut made[run.at..run.at + run.count];
+                for at in (0..run.count).step_by(ops.len()) {
+                    store_part(isa, ops.load(&all[run.lane + at..]), &mut line[at..]);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the elements of a plane that some lanes stand for.
+#[inline(always)]
+fn gather<I: Isa, const V: usize>(isa: I, plane: &[f32], runs: &[Run]) -> [I::F32; V] {
+    let ops = isa.f32();
+    let mut all = [0.0; LANES];
+    if let [run @ Run { lane: 0, .. }] = runs {
+        let line = &plane[run.at..run.at + run.count];
+        if run.count == V * ops.len() {
+            return ops.load_many(line);
+        }
+        return std::array::from_fn(
+            #[inline(always)]
+            |v| ops.load_pad(&line[v * ops.len()..]).0,
+        );
+    }
+    for run in runs {
+        let line = &plane[run.at..run.at + run.count];
+        for at in (0..run.count).step_by(ops.len()) {
+            ops.store(ops.load_pad(&line[at..]).0, &mut all[run.lane + at..]);
+        }
+    }
+    ops.load_many(&all)
+}
+
+/// Returns numbers within bounds. What is no number stays that: x86 returns the second operand of a
+/// comparison then.
+#[inline(always)]
+pub(crate) fn bounded<I: Isa>(isa: I, x: I::F32, low: I::F32, high: I::F32) -> I::F32 {
+    let ops = isa.f32();
+    ops.min(high, ops.max(low, x))
 }

@@ -6,6 +6,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::slice;
 
+use rten_simd::Isa;
+use rten_simd::ops::BitOps;
+
 use crate::error::{Error, Result};
 
 /// The place of planes in memory: each is contiguous, and they are at equal distances.
@@ -190,6 +193,15 @@ impl<'a, T> PlanesMut<'a, T> {
         // borrows `self` mutably.
         unsafe { slice::from_raw_parts_mut(first, range.len()) }
     }
+}
+
+/// Writes as many elements of a vector as a slice has.
+#[inline(always)]
+pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
+    let ops = isa.f32();
+    let mask = ops.first_n_mask(target.len().min(ops.len()));
+    // SAFETY: the elements that the mask names are those of `target`.
+    unsafe { ops.store_ptr_mask(vector, target.as_mut_ptr(), mask) };
 }
 
 /// Returns the layout of planes that lie one after another.

@@ -8,7 +8,7 @@
 )]
 
 use arenaplan_kernels::{
-    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, packed_weights, packed_weights_len,
+    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, packed_weights, packed_weights_len,
 };
 
 /// Numbers that look random, between -1 and 1.
@@ -125,18 +125,69 @@ fn convolutions_of_all_sizes_are_those_of_the_definition() {
             let conv = Conv::new(window, groups, fan_in, fan_out).unwrap();
             let planes = Planes::new(&image, [case.batch, channels], window.plane()).unwrap();
             let mut bits: Vec<Vec<u32>> = Vec::new();
-            // One row of the matrix at a time, a few, and all.
-            for scratch in [48, 150, conv.scratch_len()] {
+            // One row of the matrix at a time, a few; frames of some channels and rows, and of all.
+            for scratch in [48, 150, 300, 700, 2000, conv.scratch_len()] {
                 let mut made = vec![f32::NAN; wanted.len()];
                 let counts = [case.batch, groups * fan_out];
                 let mut output = PlanesMut::new(&mut made, counts, window.positions()).unwrap();
                 let mut scratch = vec![f32::NAN; scratch];
                 let bounds = (f32::NEG_INFINITY, f32::INFINITY);
-                conv.run(&planes, &packed, Some(&bias), bounds, &mut output, &mut scratch).unwrap();
+                let (bias, start) = (Some(&*bias), Start::Nothing);
+                conv.run(&planes, &packed, bias, start, bounds, &mut output, &mut scratch).unwrap();
                 near(&made, &wanted);
                 bits.push(made.iter().map(|x| x.to_bits()).collect());
             }
             assert!(bits.iter().all(|each| *each == bits[0]), "bits depend on scratch memory");
+            for len in [48, conv.scratch_len()] {
+                let counts = [case.batch, groups * fan_out];
+                let addend = numbers(wanted.len(), 4);
+                let numbers = Planes::new(&addend, counts, window.positions()).unwrap();
+                let mut apart = vec![f32::NAN; wanted.len()];
+                let mut over = addend.clone();
+                for (start, made) in
+                    [(Start::Numbers(&numbers), &mut apart), (Start::Result, &mut over)]
+                {
+                    let mut output = PlanesMut::new(made, counts, window.positions()).unwrap();
+                    let (bias, mut scratch) = (Some(&*bias), vec![f32::NAN; len]);
+                    let bounds = (-0.75, f32::INFINITY);
+                    conv.run(&planes, &packed, bias, start, bounds, &mut output, &mut scratch)
+                        .unwrap();
+                }
+                let sums = wanted.iter().zip(&addend).map(|(a, b)| (a + b).max(-0.75));
+                near(&apart, &sums.collect::<Vec<_>>());
+                assert_eq!(apart, over, "bits depend on where the addend is");
+            }
+        }
+    }
+}
+
+/// Vectors of positions begin and end anywhere in a row, and between rows.
+#[test]
+fn wide_images_are_convolved_as_the_definition_says() {
+    for width in [17, 30, 46, 47, 56, 64] {
+        for (fan_in, fan_out, stride) in [(5, 8, 1), (40, 9, 1), (3, 4, 2)] {
+            let rows = side(9, 3, stride, 1, (1, 1));
+            let columns = side(width, 3, stride, 1, (1, 1));
+            let case = Case { batch: 1, groups: 1, fan_in, fan_out, rows, columns };
+            let window = Sliding::new(rows, columns).unwrap();
+            let image = numbers(fan_in * window.plane(), 1);
+            let weights = numbers(fan_out * fan_in * 9, 2);
+            let bias = numbers(fan_out, 3);
+            let mut packed = vec![0.0; packed_weights_len(1, fan_out, fan_in * 9)];
+            packed_weights(&weights, 1, fan_out, fan_in * 9, &mut packed).unwrap();
+            let wanted = case.wanted(&image, &weights, &bias);
+            let conv = Conv::new(window, 1, fan_in, fan_out).unwrap();
+            let planes = Planes::new(&image, [1, fan_in], window.plane()).unwrap();
+            for room in [48, 1000, 3000, 1 << 15] {
+                let mut made = vec![f32::NAN; wanted.len()];
+                let mut output =
+                    PlanesMut::new(&mut made, [1, fan_out], window.positions()).unwrap();
+                let mut scratch = vec![f32::NAN; conv.way(room).scratch_len()];
+                let (bias, start) = (Some(&*bias), Start::Nothing);
+                let bounds = (f32::NEG_INFINITY, f32::INFINITY);
+                conv.run(&planes, &packed, bias, start, bounds, &mut output, &mut scratch).unwrap();
+                near(&made, &wanted);
+            }
         }
     }
 }

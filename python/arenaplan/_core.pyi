@@ -17,6 +17,7 @@ __all__ = [
     "Block",
     "CallerBuffer",
     "CompiledKernel",
+    "ConvWay",
     "Estimate",
     "Explained",
     "Graph",
@@ -67,8 +68,10 @@ __all__ = [
     "pack_blame",
     "pack_bytes",
     "pack_csv",
+    "pack_matrix",
     "pack_weights",
     "packed_bytes",
+    "packed_matrix",
     "plan",
     "plan_schema",
     "plan_together",
@@ -360,6 +363,7 @@ class CompiledKernel:
         bias: ndarray[Any, Any] | None = None,
         low: float = ...,
         high: float = ...,
+        addend: ndarray[Any, Any] | None = None,
     ) -> CompiledKernel:
         """
         Return a convolution by a matrix product.
@@ -371,7 +375,7 @@ class CompiledKernel:
             Those of :func:`pack_weights`.
         output : array, shape (images, channels, ...)
         scratch : array
-            Elements for some rows of the unrolled image, 48 each; the more, the faster.
+            :attr:`ConvWay.elements` elements of a way; the more, the faster.
         rows, columns : WindowSide
             The two spatial dimensions.
         groups : int
@@ -379,6 +383,21 @@ class CompiledKernel:
             One number per channel of the output.
         low, high : float
             Bounds of the output.
+        addend : array, optional
+            Added to the result; may be the memory of the output.
+        """
+    @staticmethod
+    def conv_way(
+        rows: WindowSide, columns: WindowSide, fan_in: int, fan_out: int, room: int
+    ) -> ConvWay:
+        """
+        Return the fastest way of :meth:`conv` within some elements of scratch memory, at least 48.
+
+        Parameters
+        ----------
+        fan_in, fan_out : int
+            Channels of a group.
+        room : int
         """
     @staticmethod
     def depthwise(
@@ -448,6 +467,24 @@ class CompiledKernel:
             One number per row and per column of the output; the largest element if left out.
         """
     @staticmethod
+    def product(
+        rows: ndarray[Any, Any],
+        matrix: ndarray[Any, Any],
+        output: ndarray[Any, Any],
+        bias: ndarray[Any, Any] | None = None,
+    ) -> CompiledKernel:
+        """
+        Return the product of a matrix, or of several, and one of :func:`pack_matrix`.
+
+        Parameters
+        ----------
+        rows : array, shape (..., depth)
+        matrix : array
+        output : array, shape (..., columns)
+        bias : array, optional
+            One number per column, which is added.
+        """
+    @staticmethod
     def softmax(source: ndarray[Any, Any] | None, output: ndarray[Any, Any]) -> CompiledKernel:
         """
         Return the softmax of the rows of an array: its elements along the last axis.
@@ -456,6 +493,23 @@ class CompiledKernel:
         ----------
         source : array or None
             If left out, the rows of the output are replaced.
+        """
+
+@final
+class ConvWay:
+    """
+    A way to compute a convolution.
+    """
+
+    @property
+    def cycles(self, /) -> int:
+        """
+        About how many cycles the product of one group takes, if its operands are in cache.
+        """
+    @property
+    def elements(self, /) -> int:
+        """
+        Elements of scratch memory.
         """
 
 @final
@@ -2659,6 +2713,19 @@ def pack_csv(
     Pack the buffers of a CSV document.
     """
 
+def pack_matrix(matrix: ndarray[Any, Any], transposed: bool, target: ndarray[Any, Any]) -> None:
+    """
+    Write a matrix in the order in which :meth:`CompiledKernel.product` reads it.
+
+    Parameters
+    ----------
+    matrix : array, shape (depth, columns)
+        Of shape (columns, depth) if it is transposed.
+    transposed : bool
+    target : array
+        :func:`packed_matrix` elements.
+    """
+
 def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     """
     Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
@@ -2672,6 +2739,11 @@ def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
 def packed_bytes(depth: int, columns: int) -> int:
     """
     Return the number of elements that :func:`pack_bytes` writes.
+    """
+
+def packed_matrix(depth: int, columns: int) -> int:
+    """
+    Return the number of elements that :func:`pack_matrix` writes.
     """
 
 def plan(

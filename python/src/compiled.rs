@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use arenaplan_kernels::{
-    Argument, Chain, Conv, Depthwise, Function, Normalization, OPERANDS, Pooling, Side, Sliding,
-    Step, multiply_bytes, pool, softmax,
+    Argument, Chain, Conv, Depthwise, Function, Matrix, Normalization, OPERANDS, Pooling, Side,
+    Sliding, Start, Step, multiply_bytes, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -138,7 +138,7 @@ impl CompiledKernel {
     ///     Those of :func:`pack_weights`.
     /// output : array, shape (images, channels, ...)
     /// scratch : array
-    ///     Elements for some rows of the unrolled image, 48 each; the more, the faster.
+    ///     :attr:`ConvWay.elements` elements of a way; the more, the faster.
     /// rows, columns : WindowSide
     ///     The two spatial dimensions.
     /// groups : int
@@ -146,9 +146,11 @@ impl CompiledKernel {
     ///     One number per channel of the output.
     /// low, high : float
     ///     Bounds of the output.
+    /// addend : array, optional
+    ///     Added to the result; may be the memory of the output.
     #[staticmethod]
     #[pyo3(signature = (image, weights, output, scratch, rows, columns, groups, bias=None,
-                        low=f32::NEG_INFINITY, high=f32::INFINITY))]
+                        low=f32::NEG_INFINITY, high=f32::INFINITY, addend=None))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn conv(
         py: Python<'_>,
@@ -162,7 +164,18 @@ impl CompiledKernel {
         bias: Option<PyBuffer<f32>>,
         low: f32,
         high: f32,
+        addend: Option<PyBuffer<f32>>,
     ) -> PyResult<Self> {
+        let addend = match addend {
+            None => Addend::Nothing,
+            Some(addend) if is_same(&addend, &output) => Addend::Result,
+            Some(addend) => {
+                check_apart(py, &addend, &output)?;
+                check_apart(py, &addend, &scratch)?;
+                let layout = PlaneLayout::of(&addend).ok_or_else(|| no_planes(py))?;
+                Addend::Numbers(addend, layout)
+            }
+        };
         let operands = Windowed::new(py, image, weights, bias, output, scratch, (low, high))?;
         let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
         let (inward, outward) = operands.channels();
@@ -173,7 +186,58 @@ impl CompiledKernel {
             outward.checked_div(groups).unwrap_or(0),
         );
         let sizes = sizes.map_err(|e| refused(py, &e))?;
-        Ok(Self::new("conv", Convolution { sizes, operands }))
+        Ok(Self::new("conv", Convolution { sizes, operands, addend }))
+    }
+
+    /// Return the fastest way of :meth:`conv` within some elements of scratch memory, at least 48.
+    ///
+    /// Parameters
+    /// ----------
+    /// fan_in, fan_out : int
+    ///     Channels of a group.
+    /// room : int
+    #[staticmethod]
+    fn conv_way(
+        py: Python<'_>,
+        rows: &WindowSide,
+        columns: &WindowSide,
+        fan_in: usize,
+        fan_out: usize,
+        room: usize,
+    ) -> PyResult<ConvWay> {
+        let conv = Sliding::new(rows.inner, columns.inner)
+            .and_then(|window| Conv::new(window, 1, fan_in, fan_out))
+            .map_err(|e| refused(py, &e))?;
+        let way = conv.way(room);
+        Ok(ConvWay { elements: way.scratch_len(), cycles: way.cycles() })
+    }
+
+    /// Return the product of a matrix, or of several, and one of :func:`pack_matrix`.
+    ///
+    /// Parameters
+    /// ----------
+    /// rows : array, shape (..., depth)
+    /// matrix : array
+    /// output : array, shape (..., columns)
+    /// bias : array, optional
+    ///     One number per column, which is added.
+    #[staticmethod]
+    #[pyo3(signature = (rows, matrix, output, bias=None))]
+    fn product(
+        py: Python<'_>,
+        rows: PyBuffer<f32>,
+        matrix: PyBuffer<f32>,
+        output: PyBuffer<f32>,
+        bias: Option<PyBuffer<f32>>,
+    ) -> PyResult<Self> {
+        let (depth, columns) = (rows.shape().last(), output.shape().last());
+        let sizes = Matrix::new(depth.copied().unwrap_or(0), columns.copied().unwrap_or(0));
+        let sizes = sizes.map_err(|e| refused(py, &e))?;
+        for read in [Some(&matrix), bias.as_ref()].into_iter().flatten() {
+            check_apart(py, read, &output)?;
+        }
+        let rows = Rows::new(py, Some(rows), output)?;
+        Ok(Self::new("product", Product { sizes, rows, matrix, bias }))
     }
 
     /// Return a convolution of every channel by itself: see :meth:`conv`.
@@ -404,6 +468,48 @@ impl CompiledKernel {
     }
 }
 
+/// A way to compute a convolution.
+#[pyclass(frozen, get_all, module = "arenaplan._core")]
+pub(crate) struct ConvWay {
+    /// Elements of scratch memory.
+    elements: usize,
+    /// About how many cycles the product of one group takes, if its operands are in cache.
+    cycles: usize,
+}
+
+/// Write a matrix in the order in which :meth:`CompiledKernel.product` reads it.
+///
+/// Parameters
+/// ----------
+/// matrix : array, shape (depth, columns)
+///     Of shape (columns, depth) if it is transposed.
+/// transposed : bool
+/// target : array
+///     :func:`packed_matrix` elements.
+#[pyfunction]
+pub(crate) fn pack_matrix(
+    py: Python<'_>,
+    matrix: PyBuffer<f32>,
+    transposed: bool,
+    mut target: PyBuffer<f32>,
+) -> PyResult<()> {
+    let &[first, second] = matrix.shape() else {
+        return Err(raise_named(py, "InvalidOperand", "a matrix has two axes".into()));
+    };
+    check_apart(py, &matrix, &target)?;
+    let (depth, columns) = if transposed { (second, first) } else { (first, second) };
+    Matrix::new(depth, columns)
+        .and_then(|sizes| sizes.pack(elements(&matrix), transposed, elements_mut(&mut target)))
+        .map_err(|error| refused(py, &error))
+}
+
+/// Return the number of elements that :func:`pack_matrix` writes.
+#[pyfunction]
+pub(crate) fn packed_matrix(py: Python<'_>, depth: usize, columns: usize) -> PyResult<usize> {
+    let sizes = Matrix::new(depth, columns).map_err(|error| refused(py, &error))?;
+    Ok(sizes.packed_len())
+}
+
 /// Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
 ///
 /// Parameters
@@ -582,10 +688,20 @@ impl Windowed {
     }
 }
 
+/// What is added to the result of a convolution.
+enum Addend {
+    Nothing,
+    /// What is in the memory of the result.
+    Result,
+    /// Elements that share no byte with the result or the scratch memory.
+    Numbers(PyBuffer<f32>, PlaneLayout),
+}
+
 /// A convolution.
 struct Convolution {
     sizes: Conv,
     operands: Windowed,
+    addend: Addend,
 }
 
 impl Work for Convolution {
@@ -594,7 +710,35 @@ impl Work for Convolution {
         let image = planes(&all.image, &all.image_layout)?;
         let mut output = planes_mut(&mut all.output, &all.output_layout)?;
         let (bias, scratch) = (all.bias.as_ref().map(elements), elements_mut(&mut all.scratch));
-        self.sizes.run(&image, elements(&all.weights), bias, all.bounds, &mut output, scratch)
+        let weights = elements(&all.weights);
+        let numbers;
+        let start = match &self.addend {
+            Addend::Nothing => Start::Nothing,
+            Addend::Result => Start::Result,
+            Addend::Numbers(buffer, layout) => {
+                numbers = planes(buffer, layout)?;
+                Start::Numbers(&numbers)
+            }
+        };
+        self.sizes.run(&image, weights, bias, start, all.bounds, &mut output, scratch)
+    }
+}
+
+/// A product with a packed matrix.
+struct Product {
+    sizes: Matrix,
+    rows: Rows,
+    matrix: PyBuffer<f32>,
+    bias: Option<PyBuffer<f32>>,
+}
+
+impl Work for Product {
+    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+        let Rows { source, output, layout } = &mut self.rows;
+        let Some((source, source_layout)) = source else { return Ok(()) };
+        let source = planes(source, source_layout)?;
+        let bias = self.bias.as_ref().map(elements);
+        self.sizes.run(&source, elements(&self.matrix), bias, &mut planes_mut(output, layout)?)
     }
 }
 

@@ -40,7 +40,10 @@ mod _core {
     #[pymodule_export]
     use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
     #[pymodule_export]
-    use crate::compiled::{CompiledKernel, WindowSide, pack_bytes, pack_weights, packed_bytes};
+    use crate::compiled::{
+        CompiledKernel, ConvWay, WindowSide, pack_bytes, pack_matrix, pack_weights, packed_bytes,
+        packed_matrix,
+    };
     #[pymodule_export]
     use crate::files::write_files;
     #[pymodule_export]

@@ -43,6 +43,8 @@ class Hosting:
 
     absorbed: tuple[tuple[Member, int], ...]
     """Scales and shifts of the host's output, and the operand of theirs that is this output."""
+    added: Member | None
+    """The member that adds another operand to the result of these, which the host does as well."""
     bounded: Member | None
     """The member that bounds the result of these by constants, which the host does as well."""
     before: tuple[Member, ...]
@@ -185,6 +187,10 @@ def guests_of(group: Group, host: Member) -> Hosting:
         output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.
     absorbed, source = _absorbed(output, host, after)
     after = [member for member in after if all(member is not known for known, _ in absorbed)]
+    added = _added(output, source, host, after)
+    if added is not None:
+        after.remove(added)
+        source = added.value
     bounded = _bounded(output, source, after)
     if bounded is not None:
         after.remove(bounded)
@@ -196,7 +202,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
         padded = any(host.signature.attributes.get("pads", ()))
         load = lay_out(before, wanted, scattered=padded)
     results = lay_out(after, output, group.taken, (source, made_by(host)))
-    return Hosting(tuple(absorbed), bounded, before, load, tuple(after), results)
+    return Hosting(tuple(absorbed), added, bounded, before, load, tuple(after), results)
 
 
 def _absorbed(
@@ -215,6 +221,23 @@ def _absorbed(
         absorbed.append(readers[0])
         value = readers[0][0].value
     return absorbed, value
+
+
+def _added(output: int, source: int, host: Member, after: Sequence[Member]) -> Member | None:
+    """Return the member that adds an operand from outside, if the host can and it is the next."""
+    readers = [(member, at) for member in after for at, read in member.reads() if read == source]
+    adds = host.kernel.adds
+    if source == output or len(readers) != 1 or adds is None or not adds(host.signature):
+        return None
+    ((member, _),) = readers
+    signature, made = member.signature, made_by(member)
+    others = {value for _, value in member.reads()} - {source}
+    is_addition = signature.op in ("Add", "Sum") and signature.domain in ("", "ai.onnx")
+    is_plain = made == made_by(host) and all(tensor == made for tensor in signature.inputs)
+    is_outside = all(value != each.value for value in others for each in after)
+    if not (is_addition and is_plain and is_outside) or len(member.inputs) != 2 or len(others) != 1:
+        return None
+    return member
 
 
 def _bounded(output: int, source: int, after: Sequence[Member]) -> Member | None:
@@ -252,6 +275,8 @@ class BoundHosting(Hosting):
 
     arrays: Mapping[int, np.ndarray]
     output: np.ndarray
+    host: int
+    """The value that the host makes."""
 
     def channel_affine(self) -> Vectors:
         """Return a scale and a shift per channel, which the host applies to its weights."""
@@ -260,8 +285,20 @@ class BoundHosting(Hosting):
             total = then(total, channel_affine(member.signature, position))
         return total
 
+    def addend(self, tile: Box) -> np.ndarray | None:
+        """Return what is added to a tile of results after scale and shift, if anything is."""
+        if self.added is None:
+            return None
+        inside = self.made_before()
+        (value,) = (v for _, v in self.added.reads() if v != inside)
+        return self.arrays[value].reshape(self.results.output.shape)[tile]
+
+    def made_before(self) -> int:
+        """Return the value that the addend is added to."""
+        return self.absorbed[-1][0].value if self.absorbed else self.host
+
     def bounds(self) -> tuple[float, float]:
-        """Return the bounds of the host's results, after scale and shift."""
+        """Return the bounds of the host's results, after scale, shift and addend."""
         found = None if self.bounded is None else bounds_of(self.bounded.signature)
         return (-inf, inf) if found is None else found
 
@@ -293,6 +330,7 @@ def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -
     free = guests_of(group, host)
     return BoundHosting(
         free.absorbed,
+        free.added,
         free.bounded,
         free.before,
         free.load,
@@ -300,4 +338,5 @@ def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -
         free.results,
         arrays,
         arrays[group.sink.value].reshape(free.results.output.shape),
+        host.value,
     )

@@ -162,8 +162,15 @@ class BoundGuests(Guests, Protocol):
     def channel_affine(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return a scale and a shift per channel, which the kernel applies to its weights."""
 
+    def addend(self, tile: Box) -> np.ndarray | None:
+        """Return what is added to a tile of results after scale and shift, if anything is.
+
+        It is the tile's memory, or shares no byte with it. Only a kernel that :attr:`Kernel.adds`
+        is asked to add.
+        """
+
     def bounds(self) -> tuple[float, float]:
-        """Return the bounds of the kernel's results, after scale and shift."""
+        """Return the bounds of the kernel's results, after scale, shift and addend."""
 
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
         """Return a function that turns a tile of results into one of the group's output."""
@@ -251,6 +258,8 @@ class Kernel:
     """The way to run it on a part of its operands, if that is possible."""
     hosts: bool = False
     """Whether it performs :attr:`Step.guests`."""
+    adds: Callable[[Signature], bool] | None = None
+    """Tells whether it adds :meth:`BoundGuests.addend` to its results."""
     in_order: bool = False
     """Whether it writes output 0 from the first byte to the last, and each byte after it has read
     all that its node's effects say: the output may then overlap an input as these permit."""
@@ -272,6 +281,7 @@ def kernel(
     workspace: Declare | None = None,
     cut: Cut | None = None,
     hosts: bool = False,
+    adds: Callable[[Signature], bool] | None = None,
     in_order: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """
@@ -292,6 +302,8 @@ def kernel(
         others, piece by piece.
     hosts : bool, default False
         Whether the kernel performs elementwise members of a group: :class:`Guests`.
+    adds : callable, optional
+        Tells whether it performs an addition for a node, too: :meth:`BoundGuests.addend`.
     in_order : bool, default False
         Whether the output may overlap an input without staging: :attr:`Kernel.in_order`.
     """
@@ -299,7 +311,7 @@ def kernel(
     def register(prepare: Prepare) -> Prepare:
         for op in ops:
             versions = _KERNELS.setdefault((domain, op), [])
-            versions.append(Kernel(prepare, workspace, since, cut, hosts, in_order))
+            versions.append(Kernel(prepare, workspace, since, cut, hosts, adds, in_order))
             versions.sort(key=lambda known: -known.since)
         return prepare
 

@@ -1,9 +1,10 @@
 """
 The time of kernels: estimates from shapes, in nanoseconds.
 
-The estimate of a kernel is a sum of the calls of NumPy, the arithmetic of products, and the
-elements that are read and written, which cost more if they do not fit the cache. The rates
-were fitted to the steps of 34 models on one core (`benches/time.py` compares estimates with
+The estimate of a kernel is a sum of its calls, the arithmetic of products, and the elements that
+are read and written, which cost more if they do not fit the cache. Operators that compiled kernels
+run have rates of their own. Those of NumPy were fitted to the steps of 34 models on one core, those
+of compiled kernels to calls on 256 to 2^20 elements (`benches/time.py` compares estimates with
 measurements). Only ratios between plans of one model matter to planning.
 """
 
@@ -13,6 +14,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
+from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import GEMM, PRODUCT
 from arenaplan.executor.registry import Kernel, Signature, Tensor
 from arenaplan.graph import Choice
@@ -69,6 +73,20 @@ _RATES = {
     "DequantizeLinear": Rate(1450, 0.33),
     "QuantizeLinear": Rate(5000, 0.68),
 }
+_COMPILED = {
+    **dict.fromkeys(["Add", "Sub", "Mul", "Sum", "Max", "Min"], Rate(700, 0.3, 0.1)),
+    "Div": Rate(700, 0.36, 0.1),
+    **dict.fromkeys(["Relu", "Clip", "LeakyRelu", "Abs", "Neg"], Rate(600, 0.22, 0.1)),
+    **dict.fromkeys(["HardSwish", "HardSigmoid", "Swish", "Reciprocal"], Rate(700, 0.4, 0.1)),
+    **dict.fromkeys(["Sigmoid", "Exp"], Rate(700, 0.52, 0.1)),
+    "Tanh": Rate(700, 0.72, 0.1),
+    **dict.fromkeys(["Erf", "Gelu"], Rate(700, 1.0, 0.1)),
+    "BatchNormalization": Rate(900, 0.35, 0.1),
+    "Softmax": Rate(600, 0.48, 0.1),
+    **dict.fromkeys(["LayerNormalization", "RMSNormalization"], Rate(700, 0.45, 0.1)),
+}
+"""Those of compiled kernels."""
+_SINGLE = np.dtype(np.float32)
 _WINDOWS = frozenset(["MaxPool", "AveragePool", "LpPool"])
 _MEASURED = frozenset(["Conv", "ConvTranspose", "Attention", "GRU", "LSTM", "RNN"])
 """Operators whose choices of scratch memory cost nanoseconds; others' costs are relative."""
@@ -108,6 +126,8 @@ def _base(signature: Signature, kernel: Kernel) -> float:
         taps: int = prod(signature.attributes.get("kernel_shape", ()))
         return 3000.0 + _TAP * taps * sum(_elements(out) for out in signature.outputs[:1])
     rate = _RATES.get(signature.op, _DEFAULT)
+    if is_enabled() and all(tensor.dtype == _SINGLE for tensor in tensors):
+        rate = _COMPILED.get(signature.op, rate)
     widest = max(_elements(tensor) for tensor in (*signature.inputs[:1], *signature.outputs))
     missed = max(sum(map(_elements, tensors)) - _CACHED, 0)
     return rate.calls + rate.element * widest + rate.missed * missed
@@ -123,7 +143,8 @@ def _product(signature: Signature) -> float:
     inner = a.shape[-2] if signature.attributes.get("transA", 0) else a.shape[-1]
     rows = _elements(output) // max(stacks * columns, 1)
     right = stacks * inner * columns
-    fetched = right * (_FETCHED if rows > 1 else _STREAMED)
+    is_packed = is_enabled() and signature.constant[1] is not None and b.dtype == _SINGLE
+    fetched = right * (_STREAMED if is_packed or rows == 1 else _FETCHED)
     multiplied = 2 * MULTIPLY * rows * right if rows > 1 else 0.0
     return 500.0 + _STACKED * stacks + multiplied + fetched
 

@@ -1,9 +1,10 @@
 """
 Convolution by a compiled kernel, which unrolls a few columns of the image at a time.
 
-Scratch memory is that of 48 columns, or of one padded plane where every channel is by itself. The
-output is made in tiles only where other members of a group work on them: as many rows as stay
-in cache. The bits of a result do not depend on tiles or scratch memory.
+Scratch memory is that of 48 columns, of some channels in a frame of zeros, or of one padded plane
+where every channel is by itself. The output is made in tiles only where other members of a group
+work on them: as many rows as stay in cache. The bits of a result do not depend on tiles or scratch
+memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan._core import CompiledKernel, pack_weights
+from arenaplan._core import CompiledKernel, WindowSide, pack_weights
 from arenaplan.executor.compiled import is_enabled, sides
 from arenaplan.executor.constants import Transformed, shared
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
@@ -26,11 +27,11 @@ from arenaplan.executor.kernels.windows import Axis
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
 
-COLUMNS, _PANEL, _DEPTH = 48, 8, 384
-"""Columns that the kernel unrolls at a time, rows of a panel of weights, and rows of the unrolled
-image that it is fastest with; see ``kernels/src/conv.rs``."""
-_DEPTHS = (_DEPTH, 96, 24)
-"""Rows of the unrolled image at a time that are offered."""
+COLUMNS, _PANEL = 48, 8
+"""Columns that the kernel unrolls at a time, and rows of a panel of weights; see
+``kernels/src/conv.rs``."""
+_ROOMS = (1 << 15, 1 << 13, 1 << 11, COLUMNS * 24)
+"""Elements of scratch memory within which the fastest way is offered."""
 _CACHED = 1 << 16
 """Elements of output that are finished while they are in cache."""
 _FEW_OUTPUTS = 4
@@ -39,12 +40,12 @@ _SINGLE = np.dtype(np.float32)
 
 _CALL, _PLANE = 1.0e3, 60.0
 """Nanoseconds of a call, and of each plane of a depthwise convolution."""
-_FLOPS, _TAPS = 115.0, 24.0
-"""Operations per nanosecond: of products, and of depthwise convolutions."""
-_PACKED, _PADDED = 0.12, 0.12
-"""Nanoseconds in which an element is unrolled, or copied into its frame."""
-_REREAD = 0.06
-"""Nanoseconds in which an element of the result is read and written once more."""
+_CYCLE = 0.45
+"""Nanoseconds of a cycle that the kernel counts."""
+_TAPS = 24.0
+"""Operations per nanosecond of depthwise convolutions."""
+_PADDED = 0.12
+"""Nanoseconds in which an element is copied into its frame."""
 
 
 LoadTile: TypeAlias = Callable[
@@ -57,8 +58,10 @@ class CompiledTile(NamedTuple):
 
     groups: int
     rows: int
-    depth: int
-    """Rows of the unrolled image at a time."""
+    elements: int
+    """Scratch memory of the kernel of a product."""
+    cycles: int
+    """About how many the product of a group takes."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +101,12 @@ class CompiledConv:
     def own(self, tile: CompiledTile) -> int:
         """Return the elements of scratch memory that the compiled kernel takes."""
         if not self.is_depthwise:
-            return COLUMNS * tile.depth
-        rows, columns = sides([self.sizes.axes[0]._replace(out=tile.rows), *self.sizes.axes[1:]])
-        return CompiledKernel.depthwise_scratch(rows, columns)
+            return tile.elements
+        return CompiledKernel.depthwise_scratch(*self._sides(tile.rows))
+
+    def _sides(self, rows: int) -> tuple[WindowSide, WindowSide]:
+        """Return how the window slides over the image of some output rows."""
+        return sides([self.sizes.axes[0]._replace(out=rows), *self.sizes.axes[1:]])
 
     def padded_shape(self, tile: CompiledTile) -> tuple[int, ...]:
         """Return the shape of the computed image of a tile, with its padding."""
@@ -125,13 +131,16 @@ class CompiledConv:
 
     def tiles(self) -> Iterator[CompiledTile]:
         """Yield the tiles that are worth their scratch memory, from the fastest to the smallest."""
-        sizes = self.sizes
-        depths = [0] if self.is_depthwise else _depths(sizes.depth)
         limit = _CACHED if self.is_cut else 1 << 62
         parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
         for groups, rows in dict.fromkeys(parts):
-            for depth in depths:
-                yield CompiledTile(groups, rows, depth)
+            if self.is_depthwise:
+                yield CompiledTile(groups, rows, 0, 0)
+                continue
+            axes, channels = self._sides(rows), (self.sizes.fan_in, self.sizes.fan_out)
+            ways = [CompiledKernel.conv_way(*axes, *channels, room) for room in _ROOMS]
+            for elements, cycles in dict.fromkeys((way.elements, way.cycles) for way in ways):
+                yield CompiledTile(groups, rows, elements, cycles)
 
     def _part(self, limit: int) -> tuple[int, int]:
         """Return groups and rows of a tile of about so many results."""
@@ -159,11 +168,8 @@ class CompiledConv:
             padded = prod(axis.padded for axis in sizes.axes) * sizes.groups * sizes.batch
             time += 2 * results * sizes.taps / _TAPS + _PADDED * padded
             return time + _PLANE * sizes.groups * sizes.batch * -(-sizes.rows // tile.rows)
-        columns = sizes.batch * sizes.rows * sizes.row
-        unrolled = sizes.groups * sizes.depth * columns
-        made = -(-sizes.fan_out // _PANEL) * _PANEL * unrolled
-        passes = -(-sizes.depth // tile.depth)
-        time += 2 * made / _FLOPS + _PACKED * unrolled + _REREAD * results * (2 * passes - 1)
+        rows = -(-sizes.rows // tile.rows)
+        time += _CYCLE * tile.cycles * rows * sizes.groups * sizes.batch
         if sizes.loads:
             time += 0.4 * calls * prod(self.padded_shape(tile))
         return time
@@ -176,11 +182,6 @@ class CompiledConv:
             if not found or choice.cost < found[-1].cost * 0.98:
                 found.append(choice)
         return found
-
-
-def _depths(depth: int) -> list[int]:
-    """Return how many rows of an unrolled image may be made at a time."""
-    return list(dict.fromkeys(-(-depth // -(-depth // most)) for most in _DEPTHS))
 
 
 def _even(total: int, most: int) -> int:
@@ -205,6 +206,12 @@ def compiled_conv(signature: Signature) -> CompiledConv | None:
     ):
         return None
     return CompiledConv(sizes)
+
+
+def adds_operand(signature: Signature) -> bool:
+    """Whether the kernel of a Conv node adds an operand to its results."""
+    compiled = compiled_conv(signature)
+    return compiled is not None and not compiled.is_depthwise
 
 
 # -- running ------------------------------------------------------------------------
@@ -259,8 +266,9 @@ def compiled_runs(step: Step, conv: CompiledConv, load: LoadTile) -> Iterator[Ru
         else:
             of_part = weights[area.groups]
             groups = area.groups.stop - area.groups.start
+            addend = None if guests is None else guests.addend(box)
             yield CompiledKernel.conv(
-                source, of_part, target, own, *sides(axes), groups, own_bias, low, high
+                source, of_part, target, own, *sides(axes), groups, own_bias, low, high, addend
             )
         if guests is not None:
             yield from guests.finish(box, target, scratch)

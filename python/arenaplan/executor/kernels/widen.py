@@ -37,6 +37,7 @@ def heavy_kernel(
     workspace: Declare | None = None,
     cut: Cut | None = None,
     hosts: bool = False,
+    adds: Callable[[Signature], bool] | None = None,
 ) -> Callable[[Prepare], Prepare]:
     """Register a kernel that computes float16 in float32; see :func:`registry.kernel`."""
 
@@ -47,6 +48,7 @@ def heavy_kernel(
             workspace=partial(_declare, workspace),
             cut=cut,
             hosts=hosts,
+            adds=adds,
         )(partial(_prepare, prepare))
         return prepare
 

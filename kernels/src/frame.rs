@@ -1,0 +1,266 @@
+//! Some channels and rows of an image in a frame of zeros.
+//!
+//! A frame has one part per remainder of rows and columns by the stride. In a part the elements under
+//! a tap at successive positions lie side by side, and those at the position below lie one *pitch*
+//! behind. So vectors of positions can go over the ends of rows: their lanes there are no positions,
+//! and are not stored.
+
+use std::ops::Range;
+
+use rten_simd::Isa;
+use rten_simd::ops::BitOps;
+
+use crate::conv::{COLUMNS, Channels, LANES, next_vectors, product_cycles};
+use crate::pack::{Side, Sliding, every_second};
+use crate::product::Run;
+use crate::raw::store_part;
+
+/// Taps of a window, at most.
+const TAPS: usize = 64;
+/// Elements behind the last position, which vectors may reach.
+const SLACK: usize = COLUMNS;
+
+/// Weights that stay in a second-level cache while all positions are worked on.
+const CACHED: usize = 1 << 18;
+
+/// The sizes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Rows of the result that are made at a time.
+    pub(crate) rows: usize,
+    /// Channels of the image at a time.
+    pub(crate) channels: usize,
+    /// Parts by rows, and by columns.
+    parts: [usize; 2],
+    /// Rows of each part.
+    height: usize,
+    /// Columns of each part.
+    pitch: usize,
+    /// Positions of one row of the result.
+    width: usize,
+    /// Rows of the whole result.
+    out: usize,
+    taps: usize,
+}
+
+impl Frame {
+    /// Returns the frame for some rows of the result, and as many channels as some elements have
+    /// room for, in as few passes; `None` if there is room for none, or no frame for such a window.
+    pub(crate) fn within(
+        window: &Sliding,
+        rows: usize,
+        (fan_in, fan_out): (usize, usize),
+        room: usize,
+    ) -> Option<Self> {
+        let reach = |side: &Side, out: usize| {
+            (out - 1) + (side.kernel - 1) * side.dilation / side.stride + 1
+        };
+        // Where one element is under the window, the others of a step are never looked at.
+        let parts = |side: &Side| if side.kernel == 1 { 1 } else { side.stride };
+        let mut frame = Self {
+            rows,
+            channels: 1,
+            parts: [parts(&window.rows), parts(&window.columns)],
+            height: reach(&window.rows, rows),
+            pitch: reach(&window.columns, window.columns.out),
+            width: window.columns.out,
+            out: window.rows.out,
+            taps: window.taps(),
+        };
+        let most = room.saturating_sub(SLACK) / frame.plane();
+        if most == 0 || frame.taps > TAPS {
+            return None;
+        }
+        let cached = CACHED / (frame.taps * fan_out).max(1);
+        frame.channels = fan_in.div_ceil(fan_in.div_ceil(most.min(cached.max(1))));
+        Some(frame)
+    }
+
+    /// Returns the elements of one channel.
+    pub(crate) fn plane(&self) -> usize {
+        self.parts[0] * self.parts[1] * self.height * self.pitch
+    }
+
+    /// Returns the elements of all channels, and those that vectors may reach.
+    pub(crate) fn len(&self) -> usize {
+        self.channels * self.plane() + SLACK
+    }
+
+    /// Returns about how many cycles a convolution takes.
+    pub(crate) fn cycles(&self, fan_in: usize, fan_out: usize) -> usize {
+        let bands = self.out.div_ceil(self.rows);
+        let passes = fan_in.div_ceil(self.channels);
+        let copied = fan_in * (self.plane() / 2 + 8 * self.height * self.parts[0]);
+        let vectors = if self.is_flat(self.rows) {
+            self.flat(self.rows).div_ceil(LANES)
+        } else {
+            self.rows * self.width.div_ceil(LANES)
+        };
+        // Results of several rows are stored in more than one piece.
+        let stored = if self.is_flat(self.rows) { 2 } else { 1 };
+        bands * (copied + product_cycles(vectors, fan_out, fan_in * self.taps, stored * passes))
+    }
+
+    /// Returns the lanes of some rows, with those between rows.
+    fn flat(&self, rows: usize) -> usize {
+        (rows - 1) * self.pitch + self.width
+    }
+
+    /// Whether vectors go over the ends of rows.
+    fn is_flat(&self, rows: usize) -> bool {
+        let by_rows = rows * self.width.div_ceil(LANES);
+        let flat = self.flat(rows).div_ceil(LANES);
+        // A single vector at a time takes longer, and storing a row in pieces does, too.
+        rows > 1 && (flat + flat / 16 < by_rows || self.width <= LANES)
+    }
+
+    /// Returns per tap the element under it at position 0 of the first channel.
+    pub(crate) fn offsets(&self, window: &Sliding) -> [usize; TAPS] {
+        let mut offsets = [0; TAPS];
+        let kernel = window.columns.kernel;
+        for (tap, offset) in offsets.iter_mut().enumerate().take(self.taps) {
+            let (y, x) =
+                (tap / kernel * window.rows.dilation, tap % kernel * window.columns.dilation);
+            let (rows, columns) = (window.rows.stride, window.columns.stride);
+            let part = y % rows * self.parts[1] + x % columns;
+            *offset = (part * self.height + y / rows) * self.pitch + x / columns;
+        }
+        offsets
+    }
+
+    /// Copies channels of the image into the frame, for the rows of the result from `band` on.
+    #[inline(always)]
+    pub(crate) fn fill<I: Isa>(
+        &self,
+        isa: I,
+        window: &Sliding,
+        band: usize,
+        channels: &Channels<'_, '_>,
+        some: Range<usize>,
+        target: &mut [f32],
+    ) {
+        let (rows, columns) = (&window.rows, &window.columns);
+        let end = some.len() * self.plane();
+        let mut lines = target[..end].chunks_exact_mut(self.pitch);
+        for channel in some {
+            let plane = channels.plane(channel);
+            for part in 0..self.parts[0] {
+                for x in 0..self.parts[1] {
+                    // Columns of the part that are in the image.
+                    let skipped = columns.before.saturating_sub(x).div_ceil(columns.stride);
+                    let first = skipped * columns.stride + x;
+                    let first = first - columns.before.min(first);
+                    let count = columns.size.saturating_sub(first).div_ceil(columns.stride);
+                    let start = skipped.min(self.pitch);
+                    let stop = (start + count).min(self.pitch);
+                    for (y, line) in lines.by_ref().take(self.height).enumerate() {
+                        let row = ((band + y) * rows.stride + part)
+                            .checked_sub(rows.before)
+                            .filter(|&row| row < rows.size && stop > start);
+                        let Some(row) = row else {
+                            zero(isa, line);
+                            continue;
+                        };
+                        zero(isa, &mut line[..start]);
+                        let source = &plane[row * columns.size + first..(row + 1) * columns.size];
+                        let inside = &mut line[start..stop];
+                        match columns.stride {
+                            1 => copy(isa, source, inside),
+                            2 => every_second(source, inside),
+                            stride => {
+                                for (to, from) in
+                                    inside.iter_mut().zip(source.iter().step_by(stride))
+                                {
+                                    *to = *from;
+                                }
+                            }
+                        }
+                        zero(isa, &mut line[stop..]);
+                    }
+                }
+            }
+        }
+        zero(isa, &mut target[end..end + SLACK]);
+    }
+}
+
+/// Fills a short slice with zeros.
+#[inline(always)]
+fn zero<I: Isa>(isa: I, target: &mut [f32]) {
+    let ops = isa.f32();
+    for part in target.chunks_mut(ops.len()) {
+        store_part(isa, ops.zero(), part);
+    }
+}
+
+/// Copies a short slice.
+#[inline(always)]
+fn copy<I: Isa>(isa: I, source: &[f32], target: &mut [f32]) {
+    let ops = isa.f32();
+    for (to, from) in target.chunks_mut(ops.len()).zip(source.chunks(ops.len())) {
+        store_part(isa, ops.load_pad(from).0, to);
+    }
+}
+
+/// A few vectors of a frame.
+pub(crate) struct Tile {
+    pub(crate) vectors: usize,
+    /// The position in the frame, of the first part.
+    pub(crate) at: usize,
+    pub(crate) runs: [Run; COLUMNS],
+    pub(crate) count: usize,
+}
+
+/// The tiles of a frame, in order.
+pub(crate) struct Lines<'f> {
+    frame: &'f Frame,
+    /// The first row of the result.
+    band: usize,
+    /// Lines of lanes that are left, with the one that is worked on.
+    left: usize,
+    /// Lanes of each line.
+    len: usize,
+    /// The first lane of the line in the frame.
+    line: usize,
+    /// The next lane in the line.
+    next: usize,
+}
+
+impl<'f> Lines<'f> {
+    pub(crate) fn new(frame: &'f Frame, band: usize, rows: usize) -> Self {
+        let (left, len) =
+            if frame.is_flat(frame.rows) { (1, frame.flat(rows)) } else { (rows, frame.width) };
+        Self { frame, band, left, len, line: 0, next: 0 }
+    }
+
+    /// Returns the next tile, for vectors of some elements.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, width: usize) -> Option<Tile> {
+        if self.next == self.len {
+            (self.line, self.next) = (self.line + self.frame.pitch, 0);
+            self.left -= 1;
+        }
+        if self.left == 0 {
+            return None;
+        }
+        let vectors = next_vectors((self.len - self.next).div_ceil(width));
+        let lanes = (vectors * width).min(self.len - self.next);
+        let at = self.line + self.next;
+        let mut tile = Tile { vectors, at, runs: [Run::default(); COLUMNS], count: 0 };
+        let (pitch, out) = (self.frame.pitch, self.frame.width);
+        let (mut row, mut column) = (at / pitch, at % pitch);
+        let mut lane = 0;
+        while lane < lanes {
+            if column < out {
+                let count = (out - column).min(lanes - lane);
+                let at = (self.band + row) * out + column;
+                tile.runs[tile.count] = Run { lane, at, count };
+                tile.count += 1;
+            }
+            lane += pitch - column;
+            (row, column) = (row + 1, 0);
+        }
+        self.next += lanes;
+        Some(tile)
+    }
+}

@@ -1,0 +1,266 @@
+//! The product of a matrix and a constant one, whose columns are packed beforehand.
+//!
+//! The constant matrix is stored panel by panel: a few vectors of columns, row by row. So a panel is
+//! read from front to back, and multiplied by numbers of the other matrix that stay where they are.
+
+use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::{Isa, SimdOp};
+
+use crate::conv::{LANES, next_vectors};
+use crate::error::{Error, Result, check};
+use crate::product::VECTORS;
+use crate::raw::{Planes, PlanesMut, store_part};
+
+/// Rows that are worked on at a time.
+const ROWS: usize = 8;
+/// Rows of a panel that are worked on at a time: they stay in a first-level cache.
+const DEPTH: usize = 192;
+/// Elements of the left operand that stay in a second-level cache.
+const CACHED: usize = 1 << 18;
+
+/// The sizes of a constant matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    depth: usize,
+    columns: usize,
+}
+
+impl Matrix {
+    /// Returns a matrix of `depth` rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if a size is zero, or the number of elements overflows.
+    pub fn new(depth: usize, columns: usize) -> Result<Self> {
+        let len = columns.checked_next_multiple_of(LANES).and_then(|all| all.checked_mul(depth));
+        if len.is_none_or(|len| len == 0) {
+            return Err(Error::OutOfRange { what: "the size of the matrix" });
+        }
+        Ok(Self { depth, columns })
+    }
+
+    /// Returns the number of elements of the packed matrix.
+    pub fn packed_len(&self) -> usize {
+        self.columns.next_multiple_of(LANES) * self.depth
+    }
+
+    /// Writes a matrix in the order in which it is read. Columns that fill up a vector are zero.
+    ///
+    /// # Arguments
+    ///
+    /// * `elements`: rows of the matrix one after another, or its columns if `is_transposed`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    pub fn pack(&self, elements: &[f32], is_transposed: bool, target: &mut [f32]) -> Result<()> {
+        check("the matrix", elements.len(), self.depth * self.columns)?;
+        check("the packed matrix", target.len(), self.packed_len())?;
+        let mut rest = target;
+        let mut first = 0;
+        while first < self.columns {
+            let width = self.panel(first);
+            let count = width.min(self.columns - first);
+            let (panel, behind) = rest.split_at_mut(self.depth * width);
+            for (at, row) in panel.chunks_exact_mut(width).enumerate() {
+                if is_transposed {
+                    let elements = elements[first * self.depth + at..].iter().step_by(self.depth);
+                    for (to, from) in row[..count].iter_mut().zip(elements) {
+                        *to = *from;
+                    }
+                } else {
+                    let start = at * self.columns + first;
+                    row[..count].copy_from_slice(&elements[start..start + count]);
+                }
+                row[count..].fill(0.0);
+            }
+            rest = behind;
+            first += width;
+        }
+        Ok(())
+    }
+
+    /// Returns the columns of the panel that begins with a column, zeros included.
+    #[inline(always)]
+    fn panel(&self, first: usize) -> usize {
+        next_vectors((self.columns - first).div_ceil(LANES)) * LANES
+    }
+
+    /// Computes the product.
+    ///
+    /// # Arguments
+    ///
+    /// * `rows`: those of the left operand, as planes.
+    /// * `packed`: see [`Matrix::pack`].
+    /// * `bias`: one number per column, which is added.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    pub fn run(
+        &self,
+        rows: &Planes<'_>,
+        packed: &[f32],
+        bias: Option<&[f32]>,
+        output: &mut PlanesMut<'_>,
+    ) -> Result<()> {
+        check("the packed matrix", packed.len(), self.packed_len())?;
+        check("a row", rows.size(), self.depth)?;
+        check("a row of the result", output.size(), self.columns)?;
+        check("the rows of the result", output.counts()[0], rows.counts()[0])?;
+        check("the rows of the result", output.counts()[1], rows.counts()[1])?;
+        if let Some(bias) = bias {
+            check("the bias", bias.len(), self.columns)?;
+        }
+        Multiplication { matrix: self, rows, packed, bias, output }.dispatch();
+        Ok(())
+    }
+}
+
+struct Multiplication<'a, 'i, 'o> {
+    matrix: &'a Matrix,
+    rows: &'a Planes<'i>,
+    packed: &'a [f32],
+    bias: Option<&'a [f32]>,
+    output: &'a mut PlanesMut<'o>,
+}
+
+/// The part of a panel that is worked on.
+struct Part<'p> {
+    elements: &'p [f32],
+    /// Columns of the panel.
+    width: usize,
+    /// The first column.
+    column: usize,
+    /// Columns that are no zeros.
+    count: usize,
+    /// The first row of the matrix.
+    first: usize,
+    /// Rows of the matrix.
+    depth: usize,
+}
+
+impl SimdOp for Multiplication<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(mut self, isa: I) {
+        let Matrix { depth, columns } = *self.matrix;
+        let [images, rows] = self.rows.counts();
+        // A panel that is read once need not stay in cache.
+        let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(DEPTH)) };
+        let some = (CACHED / depth).max(64).next_multiple_of(ROWS);
+        for image in 0..images {
+            for start in (0..rows).step_by(some) {
+                let stop = rows.min(start + some);
+                let mut column = 0;
+                let mut rest = self.packed;
+                while column < columns {
+                    let width = self.matrix.panel(column);
+                    let (panel, behind) = rest.split_at(depth * width);
+                    for first in (0..depth).step_by(block) {
+                        let count = width.min(columns - column);
+                        let depth = block.min(depth - first);
+                        let elements = &panel[first * width..(first + depth) * width];
+                        let part = Part { elements, width, column, count, first, depth };
+                        self.part(isa, image, start, stop, &part);
+                    }
+                    rest = behind;
+                    column += width;
+                }
+            }
+        }
+    }
+}
+
+impl Multiplication<'_, '_, '_> {
+    /// Adds the products of some rows and a part of a panel.
+    #[inline(always)]
+    fn part<I: Isa>(&mut self, isa: I, image: usize, start: usize, stop: usize, part: &Part<'_>) {
+        let lanes = isa.f32().len();
+        // Sums of eight rows take more registers than AVX2 has.
+        let is_wide = lanes >= 16 || cfg!(target_arch = "aarch64");
+        let mut row = start;
+        while row < stop {
+            let left = stop - row;
+            let made = if is_wide && left >= ROWS { ROWS } else { left.min(4) };
+            let mut at = 0;
+            while at < part.count {
+                let vectors = next_vectors((part.count - at).div_ceil(lanes)).min(VECTORS);
+                match (made, vectors) {
+                    (ROWS, 3) => self.tile::<I, ROWS, 3>(isa, image, row, at, part),
+                    (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, image, row, at, part),
+                    (ROWS, _) => self.tile::<I, ROWS, 1>(isa, image, row, at, part),
+                    (4, 3) => self.tile::<I, 4, 3>(isa, image, row, at, part),
+                    (4, 2) => self.tile::<I, 4, 2>(isa, image, row, at, part),
+                    (4, _) => self.tile::<I, 4, 1>(isa, image, row, at, part),
+                    (3, 3) => self.tile::<I, 3, 3>(isa, image, row, at, part),
+                    (3, 2) => self.tile::<I, 3, 2>(isa, image, row, at, part),
+                    (3, _) => self.tile::<I, 3, 1>(isa, image, row, at, part),
+                    (2, 3) => self.tile::<I, 2, 3>(isa, image, row, at, part),
+                    (2, 2) => self.tile::<I, 2, 2>(isa, image, row, at, part),
+                    (2, _) => self.tile::<I, 2, 1>(isa, image, row, at, part),
+                    (_, 3) => self.tile::<I, 1, 3>(isa, image, row, at, part),
+                    (_, 2) => self.tile::<I, 1, 2>(isa, image, row, at, part),
+                    (_, _) => self.tile::<I, 1, 1>(isa, image, row, at, part),
+                }
+                at += vectors * lanes;
+            }
+            row += made;
+        }
+    }
+
+    /// Adds the products of `R` rows and `V` vectors of a panel, term by term in order.
+    #[inline(always)]
+    fn tile<I: Isa, const R: usize, const V: usize>(
+        &mut self,
+        isa: I,
+        image: usize,
+        row: usize,
+        at: usize,
+        part: &Part<'_>,
+    ) {
+        let ops = isa.f32();
+        let column = part.column + at;
+        let count = (V * ops.len()).min(part.count - at);
+        let mut sums = [[ops.zero(); V]; R];
+        if part.first > 0 {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let line = &self.output.plane(image, row + r)[column..column + count];
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = ops.load_pad(&line[v * ops.len()..]).0;
+                }
+            }
+        } else if let Some(bias) = self.bias {
+            let line = &bias[column..column + count];
+            let numbers: [I::F32; V] = std::array::from_fn(
+                #[inline(always)]
+                |v| ops.load_pad(&line[v * ops.len()..]).0,
+            );
+            sums = [numbers; R];
+        }
+        // All rows have one length that the compiler knows, so that it checks no index below.
+        let depth = part.depth;
+        let rows: [&[f32]; R] = std::array::from_fn(
+            #[inline(always)]
+            |r| &self.rows.plane(image, row + r)[part.first..][..depth],
+        );
+        let mut total = sums;
+        for (k, columns) in (0..depth).zip(part.elements.chunks_exact(part.width)) {
+            let vectors: [I::F32; V] = ops.load_many(&columns[at..]);
+            for r in 0..R {
+                let number = ops.splat(rows[r][k]);
+                for v in 0..V {
+                    total[r][v] = ops.mul_add(number, vectors[v], total[r][v]);
+                }
+            }
+        }
+        let sums = total;
+        for (r, sums) in sums.iter().enumerate() {
+            let line = &mut self.output.plane(image, row + r)[column..column + count];
+            for (v, sum) in sums.iter().enumerate() {
+                store_part(isa, *sum, &mut line[v * ops.len()..]);
+            }
+        }
+    }
+}
