@@ -25,6 +25,8 @@ from ._core import (
     Placement,
     Plan,
     PlannedSpace,
+    RecomputeCurve,
+    RecomputePoint,
     RowsInPlace,
     Share,
     SharedPlan,
@@ -72,7 +74,7 @@ from .importers.live import from_exported_program, from_jaxpr, from_joint_graph,
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import Buffer, Problem, Repacking, pack
-from .planning import Explanation, explain, plan, plan_together
+from .planning import Explanation, explain, plan, plan_together, recompute_curve
 from .proving import Proof, check_proof, proof_schema, prove
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
 from .server import Server, ServerStatistics, Session
@@ -211,9 +213,9 @@ __all__ = [
     "plot",
     "proof_schema",
     "prove",
+    "recompute_curve",
     "report_of",
     "report_schema",
-    "recompute_curve",
     "runtime_json",
     "save_params",
     "sgd",

@@ -64,6 +64,7 @@ __all__ = [
     "model_schema",
     "order_mutations",
     "pack",
+    "pack_again",
     "pack_apart",
     "pack_blame",
     "pack_bytes",

@@ -122,10 +122,10 @@ class Node:
     """Version of the operator set."""
     after: tuple[int, ...] = ()
     """Indices of nodes that must run before this one although it reads nothing of theirs."""
-    origin: Origin | None = None
-    """Layer and line of source code that the node comes from, where the model carries them."""
     cost: int = 0
     """Cost of one run, in units of work that all nodes have in common; 0 if it is unknown."""
+    origin: Origin | None = None
+    """Layer and line of source code that the node comes from, where the model carries them."""
 
 
 class Graph:
