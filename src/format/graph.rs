@@ -318,7 +318,7 @@ impl GraphDocument {
             values: graph.values().iter().map(ValueRow::of).collect(),
             nodes: graph.nodes().iter().map(NodeRow::of).collect(),
             outputs: graph.outputs().iter().map(|&output| output.into()).collect(),
-            write_backs: graph.write_backs().iter().map(WriteBackRow::of).collect(),
+            write_backs: graph.write_backs().iter().copied().map(WriteBackRow::of).collect(),
             checksum: String::new(),
             extra: BTreeMap::new(),
         }
@@ -563,7 +563,7 @@ impl NodeRow {
 }
 
 impl WriteBackRow {
-    fn of(pair: &WriteBack) -> Self {
+    fn of(pair: WriteBack) -> Self {
         Self { value: pair.value.into(), into: pair.into.into() }
     }
 }

@@ -417,9 +417,7 @@ impl Graph {
             }
         }
         hash.count(self.outputs.len());
-        for output in &self.outputs {
-            hash.count(output.index());
-        }
+        self.outputs.iter().for_each(|output| hash.count(output.index()));
         // Digests of graphs without windows are those of before there were any.
         for (index, node) in self.nodes.iter().enumerate() {
             for window in &node.effects.windows {

@@ -121,12 +121,12 @@ impl Graph {
                 builder.add_space(space.clone());
             }
         }
-        values.into_iter().for_each(|value| {
+        for value in values {
             builder.add_value(value);
-        });
-        nodes.into_iter().for_each(|node| {
+        }
+        for node in nodes {
             builder.add_node(node);
-        });
+        }
         let last = |value: ValueId| latest[value.index()].unwrap_or(value);
         self.outputs.iter().for_each(|&output| builder.add_output(last(output)));
         for pair in &self.write_backs {

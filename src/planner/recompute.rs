@@ -136,15 +136,15 @@ impl Planner<'_> {
         }
         for bytes in found {
             let Some(schedule) = search.within(bytes) else { continue };
-            let plan = self.plan_schedule(graph, &search, &schedule)?;
+            let arena_bytes = self.plan_schedule(graph, &search, &schedule)?.arena_bytes();
             let last = points.last().map_or(u64::MAX, |point| point.arena_bytes);
-            if plan.arena_bytes() >= last {
+            if arena_bytes >= last {
                 continue;
             }
             points.push(CurvePoint {
-                arena_bytes: plan.arena_bytes(),
+                arena_bytes,
                 extra_cost: schedule.extra_cost,
-                extra_bound: search.bound(plan.arena_bytes()),
+                extra_bound: search.bound(arena_bytes),
             });
         }
         // A point that another one beats in both figures is none.
@@ -202,9 +202,9 @@ impl Planner<'_> {
             let middle = low.midpoint(high);
             match search.within(middle).filter(|schedule| allowed(schedule)) {
                 Some(schedule) => {
-                    let plan = self.plan_schedule(graph, search, &schedule)?;
-                    if plan.arena_bytes() < best.arena_bytes() {
-                        best = plan;
+                    let smaller = self.plan_schedule(graph, search, &schedule)?;
+                    if smaller.arena_bytes() < best.arena_bytes() {
+                        best = smaller;
                     }
                     high = middle;
                 }

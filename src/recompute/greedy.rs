@@ -75,13 +75,13 @@ pub(super) fn reduced(
             if !work.spend(sequence.len()) {
                 return None;
             }
-            let mut changed = Vec::with_capacity(sequence.len() + change.nodes.len());
-            changed.extend_from_slice(&sequence[..at(change.before)]);
-            changed.extend_from_slice(&change.nodes);
-            changed.extend_from_slice(&sequence[at(change.before)..]);
-            if !trial.run(model, &changed) {
-                changed = repaired(model, &changed);
-                if !trial.run(model, &changed) {
+            let mut longer = Vec::with_capacity(sequence.len() + change.nodes.len());
+            longer.extend_from_slice(&sequence[..at(change.before)]);
+            longer.extend_from_slice(&change.nodes);
+            longer.extend_from_slice(&sequence[at(change.before)..]);
+            if !trial.run(model, &longer) {
+                longer = repaired(model, &longer);
+                if !trial.run(model, &longer) {
                     continue;
                 }
             }
@@ -94,7 +94,7 @@ pub(super) fn reduced(
                     > gain.saturating_mul(u128::from(cost + 1))
             });
             if is_lower && is_better {
-                best = Some((excess - left, cost, changed));
+                best = Some((excess - left, cost, longer));
             }
         }
         (_, _, sequence) = best?;

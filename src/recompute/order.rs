@@ -40,10 +40,8 @@ pub(super) fn improved(model: &Model, others: &[Vec<u32>]) -> Vec<u32> {
 fn early(model: &Model, order: &[u32]) -> Vec<u32> {
     let dependents = dependents(model);
     let mut waits: Vec<usize> = vec![0; model.nodes.len()];
-    for node in 0..model.nodes.len() {
-        for &dependent in &dependents[node] {
-            waits[at(dependent)] += 1;
-        }
+    for &dependent in dependents.iter().flatten() {
+        waits[at(dependent)] += 1;
     }
     // By value: reads left.
     let mut left = vec![0_u32; model.bytes.len()];
@@ -143,7 +141,7 @@ fn late(model: &Model, order: &[u32]) -> Vec<u32> {
         };
         position[at(node)] = to;
         held[to].push(node);
-        for &read in facts.reads.iter() {
+        for &read in &facts.reads {
             let root = at(model.root(read));
             last_reader[root] = last_reader[root].max(to);
         }

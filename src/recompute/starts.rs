@@ -111,7 +111,9 @@ pub(super) fn chen(
                 cut += 1;
             }
             live.retain(|&value| last[at(value)] > position);
-            live.iter().for_each(|&value| retained[at(value)] = true);
+            for &value in &live {
+                retained[at(value)] = true;
+            }
         }
     }
     // The last segment is used at once.
@@ -261,7 +263,7 @@ pub(super) fn reversal(
             }
         }
     }
-    for &node in behind[0].iter() {
+    for &node in &behind[0] {
         builder.ensure(&model.nodes[at(node)].reads);
         builder.run(node);
     }

@@ -167,7 +167,8 @@ fn more_work_never_takes_more_bytes() {
     let graph = update(12);
     let bytes = |extra| {
         Planner::new().recompute(&graph, Goal::Extra(extra)).map(|plan| {
-            let recomputed = plan.recomputed().map_or(0, |it| it.extra_millionths());
+            let recomputed =
+                plan.recomputed().map_or(0, arenaplan::plan::Recomputed::extra_millionths);
             assert!(recomputed <= extra);
             plan.arena_bytes()
         })
