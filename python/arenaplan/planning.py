@@ -226,7 +226,7 @@ def recompute_curve(
     ...     (last,) = graph.node("Back", read, spec, in_place=[(0, 0)], pure=True, cost=1)
     >>> graph.output(last)
     >>> [(point.arena_bytes, point.extra) for point in ap.recompute_curve(graph).points]
-    [(5120, 0.0), (4096, 0.125), (3072, 0.75)]
+    [(5120, 0.0), (4096, 0.125)]
     """
     options = resolve(options, overrides)
     target = target_of(options, graph.target)

@@ -7,20 +7,24 @@
 mod bound;
 pub(crate) mod check;
 mod gaps;
+mod infeasible;
 mod packing;
 pub(crate) mod problem;
 pub(crate) mod rectangles;
+mod repack;
 mod rules;
 pub(crate) mod solve;
 
 pub use bound::max_load;
 pub use gaps::Gap;
+pub use infeasible::infeasible_subset;
 pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem, Space};
+pub use repack::{Repacking, repack};
 pub use rules::Rules;
 pub use solve::{
-    Apart, Budget, Forbidden, Methods, Progress, Repacking, SolveOptions, Stage, Tries, Tuning,
-    TuningValue, infeasible_subset, repack, solve,
+    Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,
+    solve,
 };
 #[doc(no_inline)]
 pub use solve::{

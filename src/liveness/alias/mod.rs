@@ -408,8 +408,10 @@ impl<'a> Builder<'a> {
                         && !self.is_output[part.index()]
                 }
             };
-            // A view of a state would change when the state is mutated.
-            let stays = !self.is_mutated[input.index()];
+            // A view of a state would change when the state is mutated. States are in the arena,
+            // and an output of the caller, which may be a view of the view, is not.
+            let stays = self.graph.value(input).kind() != ValueKind::State
+                || !self.is_mutated[input.index()] && self.rules.outputs != OutputMemory::Caller;
             let declined = self.declined.binary_search(&(id, view.input)).is_ok();
             if permitted && stays && !declined && !shown_already && self.link(part, whole, view) {
                 self.is_view[output.index()] |= view.whole == Whole::Input;

@@ -4,7 +4,6 @@
 //! as soon as an answer meets the lower bound, for then it is optimal.
 
 mod assume;
-mod blame;
 mod budget;
 mod disjunctive;
 mod exact;
@@ -12,7 +11,6 @@ mod greedy;
 mod model;
 mod options;
 mod portfolio;
-mod repack;
 mod repair;
 #[cfg(test)]
 mod testing;
@@ -31,10 +29,9 @@ use model::clock::Clock;
 use model::memory;
 use portfolio::incumbent::Incumbent;
 
-pub use blame::infeasible_subset;
 pub use budget::{Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
-pub use repack::{Repacking, repack};
+pub(crate) use portfolio::ruled::no_offsets;
 pub use repair::apart::{Apart, Forbidden, Tries};
 pub use tuning::{
     AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,

@@ -3,11 +3,10 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::budget::Budget;
-use super::solve;
 use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result};
 use crate::pack::packing::{Packing, Status};
 use crate::pack::problem::{Problem, Space};
+use crate::pack::solve::{Budget, solve};
 
 /// Search nodes of each packing with fixed buffers, unless the caller limits them.
 const NODES: u64 = 5_000;

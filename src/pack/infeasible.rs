@@ -3,13 +3,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::budget::Budget;
-use super::portfolio::ruled::no_offsets;
-use super::solve;
 use crate::base::{BufferId, Error, Result, SpaceId};
 use crate::pack::packing::Status;
 use crate::pack::problem::Problem;
 use crate::pack::rules::Rules;
+use crate::pack::solve::{Budget, no_offsets, solve};
 
 /// Search nodes of each question, unless the caller limits them.
 const NODES: u64 = 20_000;
