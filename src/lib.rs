@@ -73,6 +73,7 @@ pub mod planner;
 #[cfg(feature = "std")]
 pub mod pool;
 pub mod program;
+mod queries;
 pub mod recompute;
 
 pub use arena::Arena;

@@ -7,20 +7,17 @@
 mod bound;
 pub(crate) mod check;
 mod gaps;
-mod infeasible;
 mod packing;
 pub(crate) mod problem;
 pub(crate) mod rectangles;
-mod repack;
 mod rules;
 pub(crate) mod solve;
 
+pub use crate::queries::{Repacking, infeasible_subset, repack};
 pub use bound::max_load;
 pub use gaps::Gap;
-pub use infeasible::infeasible_subset;
 pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem, Space};
-pub use repack::{Repacking, repack};
 pub use rules::Rules;
 pub use solve::{
     Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,

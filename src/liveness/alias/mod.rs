@@ -269,8 +269,6 @@ struct Builder<'a> {
     home: Vec<Option<ValueId>>,
     /// By value: whether another value replaces it.
     is_overwritten: Vec<bool>,
-    /// By value: whether it is a state that a node mutates.
-    is_mutated: Vec<bool>,
     /// By value: the value that it is a part of, or equal to.
     part_of: Vec<Cell<Option<ValueId>>>,
     /// By value: whether it shows bytes of an operand of the node that produces it.
@@ -301,11 +299,6 @@ impl<'a> Builder<'a> {
         for write_back in graph.write_backs() {
             home[write_back.value.index()] = Some(write_back.into);
         }
-        let mut is_mutated = vec![false; count];
-        for node in graph.nodes() {
-            let states = node.effects().mutates.iter().filter_map(|&position| node.input(position));
-            states.for_each(|state| is_mutated[state.index()] = true);
-        }
         Self {
             graph,
             lifetimes,
@@ -315,7 +308,6 @@ impl<'a> Builder<'a> {
             is_output,
             home,
             is_overwritten: graph.overwritten(),
-            is_mutated,
             part_of: vec![Cell::new(None); count],
             is_view: vec![false; count],
             has_taken: vec![false; count],
@@ -408,10 +400,8 @@ impl<'a> Builder<'a> {
                         && !self.is_output[part.index()]
                 }
             };
-            // A view of a state would change when the state is mutated. States are in the arena,
-            // and an output of the caller, which may be a view of the view, is not.
-            let stays = self.graph.value(input).kind() != ValueKind::State
-                || !self.is_mutated[input.index()] && self.rules.outputs != OutputMemory::Caller;
+            // A view of a state would change when the state is mutated.
+            let stays = self.graph.value(input).kind() != ValueKind::State;
             let declined = self.declined.binary_search(&(id, view.input)).is_ok();
             if permitted && stays && !declined && !shown_already && self.link(part, whole, view) {
                 self.is_view[output.index()] |= view.whole == Whole::Input;

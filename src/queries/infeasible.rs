@@ -4,10 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::base::{BufferId, Error, Result, SpaceId};
-use crate::pack::packing::Status;
-use crate::pack::problem::Problem;
-use crate::pack::rules::Rules;
 use crate::pack::solve::{Budget, no_offsets, solve};
+use crate::pack::{Problem, Rules, Status};
 
 /// Search nodes of each question, unless the caller limits them.
 const NODES: u64 = 20_000;

@@ -4,9 +4,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result};
-use crate::pack::packing::{Packing, Status};
-use crate::pack::problem::{Problem, Space};
 use crate::pack::solve::{Budget, solve};
+use crate::pack::{Packing, Problem, Space, Status};
 
 /// Search nodes of each packing with fixed buffers, unless the caller limits them.
 const NODES: u64 = 5_000;
