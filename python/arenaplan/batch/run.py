@@ -137,10 +137,10 @@ def _in_processes(jobs: Iterator[Job], workers: int) -> Iterator[Outcome]:
     done: dict[int, Outcome] = {}
     """Outcomes of jobs behind one that is not done."""
     following = 0
-    again: list[tuple[int, Job]] = []
-    """Jobs that were handed to a pool that broke."""
     is_over = False
-    while not is_over or again:
+    while not is_over:
+        again: list[tuple[int, Job]] = []
+        """Jobs that were handed to a pool that broke."""
         pool = _pool(workers)
         running: dict[Future[Outcome], tuple[int, Job]] = {}
         fresh: list[tuple[int, Job]] = []
@@ -170,7 +170,6 @@ def _in_processes(jobs: Iterator[Job], workers: int) -> Iterator[Outcome]:
             pool.shutdown(wait=False, cancel_futures=True)
         for number, job in again:
             done[number] = _alone(job)
-        again = []
         while following in done:
             yield done.pop(following)
             following += 1

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +102,8 @@ def execute(options: argparse.Namespace) -> None:
     ]
     journal = None if options.output is None else Path(f"{options.output}.journal")
     outcomes: list[Outcome] = []
-    with _executor(options.executor) as executor:
+    address = options.executor
+    with nullcontext() if address is None else executor_at(address) as executor:
         how: dict[str, Any] = {"workers": options.workers, "executor": executor}
         rows = run_jobs(jobs, **how) if journal is None else run_with_journal(jobs, journal, **how)
         for outcome in rows:
@@ -128,15 +128,6 @@ def execute(options: argparse.Namespace) -> None:
     if facts["planned"] < facts["jobs"]:
         missing = facts["jobs"] - facts["planned"]
         raise BatchIncomplete(f"{missing:,} of {facts['jobs']:,} could not be planned")
-
-
-@contextmanager
-def _executor(address: str | None) -> Iterator[Executor | None]:
-    if address is None:
-        yield None
-        return
-    with executor_at(address) as executor:
-        yield executor
 
 
 def _targets(text: str) -> list[str]:

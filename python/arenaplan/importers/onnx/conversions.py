@@ -55,10 +55,11 @@ def with_narrow_moves(graph: GraphProto, version: int) -> Sequence[NodeProto]:
     version : int
         Version of the default domain.
     """
-    if all(node.op_type != "DequantizeLinear" for node in graph.node):
-        return list(graph.node)
+    nodes = list(graph.node)
+    if all(node.op_type != "DequantizeLinear" for node in nodes):
+        return nodes
     conversions = _Conversions(graph, version)
-    return conversions.folded(conversions.sunk(conversions.hoisted(graph.node)))
+    return conversions.folded(conversions.sunk(conversions.hoisted(nodes)))
 
 
 class _Conversions:
@@ -71,6 +72,8 @@ class _Conversions:
         self._pairs: dict[tuple[str, ...], Pair | None] = {}
         self._taken = {name for node in graph.node for name in (*node.input, *node.output)}
         self._taken |= self._outputs | set(self._stored) | {info.name for info in graph.input}
+        self._numbers: Counter[str] = Counter()
+        """Per name, the number of the next one like it."""
 
     # -- passes ------------------------------------------------------------------------
 
@@ -145,6 +148,7 @@ class _Conversions:
 
     def folded(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
         """Remove pairs that undo each other."""
+        named = self._outputs | self._captured(nodes)
         wide: dict[str, tuple[str, Pair]] = {}
         same: dict[str, str] = {}
         found: list[NodeProto] = []
@@ -159,7 +163,7 @@ class _Conversions:
                 value, other = wide[node.input[0]]
                 name = node.output[0]
                 if pair.is_as(other) and value not in self._stored:
-                    if name not in self._outputs and name not in self._captured(nodes):
+                    if name not in named:
                         same[name] = value
                         continue
                     node = _copy(node, [value], [name], "Identity")
@@ -214,11 +218,12 @@ class _Conversions:
 
     def _fresh(self, name: str) -> str:
         """Return a new name like one that there is."""
-        number = 0
-        while (fresh := f"{name}_narrow{number or ''}") in self._taken:
-            number += 1
-        self._taken.add(fresh)
-        return fresh
+        while True:
+            fresh = f"{name}_narrow{self._numbers[name] or ''}"
+            self._numbers[name] += 1
+            if fresh not in self._taken:
+                self._taken.add(fresh)
+                return fresh
 
     def _read(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
         """Return nodes without conversions that nothing reads any more."""
