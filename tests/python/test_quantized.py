@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,63 @@ def test_operators_of_one_operand(
     nodes = [node(op, ONE, MICROSOFT, **attributes)]
     model = Model(tmp_path, nodes, inputs, {"y": np.dtype(dtype)}, constants)
     np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+        {"kernel_shape": [2, 3], "strides": [1, 2], "pads": [1, 0, 0, 1]},
+        {"kernel_shape": [3], "strides": [2], "pads": [1, 1]},
+    ],
+)
+def test_means_between_two_integers_are_rounded_as_by_onnx_runtime(
+    tmp_path: Path, attributes: Any, dtype: Any
+) -> None:
+    # Sums of few integers with equal scales: many means are in the middle, and zero points are odd.
+    least = np.iinfo(dtype).min
+    one = {"xs": scale(0.05), "xz": np.array(least + 120, dtype)}
+    constants = {**one, "ys": scale(0.05), "yz": np.array(least + 91, dtype)}
+    shape = (2, 40, 8, 8)[: len(attributes["kernel_shape"]) + 2]
+    nodes = [node("QLinearAveragePool", ONE, MICROSOFT, **attributes)]
+    inputs = {"x": integers(shape, dtype)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(dtype)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
+def test_results_differ_from_those_of_onnx_runtime_at_ties_only(tmp_path: Path) -> None:
+    # Products of scales are not representable, so sums in one order are just below a tie, and just
+    # above in another. The exact results are multiples of half a quantum, in rational numbers.
+    sizes = {"x": scale(0.1), "w": scale(0.3), "y": scale(0.06)}
+    exact = {name: Fraction(float(size)) for name, size in sizes.items()}
+    left = RNG.integers(125, 132, (40, 96), np.uint8)
+    right = RNG.integers(-8, 9, (96, 32), np.int8)
+    constants = {f"{name}s": size for name, size in sizes.items()}
+    constants |= {"w": right, "xz": np.uint8(128), "wz": np.int8(0), "yz": np.int8(0)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["left"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["right"]),
+        helper.make_node("MatMul", ["left", "right"], ["product"]),
+        helper.make_node("QuantizeLinear", ["product", "ys", "yz"], ["y"]),
+    ]
+    model = Model(tmp_path, nodes, {"x": left}, {"y": np.dtype(np.int8)}, constants)
+    found, expected = (results[0].astype(int) for results in (model.found(), model.expected()))
+    sums = (left.astype(int) - 128) @ right.astype(int)
+    quanta = exact["x"] * exact["w"] / exact["y"]
+    size = np.abs(left.astype(int) - 128) @ np.abs(right.astype(int))
+    ties = 0
+    for place in np.ndindex(sums.shape):
+        value = int(sums[place]) * quanta
+        # Rounding moves each of the 96 terms by one part in 2**24 for each operation at most.
+        error = int(size[place]) * quanta * 100 / 2**24
+        low, high = (int(np.clip(round(value + e), -128, 127)) for e in (-error, error))
+        ties += low != high
+        assert low <= found[place] <= high
+        assert low <= expected[place] <= high
+    assert ties > 100
+    np.testing.assert_array_less(np.abs(found - expected), 2)
 
 
 def test_a_concatenation_with_other_scales(tmp_path: Path) -> None:
