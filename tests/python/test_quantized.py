@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import arenaplan as ap
 from arenaplan.errors import TargetMismatch, UnknownShape
@@ -274,6 +274,25 @@ def test_results_differ_from_those_of_onnx_runtime_at_ties_only(tmp_path: Path) 
         assert low <= expected[place] <= high
     assert ties > 100
     np.testing.assert_array_less(np.abs(found - expected), 2)
+
+
+def test_a_scale_that_a_run_computes_is_read_by_each_tile(tmp_path: Path) -> None:
+    # An operand without dimensions of a group of elementwise nodes that runs in several tiles.
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["scale"], keepdims=0),
+        helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT32),
+        helper.make_node("Cast", ["whole"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["real", "scale"], ["a"]),
+        helper.make_node("Mul", ["a", "a"], ["b"]),
+        helper.make_node("Tanh", ["b"], ["c"]),
+        helper.make_node("Mul", ["a", "c"], ["y"]),
+    ]
+    inputs = {"x": RNG.normal(scale=3, size=(2, 16384)).astype(np.float32)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.float32)}, {})
+    plan = ap.plan(ap.load(model.path), optimize="fusion")
+    assert [len(step) for step in plan.steps] == [1, 6]
+    assert 0 < plan.workspaces[0].bytes < 2 * 16384 * 4
+    np.testing.assert_allclose(model.found(optimize="fusion")[0], model.expected()[0], rtol=1e-5)
 
 
 def test_a_concatenation_with_other_scales(tmp_path: Path) -> None:
