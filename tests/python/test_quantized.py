@@ -164,6 +164,17 @@ def test_integers_are_those_of_onnx_runtime(tmp_path: Path, case: str, dtype: An
         np.testing.assert_array_equal(found, model.expected()[0])
 
 
+def test_the_constant_part_of_a_sum_is_rounded_once(tmp_path: Path) -> None:
+    # With these scales, the part that the zero points add decides thousands of ties.
+    numbers = np.arange(256, dtype=np.uint8)
+    inputs = {"a": np.repeat(numbers, 256), "b": np.tile(numbers, 256)}
+    constants = {"as": scale(0.115), "az": np.uint8(190), "bs": scale(0.115), "bz": np.uint8(2)}
+    constants |= {"ys": scale(0.138), "yz": np.uint8(71)}
+    nodes = [node("QLinearAdd", "a as az b bs bz ys yz", MICROSOFT)]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
 def test_scales_and_zero_points_of_channels(tmp_path: Path) -> None:
     inputs, constants = _pair(np.uint8, (1, 5, 8, 8), (7, 5, 3, 3), weights=np.int8)
     constants |= {
