@@ -71,6 +71,53 @@ def test_values_of_a_quantized_model_live_as_small_integers(tmp_path: Path, dtyp
         small.check_target(nodes)
 
 
+def attention(folder: Path) -> Model:
+    """Scores of two heads, and sums of values that they weigh; every value is quantized."""
+    constants = {"zero": np.uint8(120), **{f"{name}s": scale(0.031) for name in "qkvsw"}}
+    constants |= {"ws": scale(1 / 255), "none": np.uint8(0)}
+    shape = (1, 2, 48, 16)
+    inputs = {name: integers(shape, np.uint8) for name in "qkv"}
+    nodes = [helper.make_node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2])]
+    for name, narrow in (("q", "q"), ("k", "t"), ("v", "v")):
+        pair = [narrow, f"{name}s", "zero"]
+        nodes.append(helper.make_node("DequantizeLinear", pair, [f"{name}_wide"]))
+    nodes += [
+        helper.make_node("MatMul", ["q_wide", "k_wide"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"]),
+        helper.make_node("QuantizeLinear", ["weights", "ws", "none"], ["w"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "none"], ["w_wide"]),
+        helper.make_node("MatMul", ["w_wide", "v_wide"], ["sums"]),
+        helper.make_node("QuantizeLinear", ["sums", "ss", "zero"], ["y"]),
+    ]
+    return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+
+
+def upsampled(folder: Path) -> Model:
+    """A transposed convolution of an image, both quantized."""
+    constants = {"s": scale(0.031), "zero": np.uint8(120), "w": RNG.normal(size=(8, 4, 2, 2))}
+    constants["w"] = constants["w"].astype(np.float32)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "zero"], ["n"]),
+        helper.make_node("DequantizeLinear", ["n", "s", "zero"], ["wide"]),
+        helper.make_node("ConvTranspose", ["wide", "w"], ["made"], strides=[2, 2]),
+        helper.make_node("QuantizeLinear", ["made", "s", "zero"], ["y"]),
+    ]
+    inputs = {"x": RNG.normal(size=(1, 8, 24, 24)).astype(np.float32)}
+    return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+
+
+@pytest.mark.parametrize("build", [attention, upsampled])
+def test_operands_of_products_are_widened_tile_by_tile(tmp_path: Path, build: Any) -> None:
+    model = build(tmp_path)
+    graph = ap.load(model.path)
+    plan = ap.plan(graph, inputs="caller", workspace="none")
+    for value, placement in zip(graph.values, plan.placements, strict=True):
+        assert placement is None or value.kind == "input" or value.dtype != "float32"
+    for slowdown in (None, 1.1):
+        (found,) = model.found(inputs="caller", max_slowdown=slowdown)
+        np.testing.assert_array_equal(found, model.expected()[0])
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("slowdown", [None, 1.1])
 def test_results_of_repeated_nodes_are_those_of_onnx_runtime(

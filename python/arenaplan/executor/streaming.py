@@ -202,8 +202,12 @@ def tilings(group: Group) -> Iterator[Tiling]:
 
 
 def _is_whole(group: Group) -> bool:
-    """Whether some member needs all of another one's result, not just the reach of its windows."""
-    made = group.made
+    """
+    Whether some member needs all of another one's result, not just the reach of its windows.
+
+    Values that are loaded are made again for each tile, as far as it reads them.
+    """
+    made = group.made - group.loaded
     return any(
         value in made
         and position not in member.follows
