@@ -295,18 +295,8 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_to_nonoverlapping(target.as_mut_ptr(), target.len());
             },
-            Kind::Signed => {
-                for (at, number) in target.iter_mut().enumerate() {
-                    // SAFETY: there are as many elements as `target` has.
-                    *number = f32::from(unsafe { first.cast::<i8>().add(at).read() });
-                }
-            }
-            Kind::Unsigned => {
-                for (at, number) in target.iter_mut().enumerate() {
-                    // SAFETY: as above.
-                    *number = f32::from(unsafe { first.add(at).read() });
-                }
-            }
+            Kind::Signed => from_bytes(first, target, |byte| f32::from(byte.cast_signed())),
+            Kind::Unsigned => from_bytes(first, target, f32::from),
         }
     }
 
@@ -326,18 +316,42 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_from_nonoverlapping(source.as_ptr(), source.len());
             },
-            Kind::Signed => {
-                for (at, &number) in source.iter().enumerate() {
-                    // SAFETY: there are as many elements as `source` has, and they can be written.
-                    unsafe { first.cast::<i8>().add(at).write(number as i8) };
-                }
-            }
-            Kind::Unsigned => {
-                for (at, &number) in source.iter().enumerate() {
-                    // SAFETY: as above.
-                    unsafe { first.add(at).write(number as u8) };
-                }
-            }
+            Kind::Signed => to_bytes(source, first, |number| (number as i8).cast_unsigned()),
+            Kind::Unsigned => to_bytes(source, first, |number| number as u8),
         }
+    }
+}
+
+/// Bytes that are converted at a time: there are vector instructions for that.
+const BYTES: usize = 64;
+
+/// Converts as many bytes at an address as there are numbers.
+///
+/// They are memory that may be read, and no reference to them is in use.
+#[inline(always)]
+fn from_bytes(first: *const u8, target: &mut [f32], convert: impl Fn(u8) -> f32) {
+    let mut bytes = [0; BYTES];
+    for (index, part) in target.chunks_mut(BYTES).enumerate() {
+        // SAFETY: `Elements::at` has checked that there are as many bytes as numbers. `bytes` is memory
+        // of this function, so the two do not overlap.
+        unsafe { first.add(index * BYTES).copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
+        for (number, &byte) in part.iter_mut().zip(&bytes) {
+            *number = convert(byte);
+        }
+    }
+}
+
+/// Converts numbers to as many bytes at an address.
+///
+/// They are memory that may be written, and no reference to them is in use.
+#[inline(always)]
+fn to_bytes(source: &[f32], first: *mut u8, convert: impl Fn(f32) -> u8) {
+    let mut bytes = [0; BYTES];
+    for (index, part) in source.chunks(BYTES).enumerate() {
+        for (byte, &number) in bytes.iter_mut().zip(part) {
+            *byte = convert(number);
+        }
+        // SAFETY: as in `from_bytes`.
+        unsafe { first.add(index * BYTES).copy_from_nonoverlapping(bytes.as_ptr(), part.len()) };
     }
 }

@@ -35,7 +35,7 @@ from arenaplan.executor.tiles import (
     part_slots,
     slots_bytes,
 )
-from arenaplan.executor.timing import nanoseconds
+from arenaplan.executor.timing import CALL, nanoseconds
 from arenaplan.graph import Choice
 from arenaplan.ops.boxes import Box, Uncuttable, box_shape, whole
 
@@ -383,6 +383,8 @@ def _tiling(
     sizes = [layout.sizes(parts) for parts in samples]
     registers = sum(max(size[register] for size in sizes) for register in sizes[0])
     time = sum(_time(each, limit) for each in work)
+    if layout.chain is not None:
+        time -= CALL * (len(work) - 1)
     return Tiling(division, limit, registers + scratch, division.shares(layout.output.shape) * time)
 
 
