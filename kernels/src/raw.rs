@@ -212,6 +212,9 @@ fn contiguous(found: usize, counts: [usize; 2], size: usize) -> Result<Layout> {
     Ok(layout)
 }
 
+/// Bytes that are converted at a time: there are vector instructions for that.
+const BYTES: usize = 64;
+
 /// The type of elements that chains compute with as single-precision numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -295,8 +298,8 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_to_nonoverlapping(target.as_mut_ptr(), target.len());
             },
-            Kind::Signed => from_bytes(first, target, |byte| f32::from(byte.cast_signed())),
-            Kind::Unsigned => from_bytes(first, target, f32::from),
+            Kind::Signed => self.read_bytes(start, target, |byte| f32::from(byte.cast_signed())),
+            Kind::Unsigned => self.read_bytes(start, target, f32::from),
         }
     }
 
@@ -316,42 +319,37 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_from_nonoverlapping(source.as_ptr(), source.len());
             },
-            Kind::Signed => to_bytes(source, first, |number| (number as i8).cast_unsigned()),
-            Kind::Unsigned => to_bytes(source, first, |number| number as u8),
+            Kind::Signed => self.write_bytes(start, source, |x| (x as i8).cast_unsigned()),
+            Kind::Unsigned => self.write_bytes(start, source, |x| x as u8),
         }
     }
-}
 
-/// Bytes that are converted at a time: there are vector instructions for that.
-const BYTES: usize = 64;
-
-/// Converts as many bytes at an address as there are numbers.
-///
-/// They are memory that may be read, and no reference to them is in use.
-#[inline(always)]
-fn from_bytes(first: *const u8, target: &mut [f32], convert: impl Fn(u8) -> f32) {
-    let mut bytes = [0; BYTES];
-    for (index, part) in target.chunks_mut(BYTES).enumerate() {
-        // SAFETY: `Elements::at` has checked that there are as many bytes as numbers. `bytes` is memory
-        // of this function, so the two do not overlap.
-        unsafe { first.add(index * BYTES).copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
-        for (number, &byte) in part.iter_mut().zip(&bytes) {
-            *number = convert(byte);
+    /// Copies elements of one byte from `start` on to `target`, converted.
+    #[inline(always)]
+    fn read_bytes(&self, start: usize, target: &mut [f32], convert: impl Fn(u8) -> f32) {
+        let mut bytes = [0; BYTES];
+        for (index, part) in target.chunks_mut(BYTES).enumerate() {
+            let first = self.at(start + index * BYTES, part.len());
+            // SAFETY: so many elements of at least a byte are there; `bytes` is memory of this function,
+            // so the two do not overlap.
+            unsafe { first.copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
+            for (number, &byte) in part.iter_mut().zip(&bytes) {
+                *number = convert(byte);
+            }
         }
     }
-}
 
-/// Converts numbers to as many bytes at an address.
-///
-/// They are memory that may be written, and no reference to them is in use.
-#[inline(always)]
-fn to_bytes(source: &[f32], first: *mut u8, convert: impl Fn(f32) -> u8) {
-    let mut bytes = [0; BYTES];
-    for (index, part) in source.chunks(BYTES).enumerate() {
-        for (byte, &number) in bytes.iter_mut().zip(part) {
-            *byte = convert(number);
+    /// Copies `source`, converted, to the elements of one byte from `start` on.
+    #[inline(always)]
+    fn write_bytes(&mut self, start: usize, source: &[f32], convert: impl Fn(f32) -> u8) {
+        let mut bytes = [0; BYTES];
+        for (index, part) in source.chunks(BYTES).enumerate() {
+            for (byte, &number) in bytes.iter_mut().zip(part) {
+                *byte = convert(number);
+            }
+            let first = self.at(start + index * BYTES, part.len());
+            // SAFETY: as in `read_bytes`; the elements can be written (contract of `from_raw`).
+            unsafe { first.copy_from_nonoverlapping(bytes.as_ptr(), part.len()) };
         }
-        // SAFETY: as in `from_bytes`.
-        unsafe { first.add(index * BYTES).copy_from_nonoverlapping(bytes.as_ptr(), part.len()) };
     }
 }

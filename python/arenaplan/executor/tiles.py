@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -317,7 +318,9 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
 
 def part_of(array: np.ndarray, part: Box) -> np.ndarray:
     """Return a part of an array as a view, which an array without dimensions has as well."""
-    return array[(*part, ...)]
+    place: tuple[Any, ...] = (*part, ...)
+    view: np.ndarray = array[place]
+    return view
 
 
 def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:

@@ -22,10 +22,10 @@ from arenaplan.executor.cuts import GEMM, PRODUCT
 from arenaplan.executor.registry import Kernel, Signature, Tensor
 from arenaplan.graph import Choice
 
+CHAIN, RATE = "Chain", "rate"
+"""The operator of several members in one chain, and the attribute that holds its rate."""
 MULTIPLY = 1 / 140
 """Nanoseconds of a multiplication or addition in a matrix product."""
-CALL = 600.0
-"""Nanoseconds of the call of a compiled kernel, of which the members of a chain need one."""
 _FETCHED = 0.25
 """Nanoseconds in which BLAS fetches and repacks an element of a right operand."""
 _STREAMED = 0.15
@@ -130,13 +130,23 @@ def _base(signature: Signature, kernel: Kernel) -> float:
     if signature.op in _WINDOWS:
         taps: int = prod(signature.attributes.get("kernel_shape", ()))
         return 3000.0 + _TAP * taps * sum(_elements(out) for out in signature.outputs[:1])
-    rate = _RATES.get(signature.op, _DEFAULT)
-    is_single = all(tensor.dtype == _SINGLE for tensor in tensors)
-    if is_enabled() and (is_single or operands_of(signature) is not None):
-        rate = _COMPILED.get(signature.op, rate)
+    rate = rate_of(signature)
     widest = max(_elements(tensor) for tensor in (*signature.inputs[:1], *signature.outputs))
     missed = max(sum(map(_elements, tensors)) - _CACHED, 0)
     return rate.calls + rate.element * widest + rate.missed * missed
+
+
+def rate_of(signature: Signature) -> Rate:
+    """Return the rate of an operator whose time depends on the number of elements alone."""
+    if signature.op == CHAIN:
+        own: Rate = signature.attributes[RATE]
+        return own
+    rate = _RATES.get(signature.op, _DEFAULT)
+    tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor is not None]
+    is_single = all(tensor.dtype == _SINGLE for tensor in tensors)
+    if is_enabled() and (is_single or operands_of(signature) is not None):
+        rate = _COMPILED.get(signature.op, rate)
+    return rate
 
 
 def _product(signature: Signature) -> float:
