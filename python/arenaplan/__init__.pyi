@@ -54,6 +54,7 @@ from .dynamic import (
 )
 from .errors import PlannerError
 from .executor import Executor
+from .gating import Gate, GateRow, GrowthCause, gate
 from .gradients import TrainingGraph, adam, gradient, sgd
 from .graph import (
     Choice,
@@ -118,7 +119,10 @@ __all__ = [
     "Executor",
     "Explanation",
     "Flow",
+    "Gate",
+    "GateRow",
     "Graph",
+    "GrowthCause",
     "Hazard",
     "Hazards",
     "InPlace",
@@ -192,6 +196,7 @@ __all__ = [
     "from_runtime_json",
     "from_train_step",
     "fuse",
+    "gate",
     "gradient",
     "graph_schema",
     "group",

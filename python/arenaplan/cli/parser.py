@@ -20,6 +20,7 @@ COMMANDS = {
     "prove": "prove that a rewritten .tflite model computes what its original computes",
     "measure": "measure a .tflite model in an installed tflite-micro, and write its profile",
     "diff": "compare two plan files, value by value",
+    "gate": "fail if a model outgrows a budget or its baseline: one command for CI",
     "batch": "plan many models for several targets, in worker processes, and write a report",
     "pack": "pack the buffers of a CSV file",
     "targets": "list the runners that plans can be made for, and what each can do",
