@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenaplan import load
 from arenaplan.cli.inputs import read_model
-from arenaplan.cli.parser import COMMANDS
+from arenaplan.cli.parser import COMMANDS, examples
+from arenaplan.cli.voice import say as say
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.importers import suffix_of
@@ -32,7 +32,13 @@ def add_command(
     commands: Commands, name: str, execute: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
     """Add a command."""
-    parser = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+    summary = COMMANDS[name]
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[:1].upper()}{summary[1:]}.",
+        epilog=examples(name),
+    )
     parser.set_defaults(execute=execute)
     return parser
 
@@ -151,11 +157,6 @@ def whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
 def print_json(document: dict[str, Any]) -> None:
     """Print one JSON document."""
     print(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def say(text: str) -> None:
-    """Tell a person something that is not the result."""
-    print(text, file=sys.stderr)
 
 
 def size(number: int) -> str:

@@ -17,13 +17,12 @@ from arenaplan.cli.common import (
     is_tflite,
     print_json,
     say,
-    seconds,
     shown,
     size,
 )
 from arenaplan.cli.inputs import is_stream, read_model, read_plan
 from arenaplan.cli.micro import arena_of
-from arenaplan.cli.options import add_plan_options, build_of, plan_options, seen_by
+from arenaplan.cli.options import add_plan_options, add_time_limit, build_of, plan_options, seen_by
 from arenaplan.cli.outputs import write_result
 from arenaplan.cli.watch import watching
 from arenaplan.errors import (
@@ -78,12 +77,7 @@ def add_to(commands: Commands) -> None:
         metavar="BYTES",
         help="most bytes of the only arena, such as 48KiB: a --budget without a name",
     )
-    group(parser, "search").add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="SECONDS",
-        help="end with the best plan so far; equal commands may then judge differently",
-    )
+    add_time_limit(parser)
     add_json(parser)
     output = group(parser, "output")
     output.add_argument(
@@ -102,7 +96,8 @@ def execute(options: argparse.Namespace) -> None:
     baselines = _baselines(options)
     gates = []
     for model, baseline in zip(options.models, baselines, strict=True):
-        chosen = argparse.Namespace(**{**vars(options), "model": read_model(model)})
+        chosen = options.with_model(model)
+        chosen.model = read_model(model)
         gates.append(_gate(chosen, baseline))
         if not (options.json or options.markdown or on_stdout):
             _print(gates[-1])
@@ -154,6 +149,7 @@ def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
     graph = seen_by(load_ahead(options).graph, limits.options, options)
     with watching(options) as watch:
         made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
+    watch.raise_if_stopped()
     whole = None
     if isinstance(made, Plan) and made.target.runtime == "tflm" and is_tflite(options.model):
         whole = own_arena(parse(read_bytes(options.model)[0]), build_of(options)).total

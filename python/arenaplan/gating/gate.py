@@ -231,8 +231,8 @@ class Limits:
         are planned with theirs, which decide where values go.
         """
         if options.spaces is None:
-            budgets = () if options.capacity is None else ((ARENA, options.capacity),)
-            return cls(options, budgets, ARENA)
+            capacity = options.capacity
+            return cls(options, () if capacity is None else ((ARENA, capacity),), ARENA)
         given = options.spaces
         spaces = parse_spaces(given) if isinstance(given, str) else list(given)
         budgets = tuple((s.name, s.capacity) for s in spaces if s.capacity is not None)
