@@ -38,7 +38,7 @@ def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         exec(compile(block, "README.md", "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["batch.md", "maps.md", "serving.md"])
+@pytest.mark.parametrize("name", ["batch.md", "gate.md", "maps.md", "serving.md"])
 def test_the_examples_of_a_page_run(name: str) -> None:
     page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -248,3 +250,51 @@ def test_a_model_comes_from_stdin_and_markdown_goes_to_stdout(
     assert main(["gate", "-", "--baseline", base, "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("### ✅ small for nodes\n\n| memory |")
     assert main(["gate", small, "--json", "--markdown"]) == 2
+
+
+# -- the action --------------------------------------------------------------------
+
+ACTION = Path(__file__).parents[2] / ".github" / "actions" / "gate"
+
+
+def test_the_action_runs_the_gate_and_its_inputs_are_no_code(
+    files: tuple[str, str, str], tmp_path: Path
+) -> None:
+    small, _, base = files
+    assert main(["gate", small, "--baseline", base, "--update"]) == 0
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    command = binaries / "arenaplan"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m arenaplan "$@"\n')
+    command.chmod(0o755)
+
+    def run(**inputs: str) -> tuple[int, str]:
+        summary = tmp_path / "summary"
+        summary.write_text("")
+        environment = {
+            "PATH": f"{binaries}:{os.environ['PATH']}",
+            "RUNNER_TEMP": str(tmp_path),
+            "GITHUB_STEP_SUMMARY": str(summary),
+            "GITHUB_OUTPUT": str(tmp_path / "output"),
+            "JUNIT": str(tmp_path / "junit.xml"),
+            **inputs,
+        }
+        ran = subprocess.run(
+            ["bash", str(ACTION / "gate.sh")], env=environment, cwd=tmp_path, capture_output=True
+        )
+        return ran.returncode, summary.read_text()
+
+    code, summary = run(MODELS=f"{tmp_path}/sma*.json", BASELINE=base)
+    assert (code, summary[:5]) == (0, "### ✅")
+    assert ElementTree.parse(tmp_path / "junit.xml").getroot().get("failures") == "0"
+    code, summary = run(MODELS=small, BUDGET="sram=1", ARGUMENTS="--align\n16\n")
+    assert (code, summary[:5]) == (1, "### ❌")
+    code, summary = run(MODELS="$(touch hacked); `touch hacked`", BASELINE=base)
+    assert code == 2
+    assert "FileNotFoundError" in summary or "NotAModel" in summary
+    assert not (tmp_path / "hacked").exists()
+    assert "${{" not in "".join(
+        line
+        for line in (ACTION / "action.yml").read_text().splitlines()
+        if "arenaplan gate" in line or "gh pr" in line or "pip install" in line
+    )

@@ -80,7 +80,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     position = command_at(arguments)
     chosen = None if position is None else arguments[position]
     parser, commands = make_parser()
-    if chosen in COMMANDS:
+    if chosen is not None and chosen in COMMANDS:
         import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
         add_command_to(commands, chosen)  # The modules of the others may import much: see the help.
     elif chosen is not None:
@@ -89,9 +89,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     _start.raise_again()
     options = parse(parser, arguments)
     assert position is not None  # The parser has refused a line without a command.
-    return import_module("arenaplan.cli.settings").with_settings(
-        parser, arguments, position, options
-    )
+    from arenaplan.cli.settings import with_settings  # The help needs none of it.
+
+    return with_settings(parser, arguments, position, options)
 
 
 def make_parser() -> tuple[Parser, Commands]:
@@ -133,8 +133,9 @@ def _report(error: Exception) -> int:
         print("arenaplan: this is a bug; please report it", file=sys.stderr)
     else:
         name = paint(f"arenaplan: {type(error).__name__}:", "error", sys.stderr)
-        message = import_module("arenaplan.cli.wording").worded(error)
-        print(f"{name} {message}", file=sys.stderr)
+        from arenaplan.cli.wording import worded
+
+        print(f"{name} {worded(error)}", file=sys.stderr)
     return code
 
 

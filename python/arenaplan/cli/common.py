@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenaplan import load
 from arenaplan.cli.inputs import read_model
-from arenaplan.cli.parser import COMMANDS, examples
+from arenaplan.cli.parser import COMMANDS, Parser, examples
 from arenaplan.cli.voice import say as say
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
@@ -19,7 +19,7 @@ from arenaplan.importers import suffix_of
 from arenaplan.spaces import parse_size
 
 if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands: TypeAlias = argparse._SubParsersAction[Parser]
 
 _MAX_DIGITS = 19
 """Most digits of a dimension: those of a number of 64 bits."""
