@@ -100,6 +100,7 @@ from .storage import (
 )
 from .symbols import Symbol, group, op, variable
 from .training import StepReport, Trainer
+from .whatif import WhatIf, WhatIfs, what_if
 
 __all__ = [
     "Allocation",
@@ -180,6 +181,8 @@ __all__ = [
     "TrainingGraph",
     "Value",
     "View",
+    "WhatIf",
+    "WhatIfs",
     "Window",
     "__version__",
     "adam",
@@ -229,4 +232,5 @@ __all__ = [
     "targets",
     "techniques",
     "variable",
+    "what_if",
 ]

@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -299,14 +300,17 @@ def test_ctrl_c_ends_a_search_with_the_best_plan_so_far(
     plan.check(ap.Graph.load("hard.json"))
 
 
-def test_a_search_without_news_is_ended_by_its_callback() -> None:
+def test_a_search_without_news_tells_its_state_again_and_can_be_ended() -> None:
     calls: list[dict[str, Any]] = []
 
     def stop(progress: dict[str, Any]) -> bool:
         calls.append(progress)
-        return progress["stage"] == "start" and progress["peak"] is None
+        return len(calls) < 6
 
     made = hard(1500)
     plan = ap.plan(made, effort="max", on_progress=stop)
     plan.check(made)
-    assert calls[0]["stage"] == "start"
+    assert len(calls) == 6
+    again = [{**progress, "seconds": 0} for progress in calls]
+    assert any(one == other for one, other in pairwise(again))
+    assert all(one["seconds"] < other["seconds"] for one, other in pairwise(calls))
