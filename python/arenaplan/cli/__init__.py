@@ -27,7 +27,7 @@ from arenaplan.cli.parser import (
     overview,
     parse,
 )
-from arenaplan.cli.voice import Voice, paint, set_voice, voice
+from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
 from arenaplan.errors import (
     CapacityExceeded,
     DeviceUnavailable,
@@ -126,7 +126,7 @@ def _discard_output() -> None:
 
 def _report(error: Exception) -> int:
     """Print an error, and return the exit code for it."""
-    code = _exit_code(error)
+    code = exit_code(error)
     if code == INTERNAL or voice.verbose:
         traceback.print_exception(error)
     if code == INTERNAL:
@@ -136,10 +136,14 @@ def _report(error: Exception) -> int:
         from arenaplan.cli.wording import worded
 
         print(f"{name} {worded(error)}", file=sys.stderr)
+    if voice.verbose:
+        from arenaplan.cures import CURES
+
+        detail(f"cure: {CURES.get(type(error).__name__, 'see docs/errors.md')}")
     return code
 
 
-def _exit_code(error: Exception) -> int:
+def exit_code(error: BaseException) -> int:
     """Return the exit code that stands for an error."""
     if isinstance(error, InternalError):
         return INTERNAL
