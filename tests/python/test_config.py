@@ -198,8 +198,11 @@ def test_errors_spell_options_as_the_command_line_does(
 ) -> None:
     assert main(["plan", "net.json", "--budget", "a=1K", "--pin", "a=nothing"]) == 2
     assert "option --pin: no value" in capsys.readouterr().err
-    assert main(["plan", "net.json", "--bind", "n=1..2", "--target", "numpy"]) == 2
-    assert "option_" not in capsys.readouterr().err
+    assert main(["plan", "net.json", "--budget", "a=1K", "--pin", "a=v11"]) == 2
+    assert "did you mean 'v1'?" in capsys.readouterr().err
+    assert main(["plan", "net.json", "--max-slowdown", "2", "--workers", "2", "--no-in-place",
+                 "--strategy", "nnvm", "--inputs", "caller"]) == 2  # fmt: skip
+    assert "option --inputs: strategy nnvm" in capsys.readouterr().err
 
 
 # -- prose ---------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from arenaplan.cli.common import (
     whole,
 )
 from arenaplan.cli.inputs import load_plan
+from arenaplan.close import did_you_mean
 from arenaplan.dynamic import StagedExecutor
 from arenaplan.errors import (
     InputMismatch,
@@ -38,6 +39,7 @@ from arenaplan.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.graph import Graph, Value
+from arenaplan.importers.common import listed
 from arenaplan.importers.partial import DECIDING
 from arenaplan.integrations.interpreter import Interpreter
 
@@ -234,7 +236,10 @@ def _inputs(graph: Graph, files: Mapping[str, Path], seed: int) -> dict[str, np.
     declared = {graph.values[index].name: graph.values[index] for index in graph.inputs}
     unknown = sorted(set(files) - set(declared))
     if unknown:
-        raise InputMismatch(f"the model has no input {unknown[0]!r}; it has {', '.join(declared)}")
+        near = did_you_mean(unknown[0], declared)
+        raise InputMismatch(
+            f"the model has no input {unknown[0]!r}{near or f'; it has {listed(declared)}'}"
+        )
     return {
         name: _read(files[name]) if name in files else random_input(value, seed)
         for name, value in declared.items()

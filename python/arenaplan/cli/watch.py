@@ -81,6 +81,19 @@ class Watch:
             (self._line if self._form == "line" else self._document)(progress)
         return not self.was_stopped
 
+    def count(self, done: int, total: int, what: str = "checked") -> bool:
+        """Tell how many shapes are done; return whether the search goes on."""
+        now = time.monotonic()
+        if self._form != "none" and now - self._shown >= _PERIOD:
+            self._shown = now
+            if self._form == "json":
+                print(json.dumps({"stage": what, "done": done, "total": total}), file=sys.stderr)
+            else:
+                self._is_clear = False
+                line = f"\r\x1b[K{done:,} of {total:,} shapes {what}"
+                print(line, end="", file=sys.stderr, flush=True)
+        return not self.was_stopped
+
     def _line(self, progress: dict[str, Any]) -> None:
         self._is_clear = False
         peak, bound = progress["peak"], progress["lower_bound"]
