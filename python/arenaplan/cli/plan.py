@@ -17,6 +17,7 @@ from arenaplan.cli.common import (
     has_ranges,
     load_model,
     print_json,
+    say,
     shown,
     size,
     whole,
@@ -263,6 +264,12 @@ def report(
     if ahead is not None:
         summary.update(ahead.facts())
     arena = arena_of(plan, options)
+    limit = plan.spaces[0].capacity if len(plan.spaces) == 1 else None
+    if arena is not None and limit is not None and plan.arena_bytes <= limit < arena["total"]:
+        say(
+            f"warning: {limit:,} bytes are enough for what is planned, and not for the whole arena "
+            f"of {arena['total']:,}, which 'arenaplan gate' compares with budgets"
+        )
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
         return

@@ -28,7 +28,7 @@ def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[W
     Ctrl-C ends the search with the best answer so far, and ``was_stopped`` is true; the second one
     gives up. Without ``catches``, Ctrl-C raises as elsewhere.
     """
-    watch = Watch(_form(options))
+    watch = Watch(form_of(options))
     is_main = threading.current_thread() is threading.main_thread()
     catches = catches and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if catches:
@@ -43,7 +43,7 @@ def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[W
         detail(f"searched for {time.process_time() - started:.2f} s of processor time")
 
 
-def _form(options: argparse.Namespace) -> str:
+def form_of(options: argparse.Namespace) -> str:
     """Return the form of progress: ``"line"``, ``"json"`` or ``"none"``."""
     if options.progress != "auto":
         return str(options.progress)
