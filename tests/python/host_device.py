@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,7 +134,12 @@ class HostDevice:
     def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
         return compiled(kernels) if self.functions is None else self.functions
 
-    def stream(self) -> HostStream:
+    product_bytes = 0
+
+    def active(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def stream(self, *, products: bool) -> HostStream:
         self.streams.append(HostStream(self))
         return self.streams[-1]
 

@@ -296,7 +296,7 @@ def test_every_operator_computes_what_onnx_runtime_does(device: str) -> None:
             assert_equal(list(executor.run(case.inputs).values()), expected(case), case.name)
             again = executor.run(case.inputs)
             assert_equal(list(again.values()), expected(case), case.name)
-            assert executor.scratch_bytes == 0, case.name
+            assert executor.program.outside_bytes == 0, case.name
         assert all(memory.is_intact() for memory in host.memories), case.name
 
 
@@ -426,6 +426,23 @@ def test_a_model_computes_the_same_with_every_plan_and_in_every_order_of_streams
                     assert_equal(list(executor.run(case.inputs).values()), wanted, name)
                 assert executor.replays == capture
         assert all(memory.is_intact() for memory in device.memories)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize("capture", [False, True])
+def test_a_model_computes_the_same_on_a_gpu(name: str, streams: int, capture: bool) -> None:
+    device = gpu()
+    case = MODELS[name]()
+    graph = load_onnx(case.proto)
+    for options in ({}, {"optimize": "none"}, {"max_slowdown": None}, {"workspace": "none"}):
+        plan = ap.plan(graph, target="cupy", workers=streams, **options)
+        with ap.Executor(graph, plan, device=device, workers=streams, capture=capture) as executor:
+            assert isinstance(executor, DeviceExecutor)
+            for _ in range(4):
+                found = executor.run(case.inputs)
+                assert_equal(list(found.values()), expected(case), name)
+            assert executor.replays == capture
 
 
 def test_a_wait_that_is_missing_shows() -> None:

@@ -118,7 +118,8 @@ class DeviceExecutor(Executor):
         self.plan = plan
         self.program: DeviceProgram = device_program(graph, plan, streams)
         """The work of a run, before it was bound to the device."""
-        self.scratch_bytes = self.program.outside_bytes
+        own = self._device.product_bytes if self.program.multiplies else 0
+        self.scratch_bytes = self.program.outside_bytes + own * self.program.schedule.streams
         self._owns_arena = False
         self._busy = Lock()
         self._bound: _Bound | None = _Bound(self._device, graph, self.program, arena)
@@ -188,7 +189,7 @@ class DeviceExecutor(Executor):
                     np.copyto(bound.staged[index], array)
             if self._captures and self._replay is None and self._runs:
                 self._replay = self._device.capture(bound.streams[0], bound.enqueue)
-            with self._device.watched() as taken:
+            with self._device.active(), self._device.watched() as taken:
                 (self._replay or bound.enqueue)()
                 bound.streams[0].synchronize()
             if self._runs and taken():
@@ -244,7 +245,9 @@ class _Bound:
             OUTSIDE: device.allocate(program.outside_bytes),
         }
         self._functions = device.compile(program.kernels)
-        self.streams = [device.stream() for _ in range(program.schedule.streams)]
+        self.streams = [
+            device.stream(products=program.multiplies) for _ in range(program.schedule.streams)
+        ]
         first = self.streams[0]
         self._load_constants(device, first)
         self.staged, uploads = self._staging(device, graph.inputs)
