@@ -3,12 +3,13 @@ Times the CUDA executor against PyTorch, which has cuDNN, on networks that this 
 
 Needs a GPU, CuPy, PyTorch, torchvision, transformers and onnxscript. Weights are random. Run with::
 
-    python benches/device.py [--rounds 30] [--streams 1] [--markdown] [NETWORK …]
+    python benches/device.py [--rounds 30] [--streams 1] [--half] [--markdown] [NETWORK …]
 
-Both compute in float32, without TF32. A time is the median of whole runs: inputs from the host,
-results back to it. PyTorch runs its eager mode, and a recorded CUDA graph of it. *Bytes* of PyTorch
-are the most that its allocator had handed out during a run, less parameters and buffers; those of
-the executor are its arena and what it needs outside.
+Both compute in float32, without TF32, or in float16 with ``--half``. A time is the median of whole
+runs: inputs from the host, results back to it. PyTorch runs its eager mode, and a recorded CUDA
+graph of it. *Bytes* of PyTorch are the most that its allocator had handed out during a run, less
+parameters and buffers; those of the executor are its arena and what it needs outside. Neither counts
+the workspace of cuBLAS.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Row(NamedTuple):
     name: str
     ours: float
     replayed: float
+    estimate: float
     eager: float
     recorded: float
     bytes_ours: int
@@ -106,18 +108,26 @@ def networks() -> Mapping[str, Callable[[], Network]]:
         "densenet121": image(vision.densenet121),
         "squeezenet": image(vision.squeezenet1_1),
         "shufflenet": image(vision.shufflenet_v2_x1_0),
-        "inception_v3": image(lambda: vision.inception_v3(init_weights=False), 299),
+        "inception_v3": image(lambda: vision.inception_v3(init_weights=True), 299),
         "convnext_tiny": image(vision.convnext_tiny),
-        "vit_b_16": image(vision.vit_b_16),
+        "vit_b_16": image(lambda: _with_head(vision.vit_b_16())),
         "fcn_resnet50": image(
-            lambda: _First(vision.segmentation.fcn_resnet50(None, weights_backbone=None))
+            lambda: _first(vision.segmentation.fcn_resnet50(None, weights_backbone=None))
         ),
         "bert_base": words(bert),
         "gpt2 6 layers": words(gpt2),
     }
 
 
-def _First(module: Any) -> Any:  # noqa: N802
+def _with_head(module: Any) -> Any:
+    """Return a transformer whose last layer, which starts with zeros, has random weights."""
+    import torch
+
+    torch.nn.init.normal_(module.heads.head.weight, std=0.02)
+    return module
+
+
+def _first(module: Any) -> Any:
     import torch
 
     class First(torch.nn.Module):
@@ -141,19 +151,27 @@ def median(run: Callable[[], object], rounds: int) -> float:
     return statistics.median(times) * 1e3
 
 
-def measured(name: str, network: Network, rounds: int, streams: int) -> Row:
+def measured(name: str, network: Network, options: argparse.Namespace) -> Row:
     """Return the figures of a network."""
     import torch
 
     import arenaplan as ap
+    from arenaplan.device.backend import BACKEND
 
-    module = network.module.eval()
+    rounds, streams = options.rounds, options.streams
+    module, inputs = network.module.eval(), network.inputs
+    if options.half:
+        module = module.half()
+        inputs = {
+            name: array.astype(np.float16) if array.dtype == np.float32 else array
+            for name, array in inputs.items()
+        }
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(folder) / "network.onnx"
-        arguments = tuple(map(torch.from_numpy, network.inputs.values()))
+        arguments = tuple(map(torch.from_numpy, inputs.values()))
         with redirect_stdout(StringIO()):  # PyTorch prints the whole graph of a failed export.
             torch.onnx.export(
                 module,
@@ -166,22 +184,23 @@ def measured(name: str, network: Network, rounds: int, streams: int) -> Row:
             )
         graph = ap.load(path)
         plain = ap.Executor(graph, device="cuda", workers=streams)
-    expected, eager, recorded, taken = _torch_times(module, network.inputs, rounds)
+    expected, eager, recorded, taken = _torch_times(module, inputs, rounds)
     with (
         plain,
         ap.Executor(graph, plain.plan, device="cuda", workers=streams, capture=True) as fast,
     ):
         for executor in (plain, fast):
             for _ in range(3):
-                found = next(iter(executor.run(network.inputs).values()))
-        error = float(np.abs(found - expected).max() / np.abs(expected).max())
-        ours = median(lambda: plain.run(network.inputs), rounds)
-        replayed = median(lambda: fast.run(network.inputs), rounds)
+                found = next(iter(executor.run(inputs).values()))
+        error = float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
+        ours = median(lambda: plain.run(inputs), rounds)
+        replayed = median(lambda: fast.run(inputs), rounds)
         size = plain.plan.arena_bytes + plain.program.outside_bytes
         launches = plain.program.launches
-        if "--profile" in sys.argv:
+        estimate = sum(BACKEND.seconds(plain.graph, plain.plan)) * 1e3
+        if options.profile:
             _profile(plain)
-    return Row(name, ours, replayed, eager, recorded, size, taken, launches, error)
+    return Row(name, ours, replayed, estimate, eager, recorded, size, taken, launches, error)
 
 
 def _profile(executor: Any) -> None:
@@ -283,24 +302,42 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NETWORK")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--streams", type=int, default=1)
+    parser.add_argument("--half", action="store_true", help="compute in float16")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     rows = []
-    heads = ("network", "ours", "graph", "torch", "torch graph", "bytes", "torch", "work", "error")
+    heads = (
+        "network",
+        "ours",
+        "graph",
+        "estimate",
+        "torch",
+        "torch graph",
+        "bytes",
+        "torch",
+        "work",
+        "error",
+    )
     if options.markdown:
         print("|", " | ".join(heads), "|\n|", " | ".join("---" for _ in heads), "|")
     for name, make in networks().items():
         if options.names and name not in options.names:
             continue
         try:
-            row = measured(name, make(), options.rounds, options.streams)
+            row = measured(name, make(), options)
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {str(error)[:300]}", file=sys.stderr)
             continue
         rows.append(row)
         cells = (
-            *(row.name, f"{row.ours:.3f}", f"{row.replayed:.3f}", f"{row.eager:.3f}"),
+            *(
+                row.name,
+                f"{row.ours:.3f}",
+                f"{row.replayed:.3f}",
+                f"{row.estimate:.3f}",
+                f"{row.eager:.3f}",
+            ),
             *(f"{row.recorded:.3f}", f"{row.bytes_ours:,}", f"{row.bytes_eager:,}"),
             *(str(row.launches), f"{row.error:.1e}"),
         )

@@ -180,49 +180,57 @@ def alloc_pinned_memory(size: int) -> Any:
     return bytearray(size)
 
 
-def _strided_batched(dtype: Any) -> Callable[..., int]:
-    def gemm(
-        handle: Any,
-        transa: int,
-        transb: int,
-        m: int,
-        n: int,
-        k: int,
-        alpha: int,
-        a: int,
-        lda: int,
-        stride_a: int,
-        b: int,
-        ldb: int,
-        stride_b: int,
-        beta: int,
-        c: int,
-        ldc: int,
-        stride_c: int,
-        count: int,
-    ) -> int:
-        assert handle.value == 1
-        factors = (float(_numbers(alpha, 1, dtype)[0]), float(_numbers(beta, 1, dtype)[0]))
+_ELEMENTS = {2: np.float16, 0: np.float32, 1: np.float64}
 
-        def operand(address: int, rows: int, columns: int, leading: int, distance: int) -> Any:
-            size = (count - 1) * distance + max(columns - 1, 0) * leading + rows
-            return _numbers(address, size, dtype), leading, distance
 
-        left, right = (k, m) if transa else (m, k), (n, k) if transb else (k, n)
-        _do(
-            lambda: _gemm(
-                (bool(transa), bool(transb)),
-                (m, n, k),
-                factors,
-                operand(a, *left, lda, stride_a),
-                operand(b, *right, ldb, stride_b),
-                operand(c, m, n, ldc, stride_c),
-                count,
-            )
+def _gemm_strided_batched(
+    handle: Any,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    a: int,
+    type_a: int,
+    lda: int,
+    stride_a: int,
+    b: int,
+    type_b: int,
+    ldb: int,
+    stride_b: int,
+    beta: int,
+    c: int,
+    type_c: int,
+    ldc: int,
+    stride_c: int,
+    count: int,
+    sums: int,
+    algorithm: int,
+) -> int:
+    assert handle.value == 1
+    assert type_a == type_b == type_c
+    assert (sums, algorithm) == (70 if type_a == 1 else 68, -1)
+    dtype, wide = _ELEMENTS[type_a], np.float64 if sums == 70 else np.float32
+    factors = (float(_numbers(alpha, 1, wide)[0]), float(_numbers(beta, 1, wide)[0]))
+
+    def operand(address: int, rows: int, columns: int, leading: int, distance: int) -> Any:
+        size = (count - 1) * distance + max(columns - 1, 0) * leading + rows
+        return _numbers(address, size, dtype), leading, distance
+
+    left, right = (k, m) if transa else (m, k), (n, k) if transb else (k, n)
+    _do(
+        lambda: _gemm(
+            (bool(transa), bool(transb)),
+            (m, n, k),
+            factors,
+            operand(a, *left, lda, stride_a),
+            operand(b, *right, ldb, stride_b),
+            operand(c, m, n, ldc, stride_c),
+            count,
         )
-        return 0
-
-    return gemm
+    )
+    return 0
 
 
 def _numbers(address: int, count: int, dtype: Any) -> np.ndarray:
@@ -247,8 +255,7 @@ def load_cublas() -> Any:
         cublasDestroy_v2=lambda handle: 0,
         cublasSetStream_v2=lambda handle, stream: 0,
         cublasSetWorkspace_v2=_set_workspace,
-        cublasSgemmStridedBatched=_strided_batched(np.float32),
-        cublasDgemmStridedBatched=_strided_batched(np.float64),
+        cublasGemmStridedBatchedEx=_gemm_strided_batched,
     )
 
 

@@ -37,6 +37,7 @@ _PRELUDE = """\
 #define PHASE(t) for (int t = 0; t < 256; ++t)
 #define NEXT_PHASE
 #define BLOCK block
+typedef _Float16 half;
 #define INFINITE (__builtin_inff())
 #define NO_NUMBER (__builtin_nanf(""))
 static long long block;
@@ -264,8 +265,9 @@ def _gemm(
     result = _columns(c, (m, n), count)
     left = left.transpose(0, 2, 1) if flips[0] else left
     right = right.transpose(0, 2, 1) if flips[1] else right
-    made = alpha * (left @ right)
-    result[...] = made if beta == 0 else made + beta * result
+    wide = np.promote_types(result.dtype, np.float32)
+    made = alpha * (left.astype(wide) @ right.astype(wide))
+    result[...] = made if beta == 0 else made + beta * result.astype(wide)
 
 
 def _columns(matrix: Strided, shape: tuple[int, int], count: int) -> np.ndarray:

@@ -3,19 +3,20 @@ cuBLAS by its C interface.
 
 CuPy's own calls of cuBLAS refuse a stream that is recorded, and let cuBLAS take memory of its own.
 Here each handle gets its workspace from the caller. See "cuBLAS API" in NVIDIA's documentation,
-sections 2.1.10 (workspace) and 2.7 (``gemmStridedBatched``).
+sections on workspaces and on ``cublasGemmStridedBatchedEx``.
 """
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.device.blas import column_major
+from arenaplan.device.blas import Operand, column_major
 from arenaplan.device.device import Run
+from arenaplan.device.text import wide
 from arenaplan.device.work import Product
 from arenaplan.errors import DeviceUnavailable, KernelError
 
@@ -25,27 +26,39 @@ WORKSPACE: Final = 1 << 25
 _NUMBER: Final = ctypes.c_int
 _POINTER: Final = ctypes.c_void_p
 _LONG: Final = ctypes.c_longlong
-_OPERAND: Final = (_POINTER, _NUMBER, _LONG)
-_GEMM: Final = (
-    *(_POINTER, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _POINTER),
-    *_OPERAND,
-    *_OPERAND,
-    _POINTER,
-    *_OPERAND,
-    _NUMBER,
-)
+_OPERAND: Final = (_POINTER, _NUMBER, _NUMBER, _LONG)
 _ARGUMENTS: Final = {
     "cublasCreate_v2": (ctypes.POINTER(_POINTER),),
     "cublasDestroy_v2": (_POINTER,),
     "cublasSetStream_v2": (_POINTER, _POINTER),
     "cublasSetWorkspace_v2": (_POINTER, _POINTER, ctypes.c_size_t),
-    "cublasSgemmStridedBatched": _GEMM,
-    "cublasDgemmStridedBatched": _GEMM,
+    "cublasGemmStridedBatchedEx": (
+        *(_POINTER, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _POINTER),
+        *_OPERAND,
+        *_OPERAND,
+        _POINTER,
+        *_OPERAND,
+        *(_NUMBER, _NUMBER, _NUMBER),
+    ),
 }
-_GEMMS: Final = {
-    np.dtype(np.float32): "cublasSgemmStridedBatched",
-    np.dtype(np.float64): "cublasDgemmStridedBatched",
+_DEFAULT_ALGORITHM: Final = -1
+
+
+class _Types(NamedTuple):
+    """The types of a product, by cuBLAS's numbers."""
+
+    elements: int
+    """``cudaDataType_t`` of the matrices."""
+    sums: int
+    """``cublasComputeType_t``."""
+
+
+_TYPES: Final = {
+    np.dtype(np.float16): _Types(2, 68),
+    np.dtype(np.float32): _Types(0, 68),
+    np.dtype(np.float64): _Types(1, 70),
 }
+"""Sums of half precision are single, and single precision is not cut to TF32."""
 
 
 @cache
@@ -105,13 +118,18 @@ class Cublas:
         Parameters
         ----------
         product : Product
-            Row-major matrices of ``float32`` or ``float64``, which cuBLAS sees transposed.
+            Row-major matrices of floating-point numbers, which cuBLAS sees transposed.
         a, b, c : int
             The addresses of the first elements of the operands and of the result.
         """
-        factors = np.array([product.alpha, product.beta], product.dtype)
-        gemm = column_major(product)
+        factors = np.array([product.alpha, product.beta], wide(product.dtype))
+        gemm, types = column_major(product), _TYPES[product.dtype]
         addresses = {"a": a, "b": b}
+
+        def operand(operand: Operand) -> tuple[int, ...]:
+            address = addresses[operand.operand]
+            return address, types.elements, operand.leading, operand.distance
+
         arguments = (
             self._handle,
             int(gemm.first.transposed),
@@ -120,22 +138,15 @@ class Cublas:
             gemm.columns,
             gemm.inner,
             factors.ctypes.data,
-            addresses[gemm.first.operand],
-            gemm.first.leading,
-            gemm.first.distance,
-            addresses[gemm.second.operand],
-            gemm.second.leading,
-            gemm.second.distance,
-            factors.ctypes.data + product.dtype.itemsize,
-            c,
-            gemm.leading,
-            gemm.distance,
-            product.count,
+            *operand(gemm.first),
+            *operand(gemm.second),
+            factors.ctypes.data + factors.itemsize,
+            *(c, types.elements, gemm.leading, gemm.distance),
+            *(product.count, types.sums, _DEFAULT_ALGORITHM),
         )
-        name = _GEMMS[product.dtype]
 
         def run(_kept: np.ndarray = factors) -> None:
-            self._call(name, *arguments)
+            self._call("cublasGemmStridedBatchedEx", *arguments)
 
         return run
 

@@ -186,8 +186,8 @@ class CudaStream:
         self, function: Any, grid: int, arrays: Sequence[Any], scalars: Sequence[int]
     ) -> Run:
         """Return a function that launches a kernel."""
-        values = [ctypes.c_void_p(array.data.ptr) for array in arrays]
-        values += [ctypes.c_longlong(scalar) for scalar in scalars]
+        values = [ctypes.c_longlong(array.data.ptr) for array in arrays]
+        values += [ctypes.c_longlong(scalar) for scalar in scalars]  # All have 64 bits.
         addresses = (ctypes.c_void_p * max(len(values), 1))(*map(ctypes.addressof, values))
         parameters = ctypes.addressof(addresses)
         pointer = int(function.kernel.ptr)

@@ -46,9 +46,9 @@ PLAN_OPTIONS: Final = PlanOptions(target="cupy")
 """Options of the plans that executors for devices make for themselves."""
 
 _BYTE: Final = np.dtype(np.uint8)
-_CLOSE: Final = 1e-4
+_CLOSE: Final = {2: 1e-2, 4: 1e-4, 8: 1e-4}
 """Largest difference from NumPy's results that a verified run may have, relative to the largest
-element of a result."""
+element of a result, by the bytes of an element."""
 
 
 class DeviceExecutor(Executor):
@@ -221,8 +221,9 @@ class DeviceExecutor(Executor):
             if array.dtype.kind not in "fc":
                 is_equal = bool((array == found).all())
             else:
+                close = _CLOSE.get(array.dtype.itemsize, 1e-4)
                 largest = np.abs(array[np.isfinite(array)]).max(initial=1.0)
-                is_equal = np.allclose(found, array, rtol=0, atol=_CLOSE * largest, equal_nan=True)
+                is_equal = np.allclose(found, array, rtol=0, atol=close * largest, equal_nan=True)
             if not is_equal:
                 raise VerificationError(
                     f"output {name!r} differs from NumPy's on {self._device.name}"
