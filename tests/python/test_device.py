@@ -488,6 +488,30 @@ def test_a_model_computes_the_same_on_a_gpu(name: str, streams: int, capture: bo
             assert executor.replays == capture
 
 
+def test_memory_of_cupy_is_the_arena_on_a_gpu() -> None:
+    device = gpu()
+    library = pytest.importorskip("cupy")
+    case = MODELS["mobile"]()
+    graph = load_onnx(case.proto)
+    plan = ap.plan(graph, target="cupy")
+    memory = library.zeros(plan.arena_bytes + 256, dtype="uint8")
+
+    class OnlyDlpack:
+        """The memory, by DLPack alone."""
+
+        __dlpack__ = memory.__dlpack__
+        __dlpack_device__ = memory.__dlpack_device__
+
+    for arena in (memory, OnlyDlpack()):
+        memory.fill(0)
+        with ap.Executor(graph, plan, device=device, arena=arena) as executor:
+            assert_equal(list(executor.run(case.inputs).values()), expected(case), "adopted")
+        assert bool(memory[: plan.arena_bytes].any())
+        assert not bool(memory[plan.arena_bytes :].any())
+    with pytest.raises(MisalignedBuffer):
+        ap.Executor(graph, plan, device=device, arena=memory[4:])
+
+
 def test_a_wait_that_is_missing_shows() -> None:
     case, graph, functions = model_kernels("attention")
     plan = ap.plan(graph, target="cupy", workers=3)

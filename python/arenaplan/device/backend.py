@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
 from arenaplan.device.lowering import StepLowering
+from arenaplan.device.lowering.site import Kind
 from arenaplan.device.rates import BYTES, LAUNCH, OPERATIONS, PRODUCT
 from arenaplan.executor.registry import Signature
 from arenaplan.executor.signatures import NOT_RUN
@@ -119,8 +120,11 @@ def _seconds(lowering: StepLowering) -> float:
         inner = _inner(signature)
         made = signature.outputs[0]
         if inner and made:
-            total += PRODUCT - (0 if signature.input(2) else LAUNCH)  # A bias is a launch.
-            total += 2 * prod(made.shape) * inner / OPERATIONS
+            if member.rule.kind is Kind.WORK:
+                total += PRODUCT - (0 if signature.input(2) else LAUNCH)  # A bias is a launch.
+            total += (
+                2 * prod(made.shape) * inner / OPERATIONS.get(made.dtype.itemsize, OPERATIONS[4])
+            )
     return total
 
 

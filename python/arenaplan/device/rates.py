@@ -15,5 +15,5 @@ PRODUCT: Final = 5e-6
 """Seconds that a product of matrices takes besides its work."""
 BYTES: Final = 3e12
 """Bytes that are read or written in a second."""
-OPERATIONS: Final = 3e13
-"""Operations of products in a second, in single precision."""
+OPERATIONS: Final = {2: 1e14, 4: 3e13, 8: 3e13}
+"""Operations of products in a second, by the bytes of an element."""
