@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import sys
 import threading
@@ -121,6 +122,29 @@ def test_a_gate_has_the_options_of_each_model(
     assert main(["gate", "net.json", "big.json", "--json"]) == 0
     gates = json.loads(capsys.readouterr().out)["gates"]
     assert [gate["rows"][0]["limit"] for gate in gates] == [256, 8192]
+
+
+def test_the_page_lists_every_key_and_its_file_is_right(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from arenaplan.cli.config import KEYS, find_config
+
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    listed = set(re.findall(r"`([a-z-]+)`", page.partition("Keys are options")[2]))
+    assert set(KEYS) <= listed
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    write(folder / "arenaplan.toml", block)
+    config = find_config(None)
+    assert config is not None
+    assert set(config.settings(Path("a.tflite"))) == {"effort", "baseline", "target", "budget"}
+    (folder / "vision").mkdir()
+    settings = config.settings(folder / "vision" / "a.onnx")
+    assert {"bind", "pin", "optimize"} <= set(settings)
+    # Each value is one that the option can have.
+    saved(folder / "vision" / "net.json", 64, 100, 64)
+    write(folder / "arenaplan.toml", block.replace(".onnx", ".json").replace("bind", "#bind"))
+    assert main(["plan", str(folder / "vision" / "net.json")]) == 2
+    assert "no value that has a place is called 'logits*'" in capsys.readouterr().err
 
 
 # -- errors --------------------------------------------------------------------------
