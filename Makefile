@@ -124,6 +124,7 @@ check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(BIN)/python tools/operators.py --check
 	$(BIN)/python tools/maps.py --check
+	$(BIN)/python tools/tutorial_models.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -154,6 +155,22 @@ browser: ## tests of the map in Chromium, in an environment of their own
 	.venv-browser/bin/python -m pip install --quiet ".[browser,dev,notebook]"
 	command -v chromium google-chrome >/dev/null || .venv-browser/bin/playwright install chromium
 	.venv-browser/bin/python -m pytest tests/python/test_map_browser.py tests/python/test_report.py
+
+.PHONY: site
+site: develop ## build the documentation site into target/site
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print("\n".join(p["dependencies"] + p["optional-dependencies"]["docs"]))' > .venv-docs/docs.txt
+	.venv-docs/bin/python -m pip install --quiet --requirement .venv-docs/docs.txt
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=python .venv-docs/bin/mkdocs build
+
+.PHONY: figures
+figures: develop ## regenerate the tables and the picture of docs/comparison.md
+	$(BIN)/python tools/figures.py
+
+.PHONY: tutorials
+tutorials: develop ## run the tutorials, and write the output of their commands anew
+	$(BIN)/python tools/tutorial_models.py
+	$(BIN)/python tests/python/snippets.py docs/tutorials/*.md
 
 .PHONY: fmt
 fmt: $(VENV)/.ready ## format everything

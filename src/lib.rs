@@ -96,6 +96,16 @@ pub use program::Program;
 #[doc = include_str!("../docs/serving.md")]
 struct Serving;
 
+/// The examples of the tutorial for compilers, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/tutorials/compiler.md")]
+struct Compiler;
+
+/// The examples of the tutorial for servers, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/tutorials/server.md")]
+struct Server;
+
 /// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -4,11 +4,13 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 import arenaplan
+import snippets
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -45,6 +47,55 @@ def test_the_examples_of_a_page_run(name: str) -> None:
     assert blocks
     for block in blocks:
         exec(compile(block, name, "exec"), {})
+
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_does_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "```c " in page.read_text() and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.chdir(tmp_path)
+    snippets.check_page(page)
+
+
+def test_output_that_differs_from_a_page_is_found() -> None:
+    assert snippets.agrees(["a … c", "…", "end"], ["a b c", "1", "2", "end"])
+    assert not snippets.agrees(["a … c"], ["a b d"])
+    assert not snippets.agrees(["1,024 bytes"], ["1,025 bytes"])
+    assert not snippets.agrees(["a"], ["a", "b"])
+
+
+def test_a_command_that_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ arenaplan plan missing.onnx\n```\n")
+    with pytest.raises(snippets.Wrong, match="ends with 2"):
+        snippets.check_page(page)
+    page.write_text("```console\n$ arenaplan pack missing.csv\n…\n$ echo $?\n1\n```\n")
+    with pytest.raises(snippets.Wrong, match=r"-1\n\+2"):
+        snippets.check_page(page)
+
+
+def test_rows_of_the_comparison_are_what_the_planners_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    figures = importlib.import_module("figures")
+    assert figures.check(["light_squeezenet", "unet_small"], runtime=False) == []
+    page = figures.PAGE.read_text()
+    monkeypatch.setattr(figures, "PAGE", ROOT / "docs" / "glossary.md")
+    (row,) = figures.check(["unet_small"], runtime=False)
+    assert row in page
+
+
+def test_every_public_name_is_on_one_page_of_the_reference() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    names = re.findall(r"^::: arenaplan\.(\w+)$", pages, re.MULTILINE)
+    assert sorted(names) == sorted(set(arenaplan.__all__) - {"__version__"})
 
 
 TRAINING = (ROOT / "docs" / "training.md").read_text().partition("\n## Import a training step")
