@@ -3,11 +3,12 @@ Runs pages of the documentation as a reader does: all blocks of a page, in order
 
 Usage: python tests/python/snippets.py PAGE... writes the output of the commands of pages anew.
 
-- A block ``python`` is executed; all of a page share their names. With ``title="FILE"``, a block in
-  any language is a file instead.
-- A block ``console`` has commands after ``$`` and the lines that a terminal shows. ``arenaplan`` runs
-  in this process, other commands in a shell. ``…`` stands for any text in a line, alone for any
-  lines. A command ends with code 0 unless ``$ echo $?`` is the next one.
+- A block ``python`` is executed; all of a page share their names. With ``title="FILE"``, a block
+  in any language is a file instead.
+- A block ``console`` has commands after ``$`` and the lines that a terminal shows. ``arenaplan``
+  and ``python`` run in this process, other commands in a shell. Lines of stderr may be left out,
+  all together. ``…`` stands for any text in a line, alone for any lines. A command ends with code 0
+  unless ``$ echo $?`` is the next one.
 - Commands of ``SET_UP`` are what a reader has done before, and are not run.
 """
 
@@ -17,12 +18,13 @@ import contextlib
 import difflib
 import io
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +68,18 @@ def run_page(path: Path, names: dict[str, Any] | None = None) -> str:
     """
     page = path.read_text("utf-8")
     names = {} if names is None else names
+    before, modules = sys.path[:], set(sys.modules)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return _run_blocks(page, path, names)
+    finally:
+        sys.path[:] = before
+        for name in set(sys.modules) - modules:
+            if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == Path.cwd():
+                del sys.modules[name]
+
+
+def _run_blocks(page: str, path: Path, names: dict[str, Any]) -> str:
     for model in path.parent.glob("models/*"):
         shutil.copy(model, model.name)
     parts, end = [], 0
@@ -78,13 +92,13 @@ def run_page(path: Path, names: dict[str, Any] | None = None) -> str:
             # Lines of a traceback are then those of the page.
             exec(compile("\n" * (block.line - 1) + text, str(path), "exec"), names)
         elif block.language == "console":
-            text = _commands(text, where)
+            text = run_commands(text, where)
         parts += [page[end : block.start], text]
         end = block.end
     return "".join([*parts, page[end:]])
 
 
-def _commands(text: str, where: str) -> str:
+def run_commands(text: str, where: str) -> str:
     """Run the commands of a block, and return it with their output."""
     sessions: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
@@ -98,27 +112,69 @@ def _commands(text: str, where: str) -> str:
     following = [command for command, _ in sessions[1:]] + [""]
     for (command, expected), after in zip(sessions, following, strict=True):
         if command == "echo $?":
-            shown = [str(code)]
+            ran = Ran([str(code)], [str(code)], code)
         elif command.startswith(SET_UP):
-            shown = expected
+            ran = Ran(expected, expected, 0)
         else:
-            shown, code = _run(command)
+            ran = _run(command)
+            code = ran.code
             if code and after != "echo $?":
-                raise Wrong(f"{where}: {command!r} ends with {code}:\n" + "\n".join(shown))
-        made += [f"$ {command}", *(expected if agrees(expected, shown) else shown)]
+                raise Wrong(f"{where}: {command!r} ends with {code}:\n" + "\n".join(ran.shown))
+        is_right = agrees(expected, ran.shown) or agrees(expected, ran.results)
+        made += [f"$ {command}", *(expected if is_right else ran.shown)]
     return "".join(f"{line}\n" for line in made)
 
 
-def _run(command: str) -> tuple[list[str], int]:
-    """Return the lines that a command writes to the terminal, and its exit code."""
+class Ran(NamedTuple):
+    """The end of a command."""
+
+    shown: list[str]
+    """Lines that a terminal shows."""
+    results: list[str]
+    """Those of stdout."""
+    code: int
+
+
+class _Both(io.StringIO):
+    """Stdout, which is also written to what the terminal shows."""
+
+    def __init__(self, terminal: io.StringIO) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def write(self, text: str, /) -> int:
+        self.terminal.write(text)
+        return super().write(text)
+
+
+def _in_process(call: Callable[[], int]) -> Ran:
+    """Return the end of a call that returns an exit code."""
+    terminal = io.StringIO()
+    with (
+        contextlib.redirect_stdout(_Both(terminal)) as results,
+        contextlib.redirect_stderr(terminal),
+    ):
+        code = call()
+    return Ran(terminal.getvalue().splitlines(), results.getvalue().splitlines(), code)
+
+
+def _script(words: list[str]) -> int:
+    """Run a script of Python, with its arguments."""
+    arguments, sys.argv = sys.argv, words
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    finally:
+        sys.argv = arguments
+    return 0
+
+
+def _run(command: str) -> Ran:
+    """Run a command."""
     words = shlex.split(command.replace("\\\n", " "), comments=True)
     if words[0] == "arenaplan":
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
-            code = main(words[1:])
-        return shown.getvalue().splitlines(), code
+        return _in_process(lambda: main(words[1:]))
     if words[0] == "python":
-        command = command.replace("python", shlex.quote(sys.executable), 1)
+        return _in_process(lambda: _script(words[1:]))
     ran = subprocess.run(
         command,
         shell=True,
@@ -128,7 +184,8 @@ def _run(command: str) -> tuple[list[str], int]:
         timeout=120,
         check=False,
     )
-    return ran.stdout.splitlines(), ran.returncode
+    lines = ran.stdout.splitlines()
+    return Ran(lines, lines, ran.returncode)
 
 
 def agrees(expected: list[str], shown: list[str]) -> bool:
@@ -141,7 +198,7 @@ def agrees(expected: list[str], shown: list[str]) -> bool:
 
 
 def check_page(path: Path) -> None:
-    """Run a page in the working directory; raise if its commands have other output than it shows."""
+    """Run a page in the working directory; raise if its commands have other output."""
     page, fresh = path.read_text("utf-8"), run_page(path)
     if page != fresh:
         lines = difflib.unified_diff(
