@@ -98,11 +98,13 @@ struct Serving;
 
 /// The examples of the tutorial for compilers, as tests.
 #[cfg(doctest)]
+#[allow(rustdoc::invalid_codeblock_attributes, reason = "titles of files, for the site")]
 #[doc = include_str!("../docs/tutorials/compiler.md")]
 struct Compiler;
 
 /// The examples of the tutorial for servers, as tests.
 #[cfg(doctest)]
+#[allow(rustdoc::invalid_codeblock_attributes, reason = "titles of files, for the site")]
 #[doc = include_str!("../docs/tutorials/server.md")]
 struct Server;
 

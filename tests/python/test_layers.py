@@ -17,6 +17,8 @@ BINDINGS = PACKAGE.parent / "src"
 FLOORS = (
     ("_core", "_start", "errors"),
     ("backend", "effects", "origin"),
+    ("values",),
+    ("building",),
     ("graph",),
     ("ops",),
     ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
