@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Final
 
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
+
+ARENA: Final = "arena"
+"""Name of the memory of a plan that has one, unless it is given another name."""
 
 _UNITS = {"": 1, "B": 1} | {
     name: 1 << (10 * power)
@@ -66,11 +70,15 @@ def parse_spaces(text: str) -> list[Space]:
     """
     Return the spaces that a text such as ``sram=64KiB,psram=8MiB@3`` stands for.
 
-    After ``@`` comes the cost of moving a byte.
+    After ``@`` comes the cost of moving a byte. A size alone is that of the only memory, the arena.
 
     >>> parse_spaces("sram=64K,psram=8M@3")[1]
     Space(name='psram', capacity=8388608, cost=3, alignment=None)
+    >>> parse_spaces("64KiB")
+    [Space(name='arena', capacity=65536, cost=None, alignment=None)]
     """
+    if "=" not in text and "," not in text:
+        return [Space(ARENA, parse_size(text))]
     spaces = []
     for part in text.split(","):
         name, separator, rest = part.strip().partition("=")

@@ -97,7 +97,7 @@ def test_output_that_documents_show_is_that_of_the_commands(
         counts[name] = len(shown)
         for block in shown:
             assert snippets.run_commands(block.text, f"{name}:{block.line}") == block.text
-    assert list(counts.values()) == ([6, 1, 1, 1] if with_shared else [2, 1, 1, 0])
+    assert list(counts.values()) == ([7, 1, 1, 1] if with_shared else [2, 1, 1, 0])
 
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -185,6 +185,25 @@ def test_every_exception_is_a_planner_error_and_is_documented() -> None:
         if isinstance(value, type) and value.__module__ == errors.__name__:
             assert issubclass(value, errors.PlannerError), name
             assert value.__doc__, name
+
+
+def test_every_exception_has_a_cure_on_its_page() -> None:
+    from arenaplan import errors
+    from arenaplan.cures import CURES
+
+    page = (ROOT / "docs" / "errors.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", page, re.MULTILINE))
+    classes = {
+        name: found
+        for name, found in vars(errors).items()
+        if isinstance(found, type) and issubclass(found, errors.PlannerError)
+    }
+    assert set(CURES) == set(classes) == set(rows)  # To mend it: a cure, then `make errors`.
+    for name, found in classes.items():
+        assert CURES[name] in rows[name]
+        cause = " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split())
+        assert cause.replace("``", "`") in rows[name], name
+        assert all(f"`{base.__name__}`" in rows[name] for base in found.__bases__)
 
 
 def test_every_error_of_the_core_has_an_exception() -> None:

@@ -80,7 +80,7 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     limits = check_limits(options.time_limit, options.node_limit, options.seed, options.threads)
     text = read_table(options.file)
-    with watching(options) as watch:
+    with watching(options, catches=False) as watch:  # A packing says itself that it was ended.
         packing = _core.pack_csv(
             text, options.align, check_capacity(options.capacity), **limits, on_progress=watch
         )

@@ -26,6 +26,7 @@ from arenaplan.cli.common import (
     size,
     whole,
 )
+from arenaplan.cli.inputs import load_plan
 from arenaplan.dynamic import StagedExecutor
 from arenaplan.errors import (
     InputMismatch,
@@ -49,7 +50,7 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_model_command(commands, "run", execute)
     parser.add_argument(
-        "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one)"
+        "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one); - is stdin"
     )
     parser.add_argument(
         "--input",
@@ -133,7 +134,7 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
     try:
         graph = load_model(options)
         if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
-            plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
+            plan = None if options.plan is None else load_plan(options.plan)
             return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
