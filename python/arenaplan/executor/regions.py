@@ -167,7 +167,6 @@ class Endings:
         needs = self._needs.pop(stage.value)
         times = times_of(needs)
         fits = ~add_needs(stage, times, self._needs)
-        self._add_runs(stage, times, fits)
         if stage is not self._last and not in_place:
             held = held_by(needs, times)
             sizes = padded(held.rows * stage.row_bytes)
@@ -175,7 +174,10 @@ class Endings:
             self._time += np.where(held.is_kept, _moving(stage, held, times), 0.0)[:, None]
             brief = np.where(held.is_kept, 0, sizes)
             self._brief[:, self._stages[stage.value] : self._at + 1] += brief[:, None]
-        self._keep(fits & (self._lines() + self._scratch.min(axis=1) <= self._most))
+        # The work of heights that need too many rows is not asked for.
+        fits &= self._bytes() <= self._most
+        self._add_runs(stage, times, fits)
+        self._keep(fits & (self._bytes() <= self._most))
 
     def _add_runs(self, stage: Stage, times: Times, fits: np.ndarray) -> None:
         """Add the work of a stage; heights in whose strips it cannot run fit no more."""
@@ -197,6 +199,11 @@ class Endings:
         self._needs = {
             value: Needs(needs.low[fits], needs.high[fits]) for value, needs in self._needs.items()
         }
+
+    def _bytes(self) -> np.ndarray:
+        """Return the bytes of line buffers and of the least scratch memory."""
+        total: np.ndarray = self._lines() + self._scratch.min(axis=1)
+        return total
 
     def _lines(self) -> np.ndarray:
         """Return the bytes of line buffers."""
