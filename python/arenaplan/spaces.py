@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
+from arenaplan.close import did_you_mean
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 
@@ -127,6 +128,10 @@ def homes_of(
             and (value.name == pattern or fnmatchcase(value.name, pattern))
         ]
         if not found:
-            raise InvalidOption(f"option pins: no value that has a place is called {pattern!r}")
+            names = (value.name for value in graph.values if value.kind != "constant")
+            raise InvalidOption(
+                f"option pins: no value that has a place is called {pattern!r}"
+                f"{did_you_mean(pattern, names)}"
+            )
         homes.update(dict.fromkeys(found, position[name]))
     return sorted(homes.items())

@@ -201,6 +201,22 @@ def test_junit_has_a_case_per_rule_and_the_reason(
     assert ElementTree.fromstring(capsys.readouterr().out).tag == "testsuites"
 
 
+def test_a_model_that_cannot_be_read_stops_no_other_and_is_in_the_reports(
+    files: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small, _, _ = files
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text("{")
+    junit = tmp_path / "out.xml"
+    assert main(["gate", str(damaged), small, "--budget", "1K", "--junit", str(junit)]) == 2
+    printed = capsys.readouterr()
+    assert "ok: small" in printed.out
+    assert "FAIL: damaged" in printed.out
+    root = ElementTree.parse(junit).getroot()
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["3", "0", "1"]
+    assert root.find("testsuite/testcase/error") is not None
+
+
 def test_names_cannot_spoil_markdown_or_xml() -> None:
     hostile = "a|b`<img src=x>\x00\x1b[31m@all"
     new = ap.Graph(hostile)

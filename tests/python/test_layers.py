@@ -15,7 +15,7 @@ PACKAGE = Path(arenaplan.__file__).parent
 BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
-    ("_core", "_start", "cures", "errors"),
+    ("_core", "_start", "close", "cures", "errors"),
     ("backend", "effects", "origin"),
     ("values",),
     ("building",),

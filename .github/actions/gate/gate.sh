@@ -5,8 +5,10 @@ set -euo pipefail
 words=()
 while IFS= read -r line; do
   [[ -n "$line" ]] || continue
-  mapfile -t found < <(compgen -G "$line" || printf '%s\n' "$line")
-  words+=("${found[@]}")
+  # Without mapfile, which bash on macOS does not have.
+  while IFS= read -r file; do
+    words+=("$file")
+  done < <(compgen -G "$line" || printf '%s\n' "$line")
 done <<< "$MODELS"
 [[ -z "${BASELINE:-}" ]] || words+=("--baseline=$BASELINE")
 [[ -z "${BUDGET:-}" ]] || words+=("--budget=$BUDGET")

@@ -22,12 +22,12 @@ from arenaplan.cli.parser import (
     COMMANDS,
     Parser,
     add_general,
-    close,
     command_at,
     overview,
     parse,
 )
 from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
+from arenaplan.close import did_you_mean
 from arenaplan.errors import (
     CapacityExceeded,
     DeviceUnavailable,
@@ -84,8 +84,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
         add_command_to(commands, chosen)  # The modules of the others may import much: see the help.
     elif chosen is not None:
-        near = "".join(f"; did you mean {name!r}?" for name in close(chosen, COMMANDS))
-        parser.error(f"there is no command {chosen!r}{near}")
+        parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}")
     _start.raise_again()
     options = parse(parser, arguments)
     assert position is not None  # The parser has refused a line without a command.

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from arenaplan.cli.parser import close
+from arenaplan.close import closest
 from arenaplan.errors import InvalidConfig
 
 FILE, PROJECT, VARIABLE = "arenaplan.toml", "pyproject.toml", "ARENAPLAN_CONFIG"
@@ -220,8 +220,8 @@ def _table(path: Path, where: str, value: Any) -> None:
 
 
 def _hint(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    near = close(name, known)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = closest(name, known)
+    return "" if near is None else f"; did you mean {near}?"
 
 
 def environment() -> dict[str, Setting]:

@@ -79,8 +79,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_model_command(commands, "export", execute)
     forms = "; ".join(f"{form.name}: {form.help}" for form in EXPORTERS.values())
-    parser.add_argument("--to", required=True, choices=EXPORTERS, help=forms)
-    parser.add_argument(
+    group(parser, "form").add_argument("--to", required=True, choices=EXPORTERS, help=forms)
+    group(parser, "output").add_argument(
         "-o",
         "--output",
         required=True,
@@ -88,7 +88,7 @@ def add_to(commands: Commands) -> None:
         metavar="FILE",
         help="file to write; - is stdout",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
     )
     add_plan_options(parser)
@@ -99,20 +99,20 @@ def add_to(commands: Commands) -> None:
         metavar="BYTES",
         help="most bytes the arena may have, such as 48KiB; more than that is not written",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--always",
         action="store_true",
         help="tflm: decide offsets even if the runtime's own planner needs no more bytes, or a "
         "kernel is not known",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--original",
         type=Path,
         metavar="FILE",
         help="c: .tflite model that the firmware runs already, to list the operators that its "
         "resolver must register in addition",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--section",
         action="append",
         default=[],
@@ -120,7 +120,7 @@ def add_to(commands: Commands) -> None:
         metavar="SPACE=SECTION",
         help="c: linker section for the arena of a space, such as arena=.sram; can be repeated",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--space", metavar="NAME", help="csv: which space to write, if the plan has several"
     )
     add_json(parser)

@@ -30,6 +30,7 @@ from arenaplan.errors import (
     GateFailed,
     InvalidOption,
     InvalidSize,
+    PlannerError,
 )
 from arenaplan.export.tflm import own_arena
 from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
@@ -94,11 +95,18 @@ def execute(options: argparse.Namespace) -> None:
     if options.update and options.baseline in (None, "-"):
         raise InvalidOption("option --update: --baseline names the file to write")
     baselines = _baselines(options)
-    gates = []
+    gates: list[Gate] = []
+    errors: list[Exception] = []
     for model, baseline in zip(options.models, baselines, strict=True):
-        chosen = options.with_model(model)
-        chosen.model = read_model(model)
-        gates.append(_gate(chosen, baseline))
+        try:
+            chosen = options.with_model(model)
+            chosen.model = read_model(model)
+            gates.append(_gate(chosen, baseline))
+        except (PlannerError, OSError) as error:
+            # The reports name it, too; the others are judged all the same.
+            errors.append(error)
+            problem = f"{type(error).__name__}: {error}"
+            gates.append(Gate(model.stem, "no target", None, (), problem=problem, is_error=True))
         if not (options.json or options.markdown or on_stdout):
             _print(gates[-1])
     if options.json:
@@ -107,6 +115,8 @@ def execute(options: argparse.Namespace) -> None:
         print(markdown(gates), end="")
     if options.junit is not None:
         write_result(options.junit, junit(gates))
+    if errors:
+        raise errors[0]
     failed = [gate for gate in gates if not gate.passed]
     if failed:
         why = "; ".join(f"{shown(gate.model)}: {', '.join(gate.failures())}" for gate in failed)

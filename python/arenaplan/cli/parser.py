@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
+
+from arenaplan.close import closest
 
 COMMANDS: Final[Mapping[str, str]] = {
     "plan": "plan a model's arena and prove its size",
@@ -92,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         """End the program over arguments that the command does not have."""
         options = [text.partition("=")[0] for text in unknown if text.startswith("-")]
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        near = [match for name in options for match in close(name, known)]
+        near = [found for name in options if (found := closest(name, known)) is not None]
         hint = f"; did you mean {' and '.join(near)}?" if near else ""
         self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
@@ -101,18 +103,11 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        near = close(str(value), choices)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = closest(str(value), choices)
+        hint = "" if near is None else f"did you mean {near!r}? "
         raise argparse.ArgumentError(
             action, f"invalid choice: {value!r}; {hint}choose from {', '.join(choices)}"
         )
-
-
-def close(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known name that is closest to a wrong one, if one is close."""
-    from difflib import get_close_matches  # Only for errors.
-
-    return get_close_matches(name, list(known), n=1)
 
 
 def add_general(parser: argparse.ArgumentParser, *, is_root: bool = False) -> None:

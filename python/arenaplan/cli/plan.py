@@ -17,6 +17,7 @@ from arenaplan.cli.common import (
     has_ranges,
     load_model,
     print_json,
+    say,
     shown,
     size,
     whole,
@@ -133,9 +134,7 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     _refuse_unused(options)
     if options.time_limit is not None and _has_no_search(options):
-        raise InvalidOption(
-            "option --time-limit: it is for plans of one shape by the strategy arena"
-        )
+        raise InvalidOption("option --time-limit: it is for the strategy arena")
     if options.with_graph and (options.output is None or _is_shared_or_classic(options)):
         raise InvalidOption("option --with-graph: it is for -o, and for plans of one model")
     if options.share is not None:
@@ -181,8 +180,8 @@ def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
 
 
 def _has_no_search(options: argparse.Namespace) -> bool:
-    """Return whether something else than one plan is made by the search."""
-    return has_ranges(options) or options.strategy != "arena"
+    """Return whether a classic planner was chosen, which searches nothing."""
+    return bool(options.strategy != "arena")
 
 
 def _is_shared_or_classic(options: argparse.Namespace) -> bool:
@@ -265,6 +264,12 @@ def report(
     if ahead is not None:
         summary.update(ahead.facts())
     arena = arena_of(plan, options)
+    limit = plan.spaces[0].capacity if len(plan.spaces) == 1 else None
+    if arena is not None and limit is not None and plan.arena_bytes <= limit < arena["total"]:
+        say(
+            f"warning: {limit:,} bytes are enough for what is planned, and not for the whole arena "
+            f"of {arena['total']:,}, which 'arenaplan gate' compares with budgets"
+        )
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
         return

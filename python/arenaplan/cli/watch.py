@@ -28,7 +28,7 @@ def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[W
     Ctrl-C ends the search with the best answer so far, and ``was_stopped`` is true; the second one
     gives up. Without ``catches``, Ctrl-C raises as elsewhere.
     """
-    watch = Watch(_form(options))
+    watch = Watch(form_of(options))
     is_main = threading.current_thread() is threading.main_thread()
     catches = catches and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if catches:
@@ -43,7 +43,7 @@ def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[W
         detail(f"searched for {time.process_time() - started:.2f} s of processor time")
 
 
-def _form(options: argparse.Namespace) -> str:
+def form_of(options: argparse.Namespace) -> str:
     """Return the form of progress: ``"line"``, ``"json"`` or ``"none"``."""
     if options.progress != "auto":
         return str(options.progress)
@@ -79,6 +79,19 @@ class Watch:
         if self._form != "none" and now - self._shown >= _PERIOD and progress["peak"] is not None:
             self._shown = now
             (self._line if self._form == "line" else self._document)(progress)
+        return not self.was_stopped
+
+    def count(self, done: int, total: int, what: str = "checked") -> bool:
+        """Tell how many shapes are done; return whether the search goes on."""
+        now = time.monotonic()
+        if self._form != "none" and now - self._shown >= _PERIOD:
+            self._shown = now
+            if self._form == "json":
+                print(json.dumps({"stage": what, "done": done, "total": total}), file=sys.stderr)
+            else:
+                self._is_clear = False
+                line = f"\r\x1b[K{done:,} of {total:,} shapes {what}"
+                print(line, end="", file=sys.stderr, flush=True)
         return not self.was_stopped
 
     def _line(self, progress: dict[str, Any]) -> None:

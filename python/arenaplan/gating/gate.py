@@ -82,6 +82,8 @@ class Gate:
     """Why there is no plan."""
     others: int = 0
     """Values that have other places than in the baseline, and are no causes."""
+    is_error: bool = False
+    """Whether the model or the baseline could not be read, so that nothing was judged."""
 
     @property
     def passed(self) -> bool:

@@ -103,10 +103,13 @@ def _code(text: str) -> str:
     return printable(text).replace("`", "'").replace("|", "\\|")
 
 
+_COUNTS: Final = ("tests", "failures", "errors")
+
+
 def junit(gates: Sequence[Gate]) -> str:
     """Return an XML document with a suite per gate and a test case per rule."""
     suites = ElementTree.Element("testsuites", name="arenaplan gate")
-    totals = [0, 0]
+    totals = dict.fromkeys(_COUNTS, 0)
     for gate in gates:
         suite = ElementTree.SubElement(suites, "testsuite", name=_text(gate.model or "model"))
         cases: list[tuple[str, str | None]] = [("plan", gate.problem)]
@@ -123,15 +126,16 @@ def junit(gates: Sequence[Gate]) -> str:
                 name=_text(name),
             )
             if problem is not None:
-                failure = ElementTree.SubElement(case, "failure", message=_text(problem))
+                kind = "error" if gate.is_error else "failure"
+                failure = ElementTree.SubElement(case, kind, message=_text(problem))
                 failure.text = _text("\n".join([problem, *table(gate)]))
         failed = sum(problem is not None for _, problem in cases)
-        suite.set("tests", str(len(cases)))
-        suite.set("failures", str(failed))
-        totals[0] += len(cases)
-        totals[1] += failed
-    suites.set("tests", str(totals[0]))
-    suites.set("failures", str(totals[1]))
+        counts = (len(cases), 0 if gate.is_error else failed, failed if gate.is_error else 0)
+        for name, count in zip(_COUNTS, counts, strict=True):
+            suite.set(name, str(count))
+            totals[name] += count
+    for name, count in totals.items():
+        suites.set(name, str(count))
     ElementTree.indent(suites)
     text = ElementTree.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
