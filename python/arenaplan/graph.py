@@ -40,6 +40,7 @@ from arenaplan.errors import (
     UndefinedValue,
     UnsupportedModel,
 )
+from arenaplan.limits import take_node
 from arenaplan.origin import Origin
 
 if TYPE_CHECKING:
@@ -374,6 +375,7 @@ class Graph:
         cost: int = 0,
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
+        take_node()
         self._change()
         index = len(self.nodes)
         node = Node(

@@ -16,7 +16,7 @@ BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
     ("_core", "_start", "errors"),
-    ("backend", "effects", "origin"),
+    ("backend", "effects", "limits", "origin"),
     ("graph",),
     ("ops",),
     ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
