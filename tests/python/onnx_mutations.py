@@ -2,18 +2,20 @@
 Structure-aware changes of ONNX models: the file stays a message of the format, and its content is
 wrong, hostile, or another valid model.
 
-``python onnx_mutations.py FIRST LAST`` tries the seeds of a range, each with a limit of time, and
-prints what is neither a typed error nor a right result.
+``python onnx_mutations.py`` tries many seeds, each with a limit of time, and prints what is neither
+a typed error nor a right result.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import resource
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import date
 from math import prod
 from typing import Any
 
@@ -377,14 +379,14 @@ def _late(_signal: int, _frame: object) -> None:
     raise TimeoutError("it takes longer than 20 seconds")
 
 
-def main(first: int, last: int) -> None:
-    """Try seeds, and print what is neither a typed error nor a right result."""
+def main(first: int, count: int) -> int:
+    """Try seeds, print what is neither a typed error nor a right result, and return how many."""
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     signal.signal(signal.SIGVTALRM, _late)
     counts: Counter[str] = Counter()
-    for seed in range(first, last):
+    for seed in range(first, first + count):
         model, changes = mutant(seed)
-        print(f"{seed} …", file=sys.stderr)  # tells which model ended the process
+        print(f"{seed}: {'+'.join(changes)}", file=sys.stderr)  # tells what ended the process
         signal.setitimer(signal.ITIMER_VIRTUAL, 20)
         try:
             found = outcome(model)
@@ -395,7 +397,12 @@ def main(first: int, last: int) -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         counts[found] += 1
     print(dict(counts.most_common()), flush=True)
+    return sum(number for found, number in counts.items() if found.startswith("DEFECT"))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--models", type=int, default=2000, help="number of models")
+    parser.add_argument("--first", type=int, default=1000 * date.today().toordinal(), help="seed")
+    options = parser.parse_args()
+    sys.exit(main(options.first, options.models) > 0)
