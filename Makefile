@@ -92,8 +92,9 @@ fuzz: ## fuzz targets, SECONDS=60 each; cargo install --locked cargo-fuzz
 	    $(FUZZ) run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 	    -max_total_time=$(SECONDS) -max_len=4096 -timeout=30 -rss_limit_mb=4096 -print_final_stats=1; done
 
-.PHONY: fuzz-onnx
-fuzz-onnx: develop ## MODELS=2000 changed ONNX models against ONNX Runtime, of a new seed each day
+.PHONY: fuzz-models
+fuzz-models: develop ## MODELS=2000 changed ONNX and TFLite files, of a new seed each day
+	cd tests/python && ../../$(BIN)/python tflite_mutations.py --models $(MODELS)
 	cd tests/python && ../../$(BIN)/python onnx_mutations.py --models $(MODELS)
 
 .PHONY: mutants
