@@ -7,7 +7,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
-from arenaplan._core import Plan, RecomputeCurve, SharedPlan, Strips, Target
+from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
 from arenaplan.backend import backend_of
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
@@ -22,7 +22,7 @@ from arenaplan.options import (
     target_of,
     whole_number,
 )
-from arenaplan.spaces import homes_of, parse_size, parse_spaces
+from arenaplan.spaces import Space, homes_of, parse_size, parse_spaces
 from arenaplan.tradeoff import Maker, Point, chosen
 from arenaplan.watch import Progress, Watch, checked_seconds
 
@@ -40,6 +40,7 @@ def plan(
     strips: Sequence[Strips] = (),
     costs: Sequence[int] | None = None,
     recompute: str | int | None = None,
+    page_to: str | Space | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -67,6 +68,11 @@ def plan(
         extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats. The
         steps then run one node each, and :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and
         :attr:`Plan.extra_bound` tell about the extra work.
+    page_to : str or Space, optional
+        With ``recompute``: a slow memory such as ``"host=64GiB@480"`` that values may be copied to
+        and back from, wherever that costs less than running their nodes again. Copying a byte in
+        one direction costs the units of the nodes' costs behind ``@``. The bytes of
+        ``recompute`` are those of the other spaces. :attr:`Plan.schedule` has the copies, too.
     time_limit : float, optional
         Seconds after which the best plan so far is returned; techniques for which no time was
         left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
@@ -147,7 +153,10 @@ def plan(
             goal[2],
             on_progress=watch.tell,
             time_limit=watch.seconds_left,
+            paging=paging_of(page_to),
         )
+    if page_to is not None:
+        raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
     if backend is None:
 
         def made() -> Plan:
@@ -184,6 +193,7 @@ def recompute_curve(
     graph: Graph,
     options: PlanOptions | None = None,
     *,
+    page_to: str | Space | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -197,6 +207,8 @@ def recompute_curve(
         The graph, whose nodes have costs and say which of them are pure.
     options : PlanOptions, optional
         Options of every plan.
+    page_to : str or Space, optional
+        As for :func:`plan`: no point is dearer than without.
     time_limit : float, optional
         Seconds after which the search ends.
     on_progress : callable, optional
@@ -234,8 +246,29 @@ def recompute_curve(
     arguments = {**core_options(options, target), "workspace": "none"}
     watch = Watch(on_progress, checked_seconds(time_limit))
     return _core.recompute_curve(
-        graph.core, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+        graph.core,
+        arguments,
+        on_progress=watch.tell,
+        time_limit=watch.seconds_left,
+        paging=paging_of(page_to),
     )
+
+
+def paging_of(page_to: str | Space | None) -> Paging | None:
+    """Return the slow memory that values may be copied to, as the core takes it."""
+    if page_to is None:
+        return None
+    if isinstance(page_to, str):
+        spaces = parse_spaces(page_to)
+        if len(spaces) != 1:
+            raise InvalidOption("option page_to: values are copied to one memory, not to several")
+        page_to = spaces[0]
+    if page_to.cost is None:
+        raise InvalidOption(
+            f"option page_to: memory {page_to.name!r} needs the cost of copying a byte, such as "
+            f"{page_to.name}=64GiB@480"
+        )
+    return Paging(page_to.name, page_to.cost, page_to.capacity)
 
 
 def goal_of(recompute: str | int) -> tuple[str, int, str]:

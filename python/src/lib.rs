@@ -62,7 +62,7 @@ mod _core {
     use crate::planner::{Explained, explain, plan};
     #[pymodule_export]
     use crate::recompute::{
-        RecomputeCurve, RecomputePoint, extra_of_chen, recompute, recompute_curve,
+        Paging, RecomputeCurve, RecomputePoint, Transfer, extra_of_chen, recompute, recompute_curve,
     };
     #[pymodule_export]
     use crate::results::{
