@@ -76,6 +76,7 @@ from .importers.live import from_exported_program, from_jaxpr, from_joint_graph,
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import Buffer, Problem, Repacking, pack
+from .places import place_nodes
 from .planning import Explanation, explain, plan, plan_together, recompute_curve
 from .proving import Proof, check_proof, proof_schema, prove
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
@@ -209,6 +210,7 @@ __all__ = [
     "op",
     "order_mutations",
     "pack",
+    "place_nodes",
     "plan",
     "plan_family",
     "plan_many",

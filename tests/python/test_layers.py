@@ -19,7 +19,7 @@ FLOORS = (
     ("backend", "effects", "origin"),
     ("graph",),
     ("ops",),
-    ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
+    ("model", "places", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("bodies", "packing", "incremental", "changes"),
