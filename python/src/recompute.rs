@@ -209,6 +209,27 @@ pub(crate) fn recompute(
     }
 }
 
+/// Return a plan with the schedule of another one, for the graph of its executions with scratch
+/// memory.
+#[pyfunction]
+#[pyo3(signature = (graph, executions, options, plan, time_limit=None))]
+pub(crate) fn recompute_with_scratch(
+    py: Python<'_>,
+    graph: &Graph,
+    executions: &Graph,
+    options: Options,
+    plan: &Plan,
+    time_limit: Option<f64>,
+) -> PyResult<Plan> {
+    let (items, graph) = (executions.items(), Arc::clone(&graph.inner));
+    let (executions, other) = (Arc::clone(&executions.inner), Arc::clone(&plan.inner));
+    let found = call::run(py, items, move |cancel, tell| {
+        let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
+        planner.plan_executions(&graph, &executions, &other)
+    })?;
+    Ok(found.or_raise(py)?.into())
+}
+
 /// Return the fewest bytes over the extra work.
 #[pyfunction]
 #[pyo3(signature = (graph, options, on_progress=None, time_limit=None, paging=None))]

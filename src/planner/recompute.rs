@@ -250,6 +250,34 @@ impl Planner<'_> {
         Ok(best)
     }
 
+    /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
+    /// of [`scheduled_with`](Graph::scheduled_with) with workspaces, which the runner of the steps
+    /// declares. It is already checked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if no node of the other plan runs again and no value is copied. As
+    /// [`plan_steps`](Self::plan_steps).
+    pub fn plan_executions(&self, graph: &Graph, executions: &Graph, other: &Plan) -> Result<Plan> {
+        let Some(mut recomputed) = other.recomputed.clone() else {
+            let reason = "the plan has no schedule of its own".into();
+            return Err(Error::InvalidOption { option: "plan", reason });
+        };
+        let steps: Vec<Vec<NodeId>> = other.order().map(|node| alloc::vec![node]).collect();
+        let mut plan = self.plan_steps(executions, &steps)?;
+        plan.recomputed = Some(recomputed.clone());
+        let options = self.context(graph)?.liveness_options(false, true)?;
+        let order: Vec<NodeId> = graph.order().to_vec();
+        let slow = recomputed.paging.as_ref().map(Paging::to_space);
+        let bytes = fast_bytes(&plan);
+        let bound = Recompute::bound_of(graph, options, &order, slow.as_ref(), bytes, &self.budget);
+        recomputed.extra_bound = bound.min(recomputed.extra_bound);
+        plan.recomputed = Some(recomputed);
+        plan.check_repetitions(graph, executions)?;
+        plan.check(executions)?;
+        Ok(plan)
+    }
+
     /// Returns the plan of a schedule.
     fn plan_schedule(
         &self,

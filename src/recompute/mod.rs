@@ -193,6 +193,21 @@ impl<'a> Recompute<'a> {
         self.paging.as_ref().unwrap_or(&self.search).bound(bytes)
     }
 
+    /// Returns the [`bound`](Self::bound) without a search for schedules.
+    pub(crate) fn bound_of(
+        graph: &Graph,
+        options: LivenessOptions,
+        order: &[NodeId],
+        slow: Option<&Space>,
+        bytes: u64,
+        limits: &Budget<'_>,
+    ) -> u64 {
+        let order: Vec<u32> = order.iter().map(|&id| id.into()).collect();
+        Search::before_starts(Model::new(graph, options), &[order], limits)
+            .with_copies(graph, slow)
+            .bound(bytes)
+    }
+
     /// Returns the bytes that no schedule goes below that runs each node by itself: the operands of
     /// one node.
     pub fn floor(&self) -> u64 {

@@ -117,7 +117,15 @@ impl<'a> Search<'a> {
         other.front.iter().for_each(|it| self.keep(it.clone()));
     }
 
-    fn before_starts(model: Model, orders: &[Vec<u32>], limits: &'a Budget<'a>) -> Self {
+    /// Returns the search with copies to `slow` among its nodes, if there is such a memory.
+    pub(super) fn with_copies(mut self, graph: &Graph, slow: Option<&Space>) -> Self {
+        if let Some(slow) = slow {
+            self.model.add_paging(graph, slow);
+        }
+        self
+    }
+
+    pub(super) fn before_starts(model: Model, orders: &[Vec<u32>], limits: &'a Budget<'a>) -> Self {
         let order = improved(&model, orders);
         let mut found = Evaluation::default();
         found.run(&model, &order);

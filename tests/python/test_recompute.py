@@ -83,6 +83,7 @@ def test_a_recomputed_run_equals_a_plain_one_bit_by_bit():
     plan = ap.plan(
         graph,
         target="numpy",
+        workspace="none",
         optimize="views,in-place",
         recompute=int(plain.arena_bytes * 0.9),
     )
@@ -187,8 +188,8 @@ def test_the_command_writes_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_paged_run_equals_a_plain_one_bit_by_bit():
     graph = training_step()
     graph.target = "numpy"
-    keywords = {"target": "numpy", "optimize": "views,in-place"}
-    plain = ap.plan(graph, workspace="none", **keywords)
+    keywords = {"target": "numpy", "optimize": "views,in-place", "workspace": "none"}
+    plain = ap.plan(graph, **keywords)
     budget = int(plain.arena_bytes * 0.88)
     without = ap.plan(graph, recompute=budget, **keywords)
     plan = ap.plan(graph, recompute=budget, page_to=ap.Space("host", cost=1), **keywords)
@@ -239,3 +240,26 @@ def test_the_command_copies_values(tmp_path: Path, capsys: pytest.CaptureFixture
     capsys.readouterr()
     assert main(["recompute", str(path), *goal]) == 0
     assert "copies out and in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page_to", [None, "host=1GiB@1"])
+def test_a_budget_includes_scratch_memory(page_to: str | None):
+    graph = training_step()
+    graph.target, graph.is_exact = "numpy", True
+    keywords = {"target": "numpy", "optimize": "views,in-place"}
+    plain = ap.plan(graph, **keywords)
+    budget = int(plain.arena_bytes * 0.9)
+    plan = ap.plan(graph, recompute=budget, page_to=page_to, **keywords)
+    assert plan.spaces[0].arena_bytes <= budget
+    assert plan.workspaces
+    assert 0 <= plan.extra_bound <= plan.extra_cost
+    plan.check(graph)
+    again = ap.Plan.from_json(plan.to_json())
+    again.check(graph)
+    x = np.random.default_rng(3).normal(size=(ROWS, 32)).astype(np.float32)
+    with ap.Executor(graph, plain) as first, ap.Executor(graph, again) as second:
+        assert second.scratch_bytes == 0
+        expected, found = first.run({"x": x}), second.run({"x": x}, verify=True)
+        assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    with pytest.raises(RecomputeExceeded, match="scratch memory included"):
+        ap.plan(graph, recompute=plain.arena_bytes // 4, page_to=page_to, **keywords)
