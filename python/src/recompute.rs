@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arenaplan::base::Execution;
+use arenaplan::pack::Space;
 use arenaplan::planner::{Curve, Goal};
 use arenaplan::recompute::Recompute;
-use arenaplan::{Error, NodeId, Space, ValueId};
+use arenaplan::{Error, NodeId, ValueId};
 use pyo3::prelude::*;
 
 use crate::call::{self, Moment};
@@ -85,7 +86,7 @@ impl Transfer {
 }
 
 /// One entry of a schedule: a node by index, or a value that is copied.
-#[derive(FromPyObject, IntoPyObject)]
+#[derive(Debug, FromPyObject, IntoPyObject)]
 pub(crate) enum Entry {
     /// A node runs.
     Run(u32),

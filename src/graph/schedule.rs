@@ -80,7 +80,8 @@ impl Graph {
     ///
     /// ```
     /// use arenaplan::base::Execution;
-    /// use arenaplan::{DType, Graph, Node, Space, Value, ValueKind};
+    /// use arenaplan::pack::Space;
+    /// use arenaplan::{DType, Graph, Node, Value, ValueKind};
     ///
     /// let mut builder = Graph::builder("paged");
     /// let mut value = |name, kind| Value::new(name, kind, DType::FLOAT32, [64]);

@@ -385,8 +385,9 @@ impl<'a> Planner<'a> {
     /// costs as many units of the nodes' costs as the memory says.
     ///
     /// ```
+    /// use arenaplan::pack::Space;
     /// use arenaplan::planner::Goal;
-    /// use arenaplan::{DType, Graph, Node, Planner, Space, Value, ValueKind};
+    /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
     ///
     /// // `a` is read again at the end, and nothing may run twice.
     /// let mut builder = Graph::builder("skip");

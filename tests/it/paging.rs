@@ -4,9 +4,10 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use arenaplan::base::Execution;
+use arenaplan::pack::Space;
 use arenaplan::planner::Goal;
 use arenaplan::{
-    DType, Graph, GraphBuilder, Node, NodeId, Plan, Planner, Space, Value, ValueId, ValueKind,
+    DType, Graph, GraphBuilder, Node, NodeId, Plan, Planner, Value, ValueId, ValueKind,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -117,7 +118,6 @@ fn each_value_takes_the_cheaper_way() {
     for (cost, copied) in [(10, false), (10_000, true)] {
         let plan = paged(&even(8, cost, true), 60, &host(1));
         assert_eq!(copies(&plan) > 0, copied, "cost {cost}");
-        assert_eq!(schedule(&plan).len() > plan.recomputed().unwrap().floor as usize, false);
     }
     let mixed: Vec<Layer> = (0..12)
         .map(|it| Layer { units: 4, cost: [10, 10_000][it % 2], is_pure: true, skip: 0 })
