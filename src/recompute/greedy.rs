@@ -187,17 +187,18 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
         if let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before, NONE) {
             changes.push(Change { before, nodes, out: None, cost, saved: saved(before) });
         }
-        // Bytes that have left before the gap come back as cheaply as by the change above.
         let pair = model.paging.as_ref().and_then(|paging| paging.nodes_of(instance.value));
         let Some((out, _)) = pair else { continue };
         let before = next_run[index];
-        if before == NONE || closure.has_left(instance.value, previous[index] + 1) {
+        if before == NONE {
             continue;
         }
-        let found = closure.of(&wanted, narrow(index), before, instance.value);
-        if let Some((nodes, cost)) = found {
-            let cost = cost.saturating_add(model.nodes[at(out)].cost);
-            let out = Some((out, previous[index] + 1));
+        if let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before, instance.value) {
+            let behind = previous[index] + 1;
+            let has_left = closure.has_left(instance.value, behind);
+            let out = (!has_left).then_some((out, behind));
+            let leaving = out.map_or(0, |(out, _)| model.nodes[at(out)].cost);
+            let cost = cost.saturating_add(leaving);
             changes.push(Change { before, nodes, out, cost, saved: saved(before) });
         }
     }

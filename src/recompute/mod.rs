@@ -123,6 +123,8 @@ pub struct Recompute<'a> {
     search: Search<'a>,
     /// The search that may also copy values.
     paging: Option<Search<'a>>,
+    /// Bytes that schedules without copies were searched for.
+    searched: Vec<u64>,
 }
 
 impl<'a> Recompute<'a> {
@@ -137,7 +139,7 @@ impl<'a> Recompute<'a> {
         let orders: Vec<Vec<u32>> =
             orders.iter().map(|order| order.iter().map(|&id| id.into()).collect()).collect();
         let search = Search::new(Model::new(graph, options), &orders, limits);
-        Self { search, paging: None }
+        Self { search, paging: None, searched: Vec::new() }
     }
 
     /// Lets values also be copied to the memory `slow` and back, at the cost of that memory for each
@@ -165,8 +167,13 @@ impl<'a> Recompute<'a> {
     }
 
     fn found_within(&mut self, bytes: u64, share: u64) -> Option<Schedule> {
-        let found = self.search.within(bytes, share).cloned();
-        let Some(paging) = &mut self.paging else { return Some(self.schedule(&found?)) };
+        if self.paging.is_none() || !self.searched.contains(&bytes) {
+            self.searched.push(bytes);
+            self.search.within(bytes, share);
+        }
+        let Some(paging) = &mut self.paging else {
+            return Some(self.schedule(self.search.cheapest(bytes)?));
+        };
         paging.take_front(&self.search);
         let mut found = paging.within(bytes, share)?.clone();
         found.sequence = paging.model.prefetched(found.sequence, bytes);
