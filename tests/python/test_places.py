@@ -42,7 +42,7 @@ def test_readers_of_one_memory_share_a_copy_and_results_are_equal():
             expected, found = plain.run({"x": x}), apart.run({"x": x}, verify=verify)
             assert np.array_equal(expected["s"], found["s"])
     plan = ap.plan(placed)
-    spaces = {name: plan.spaces[place.space].name for name, place in plan.items()}
+    spaces = {name: plan.spaces[plan[name].space].name for name in plan}
     assert (spaces["a"], spaces["a@two"], spaces["b0"], spaces["s"]) == ("one", "two", "two", "one")
     # A node without a memory takes that of its operand, here `stem`.
     assert spaces["b2"] == "one"
