@@ -124,6 +124,7 @@ check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(BIN)/python tools/operators.py --check
 	$(BIN)/python tools/maps.py --check
+	$(BIN)/python tools/errors.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -143,6 +144,10 @@ readme: develop ## regenerate the table of arenas in README.md
 .PHONY: operators
 operators: develop ## regenerate the table of operators in docs/operators.md
 	$(BIN)/python tools/operators.py
+
+.PHONY: errors
+errors: develop ## regenerate docs/errors.md
+	$(BIN)/python tools/errors.py
 
 .PHONY: maps
 maps: develop ## draw the pictures of docs/maps.md

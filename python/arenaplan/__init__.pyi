@@ -56,6 +56,7 @@ from .dynamic import (
 )
 from .errors import PlannerError
 from .executor import Executor
+from .gating import Gate, GateRow, GrowthCause, gate
 from .gradients import TrainingGraph, adam, gradient, sgd
 from .graph import (
     Choice,
@@ -102,6 +103,7 @@ from .storage import (
 )
 from .symbols import Symbol, group, op, variable
 from .training import StepReport, Trainer
+from .whatif import WhatIf, WhatIfs, what_if
 
 __all__ = [
     "Allocation",
@@ -121,7 +123,10 @@ __all__ = [
     "Executor",
     "Explanation",
     "Flow",
+    "Gate",
+    "GateRow",
     "Graph",
+    "GrowthCause",
     "Hazard",
     "Hazards",
     "InPlace",
@@ -181,6 +186,8 @@ __all__ = [
     "Transfer",
     "Value",
     "View",
+    "WhatIf",
+    "WhatIfs",
     "Window",
     "__version__",
     "adam",
@@ -197,6 +204,7 @@ __all__ = [
     "from_runtime_json",
     "from_train_step",
     "fuse",
+    "gate",
     "gradient",
     "graph_schema",
     "group",
@@ -230,4 +238,5 @@ __all__ = [
     "targets",
     "techniques",
     "variable",
+    "what_if",
 ]

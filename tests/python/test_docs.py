@@ -38,7 +38,7 @@ def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         exec(compile(block, "README.md", "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["batch.md", "maps.md", "serving.md"])
+@pytest.mark.parametrize("name", ["batch.md", "gate.md", "maps.md", "serving.md"])
 def test_the_examples_of_a_page_run(name: str) -> None:
     page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -83,6 +83,25 @@ def test_every_exception_is_a_planner_error_and_is_documented() -> None:
         if isinstance(value, type) and value.__module__ == errors.__name__:
             assert issubclass(value, errors.PlannerError), name
             assert value.__doc__, name
+
+
+def test_every_exception_has_a_cure_on_its_page() -> None:
+    from arenaplan import errors
+    from arenaplan.cures import CURES
+
+    page = (ROOT / "docs" / "errors.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", page, re.MULTILINE))
+    classes = {
+        name: found
+        for name, found in vars(errors).items()
+        if isinstance(found, type) and issubclass(found, errors.PlannerError)
+    }
+    assert set(CURES) == set(classes) == set(rows)  # To mend it: a cure, then `make errors`.
+    for name, found in classes.items():
+        assert CURES[name] in rows[name]
+        cause = " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split())
+        assert cause.replace("``", "`") in rows[name], name
+        assert all(f"`{base.__name__}`" in rows[name] for base in found.__bases__)
 
 
 def test_every_error_of_the_core_has_an_exception() -> None:

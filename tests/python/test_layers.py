@@ -15,7 +15,7 @@ PACKAGE = Path(arenaplan.__file__).parent
 BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
-    ("_core", "_start", "errors"),
+    ("_core", "_start", "close", "cures", "errors"),
     ("backend", "effects", "origin"),
     ("graph",),
     ("ops",),
@@ -24,8 +24,8 @@ FLOORS = (
     ("planning",),
     ("bodies", "packing", "incremental", "changes"),
     ("device", "executor", "importers", "rewrite"),
-    ("batch", "dynamic", "export", "integrations", "proving", "report", "symbols"),
-    ("fitting", "gradients", "server"),
+    ("batch", "dynamic", "export", "integrations", "proving", "report", "symbols", "whatif"),
+    ("fitting", "gating", "gradients", "server"),
     ("training",),
     ("",),
     ("cli",),

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenaplan import load
 from arenaplan.cli.inputs import read_model
-from arenaplan.cli.parser import COMMANDS
+from arenaplan.cli.parser import COMMANDS, Parser, examples
+from arenaplan.cli.voice import say as say
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.importers import suffix_of
 from arenaplan.spaces import parse_size
 
 if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands: TypeAlias = argparse._SubParsersAction[Parser]
 
 _MAX_DIGITS = 19
 """Most digits of a dimension: those of a number of 64 bits."""
@@ -32,7 +32,13 @@ def add_command(
     commands: Commands, name: str, execute: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
     """Add a command."""
-    parser = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+    summary = COMMANDS[name]
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[:1].upper()}{summary[1:]}.",
+        epilog=examples(name),
+    )
     parser.set_defaults(execute=execute)
     return parser
 
@@ -151,11 +157,6 @@ def whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
 def print_json(document: dict[str, Any]) -> None:
     """Print one JSON document."""
     print(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def say(text: str) -> None:
-    """Tell a person something that is not the result."""
-    print(text, file=sys.stderr)
 
 
 def size(number: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from arenaplan import Plan
 from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.importers import suffix_of
 
@@ -82,6 +83,11 @@ def read_plan(path: Path) -> bytes:
     """Return the text of a plan file."""
     with _opened(path) as file:
         return file.read(MAX_PLAN + 1)
+
+
+def load_plan(path: Path) -> Plan:
+    """Return the plan of a file; ``-`` is stdin."""
+    return Plan.from_json(read_plan(path))
 
 
 @contextlib.contextmanager
