@@ -115,7 +115,7 @@ def diff(before: Plan | Mapping[str, Any], after: Plan | Mapping[str, Any]) -> D
     ...     graph.output(y)
     ...     return ap.plan(graph)
     >>> [(change.name, change.kind) for change in ap.diff(planned(64), planned(128)).changes]
-    [('y', 'resized')]
+    [('y', 'resized'), ('x', 'moved')]
     """
     return compared(Layout.of(before), Layout.of(after))
 

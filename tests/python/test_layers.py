@@ -16,10 +16,12 @@ BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
     ("_core", "_start", "close", "cures", "errors"),
-    ("backend", "effects", "origin"),
+    ("backend", "effects", "limits", "origin"),
+    ("values",),
+    ("building",),
     ("graph",),
     ("ops",),
-    ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
+    ("model", "places", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("bodies", "packing", "incremental", "changes"),
