@@ -171,8 +171,8 @@ impl Chain {
         Ok(Self { steps, result, operands, walk })
     }
 
-    /// Computes all elements of the result, which may be the memory of an operand with the
-    /// same strides.
+    /// Computes all elements of the result in order. It may be the memory of an operand with the same
+    /// strides, or begin before the memory of a contiguous one with wider elements.
     ///
     /// # Errors
     ///
