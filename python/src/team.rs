@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use arenaplan_kernels::Team;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::error::raise_named;
 
@@ -53,8 +54,8 @@ impl ThreadTeam {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+    #[pyo3(signature = (*_exception: "object"))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
         CURRENT.with_borrow_mut(Vec::pop);
     }
 
