@@ -402,6 +402,17 @@ def test_a_scale_that_a_run_computes_is_read_by_each_tile(tmp_path: Path) -> Non
     np.testing.assert_allclose(model.found(optimize="fusion")[0], model.expected()[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("by", ["half_pixel", "asymmetric"])
+def test_integers_of_larger_images_are_cut_off(tmp_path: Path, by: str, dtype: Any) -> None:
+    attributes = {"mode": "linear", "coordinate_transformation_mode": by}
+    nodes = [helper.make_node("Resize", ["x", "", "scales"], ["y"], **attributes)]
+    constants = {"scales": np.array([1, 1, 2, 2], np.float32)}
+    inputs = {"x": integers((1, 4, 9, 17), dtype)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(dtype)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
 def test_a_concatenation_with_other_scales(tmp_path: Path) -> None:
     constants = {"ys": scale(0.1), "yz": np.uint8(10), "as": scale(0.05), "az": np.uint8(3)}
     inputs = {"a": integers((2, 3, 4), np.uint8), "b": integers((2, 5, 4), np.uint8)}
