@@ -109,8 +109,21 @@ def upsampled(folder: Path) -> Model:
     return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
 
 
-@pytest.mark.parametrize("build", [attention, upsampled])
-def test_operands_of_products_are_widened_tile_by_tile(tmp_path: Path, build: Any) -> None:
+def normalized(folder: Path) -> Model:
+    """A local response normalization of an image, both quantized."""
+    constants = {"s": scale(0.031), "zero": np.uint8(120), "ms": scale(0.0057)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "zero"], ["n"]),
+        helper.make_node("DequantizeLinear", ["n", "s", "zero"], ["wide"]),
+        helper.make_node("LRN", ["wide"], ["made"], size=5, alpha=0.9, bias=2.0),
+        helper.make_node("QuantizeLinear", ["made", "ms", "zero"], ["y"]),
+    ]
+    inputs = {"x": RNG.normal(size=(1, 16, 20, 20)).astype(np.float32)}
+    return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+
+
+@pytest.mark.parametrize("build", [attention, upsampled, normalized])
+def test_wide_operands_are_made_tile_by_tile(tmp_path: Path, build: Any) -> None:
     model = build(tmp_path)
     graph = ap.load(model.path)
     plan = ap.plan(graph, inputs="caller", workspace="none")
