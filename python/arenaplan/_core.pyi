@@ -348,11 +348,12 @@ class CompiledKernel:
             Function, register of the result, and arguments: the number of a register, or a constant.
             The function ``"load"`` has the position of an operand as its first argument.
         result : int
-            The register that is written.
+            The register that is written. Integers are the nearest ones, and bounded.
         operands : list of array
-            Broadcast to the shape of the output.
+            Of single precision or integers of 8 bits, broadcast to the shape of the output.
         output : array
-            May be the memory of an operand of its shape.
+            One like these. May be the memory of an operand of its shape, or begin before one of
+            wider elements if both are contiguous.
         """
     @staticmethod
     def conv(

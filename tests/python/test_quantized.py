@@ -109,8 +109,21 @@ def upsampled(folder: Path) -> Model:
     return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
 
 
-@pytest.mark.parametrize("build", [attention, upsampled])
-def test_operands_of_products_are_widened_tile_by_tile(tmp_path: Path, build: Any) -> None:
+def normalized(folder: Path) -> Model:
+    """A local response normalization of an image, both quantized."""
+    constants = {"s": scale(0.031), "zero": np.uint8(120), "ms": scale(0.0057)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "zero"], ["n"]),
+        helper.make_node("DequantizeLinear", ["n", "s", "zero"], ["wide"]),
+        helper.make_node("LRN", ["wide"], ["made"], size=5, alpha=0.9, bias=2.0),
+        helper.make_node("QuantizeLinear", ["made", "ms", "zero"], ["y"]),
+    ]
+    inputs = {"x": RNG.normal(size=(1, 16, 20, 20)).astype(np.float32)}
+    return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+
+
+@pytest.mark.parametrize("build", [attention, upsampled, normalized])
+def test_wide_operands_are_made_tile_by_tile(tmp_path: Path, build: Any) -> None:
     model = build(tmp_path)
     graph = ap.load(model.path)
     plan = ap.plan(graph, inputs="caller", workspace="none")
@@ -400,6 +413,17 @@ def test_a_scale_that_a_run_computes_is_read_by_each_tile(tmp_path: Path) -> Non
     assert [len(step) for step in plan.steps] == [1, 6]
     assert 0 < plan.workspaces[0].bytes < 2 * 16384 * 4
     np.testing.assert_allclose(model.found(optimize="fusion")[0], model.expected()[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("by", ["half_pixel", "asymmetric"])
+def test_integers_of_larger_images_are_cut_off(tmp_path: Path, by: str, dtype: Any) -> None:
+    attributes = {"mode": "linear", "coordinate_transformation_mode": by}
+    nodes = [helper.make_node("Resize", ["x", "", "scales"], ["y"], **attributes)]
+    constants = {"scales": np.array([1, 1, 2, 2], np.float32)}
+    inputs = {"x": integers((1, 4, 9, 17), dtype)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(dtype)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
 
 
 def test_a_concatenation_with_other_scales(tmp_path: Path) -> None:
