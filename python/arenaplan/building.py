@@ -22,6 +22,7 @@ from arenaplan.effects import (
     Window,
 )
 from arenaplan.errors import InvalidOption
+from arenaplan.limits import take_node
 from arenaplan.values import ConstantData, Node, Value, ValueKind, ValueSpec, checked_shape
 
 if TYPE_CHECKING:
@@ -242,6 +243,7 @@ class GraphBuilder:
         cost: int = 0,
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
+        take_node()
         self._change()
         index = len(self.nodes)
         node = Node(
