@@ -1,8 +1,8 @@
 """
 Changes of TFLite files where the reader follows them: offsets, tables, lengths, numbers.
 
-``python tflite_mutations.py`` tries many seeds, each with a limit of time, and prints errors that have
-no type.
+``python tflite_mutations.py`` tries many seeds, each with a limit of time, and prints errors that
+have no type.
 """
 
 from __future__ import annotations
