@@ -1,8 +1,8 @@
 """
 Changes of TFLite files where the reader follows them: offsets, tables, lengths, numbers.
 
-``python tflite_mutations.py`` tries many seeds, each with a limit of time, and prints errors that have
-no type.
+``python tflite_mutations.py`` tries many seeds, each with a limit of time, and prints errors that
+have no type.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def mutant(seed: int) -> bytes:
     draw = random.Random(seed)
     data = bytearray(draw.choice(BASES))
     for _ in range(draw.randint(1, 4)):
+        if not data:
+            break
         # Tables and offsets are near the ends of a file; weights are zeros in its middle.
         places = [at for at in (draw.randrange(len(data)) for _ in range(12)) if data[at]]
         at = draw.choice(places) if places else draw.randrange(len(data))
