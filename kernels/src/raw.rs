@@ -214,6 +214,9 @@ fn contiguous(found: usize, counts: [usize; 2], size: usize) -> Result<Layout> {
 
 /// Bytes that are converted at a time: there are vector instructions for that.
 const BYTES: usize = 64;
+/// The numbers next to this one are the integers: the lowest bits of a sum with it are an integer, in
+/// two's complement.
+const MIDDLE: f32 = 12_582_912.0;
 
 /// The type of elements that chains compute with as single-precision numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -303,15 +306,13 @@ impl Elements<'_> {
         }
     }
 
-    /// Copies `source` to the elements from `start` on. Integers are the numbers without a fraction,
-    /// and bounded.
+    /// Copies `source` to the elements from `start` on. Integers are the nearest ones, and bounded.
     ///
     /// # Panics
     ///
     /// If there are not as many.
     #[inline(always)]
     #[allow(clippy::cast_ptr_alignment, reason = "elements are aligned for their kind")]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounds are wanted")]
     pub(crate) fn write(&mut self, start: usize, source: &[f32]) {
         let first = self.at(start, source.len());
         match self.kind {
@@ -319,8 +320,8 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_from_nonoverlapping(source.as_ptr(), source.len());
             },
-            Kind::Signed => self.write_bytes(start, source, |x| (x as i8).cast_unsigned()),
-            Kind::Unsigned => self.write_bytes(start, source, |x| x as u8),
+            Kind::Signed => self.write_bytes(start, source, [-128.0, 127.0]),
+            Kind::Unsigned => self.write_bytes(start, source, [0.0, 255.0]),
         }
     }
 
@@ -339,13 +340,15 @@ impl Elements<'_> {
         }
     }
 
-    /// Copies `source`, converted, to the elements of one byte from `start` on.
+    /// Copies `source` to the elements of one byte from `start` on, as integers between two bounds.
     #[inline(always)]
-    fn write_bytes(&mut self, start: usize, source: &[f32], convert: impl Fn(f32) -> u8) {
+    #[allow(clippy::cast_possible_truncation, reason = "the lowest byte is the integer")]
+    fn write_bytes(&mut self, start: usize, source: &[f32], [low, high]: [f32; 2]) {
         let mut bytes = [0; BYTES];
         for (index, part) in source.chunks(BYTES).enumerate() {
             for (byte, &number) in bytes.iter_mut().zip(part) {
-                *byte = convert(number);
+                // Vector instructions have no conversion to bytes that bounds.
+                *byte = (number.max(low).min(high) + MIDDLE).to_bits() as u8;
             }
             let first = self.at(start + index * BYTES, part.len());
             // SAFETY: as in `read_bytes`; the elements can be written (contract of `from_raw`).

@@ -21,6 +21,7 @@ from ._core import (
     Live,
     MoveCost,
     Packing,
+    Paging,
     PlacedWorkspace,
     Placement,
     Plan,
@@ -36,6 +37,7 @@ from ._core import (
     Strips,
     Target,
     Timetable,
+    Transfer,
     __version__,
     graph_schema,
     hazards_schema,
@@ -75,6 +77,7 @@ from .importers.live import from_exported_program, from_jaxpr, from_joint_graph,
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import Buffer, Problem, Repacking, pack
+from .places import place_nodes
 from .planning import Explanation, explain, plan, plan_together, recompute_curve
 from .proving import Proof, check_proof, proof_schema, prove
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
@@ -141,6 +144,7 @@ __all__ = [
     "Outcome",
     "Overlap",
     "Packing",
+    "Paging",
     "Place",
     "PlacedWorkspace",
     "Placement",
@@ -179,6 +183,7 @@ __all__ = [
     "Timetable",
     "Trainer",
     "TrainingGraph",
+    "Transfer",
     "Value",
     "View",
     "WhatIf",
@@ -213,6 +218,7 @@ __all__ = [
     "op",
     "order_mutations",
     "pack",
+    "place_nodes",
     "plan",
     "plan_family",
     "plan_many",

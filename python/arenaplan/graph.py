@@ -109,19 +109,27 @@ class Graph(GraphBuilder):
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
 
-    def scheduled(self, schedule: Iterable[int]) -> Graph:
+    def scheduled(
+        self,
+        schedule: Iterable[int | _core.Transfer],
+        paging: _core.Paging | None = None,
+    ) -> Graph:
         """
         Return the graph in which each execution of a schedule is a node.
 
         The first execution of a node is the node itself; the second one of ``n`` is a node ``n#2``
         that makes values ``v#2``, behind all others. A reader reads the latest value that was made
-        before. A kernel runs all of them in the same way.
+        before. A kernel runs all of them in the same way. A value ``v`` that is copied to a slow
+        memory ``host`` is ``v@host`` there, and ``v#in`` when it has come back; the nodes that copy
+        are ``v.out`` and ``v.in``.
 
         Parameters
         ----------
-        schedule : iterable of int
-            Indices of nodes, in order; those of pure nodes may come several times. As
-            :attr:`Plan.schedule`.
+        schedule : iterable of int or Transfer
+            Indices of nodes, in order; those of pure nodes may come several times. And values
+            that are copied, each out once. As :attr:`Plan.schedule`.
+        paging : Paging, optional
+            The slow memory, for schedules that copy. As :attr:`Plan.paging`.
 
         Examples
         --------
@@ -135,8 +143,8 @@ class Graph(GraphBuilder):
         >>> [again.values[i].name for i in again.nodes[2].inputs], again.nodes[3].name
         (['a#2', 'b'], 'exp#2')
         """
-        order = [int(index) for index in schedule]
-        scheduled = self.core.scheduled(order)
+        order = [it if isinstance(it, _core.Transfer) else int(it) for it in schedule]
+        scheduled = self.core.scheduled(order, paging)
         copy = self.copy()
         nodes = json.loads(scheduled.to_json())
         copy.nodes, copy.values = list(self.nodes), list(self.values)
@@ -147,15 +155,21 @@ class Graph(GraphBuilder):
             facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
             copy._declare(row["name"], *facts)
         for index, row in enumerate(nodes["nodes"]):
-            origin = self.nodes[origins[index]]
-            node = replace(
-                origin,
-                name=row["name"],
-                inputs=tuple(row["inputs"]),
-                outputs=tuple(row["outputs"]),
-                index=index,
-                after=tuple(row.get("after", ())),
-            )
+            made_of = origins[index]
+            operands = tuple(row["inputs"]), tuple(row["outputs"])
+            if made_of is None:
+                effects, facts = effects_of(row), (row.get("domain", ""), row.get("version", 0))
+                node = Node(row["name"], row["op"], *operands, index, effects, {}, *facts)
+                node = replace(node, cost=row.get("cost", 0))
+            else:
+                node = replace(
+                    self.nodes[made_of],
+                    name=row["name"],
+                    inputs=operands[0],
+                    outputs=operands[1],
+                    index=index,
+                    after=tuple(row.get("after", ())),
+                )
             if index < count:
                 copy.nodes[index] = node
             else:
@@ -172,7 +186,8 @@ class Graph(GraphBuilder):
 
         It is this one, or the graph of :attr:`Plan.schedule` if nodes run again.
         """
-        return self if plan.schedule is None else self.scheduled(plan.schedule)
+        schedule = plan.schedule
+        return self if schedule is None else self.scheduled(schedule, plan.paging)
 
     def copy(self) -> Graph:
         """Return a graph of the same values and nodes; a change of one is none of the other."""
@@ -448,14 +463,21 @@ class Graph(GraphBuilder):
         return data
 
 
-def _origins(schedule: Sequence[int], nodes: int) -> list[int]:
-    """Return, by node of a graph with repetitions, the node that it is an execution of."""
+def _origins(schedule: Sequence[int | _core.Transfer], nodes: int) -> list[int | None]:
+    """
+    Return, by node of a graph with repetitions, the node that it is an execution of.
+
+    It is ``None`` for nodes that copy a value.
+    """
     ran: set[int] = set()
-    origins = list(range(nodes))
-    for node in schedule:
-        if node in ran:
-            origins.append(node)
-        ran.add(node)
+    origins: list[int | None] = list(range(nodes))
+    for entry in schedule:
+        if isinstance(entry, _core.Transfer):
+            origins.append(None)
+        elif entry in ran:
+            origins.append(entry)
+        else:
+            ran.add(entry)
     return origins
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Literal, NamedTuple, TypeAlias, Unpack
+from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
-from arenaplan._core import Plan, RecomputeCurve, SharedPlan, Strips, Target
+from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
 from arenaplan.backend import backend_of
-from arenaplan.errors import CapacityExceeded, InvalidOption
+from arenaplan.errors import CapacityExceeded, InvalidOption, RecomputeExceeded
 from arenaplan.graph import Graph
 from arenaplan.options import (
     PlanKeywords,
@@ -22,7 +22,7 @@ from arenaplan.options import (
     target_of,
     whole_number,
 )
-from arenaplan.spaces import homes_of, parse_size, parse_spaces
+from arenaplan.spaces import Space, homes_of, parse_size, parse_spaces
 from arenaplan.tradeoff import Maker, Point, chosen
 from arenaplan.watch import Progress, Watch, checked_seconds
 
@@ -40,6 +40,7 @@ def plan(
     strips: Sequence[Strips] = (),
     costs: Sequence[int] | None = None,
     recompute: str | int | None = None,
+    page_to: str | Space | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -64,9 +65,15 @@ def plan(
     recompute : str or int, optional
         Lets nodes that are pure run again. Bytes of the arena, such as ``"512MiB"``: the least
         extra work within them. A part of the work, such as ``"5%"``: the fewest bytes at so much
-        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats. The
-        steps then run one node each, and :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and
-        :attr:`Plan.extra_bound` tell about the extra work.
+        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats.
+        Bytes include scratch memory if the plan has it. The steps then run one node each, and
+        :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and :attr:`Plan.extra_bound` tell about the
+        extra work.
+    page_to : str or Space, optional
+        With ``recompute``: a slow memory such as ``"host=64GiB@480"`` that values may be copied to
+        and back from, wherever that costs less than running their nodes again. Copying a byte in
+        one direction costs the units of the nodes' costs behind ``@``. The bytes of
+        ``recompute`` are those of the other spaces. :attr:`Plan.schedule` has the copies, too.
     time_limit : float, optional
         Seconds after which the best plan so far is returned; techniques for which no time was
         left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
@@ -141,14 +148,24 @@ def plan(
             raise InvalidOption(
                 "option recompute: steps, spaces and workers are not chosen together with it"
             )
-        return _core.recompute(
-            graph.core,
-            {**arguments, "workspace": "none"},
-            goal[:2],
-            goal[2],
-            on_progress=watch.tell,
-            time_limit=watch.seconds_left,
-        )
+        paging = paging_of(page_to)
+
+        def scheduled(goal: Goal) -> Plan:
+            return _core.recompute(
+                graph.core,
+                {**arguments, "workspace": "none"},
+                (goal.kind, goal.number),
+                goal.name,
+                on_progress=watch.tell,
+                time_limit=watch.seconds_left,
+                paging=paging,
+            )
+
+        if backend is None:
+            return scheduled(goal)
+        return _with_scratch(graph, arguments, target.name, goal, scheduled)
+    if page_to is not None:
+        raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
     if backend is None:
 
         def made() -> Plan:
@@ -185,6 +202,7 @@ def recompute_curve(
     graph: Graph,
     options: PlanOptions | None = None,
     *,
+    page_to: str | Space | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -198,6 +216,8 @@ def recompute_curve(
         The graph, whose nodes have costs and say which of them are pure.
     options : PlanOptions, optional
         Options of every plan.
+    page_to : str or Space, optional
+        As for :func:`plan`: no point is dearer than without.
     time_limit : float, optional
         Seconds after which the search ends.
     on_progress : callable, optional
@@ -235,15 +255,46 @@ def recompute_curve(
     arguments = {**core_options(options, target), "workspace": "none"}
     watch = Watch(on_progress, checked_seconds(time_limit))
     return _core.recompute_curve(
-        graph.core, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+        graph.core,
+        arguments,
+        on_progress=watch.tell,
+        time_limit=watch.seconds_left,
+        paging=paging_of(page_to),
     )
 
 
-def goal_of(recompute: str | int) -> tuple[str, int, str]:
-    """Return the aim of a recomputation as the core takes it: a kind, a number and a name."""
+def paging_of(page_to: str | Space | None) -> Paging | None:
+    """Return the slow memory that values may be copied to, as the core takes it."""
+    if page_to is None:
+        return None
+    if isinstance(page_to, str):
+        spaces = parse_spaces(page_to)
+        if len(spaces) != 1:
+            raise InvalidOption("option page_to: values are copied to one memory, not to several")
+        page_to = spaces[0]
+    if page_to.cost is None:
+        raise InvalidOption(
+            f"option page_to: memory {page_to.name!r} needs the cost of copying a byte, such as "
+            f"{page_to.name}=64GiB@480"
+        )
+    return Paging(page_to.name, page_to.cost, page_to.capacity)
+
+
+class Goal(NamedTuple):
+    """The aim of a recomputation."""
+
+    kind: Literal["bytes", "extra", "strategy"]
+    number: int = 0
+    """Bytes, or millionths of the work."""
+    name: str = ""
+    """Name of the strategy."""
+
+
+def goal_of(recompute: str | int) -> Goal:
+    """Return the aim that an option describes."""
     text = str(recompute).strip()
     if text in ("sqrt-n", "mxnet-mirror"):
-        return "strategy", 0, text
+        return Goal("strategy", name=text)
     if text.endswith("%"):
         try:
             part = float(text[:-1])
@@ -251,8 +302,64 @@ def goal_of(recompute: str | int) -> tuple[str, int, str]:
             part = -1.0
         if not 0 <= part < 1e9:
             raise InvalidOption(f"option recompute: {text!r} is no part such as '5%'")
-        return "extra", round(part * 10_000), ""
-    return "bytes", parse_size(text), ""
+        return Goal("extra", round(part * 10_000))
+    return Goal("bytes", parse_size(text))
+
+
+_ATTEMPTS = 6
+"""Budgets of values that are tried for a budget of values and scratch memory."""
+_MOST_EXTRA = 1_000_000
+"""Extra work of the smallest arena that is looked for, in millionths."""
+
+
+def _with_scratch(
+    graph: Graph,
+    arguments: dict[str, Any],
+    target: str,
+    goal: Goal,
+    scheduled: Callable[[Goal], Plan],
+) -> Plan:
+    """
+    Return a plan of values and scratch memory that meets a goal.
+
+    The search for schedules counts values. So the budget of the values follows from the scratch
+    memory that the kernels of the executions turn out to need.
+    """
+
+    def planned(goal: Goal) -> Plan:
+        plan = scheduled(goal)
+        executions = graph.for_plan(plan).core_for("auto", plan.steps, (), target)
+        if plan.schedule is None:
+            return _core.plan(executions, arguments, plan.steps, None, [])
+        return _core.recompute_with_scratch(graph.core, executions, arguments, plan)
+
+    if goal.kind == "strategy":
+        return planned(goal)
+    if goal.kind == "extra":
+        return min(planned(Goal("extra")), planned(goal), key=fast_bytes)
+    budget, found = goal.number, []
+    for _ in range(_ATTEMPTS):
+        try:
+            found.append(planned(Goal("bytes", budget)))
+        except RecomputeExceeded:
+            found.append(planned(Goal("extra", _MOST_EXTRA)))
+        excess = fast_bytes(found[-1]) - goal.number
+        if excess <= 0:
+            return found[-1]
+        budget -= excess
+        if budget <= 0:
+            break
+    least = fast_bytes(min(found, key=fast_bytes))
+    raise RecomputeExceeded(
+        f"no schedule was found whose arena has {goal.number} bytes, scratch memory included; the "
+        f"smallest one has {least}"
+    )
+
+
+def fast_bytes(plan: Plan) -> int:
+    """Return the bytes of all spaces but that of a slow memory that values are copied to."""
+    spaces = plan.spaces if plan.paging is None else plan.spaces[:-1]
+    return sum(space.arena_bytes for space in spaces)
 
 
 class _Memories(NamedTuple):

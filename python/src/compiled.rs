@@ -292,7 +292,7 @@ impl CompiledKernel {
     ///     Function, register of the result, and arguments: the number of a register, or a constant.
     ///     The function ``"load"`` has the position of an operand as its first argument.
     /// result : int
-    ///     The register that is written. Integers are its numbers without a fraction, and bounded.
+    ///     The register that is written. Integers are the nearest ones, and bounded.
     /// operands : list of array
     ///     Of single precision or integers of 8 bits, broadcast to the shape of the output.
     /// output : array

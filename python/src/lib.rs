@@ -62,7 +62,8 @@ mod _core {
     use crate::planner::{Explained, explain, plan};
     #[pymodule_export]
     use crate::recompute::{
-        RecomputeCurve, RecomputePoint, extra_of_chen, recompute, recompute_curve,
+        Paging, RecomputeCurve, RecomputePoint, Transfer, extra_of_chen, recompute,
+        recompute_curve, recompute_with_scratch,
     };
     #[pymodule_export]
     use crate::results::{

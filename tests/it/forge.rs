@@ -69,7 +69,12 @@ const FIELDS: &[&str] = &[
     "capacity",
     "cost",
     "caller",
+    "out",
+    "in",
 ];
+
+/// The fields of what is said of repetitions: two of them are elsewhere in another order.
+const RECOMPUTED: &[&str] = &["schedule", "cost", "extra_cost", "extra_bound", "floor", "paging"];
 
 /// Returns the plan with a field changed and the checksum made to fit.
 pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
@@ -87,8 +92,10 @@ pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {
 fn ordered(json: &Json) -> String {
     match json {
         Json::Object(fields) => {
+            let is_recomputed = fields.contains_key("extra_bound");
+            let known = if is_recomputed { RECOMPUTED } else { FIELDS };
             let place = |key: &str| {
-                let place = FIELDS.iter().position(|field| *field == key);
+                let place = known.iter().position(|field| *field == key);
                 place.unwrap_or_else(|| panic!("FIELDS has no {key}"))
             };
             let mut keys: Vec<&String> = fields.keys().collect();

@@ -49,6 +49,7 @@ mod near_cuts;
 mod nnvm;
 mod oracle;
 mod overlap;
+mod paging;
 mod placement;
 mod plan_file;
 mod planner;

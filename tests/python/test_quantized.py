@@ -13,6 +13,9 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 from arenaplan.errors import TargetMismatch, UnknownShape
+from arenaplan.executor.chained import in_chains
+from arenaplan.executor.signatures import group_of
+from arenaplan.executor.streaming import tilings
 from quantized_models import MICROSOFT, RNG, Model, integers, node, scale
 
 # -- bytes that live ---------------------------------------------------------------------------
@@ -116,6 +119,52 @@ def test_operands_of_products_are_widened_tile_by_tile(tmp_path: Path, build: An
     for slowdown in (None, 1.1):
         (found,) = model.found(inputs="caller", max_slowdown=slowdown)
         np.testing.assert_array_equal(found, model.expected()[0])
+
+
+def test_a_whole_operand_of_each_tile_is_made_once(tmp_path: Path) -> None:
+    model = upsampled(tmp_path)
+    graph = ap.load(model.path)
+    steps = ap.plan(graph, inputs="caller", workspace="none").steps
+    nodes = next(s for s in steps if any(graph.nodes[n].op == "ConvTranspose" for n in s))
+    found = [tiling for tiling in tilings(group_of(graph, nodes)) if tiling.limit == 0]
+    image = 8 * 24 * 24 * 4
+    for tiling in found:
+        again = next(t for t in found if t.division == tiling.division and not t.ahead)
+        assert again.cost >= tiling.cost
+        assert not tiling.ahead or tiling.bytes > image
+    ahead = min((tiling for tiling in found if tiling.ahead), key=lambda tiling: tiling.bytes)
+    assert ahead.bytes < image + 4 * 48 * 48 * 4
+    options = {"inputs": "caller", "max_slowdown": None}
+    size = ap.plan(graph, **options).arena_bytes
+    assert (
+        size < image + 4 * 48 * 48 * 4
+    )  # Neither wide value is there as a whole besides the other.
+    np.testing.assert_array_equal(model.found(**options)[0], model.expected()[0])
+
+
+def test_conversions_behind_a_product_are_one_chain(tmp_path: Path) -> None:
+    constants = {"w": integers((32, 24), np.int8), "ws": scale(0.01), "none": np.int8(0)}
+    constants |= {"s": scale(0.07), "zero": np.uint8(99), "b": np.arange(24, dtype=np.float32)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "zero"], ["wide"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "none"], ["weights"]),
+        helper.make_node("MatMul", ["wide", "weights"], ["product"]),
+        helper.make_node("QuantizeLinear", ["product", "s", "zero"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "s", "zero"], ["q"]),
+        helper.make_node("Sigmoid", ["q"], ["r"]),
+        helper.make_node("Mul", ["q", "r"], ["t"]),
+        helper.make_node("Add", ["t", "b"], ["sum"]),
+        helper.make_node("QuantizeLinear", ["sum", "s", "zero"], ["y"]),
+    ]
+    inputs = {"x": integers((50, 32), np.uint8)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    graph = ap.load(model.path)
+    (nodes,) = ap.plan(graph, workspace="none", target="numpy").steps
+    group = group_of(graph, nodes)
+    chained = in_chains(group)
+    assert [m.signature.op for m in chained.members] == ["DequantizeLinear", "MatMul", "Chain"]
+    assert len(group.members) == 8
+    np.testing.assert_array_equal(model.found(max_slowdown=None)[0], model.expected()[0])
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])

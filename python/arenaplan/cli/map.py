@@ -72,6 +72,12 @@ def add_to(commands: Commands) -> None:
         help="also show the worth of each technique, which takes a plan for each",
     )
     output.add_argument(
+        "--curve",
+        action="store_true",
+        help="also show the bytes of the arena over the extra work of nodes that run again, for "
+        "training steps",
+    )
+    output.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -94,8 +100,8 @@ def execute(options: argparse.Namespace) -> None:
     if options.to in ("svg", "perfetto", "json") and len(programs) > 1:
         raise InvalidOption(f"option --to: {options.to} shows one plan, html several")
     reports = [report_of(program.plan, program.graph) for program in programs]
-    if options.explain:
-        reports[0] = _explained(programs[0], options)
+    if options.explain or options.curve:
+        reports[0] = _with_questions(programs[0], options)
     if options.to == "html":
         content = _page(programs, reports, compared=options.against is not None)
     elif options.to == "json":
@@ -116,12 +122,15 @@ def _page(programs: list[_Program], reports: list[dict[str, Any]], *, compared: 
     return map_page(reports, labels=labels, bases=bases, changes=changes)
 
 
-def _explained(program: _Program, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report with the worth of each technique."""
-    if program.graph is None or program.base or options.budget is not None:
-        raise InvalidOption("option --explain: it is for the plan of one model in one arena")
-    explanation = arenaplan.explain(program.graph, plan_options(options))
-    return report_of(program.plan, program.graph, explanation)
+def _with_questions(program: _Program, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report with the worth of each technique, and the curve of recomputation."""
+    graph = program.graph
+    if graph is None or program.base or options.budget is not None:
+        asked = "--explain" if options.explain else "--curve"
+        raise InvalidOption(f"option {asked}: it is for the plan of one model in one arena")
+    explanation = arenaplan.explain(graph, plan_options(options)) if options.explain else None
+    curve = arenaplan.recompute_curve(graph, plan_options(options)) if options.curve else None
+    return report_of(program.plan, graph, explanation, curve)
 
 
 def _programs(options: argparse.Namespace) -> list[_Program]:

@@ -1,4 +1,4 @@
-"""``arenaplan recompute``: plans in which nodes run again, so that they need fewer bytes."""
+"""``arenaplan recompute``: plans in which nodes run again, or values leave, to need fewer bytes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan._core import Transfer
 from arenaplan.cli.ahead import load_ahead
 from arenaplan.cli.common import (
     add_json,
@@ -62,6 +63,12 @@ def add_to(commands: Commands) -> None:
     memory.add_argument(
         "--outputs", choices=("inside", "caller"), default="inside", help="memory of outputs"
     )
+    memory.add_argument(
+        "--page-to",
+        metavar="NAME=BYTES@COST",
+        help="slow memory that values may be copied to and back from, such as host=64GiB@480: its "
+        "size, and the cost of copying a byte in the units of the nodes' costs",
+    )
     group(parser, "output").add_argument(
         "-o", "--output", type=Path, metavar="PLAN", help="plan file to write; - is stdout"
     )
@@ -76,9 +83,11 @@ def execute(options: argparse.Namespace) -> None:
     graph = load_ahead(options).graph
     if not any(node.cost for node in graph.nodes):
         say("warning: no node has a cost, so extra work counts nothing")
-    if not any(node.effects.pure or node.effects.repeats for node in graph.nodes):
+    may_repeat = any(node.effects.pure or node.effects.repeats for node in graph.nodes)
+    if not may_repeat and options.page_to is None:
         say("warning: no node is declared as pure, so none may run again")
-    keywords = {"inputs": options.inputs, "outputs": options.outputs}
+    keywords: dict[str, Any] = {"inputs": options.inputs, "outputs": options.outputs}
+    keywords["page_to"] = options.page_to
     if options.curve:
         with watching(options) as watch:
             curve = arenaplan.recompute_curve(
@@ -149,7 +158,7 @@ def print_curve(curve: RecomputeCurve) -> None:
 
 def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     """Return the nodes that run again, the dearest first, with their work and their bytes."""
-    runs = Counter(plan.schedule or ())
+    runs = Counter(it for it in plan.schedule or () if isinstance(it, int))
     sizes = graph.core.sizes
     total = sum(node.cost for node in graph.nodes) or 1
     found = []
@@ -162,6 +171,32 @@ def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (-row["extra_cost"], row["node"]))
 
 
+def copied(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    """Return the values that leave for the slow memory, the dearest first, with their work."""
+    if plan.paging is None:
+        return []
+    copies = Counter(it.value for it in plan.schedule or () if isinstance(it, Transfer))
+    total = sum(node.cost for node in graph.nodes) or 1
+    sizes = graph.core.sizes
+    rows = [
+        {
+            "value": graph.values[value].name,
+            "copies": count,
+            "extra_cost": count * sizes[value] * plan.paging.cost / total,
+            "bytes": sizes[value],
+        }
+        for value, count in copies.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["extra_cost"], row["value"]))
+
+
+def _schedule(plan: Plan) -> list[int | dict[str, int]] | None:
+    """Return the schedule of a plan as plan files have it."""
+    if plan.schedule is None:
+        return None
+    return [it if isinstance(it, int) else {it.way: it.value} for it in plan.schedule]
+
+
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     """Return the document of ``recompute --json``."""
     return {
@@ -171,8 +206,10 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
         "extra_cost": plan.extra_cost,
         "extra_bound": plan.extra_bound,
         "floor": plan.recompute_floor,
-        "schedule": plan.schedule,
+        "schedule": _schedule(plan),
         "again": again(graph, plan),
+        "spaces": [{"name": space.name, "arena_bytes": space.arena_bytes} for space in plan.spaces],
+        "copied": copied(graph, plan),
     }
 
 
@@ -182,12 +219,24 @@ def _print(graph: Graph, plan: Plan) -> None:
     if plan.schedule is None:
         print("  no node runs again")
         return
+    if plan.paging is not None:
+        for space in plan.spaces:
+            print(f"  {shown(space.name, 12):<12} {size(space.arena_bytes)}")
     print(f"  extra work   {plan.extra_cost:.2%}, of which {plan.extra_bound:.2%} are proven")
     print(f"  floor        {size(plan.recompute_floor or 0)}: no schedule needs fewer bytes")
     rows = again(graph, plan)
     print(f"  run again    {len(rows):,} nodes: extra work, bytes that need not be kept, runs")
+    _print_rows(rows, "runs", "node")
+    rows = copied(graph, plan)
+    if rows:
+        print(f"  copied       {len(rows):,} values: extra work, bytes, copies out and in")
+        _print_rows(rows, "copies", "value")
+
+
+def _print_rows(rows: list[dict[str, Any]], count: str, name: str) -> None:
+    """Print nodes or values with their extra work and bytes."""
     for row in rows[:_MOST_LINES]:
-        name = shown(row["node"], 40)
-        print(f"  {row['extra_cost']:>10.3%}  {row['bytes']:>14,}  {row['runs']}  {name}")
+        called = shown(row[name], 40)
+        print(f"  {row['extra_cost']:>10.3%}  {row['bytes']:>14,}  {row[count]}  {called}")
     if len(rows) > _MOST_LINES:
         print(f"  … and {len(rows) - _MOST_LINES:,} more")

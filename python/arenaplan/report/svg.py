@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+from arenaplan.report.recompute import HEIGHT, curve_lines, unit
+
 WIDTH: Final = 760
 _LEFT, _RIGHT, _TOP = 70, 10, 26
 _MAP, _AXIS, _CURVES, _GAP = 250, 18, 60, 16
@@ -50,6 +52,9 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     drawn = items if most is None else items[:most]
     arenas = [space for space in report["spaces"] if not space["caller"]]
     height = _TOP + len(arenas) * (_MAP + _AXIS + _CURVES + 3 * _GAP)
+    recompute = report["recompute"]
+    below = height
+    height += 0 if recompute is None else HEIGHT
     left_out = len(items) - len(drawn)
     title = (
         f"{report['model'] or 'model'} for {report['target']}: arena {_size(report['arena_bytes'])}"
@@ -69,7 +74,27 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
         rows = [row for row in drawn if row["space"] == space["name"]]
         lines += _arena(report, space, curve, rows, top + _GAP)
         top += _MAP + _AXIS + _CURVES + 3 * _GAP
+    if recompute is not None:
+        lines += _recompute(recompute, below + _GAP)
     return "\n".join([*lines, "</svg>", ""])
+
+
+def recompute_svg(curve: Mapping[str, Any]) -> str:
+    """Return a drawing of the curve of a report: bytes of the arena over extra work."""
+    lines = _recompute(curve, _GAP)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" font-family="system-ui, sans-serif" font-size="11" role="img">'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
+    )
+    return "\n".join([head, *lines, "</svg>", ""])
+
+
+def _recompute(curve: Mapping[str, Any], top: int) -> Iterator[str]:
+    """Yield the elements of the curve of a report."""
+    colors = {"line": _LIVE, "bound": _BOUND, "muted": _MUTED, "plot": _PLOT, "edge": _LINE}
+    width = WIDTH - _LEFT - 2 * _RIGHT
+    return curve_lines(curve, left=_LEFT, width=width, top=top, colors=colors)
 
 
 def kind_of(row: Mapping[str, Any]) -> str:
@@ -115,7 +140,7 @@ def _arena(
     yield _dashed(_LEFT, bound, _LEFT + width, bound)
     for part in range(5):
         address = high * part // 4
-        yield _label(_unit(address), y(address) + 4)
+        yield _label(unit(address), y(address) + 4)
     stride = max(1, -(-steps // 10))
     for step in range(0, steps, stride):
         yield (
@@ -218,16 +243,6 @@ def _text(text: str) -> str:
     return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 
-def _unit(number: int) -> str:
-    """Return a number of bytes for an axis."""
-    scaled = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if scaled < 1024 or unit == "GiB":
-            break
-        scaled /= 1024
-    return f"{scaled:.4g} {unit}"
-
-
 def _size(number: int) -> str:
     """Return a number of bytes for a sentence."""
-    return f"{number:,} bytes" + (f" ({_unit(number)})" if number >= 1024 else "")
+    return f"{number:,} bytes" + (f" ({unit(number)})" if number >= 1024 else "")
