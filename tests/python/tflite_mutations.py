@@ -42,6 +42,8 @@ def mutant(seed: int) -> bytes:
     draw = random.Random(seed)
     data = bytearray(draw.choice(BASES))
     for _ in range(draw.randint(1, 4)):
+        if not data:
+            break
         # Tables and offsets are near the ends of a file; weights are zeros in its middle.
         places = [at for at in (draw.randrange(len(data)) for _ in range(12)) if data[at]]
         at = draw.choice(places) if places else draw.randrange(len(data))
