@@ -5,7 +5,6 @@ use rten_simd::{Isa, SimdOp};
 
 use crate::conv::LANES;
 use crate::error::{Error, Result, check, check_at_least};
-use crate::frame::copy;
 use crate::pack::{Sliding, every_second};
 use crate::product::bounded;
 use crate::raw::{Axis, Planes, PlanesMut, store_part};
@@ -204,7 +203,12 @@ impl Depthwise {
                 return;
             };
             if stride == 1 {
-                copy(isa, &line[..count], &mut target[columns.before..columns.before + count]);
+                // Whole vectors with zeros behind the row: a masked store cannot be loaded soon after.
+                let ops = isa.f32();
+                for at in (0..count).step_by(ops.len()) {
+                    let vector = ops.load_pad(&line[at..count]).0;
+                    ops.store(vector, &mut target[columns.before + at..]);
+                }
                 continue;
             }
             for remainder in 0..stride {

@@ -41,7 +41,7 @@ pub use int8::{BYTE_COLUMNS, Byte, multiply_bytes, packed_bytes, packed_bytes_le
 pub use matrix::Matrix;
 pub use pack::{Side, Sliding};
 pub use pool::{Pooling, pool};
-pub use raw::{Elements, Planes, PlanesMut};
+pub use raw::{Elements, Kind, Planes, PlanesMut};
 pub use recurrent::{Cell, Recurrence, State};
 pub use rows::{Normalization, softmax};
 pub use team::Team;

@@ -337,13 +337,39 @@ fn contiguous(found: usize, counts: [usize; 2], size: usize) -> Result<Layout> {
     Ok(layout)
 }
 
+/// Bytes that are converted at a time: there are vector instructions for that.
+const BYTES: usize = 64;
+
+/// The type of elements that chains compute with as single-precision numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Single-precision numbers.
+    Single,
+    /// Signed integers of 8 bits.
+    Signed,
+    /// Unsigned integers of 8 bits.
+    Unsigned,
+}
+
+impl Kind {
+    /// Returns the bytes of an element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Single => size_of::<f32>(),
+            Self::Signed | Self::Unsigned => 1,
+        }
+    }
+}
+
 /// Elements at an address that may be read and written through other views, too.
 ///
 /// Elements are copied in and out, so no reference to them exists: the result of an elementwise kernel
 /// may be the memory of an operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'a> {
-    first: *mut f32,
+    first: *mut u8,
+    kind: Kind,
     len: usize,
     memory: PhantomData<&'a [f32]>,
 }
@@ -362,44 +388,109 @@ impl Elements<'_> {
     ///
     /// # Safety
     ///
-    /// For the lifetime of the result, `len` elements at `first` are initialized memory, aligned for
-    /// `f32`; while one of the methods runs, no other thread writes the elements that it copies, and
-    /// no reference of Rust to them is in use. `Elements::write` is called only where they can be
-    /// written.
-    pub unsafe fn from_raw(first: *mut f32, len: usize) -> Result<Self> {
+    /// For the lifetime of the result, `len` elements of this kind at `first` are initialized memory,
+    /// aligned for it; while one of the methods runs, no other thread writes the elements that it
+    /// copies, and no reference of Rust to them is in use. `Elements::write` is called only where
+    /// they can be written.
+    pub unsafe fn from_raw(first: *mut u8, kind: Kind, len: usize) -> Result<Self> {
         if len > isize::MAX.unsigned_abs() / size_of::<f32>() {
             return Err(Error::OutOfRange { what: "the number of elements" });
         }
-        Ok(Self { first, len, memory: PhantomData })
+        Ok(Self { first, kind, len, memory: PhantomData })
     }
 
-    /// Copies elements from `start` on to `target`.
+    /// Whether each element is also one of `other`, at the same index, or shares no byte with any.
+    pub(crate) fn is_same_or_apart(&self, other: &Elements<'_>) -> bool {
+        let span = |elements: &Elements<'_>| {
+            let first = elements.first.addr();
+            first..first + elements.len * elements.kind.bytes()
+        };
+        let (own, others) = (span(self), span(other));
+        (self.first == other.first && self.kind == other.kind)
+            || own.end <= others.start
+            || others.end <= own.start
+    }
+
+    /// Returns the address of an element, of which `count` are there from that one on.
     ///
     /// # Panics
     ///
     /// If there are not as many.
     #[inline(always)]
-    pub(crate) fn read(&self, start: usize, target: &mut [f32]) {
-        assert!(start <= self.len && target.len() <= self.len - start, "elements out of range");
+    fn at(&self, start: usize, count: usize) -> *mut u8 {
+        assert!(start <= self.len && count <= self.len - start, "elements out of range");
         // SAFETY: `start` is not behind the end of the elements.
-        let first = unsafe { self.first.add(start) };
-        // SAFETY: so many elements are there. `target` is memory of the caller, and no reference
-        // to the elements is in use (contract of `from_raw`), so the two do not overlap.
-        unsafe { first.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+        unsafe { self.first.add(start * self.kind.bytes()) }
     }
 
-    /// Copies `source` to the elements from `start` on.
+    /// Copies elements from `start` on to `target`, as numbers.
     ///
     /// # Panics
     ///
     /// If there are not as many.
     #[inline(always)]
+    #[allow(clippy::cast_ptr_alignment, reason = "elements are aligned for their kind")]
+    pub(crate) fn read(&self, start: usize, target: &mut [f32]) {
+        let first = self.at(start, target.len());
+        match self.kind {
+            // SAFETY: so many elements are there. `target` is memory of the caller, and no reference
+            // to the elements is in use (contract of `from_raw`), so the two do not overlap.
+            Kind::Single => unsafe {
+                first.cast::<f32>().copy_to_nonoverlapping(target.as_mut_ptr(), target.len());
+            },
+            Kind::Signed => self.read_bytes(start, target, |byte| f32::from(byte.cast_signed())),
+            Kind::Unsigned => self.read_bytes(start, target, f32::from),
+        }
+    }
+
+    /// Copies `source` to the elements from `start` on. Integers are the numbers without a fraction,
+    /// and bounded.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    #[inline(always)]
+    #[allow(clippy::cast_ptr_alignment, reason = "elements are aligned for their kind")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounds are wanted")]
     pub(crate) fn write(&mut self, start: usize, source: &[f32]) {
-        assert!(start <= self.len && source.len() <= self.len - start, "elements out of range");
-        // SAFETY: as in `read`.
-        let first = unsafe { self.first.add(start) };
-        // SAFETY: as in `read`; the elements can be written (contract of `from_raw`).
-        unsafe { first.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+        let first = self.at(start, source.len());
+        match self.kind {
+            // SAFETY: as in `read`; the elements can be written (contract of `from_raw`).
+            Kind::Single => unsafe {
+                first.cast::<f32>().copy_from_nonoverlapping(source.as_ptr(), source.len());
+            },
+            Kind::Signed => self.write_bytes(start, source, |x| (x as i8).cast_unsigned()),
+            Kind::Unsigned => self.write_bytes(start, source, |x| x as u8),
+        }
+    }
+
+    /// Copies elements of one byte from `start` on to `target`, converted.
+    #[inline(always)]
+    fn read_bytes(&self, start: usize, target: &mut [f32], convert: impl Fn(u8) -> f32) {
+        let mut bytes = [0; BYTES];
+        for (index, part) in target.chunks_mut(BYTES).enumerate() {
+            let first = self.at(start + index * BYTES, part.len());
+            // SAFETY: so many elements of at least a byte are there; `bytes` is memory of this function,
+            // so the two do not overlap.
+            unsafe { first.copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
+            for (number, &byte) in part.iter_mut().zip(&bytes) {
+                *number = convert(byte);
+            }
+        }
+    }
+
+    /// Copies `source`, converted, to the elements of one byte from `start` on.
+    #[inline(always)]
+    fn write_bytes(&mut self, start: usize, source: &[f32], convert: impl Fn(f32) -> u8) {
+        let mut bytes = [0; BYTES];
+        for (index, part) in source.chunks(BYTES).enumerate() {
+            for (byte, &number) in bytes.iter_mut().zip(part) {
+                *byte = convert(number);
+            }
+            let first = self.at(start + index * BYTES, part.len());
+            // SAFETY: as in `read_bytes`; the elements can be written (contract of `from_raw`).
+            unsafe { first.copy_from_nonoverlapping(bytes.as_ptr(), part.len()) };
+        }
     }
 }
 

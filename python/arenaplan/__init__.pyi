@@ -54,6 +54,7 @@ from .dynamic import (
 )
 from .errors import PlannerError
 from .executor import Executor
+from .gating import Gate, GateRow, GrowthCause, gate
 from .gradients import TrainingGraph, adam, gradient, sgd
 from .graph import (
     Choice,
@@ -99,6 +100,7 @@ from .storage import (
 )
 from .symbols import Symbol, group, op, variable
 from .training import StepReport, Trainer
+from .whatif import WhatIf, WhatIfs, what_if
 
 __all__ = [
     "Allocation",
@@ -118,7 +120,10 @@ __all__ = [
     "Executor",
     "Explanation",
     "Flow",
+    "Gate",
+    "GateRow",
     "Graph",
+    "GrowthCause",
     "Hazard",
     "Hazards",
     "InPlace",
@@ -176,6 +181,8 @@ __all__ = [
     "TrainingGraph",
     "Value",
     "View",
+    "WhatIf",
+    "WhatIfs",
     "Window",
     "__version__",
     "adam",
@@ -192,6 +199,7 @@ __all__ = [
     "from_runtime_json",
     "from_train_step",
     "fuse",
+    "gate",
     "gradient",
     "graph_schema",
     "group",
@@ -224,4 +232,5 @@ __all__ = [
     "targets",
     "techniques",
     "variable",
+    "what_if",
 ]

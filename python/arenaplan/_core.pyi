@@ -2640,7 +2640,12 @@ def color_nodes(graph: Graph, num_temp: int) -> tuple[list[int], int]:
     Return the color of every node, at most ``num_temp`` colors, and the number of colors.
     """
 
-def explain(graph: Graph, options: Incomplete) -> Explained:
+def explain(
+    graph: Graph,
+    options: Incomplete,
+    on_progress: Any | None = None,
+    time_limit: float | None = None,
+) -> Explained:
     """
     Return a plan, and the bytes that other choices of techniques need.
     """
@@ -2840,7 +2845,13 @@ def plan_schema() -> str:
     Return the JSON Schema of plan files.
     """
 
-def plan_together(graphs: Sequence[Graph], together: str, options: Incomplete) -> SharedPlan:
+def plan_together(
+    graphs: Sequence[Graph],
+    together: str,
+    options: Incomplete,
+    on_progress: Any | None = None,
+    time_limit: float | None = None,
+) -> SharedPlan:
     """
     Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
     ``"never-together"`` or ``"concurrent"``.

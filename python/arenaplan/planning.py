@@ -73,8 +73,9 @@ def plan(
         options give equal plans.
     on_progress : callable, optional
         Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
-        packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``. If it returns ``False``,
-        the best plan so far is returned.
+        packer; ``"start"`` before any), ``seconds``, ``peak`` (``None`` before there is one),
+        ``lower_bound`` and ``nodes``: at each progress, and about 20 times a second in between. If
+        it returns ``False``, the best plan so far is returned.
     **overrides
         Single options by name, such as ``target="tflm"``: the fields of :class:`PlanOptions`.
 
@@ -265,6 +266,9 @@ def plan_together(
     graphs: Sequence[Graph],
     together: Together,
     options: PlanOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
 ) -> SharedPlan:
     """
@@ -282,6 +286,8 @@ def plan_together(
         Options of every plan; the capacity is that of the shared arena. The default target is
         that of the graphs, or ``"nodes"`` if they differ. With workspaces, every node runs by
         itself.
+    time_limit, on_progress
+        As for :func:`plan`.
     **overrides
         Single options by name.
 
@@ -326,7 +332,10 @@ def plan_together(
     seen = [graph.for_target(target.name) for graph in graphs]
     policy = "auto" if counted else "none"
     cores = [graph.core_for(policy, target=target.name) for graph in seen]
-    result = _core.plan_together(cores, together, arguments)
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    result = _core.plan_together(
+        cores, together, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+    )
     result.fits()
     return result
 
@@ -364,7 +373,12 @@ class TimedExplanation(NamedTuple):
 
 
 def explain(
-    graph: Graph, options: PlanOptions | None = None, **overrides: Unpack[PlanKeywords]
+    graph: Graph,
+    options: PlanOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
 ) -> Explanation:
     """
     Return the worth of each technique for ``graph``.
@@ -376,6 +390,10 @@ def explain(
     options : PlanOptions, optional
         Options of the plans, as for :func:`plan`; scratch memory, spaces and the capacity are
         left out of the comparison.
+    time_limit : float, optional
+        Seconds after which searches end; the figures are then those of the best plans so far.
+    on_progress : callable, optional
+        As for :func:`plan`.
     **overrides
         Single options by name.
 
@@ -406,15 +424,16 @@ def explain(
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
     arguments = {**core_options(options, target), "workspace": "none", "capacity": None}
-    found = _core.explain(graph.core, arguments)
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    found = _core.explain(
+        graph.core, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+    )
     backend = None if options.workspace == "none" else backend_of(target.name)
     timed = None
     if backend is not None:
         graph.require_weights(target.name)
         arguments["workspace"] = "auto"
-        maker = Maker(
-            graph, arguments, target.techniques, _Memories(None, []), backend, Watch(None)
-        )
+        maker = Maker(graph, arguments, target.techniques, _Memories(None, []), backend, watch)
         timed = _timed(maker, slowdown_of(options))
     levels, switched = (
         {level.technique: level.bytes for level in rows} for rows in (found.levels, found.switched)

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use arenaplan_kernels::{
-    Argument, Cell, Chain, Conv, Depthwise, Function, Matrix, Normalization, OPERANDS, Pooling,
-    Recurrence, Schedule, Side, Sliding, Start, State, Step, Team, multiply_bytes, pool, softmax,
+    Argument, Cell, Chain, Conv, Depthwise, Elements, Function, Kind, Matrix, Normalization,
+    OPERANDS, Pooling, Recurrence, Schedule, Side, Sliding, Start, State, Step, Team,
+    multiply_bytes, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -304,29 +305,30 @@ impl CompiledKernel {
     ///     Function, register of the result, and arguments: the number of a register, or a constant.
     ///     The function ``"load"`` has the position of an operand as its first argument.
     /// result : int
-    ///     The register that is written.
+    ///     The register that is written. Integers are its numbers without a fraction, and bounded.
     /// operands : list of array
-    ///     Broadcast to the shape of the output.
+    ///     Of single precision or integers of 8 bits, broadcast to the shape of the output.
     /// output : array
-    ///     May be the memory of an operand of its shape.
+    ///     One like these. May be the memory of an operand of its shape, or begin before one of
+    ///     wider elements if both are contiguous.
     #[staticmethod]
     fn chain(
         py: Python<'_>,
         steps: Vec<(String, usize, Value, Value)>,
         result: usize,
-        operands: Vec<PyBuffer<f32>>,
-        output: PyBuffer<f32>,
+        operands: Vec<Numbers>,
+        output: Numbers,
     ) -> PyResult<Self> {
         if operands.len() > OPERANDS || output.readonly() {
             let message = "too many operands, or an output that cannot be written";
             return Err(raise_named(py, "InvalidOperand", message.into()));
         }
         for operand in &operands {
-            if !is_same(operand, &output) {
-                check_apart(py, operand, &output)?;
+            if !operand.is_taken_over(&output) {
+                apart(py, operand.span(), output.span())?;
             }
         }
-        let strides = operands.iter().chain([&output]).map(element_strides);
+        let strides = operands.iter().chain([&output]).map(Numbers::element_strides);
         let strides: Option<Vec<Vec<usize>>> = strides.collect();
         let shapes = operands.iter().all(|operand| operand.shape() == output.shape());
         let Some(strides) = strides.filter(|_| shapes) else {
@@ -668,9 +670,10 @@ fn no_planes(py: Python<'_>) -> PyErr {
 }
 
 /// Returns the strides of a buffer in elements, if none is negative.
-fn element_strides(buffer: &PyBuffer<f32>) -> Option<Vec<usize>> {
+fn element_strides<T: Element>(buffer: &PyBuffer<T>) -> Option<Vec<usize>> {
+    let size = size_of::<T>();
     let strides = buffer.strides().iter();
-    strides.map(|&s| usize::try_from(s).ok().filter(|s| s % 4 == 0).map(|s| s / 4)).collect()
+    strides.map(|&s| usize::try_from(s).ok().filter(|s| s % size == 0).map(|s| s / size)).collect()
 }
 
 /// An argument of a function of a chain.
@@ -697,13 +700,89 @@ fn is_same(a: &PyBuffer<f32>, b: &PyBuffer<f32>) -> bool {
         && strides.zip(a.shape()).all(|((a, b), &count)| a == b || count == 1)
 }
 
+/// Numbers that a chain computes with.
+#[derive(FromPyObject)]
+enum Numbers {
+    Single(PyBuffer<f32>),
+    Signed(PyBuffer<i8>),
+    Unsigned(PyBuffer<u8>),
+}
+
+/// Evaluates an expression for the buffer that some numbers are in.
+macro_rules! of_buffer {
+    ($numbers:expr, $buffer:ident => $made:expr) => {
+        match $numbers {
+            Numbers::Single($buffer) => $made,
+            Numbers::Signed($buffer) => $made,
+            Numbers::Unsigned($buffer) => $made,
+        }
+    };
+}
+
+impl Numbers {
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Single(_) => Kind::Single,
+            Self::Signed(_) => Kind::Signed,
+            Self::Unsigned(_) => Kind::Unsigned,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        of_buffer!(self, buffer => buffer.shape())
+    }
+
+    fn readonly(&self) -> bool {
+        of_buffer!(self, buffer => buffer.readonly())
+    }
+
+    fn span(&self) -> (usize, usize) {
+        of_buffer!(self, buffer => span(buffer))
+    }
+
+    /// Returns the strides in elements, if none is negative.
+    fn element_strides(&self) -> Option<Vec<usize>> {
+        of_buffer!(self, buffer => element_strides(buffer))
+    }
+
+    /// Returns whether an output, which is made in order, may be the memory of these numbers: it is the
+    /// same elements, or no element of it reaches one that is read later.
+    fn is_taken_over(&self, output: &Self) -> bool {
+        let start = |numbers: &Self| of_buffer!(numbers, buffer => buffer.buf_ptr().addr());
+        let is_contiguous =
+            |numbers: &Self| of_buffer!(numbers, buffer => buffer.is_c_contiguous());
+        let (own, made) = (self.kind().bytes(), output.kind().bytes());
+        if self.shape() != output.shape() || own < made {
+            return false;
+        }
+        if own > made {
+            return start(output) <= start(self) && is_contiguous(self) && is_contiguous(output);
+        }
+        let strides = self.element_strides().zip(output.element_strides());
+        start(self) == start(output)
+            && strides.is_some_and(|(a, b)| {
+                a.iter().zip(&b).zip(self.shape()).all(|((a, b), &count)| a == b || count == 1)
+            })
+    }
+
+    fn cells(&self) -> arenaplan_kernels::Result<Elements<'_>> {
+        let (low, high) = self.span();
+        let len = (high - low) / self.kind().bytes();
+        of_buffer!(self, buffer => cells(buffer, self.kind(), len))
+    }
+}
+
 /// Fails if two buffers share bytes.
 fn check_apart<A: Element, B: Element>(
     py: Python<'_>,
     a: &PyBuffer<A>,
     b: &PyBuffer<B>,
 ) -> PyResult<()> {
-    let (a, b) = (span(a), span(b));
+    apart(py, span(a), span(b))
+}
+
+/// Fails if two ranges of addresses share bytes.
+fn apart(py: Python<'_>, a: (usize, usize), b: (usize, usize)) -> PyResult<()> {
     if a.0 < b.1 && b.0 < a.1 {
         return Err(raise_named(py, "InvalidOperand", "operands share memory".into()));
     }
@@ -842,23 +921,19 @@ impl Work for Channels {
     }
 }
 
-/// A chain of elementwise functions. The output is no operand, or exactly one of the same strides.
+/// A chain of elementwise functions. The output is no operand, or one that it takes over.
 struct Elementwise {
     chain: Chain,
-    operands: Vec<PyBuffer<f32>>,
-    output: PyBuffer<f32>,
+    operands: Vec<Numbers>,
+    output: Numbers,
 }
 
 impl Work for Elementwise {
     fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let len = |buffer| {
-            let (low, high) = span(buffer);
-            (high - low) / 4
-        };
-        let mut output = cells(&self.output, len(&self.output))?;
+        let mut output = self.output.cells()?;
         let mut operands = [output; OPERANDS];
         for (to, from) in operands.iter_mut().zip(&self.operands) {
-            *to = cells(from, len(from))?;
+            *to = from.cells()?;
         }
         self.chain.run(&operands[..self.operands.len()], &mut output, team)
     }

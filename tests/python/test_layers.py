@@ -15,8 +15,10 @@ PACKAGE = Path(arenaplan.__file__).parent
 BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
-    ("_core", "_start", "errors"),
-    ("backend", "effects", "origin"),
+    ("_core", "_start", "close", "cures", "errors"),
+    ("backend", "effects", "limits", "origin"),
+    ("values",),
+    ("building",),
     ("graph",),
     ("ops",),
     ("model", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
@@ -24,8 +26,8 @@ FLOORS = (
     ("planning",),
     ("bodies", "packing", "incremental", "changes"),
     ("device", "executor", "importers", "rewrite"),
-    ("batch", "dynamic", "export", "integrations", "proving", "report", "symbols"),
-    ("fitting", "gradients", "server"),
+    ("batch", "dynamic", "export", "integrations", "proving", "report", "symbols", "whatif"),
+    ("fitting", "gating", "gradients", "server"),
     ("training",),
     ("",),
     ("cli",),

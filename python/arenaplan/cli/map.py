@@ -16,9 +16,10 @@ from arenaplan.changes import Diff, diff
 from arenaplan.cli.ahead import load_ahead, tell_flow
 from arenaplan.cli.common import add_model_command, group, load_model
 from arenaplan.cli.inputs import is_stream, read_plan
-from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
 from arenaplan.cli.outputs import write_result
 from arenaplan.cli.share import add_share, is_shared
+from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.importers.document import format_or_none, is_model
@@ -49,6 +50,7 @@ def add_to(commands: Commands) -> None:
         "that 'arenaplan plan -o' wrote, which has operators and shapes if --with-graph was given."
     )
     add_plan_options(parser)
+    add_time_limit(parser)
     add_share(parser)
     output = group(parser, "output")
     output.add_argument(
@@ -126,7 +128,15 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     """Return the plans to draw: of model files, or from a plan file."""
     if options.share is not None:
         graphs = [load_model(options), *(load_model(options, path) for path in options.others)]
-        shared = arenaplan.plan_together(graphs, options.share, plan_options(options))
+        with watching(options) as watch:
+            shared = arenaplan.plan_together(
+                graphs,
+                options.share,
+                plan_options(options),
+                time_limit=options.time_limit,
+                on_progress=watch,
+            )
+        watch.raise_if_stopped()
         pairs = zip(graphs, shared.plans, strict=True)
         return _shared(shared, [graph.for_target(plan.target.name) for graph, plan in pairs])
     if options.others:
@@ -140,7 +150,10 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     with redirect_stdout(sys.stderr):  # The picture may go to stdout.
         ahead.tell()
         tell_flow(graph)
-    return [_Program(arenaplan.plan(graph, chosen), graph)]
+    with watching(options) as watch:
+        plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
+    watch.raise_if_stopped()
+    return [_Program(plan, graph)]
 
 
 def _plan_text(source: Path | bytes) -> bytes | None:

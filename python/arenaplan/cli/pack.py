@@ -38,28 +38,29 @@ def add_to(commands: Commands) -> None:
         help="- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,offset,"
         "space,group,lo,hi,may_overlap,apart",
     )
-    parser.add_argument(
+    group(parser, "memory").add_argument(
         "--capacity",
         type=byte_count,
         metavar="BYTES",
         help="stop as soon as each space fits this, such as 48KiB",
     )
-    limit = parser.add_mutually_exclusive_group()
+    search = group(parser, "search")
+    limit = search.add_mutually_exclusive_group()
     limit.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="stop after some time")
     limit.add_argument(
         "--node-limit", type=whole(0), metavar="N", help="stop after N search nodes (reproducible)"
     )
-    parser.add_argument(
+    group(parser, "memory").add_argument(
         "--align",
         type=byte_count,
         default=1,
         metavar="BYTES",
         help="divides every offset (default: 1)",
     )
-    parser.add_argument(
+    search.add_argument(
         "--seed", type=whole(0), default=0, metavar="N", help="of all random choices (default: 0)"
     )
-    parser.add_argument(
+    search.add_argument(
         "--threads",
         type=whole(1, MAX_THREADS),
         default=1,
@@ -80,7 +81,7 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     limits = check_limits(options.time_limit, options.node_limit, options.seed, options.threads)
     text = read_table(options.file)
-    with watching(options) as watch:
+    with watching(options, catches=False) as watch:  # A packing says itself that it was ended.
         packing = _core.pack_csv(
             text, options.align, check_capacity(options.capacity), **limits, on_progress=watch
         )

@@ -9,9 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import add_json, add_model_command, group, print_json, say, shown, size
+from arenaplan.cli.common import (
+    add_json,
+    add_model_command,
+    byte_count,
+    group,
+    print_json,
+    say,
+    shown,
+    size,
+)
+from arenaplan.cli.options import add_time_limit
+from arenaplan.cli.outputs import delivering, goes_to_stdout
+from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
+from arenaplan.planning import goal_of
 
 if TYPE_CHECKING:
     from arenaplan import Plan, RecomputeCurve
@@ -25,10 +38,16 @@ def add_to(commands: Commands) -> None:
     parser = add_model_command(commands, "recompute", execute)
     goal = group(parser, "goal").add_mutually_exclusive_group(required=True)
     goal.add_argument(
-        "--budget", metavar="BYTES", help="least extra work in so many bytes, such as 512MiB"
+        "--budget",
+        type=byte_count,
+        metavar="BYTES",
+        help="least extra work in so many bytes, such as 512MiB",
     )
     goal.add_argument(
-        "--max-extra", metavar="PERCENT", help="fewest bytes at so much extra work, such as 5%%"
+        "--max-extra",
+        type=_percent,
+        metavar="PERCENT",
+        help="fewest bytes at so much extra work, such as 5%%",
     )
     goal.add_argument("--curve", action="store_true", help="bytes over extra work")
     goal.add_argument(
@@ -44,8 +63,9 @@ def add_to(commands: Commands) -> None:
         "--outputs", choices=("inside", "caller"), default="inside", help="memory of outputs"
     )
     group(parser, "output").add_argument(
-        "-o", "--output", type=Path, metavar="PLAN", help="plan file to write"
+        "-o", "--output", type=Path, metavar="PLAN", help="plan file to write; - is stdout"
     )
+    add_time_limit(parser)
     add_json(parser)
 
 
@@ -60,25 +80,41 @@ def execute(options: argparse.Namespace) -> None:
         say("warning: no node is declared as pure, so none may run again")
     keywords = {"inputs": options.inputs, "outputs": options.outputs}
     if options.curve:
-        curve = arenaplan.recompute_curve(graph, **keywords)
+        with watching(options) as watch:
+            curve = arenaplan.recompute_curve(
+                graph, time_limit=options.time_limit, on_progress=watch, **keywords
+            )
         if options.json:
             print_json(curve_document(curve))
         else:
             print_curve(curve)
+        watch.raise_if_stopped()
         return
-    wanted = options.budget or options.strategy or _percent(options.max_extra)
-    plan = arenaplan.plan(graph, recompute=wanted, **keywords)
-    if options.output is not None:
-        plan.save(options.output)
-    if options.json:
-        print_json(_document(graph, plan))
-    else:
-        _print(graph, plan)
+    wanted = options.budget if options.budget is not None else options.strategy or options.max_extra
+    with watching(options) as watch:
+        plan = arenaplan.plan(
+            graph,
+            recompute=wanted,
+            time_limit=options.time_limit,
+            on_progress=watch,
+            **keywords,
+        )
+    with delivering(options, plan.to_json):
+        if options.json and not goes_to_stdout(options):
+            print_json(_document(graph, plan))
+        else:
+            _print(graph, plan)
+    watch.raise_if_stopped()
 
 
 def _percent(text: str) -> str:
-    """Return a part of the work with its unit."""
-    return text if text.endswith("%") else f"{text}%"
+    """Read a part of the work, such as ``5%`` or ``5``."""
+    part = text if text.endswith("%") else f"{text}%"
+    try:
+        goal_of(part)
+    except InvalidOption:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of the work, such as 5%") from None
+    return part
 
 
 def curve_document(curve: RecomputeCurve) -> dict[str, Any]:
