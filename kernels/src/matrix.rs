@@ -240,7 +240,7 @@ impl SimdOp for Multiplication<'_> {
     fn eval<I: Isa>(mut self, isa: I) {
         let Matrix { depth, columns } = self.matrix;
         let [images, rows] = self.rows.counts();
-        let mut copies: Copies = self.evicts.then_some([[0.0; DEPTH]; ROWS]);
+        let mut copies: Copies = self.evicts.then(|| [[0.0; DEPTH]; ROWS]);
         // A panel that is read once need not stay in cache.
         let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(DEPTH)) };
         let some = (CACHED / depth).max(64).next_multiple_of(ROWS);

@@ -9,8 +9,8 @@ use crate::pack::{Sliding, every_second};
 use crate::raw::{Axis, Planes, PlanesMut, store_part};
 use crate::team::{Team, even, ranges};
 
-/// Elements of rows with their padding that are worked on as vectors.
-const SHORT: usize = 1024;
+/// Elements of a row with its padding that are worked on as vectors.
+const SHORT: usize = 512;
 
 /// The combination of the elements of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,15 +83,15 @@ impl SimdOp for Sweep<'_, '_> {
     fn eval<I: Isa>(self, isa: I) {
         let Self { window, pooling, image, mut output, line } = self;
         let [images, channels] = image.counts();
-        let mut short = Short::new(window, pooling);
+        let mut short = is_short(window).then_some(Short::new());
         for n in 0..images {
             for channel in 0..channels {
                 let (source, target) = (image.plane(n, channel), output.plane(n, channel));
-                if let Some(short) = &mut short {
-                    short.plane(isa, window, pooling, source, target);
-                    continue;
-                }
                 for (row, target) in target.chunks_exact_mut(window.columns.out).enumerate() {
+                    if let Some(short) = &mut short {
+                        short.reduce(isa, window, pooling, source, row, target);
+                        continue;
+                    }
                     match pooling {
                         Pooling::Max => {
                             reduce(window, source, row, line, target, f32::NEG_INFINITY, larger);
@@ -118,137 +118,118 @@ impl SimdOp for Sweep<'_, '_> {
     }
 }
 
-/// The combined elements of the columns of a few rows, each with its padding.
-///
-/// A vector cannot be loaded soon after parts of it were stored, so several rows are stored before the
-/// first one is loaded.
+/// Whether rows are worked on as vectors.
+fn is_short(window: &Sliding) -> bool {
+    let side = &window.columns;
+    let reach = (side.out - 1) * side.stride + (side.kernel - 1) * side.dilation;
+    side.stride <= 2 && reach.max(side.before + side.size) + 3 * LANES <= SHORT
+}
+
+/// The combined elements of the columns of a row, in between padding.
 struct Short {
-    /// Elements from one row to the next.
-    pitch: usize,
     all: [f32; SHORT],
     /// Every second one, from the first and from the second one on.
     halves: [[f32; SHORT / 2]; 2],
 }
 
 impl Short {
-    /// Returns memory for rows that are not too long.
-    fn new(window: &Sliding, pooling: Pooling<'_>) -> Option<Self> {
-        let side = &window.columns;
-        let reach = (side.out - 1) * side.stride + (side.kernel - 1) * side.dilation + 2 * LANES;
-        let pitch = reach.max(side.before + side.size + LANES).next_multiple_of(2);
-        let identity = identity(pooling);
-        (side.stride <= 2 && pitch <= SHORT).then_some(Self {
-            pitch,
-            all: [identity; SHORT],
-            halves: [[identity; SHORT / 2]; 2],
-        })
+    const fn new() -> Self {
+        Self { all: [0.0; SHORT], halves: [[0.0; SHORT / 2]; 2] }
     }
 
-    /// Combines the elements of all windows of a plane.
+    /// Combines the elements of all windows of a row.
     #[inline(always)]
-    fn plane<I: Isa>(
-        &mut self,
-        isa: I,
-        window: &Sliding,
-        pooling: Pooling<'_>,
-        source: &[f32],
-        target: &mut [f32],
-    ) {
-        let (rows, out, some) = (window.rows.out, window.columns.out, SHORT / self.pitch);
-        for first in (0..rows).step_by(some) {
-            let count = some.min(rows - first);
-            for at in 0..count {
-                self.combine_rows(isa, window, pooling, source, first + at, at * self.pitch);
-            }
-            if window.columns.stride == 2 {
-                let len = count * self.pitch;
-                for (start, half) in self.halves.iter_mut().enumerate() {
-                    every_second(&self.all[start..len], &mut half[..len / 2]);
-                }
-            }
-            for at in 0..count {
-                let row = first + at;
-                let target = &mut target[row * out..(row + 1) * out];
-                self.combine_columns(isa, window, pooling, row, at * self.pitch, target);
-            }
-        }
-    }
-
-    /// Combines the elements of each column under the window.
-    #[inline(always)]
-    fn combine_rows<I: Isa>(
+    fn reduce<I: Isa>(
         &mut self,
         isa: I,
         window: &Sliding,
         pooling: Pooling<'_>,
         source: &[f32],
         row: usize,
-        start: usize,
+        target: &mut [f32],
     ) {
-        let (ops, width) = (isa.f32(), window.columns.size);
-        let padding = ops.splat(identity(pooling));
+        let ops = isa.f32();
+        match pooling {
+            Pooling::Max => self.combine(
+                isa,
+                window,
+                source,
+                row,
+                target,
+                f32::NEG_INFINITY,
+                #[inline(always)]
+                |a, b| {
+                    let larger = ops.select(b, a, ops.gt(b, a));
+                    ops.select(larger, b, ops.eq(b, b))
+                },
+                #[inline(always)]
+                |sum, _| sum,
+            ),
+            Pooling::Mean { rows, columns } => {
+                let rows = ops.splat(rows[row]);
+                self.combine(
+                    isa,
+                    window,
+                    source,
+                    row,
+                    target,
+                    0.0,
+                    #[inline(always)]
+                    |a, b| ops.add(a, b),
+                    #[inline(always)]
+                    |sum, x| ops.div(sum, ops.mul(rows, ops.load_pad(&columns[x..]).0)),
+                );
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
+    fn combine<I: Isa>(
+        &mut self,
+        isa: I,
+        window: &Sliding,
+        source: &[f32],
+        row: usize,
+        target: &mut [f32],
+        identity: f32,
+        combine: impl Fn(I::F32, I::F32) -> I::F32,
+        finish: impl Fn(I::F32, usize) -> I::F32,
+    ) {
+        let (ops, side) = (isa.f32(), &window.columns);
+        let (width, before, padding) = (side.size, side.before, ops.splat(identity));
+        let reach = (side.out - 1) * side.stride + (side.kernel - 1) * side.dilation + 2 * LANES;
         for x in (0..width).step_by(ops.len()) {
             let mut sum = padding;
             for tap in 0..window.rows.kernel {
                 let Some(y) = window.rows.element(row, tap) else { continue };
-                let (vector, mask) = ops.load_pad(&source[y * width + x..(y + 1) * width]);
-                sum = combined(isa, pooling, sum, ops.select(vector, padding, mask));
+                let line = &source[y * width..(y + 1) * width];
+                sum = combine(sum, ops.load_pad(&line[x..]).0);
             }
-            ops.store(sum, &mut self.all[start + window.columns.before + x..]);
+            ops.store(sum, &mut self.all[before + x..]);
         }
-    }
-
-    /// Combines the columns of each window.
-    #[inline(always)]
-    fn combine_columns<I: Isa>(
-        &self,
-        isa: I,
-        window: &Sliding,
-        pooling: Pooling<'_>,
-        row: usize,
-        start: usize,
-        target: &mut [f32],
-    ) {
-        let (ops, side) = (isa.f32(), &window.columns);
+        self.all[..before].fill(identity);
+        let end = before + width;
+        self.all[end..end.max(reach)].fill(identity);
+        if side.stride == 2 {
+            let half = reach.div_ceil(2);
+            for (first, half_line) in self.halves.iter_mut().enumerate() {
+                every_second(&self.all[first..], &mut half_line[..half.min(SHORT / 2 - 1)]);
+            }
+        }
         for x in (0..side.out).step_by(ops.len()) {
-            let mut sum = ops.splat(identity(pooling));
+            let mut sum = padding;
             for tap in 0..side.kernel {
                 let at = tap * side.dilation;
                 let elements = if side.stride == 2 {
-                    &self.halves[at % 2][start / 2 + x + at / 2..]
+                    &self.halves[at % 2][x + at / 2..]
                 } else {
-                    &self.all[start + x + at..]
+                    &self.all[x + at..]
                 };
-                sum = combined(isa, pooling, sum, ops.load(elements));
+                sum = combine(sum, ops.load(elements));
             }
-            if let Pooling::Mean { rows, columns } = pooling {
-                let counts = ops.mul(ops.splat(rows[row]), ops.load_pad(&columns[x..]).0);
-                sum = ops.div(sum, counts);
-            }
-            store_part(isa, sum, &mut target[x..]);
+            store_part(isa, finish(sum, x), &mut target[x..]);
         }
-    }
-}
-
-/// Returns the number that changes no combination.
-#[inline(always)]
-fn identity(pooling: Pooling<'_>) -> f32 {
-    match pooling {
-        Pooling::Max => f32::NEG_INFINITY,
-        Pooling::Mean { .. } => 0.0,
-    }
-}
-
-/// Combines two vectors; of what is no number, the result is that.
-#[inline(always)]
-fn combined<I: Isa>(isa: I, pooling: Pooling<'_>, a: I::F32, b: I::F32) -> I::F32 {
-    let ops = isa.f32();
-    match pooling {
-        Pooling::Max => {
-            let larger = ops.select(b, a, ops.gt(b, a));
-            ops.select(larger, b, ops.eq(b, b))
-        }
-        Pooling::Mean { .. } => ops.add(a, b),
     }
 }
 
