@@ -194,9 +194,12 @@ impl Chain {
         let blocks = inner.div_ceil(BLOCK);
         let cycles = outer * blocks * self.cycles;
         let by_rows = outer > blocks;
+        // A result that is written over elements of another size must follow what was read.
+        let is_ordered = !operands.iter().all(|operand| operand.is_same_or_apart(output));
         let (count, unit) = if by_rows { (outer, 1) } else { (blocks, BLOCK) };
         let output = *output;
-        let parts = ranges(count, even(team, count, cycles)).map(move |some| {
+        let length = if is_ordered { count.max(1) } else { even(team, count, cycles) };
+        let parts = ranges(count, length).map(move |some| {
             let some = some.start * unit..some.end * unit;
             if by_rows { (some, 0..inner) } else { (0..outer, some.start..inner.min(some.end)) }
         });

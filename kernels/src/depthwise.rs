@@ -3,9 +3,7 @@
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::LANES;
 use crate::error::{Error, Result, check, check_at_least};
-use crate::frame::copy;
 use crate::pack::{Sliding, every_second};
 use crate::product::bounded;
 use crate::raw::{Axis, Planes, PlanesMut, store_part};
@@ -16,13 +14,8 @@ const VECTORS: usize = 4;
 /// Rows of results that are made at a time, where they are one or two vectors, and where more.
 const ROWS: usize = 4;
 const FEW_ROWS: usize = 2;
-/// Elements behind each row of a padded plane, which vectors may reach.
-const SLACK: usize = LANES;
-/// As many that scratch memory has, so that it has room for several planes if these are small.
-const ROOM: usize = VECTORS * LANES;
-/// Planes that are padded at a time, at most: what was just stored can be loaded in other pieces only
-/// some time later.
-const PLANES: usize = 8;
+/// Elements behind each row of the padded plane, which vectors may reach.
+const SLACK: usize = 64;
 
 /// The sizes of a depthwise convolution, with one or more results per channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,26 +34,19 @@ impl Depthwise {
     pub fn new(window: Sliding, channels: usize, fan_out: usize) -> Result<Self> {
         let made = Self { window, channels, fan_out };
         let weights = channels.checked_mul(fan_out).and_then(|n| n.checked_mul(window.taps()));
-        if weights.is_none_or(|weights| weights == 0) || made.room().is_none() {
+        if weights.is_none_or(|weights| weights == 0) || made.padded_len().is_none() {
             return Err(Error::OutOfRange { what: "the number of weights" });
         }
         Ok(made)
     }
 
-    /// Returns the elements of scratch memory that a run needs: those of one padded plane, or of some
-    /// small ones.
+    /// Returns the elements of scratch memory that a run needs: those of one padded plane.
     pub fn scratch_len(&self) -> usize {
-        self.room().unwrap_or(usize::MAX)
+        self.padded_len().unwrap_or(usize::MAX)
     }
 
-    fn room(&self) -> Option<usize> {
-        let more = (ROOM - SLACK) * self.window.columns.stride;
-        self.height().checked_mul(self.pitch() + more)
-    }
-
-    /// Returns the elements of a padded plane.
-    fn padded_len(&self) -> usize {
-        self.height() * self.pitch()
+    fn padded_len(&self) -> Option<usize> {
+        self.height().checked_mul(self.pitch())
     }
 
     /// Returns the rows of the padded plane.
@@ -154,24 +140,16 @@ impl SimdOp for Sweep<'_, '_> {
     fn eval<I: Isa>(self, isa: I) {
         let Self { ref sizes, image, weights, bias, bounds, mut output, scratch } = self;
         let taps = sizes.window.taps();
-        let len = sizes.padded_len();
-        let some = (sizes.scratch_len() / len).clamp(1, PLANES.min(sizes.channels));
-        let scratch = &mut scratch[..some * len];
+        let scratch = &mut scratch[..sizes.scratch_len()];
         // What lies around the image is zero for all planes.
         scratch.fill(0.0);
-        let channels = sizes.channels;
-        let parts = (0..image.counts()[0])
-            .flat_map(|n| (0..channels).step_by(some).map(move |first| (n, first)));
-        for (n, first) in parts {
-            let channels = first..sizes.channels.min(first + some);
-            for (channel, padded) in channels.clone().zip(scratch.chunks_exact_mut(len)) {
-                sizes.pad(isa, image.plane(n, channel), padded);
-            }
-            for (channel, padded) in channels.zip(scratch.chunks_exact(len)) {
+        for n in 0..image.counts()[0] {
+            for channel in 0..sizes.channels {
+                sizes.pad(image.plane(n, channel), scratch);
                 for made in channel * sizes.fan_out..(channel + 1) * sizes.fan_out {
                     let plane = Plane {
                         sizes,
-                        padded,
+                        padded: scratch,
                         weights: &weights[made * taps..(made + 1) * taps],
                         bias: bias.map_or(0.0, |bias| bias[made]),
                         bounds,
@@ -187,7 +165,7 @@ impl Depthwise {
     /// Copies a plane into its frame. Columns of equal remainder modulo the stride are put beside
     /// each other, so that the elements under a tap at successive positions are contiguous.
     #[inline(always)]
-    fn pad<I: Isa>(&self, isa: I, plane: &[f32], padded: &mut [f32]) {
+    fn pad(&self, plane: &[f32], padded: &mut [f32]) {
         let (rows, columns) = (&self.window.rows, &self.window.columns);
         let (phase, pitch) = (self.phase(), self.pitch());
         let (height, stride) = (self.height(), columns.stride);
@@ -204,7 +182,7 @@ impl Depthwise {
                 return;
             };
             if stride == 1 {
-                copy(isa, &line[..count], &mut target[columns.before..columns.before + count]);
+                target[columns.before..columns.before + count].copy_from_slice(&line[..count]);
                 continue;
             }
             for remainder in 0..stride {
@@ -243,15 +221,13 @@ impl Plane<'_> {
             let vectors = (columns.out - at).div_ceil(width).min(VECTORS);
             let some = if vectors <= 2 { ROWS } else { FEW_ROWS };
             if rows.out < some {
-                match (rows.out, vectors) {
-                    (1, 1) => self.tile::<I, 1, 1>(isa, 0, at, output),
-                    (1, 2) => self.tile::<I, 1, 2>(isa, 0, at, output),
-                    (1, 3) => self.tile::<I, 1, 3>(isa, 0, at, output),
-                    (1, _) => self.tile::<I, 1, 4>(isa, 0, at, output),
-                    (2, 1) => self.tile::<I, 2, 1>(isa, 0, at, output),
-                    (2, _) => self.tile::<I, 2, 2>(isa, 0, at, output),
-                    (_, 1) => self.tile::<I, 3, 1>(isa, 0, at, output),
-                    (_, _) => self.tile::<I, 3, 2>(isa, 0, at, output),
+                for row in 0..rows.out {
+                    match vectors {
+                        1 => self.tile::<I, 1, 1>(isa, row, at, output),
+                        2 => self.tile::<I, 1, 2>(isa, row, at, output),
+                        3 => self.tile::<I, 1, 3>(isa, row, at, output),
+                        _ => self.tile::<I, 1, 4>(isa, row, at, output),
+                    }
                 }
                 continue;
             }

@@ -195,7 +195,7 @@ fn zero<I: Isa>(isa: I, target: &mut [f32]) {
 
 /// Copies a short slice.
 #[inline(always)]
-pub(crate) fn copy<I: Isa>(isa: I, source: &[f32], target: &mut [f32]) {
+fn copy<I: Isa>(isa: I, source: &[f32], target: &mut [f32]) {
     let ops = isa.f32();
     for (to, from) in target.chunks_mut(ops.len()).zip(source.chunks(ops.len())) {
         store_part(isa, ops.load_pad(from).0, to);

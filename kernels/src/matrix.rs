@@ -215,6 +215,9 @@ struct Multiplication<'a> {
     output: PlanesMut<'a>,
 }
 
+/// Parts of a few rows whose elements would evict each other.
+type Copies = Option<[[f32; DEPTH]; ROWS]>;
+
 /// The part of a panel that is worked on.
 struct Part<'p> {
     elements: &'p [f32],
@@ -237,6 +240,7 @@ impl SimdOp for Multiplication<'_> {
     fn eval<I: Isa>(mut self, isa: I) {
         let Matrix { depth, columns } = self.matrix;
         let [images, rows] = self.rows.counts();
+        let mut copies: Copies = self.evicts.then(|| [[0.0; DEPTH]; ROWS]);
         // A panel that is read once need not stay in cache.
         let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(DEPTH)) };
         let some = (CACHED / depth).max(64).next_multiple_of(ROWS);
@@ -253,7 +257,7 @@ impl SimdOp for Multiplication<'_> {
                         let depth = block.min(depth - first);
                         let elements = &panel[first * width..(first + depth) * width];
                         let part = Part { elements, width, column, count, first, depth };
-                        self.part(isa, image, start, stop, &part);
+                        self.part(isa, image, start, stop, &part, &mut copies);
                     }
                     rest = behind;
                     column += width;
@@ -266,7 +270,15 @@ impl SimdOp for Multiplication<'_> {
 impl Multiplication<'_> {
     /// Adds the products of some rows and a part of a panel.
     #[inline(always)]
-    fn part<I: Isa>(&mut self, isa: I, image: usize, start: usize, stop: usize, part: &Part<'_>) {
+    fn part<I: Isa>(
+        &mut self,
+        isa: I,
+        image: usize,
+        start: usize,
+        stop: usize,
+        part: &Part<'_>,
+        copies: &mut Copies,
+    ) {
         let lanes = isa.f32().len();
         // Sums of eight rows take more registers than AVX2 has.
         let is_wide = lanes >= 16 || cfg!(target_arch = "aarch64");
@@ -278,21 +290,21 @@ impl Multiplication<'_> {
             while at < part.count {
                 let vectors = next_vectors((part.count - at).div_ceil(lanes)).min(VECTORS);
                 match (made, vectors) {
-                    (ROWS, 3) => self.tile::<I, ROWS, 3>(isa, image, row, at, part),
-                    (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, image, row, at, part),
-                    (ROWS, _) => self.tile::<I, ROWS, 1>(isa, image, row, at, part),
-                    (4, 3) => self.tile::<I, 4, 3>(isa, image, row, at, part),
-                    (4, 2) => self.tile::<I, 4, 2>(isa, image, row, at, part),
-                    (4, _) => self.tile::<I, 4, 1>(isa, image, row, at, part),
-                    (3, 3) => self.tile::<I, 3, 3>(isa, image, row, at, part),
-                    (3, 2) => self.tile::<I, 3, 2>(isa, image, row, at, part),
-                    (3, _) => self.tile::<I, 3, 1>(isa, image, row, at, part),
-                    (2, 3) => self.tile::<I, 2, 3>(isa, image, row, at, part),
-                    (2, 2) => self.tile::<I, 2, 2>(isa, image, row, at, part),
-                    (2, _) => self.tile::<I, 2, 1>(isa, image, row, at, part),
-                    (_, 3) => self.tile::<I, 1, 3>(isa, image, row, at, part),
-                    (_, 2) => self.tile::<I, 1, 2>(isa, image, row, at, part),
-                    (_, _) => self.tile::<I, 1, 1>(isa, image, row, at, part),
+                    (ROWS, 3) => self.tile::<I, ROWS, 3>(isa, image, row, at, part, copies),
+                    (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, image, row, at, part, copies),
+                    (ROWS, _) => self.tile::<I, ROWS, 1>(isa, image, row, at, part, copies),
+                    (4, 3) => self.tile::<I, 4, 3>(isa, image, row, at, part, copies),
+                    (4, 2) => self.tile::<I, 4, 2>(isa, image, row, at, part, copies),
+                    (4, _) => self.tile::<I, 4, 1>(isa, image, row, at, part, copies),
+                    (3, 3) => self.tile::<I, 3, 3>(isa, image, row, at, part, copies),
+                    (3, 2) => self.tile::<I, 3, 2>(isa, image, row, at, part, copies),
+                    (3, _) => self.tile::<I, 3, 1>(isa, image, row, at, part, copies),
+                    (2, 3) => self.tile::<I, 2, 3>(isa, image, row, at, part, copies),
+                    (2, 2) => self.tile::<I, 2, 2>(isa, image, row, at, part, copies),
+                    (2, _) => self.tile::<I, 2, 1>(isa, image, row, at, part, copies),
+                    (_, 3) => self.tile::<I, 1, 3>(isa, image, row, at, part, copies),
+                    (_, 2) => self.tile::<I, 1, 2>(isa, image, row, at, part, copies),
+                    (_, _) => self.tile::<I, 1, 1>(isa, image, row, at, part, copies),
                 }
                 at += vectors * lanes;
             }
@@ -309,6 +321,7 @@ impl Multiplication<'_> {
         row: usize,
         at: usize,
         part: &Part<'_>,
+        copies: &mut Copies,
     ) {
         let ops = isa.f32();
         let column = part.column + at;
@@ -335,9 +348,10 @@ impl Multiplication<'_> {
             #[inline(always)]
             |r| &self.rows.plane(image, row + r)[part.first..][..depth],
         );
-        let mut copies;
-        if R > 1 && depth <= DEPTH && self.evicts {
-            copies = [[0.0; DEPTH]; R];
+        if R > 1
+            && depth <= DEPTH
+            && let Some(copies) = copies
+        {
             for (copy, row) in copies.iter_mut().zip(rows) {
                 copy[..depth].copy_from_slice(row);
             }

@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::yield_now;
 
 use rten_simd::Isa;
 use rten_simd::ops::BitOps;
@@ -402,6 +403,18 @@ impl Elements<'_> {
         Ok(Self { first, kind, len, memory: PhantomData })
     }
 
+    /// Whether each element is also one of `other`, at the same index, or shares no byte with any.
+    pub(crate) fn is_same_or_apart(&self, other: &Elements<'_>) -> bool {
+        let span = |elements: &Elements<'_>| {
+            let first = elements.first.addr();
+            first..first + elements.len * elements.kind.bytes()
+        };
+        let (own, others) = (span(self), span(other));
+        (self.first == other.first && self.kind == other.kind)
+            || own.end <= others.start
+            || others.end <= own.start
+    }
+
     /// Returns the address of an element, of which `count` are there from that one on.
     ///
     /// # Panics
@@ -519,8 +532,24 @@ struct State {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Looks at a counter before a thread sleeps: some tens of microseconds, the time between two kernels.
-const LOOKS: usize = 1 << 11;
+/// Looks at a counter in a row: some tens of microseconds, the time between two kernels.
+const LOOKS: usize = 1 << 10;
+/// Looks in between which others may have the processor: about a millisecond.
+const POLITE_LOOKS: usize = 1 << 11;
+
+/// Waits a while for a condition, and returns whether it came true.
+///
+/// A thread that sleeps is woken on the processor of the one that wakes it, so two that sleep in turns
+/// may never run at the same time.
+fn looked(is_true: impl Fn() -> bool) -> bool {
+    for look in 0..LOOKS + POLITE_LOOKS {
+        if is_true() {
+            return true;
+        }
+        if look < LOOKS { spin_loop() } else { yield_now() }
+    }
+    false
+}
 
 impl Board {
     /// Returns an empty place.
@@ -575,12 +604,7 @@ impl Board {
     /// Waits for a function other than that of round `seen`, and calls it with a number unless it
     /// was taken back meanwhile. Returns the round, or `None` if no function will come any more.
     pub(crate) fn attend(&self, seen: usize, number: usize) -> Option<usize> {
-        for _ in 0..LOOKS {
-            if self.rounds.load(Ordering::Acquire) != seen {
-                break;
-            }
-            spin_loop();
-        }
+        let _: bool = looked(|| self.rounds.load(Ordering::Acquire) != seen);
         let mut state = self.lock();
         while self.rounds.load(Ordering::Relaxed) == seen && !state.is_closed {
             state.asleep += 1;
@@ -622,11 +646,8 @@ impl Drop for Loan<'_> {
         let board = self.0;
         board.lock().function = None;
         // From here on no thread enters.
-        for _ in 0..LOOKS {
-            if board.inside.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            spin_loop();
+        if looked(|| board.inside.load(Ordering::Acquire) == 0) {
+            return;
         }
         let mut state = board.lock();
         while board.inside.load(Ordering::Acquire) > 0 {
