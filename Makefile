@@ -233,7 +233,7 @@ capi: ## build the C library and its headers into target/capi
 
 .PHONY: wheel
 wheel: $(VENV)/.ready ## build the wheel into dist/
-	$(BIN)/maturin build --locked --release --out dist
+	$(BIN)/maturin build --locked --release --strip --out dist
 
 .PHONY: clean
 clean: ## remove what was built
