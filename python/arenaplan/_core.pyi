@@ -33,6 +33,7 @@ __all__ = [
     "Model",
     "MoveCost",
     "Packing",
+    "Paging",
     "PlacedWorkspace",
     "Placement",
     "Plan",
@@ -50,6 +51,7 @@ __all__ = [
     "Strips",
     "Target",
     "Timetable",
+    "Transfer",
     "Verdict",
     "WindowSide",
     "__version__",
@@ -78,6 +80,7 @@ __all__ = [
     "plan_together",
     "recompute",
     "recompute_curve",
+    "recompute_with_scratch",
     "save_params",
     "set_views",
     "share_storage",
@@ -346,11 +349,12 @@ class CompiledKernel:
             Function, register of the result, and arguments: the number of a register, or a constant.
             The function ``"load"`` has the position of an operand as its first argument.
         result : int
-            The register that is written.
+            The register that is written. Integers are its numbers without a fraction, and bounded.
         operands : list of array
-            Broadcast to the shape of the output.
+            Of single precision or integers of 8 bits, broadcast to the shape of the output.
         output : array
-            May be the memory of an operand of its shape.
+            One like these. May be the memory of an operand of its shape, or begin before one of
+            wider elements if both are contiguous.
         """
     @staticmethod
     def conv(
@@ -619,9 +623,12 @@ class Graph:
         """
         Indices of the nodes in execution order.
         """
-    def scheduled(self, /, schedule: Sequence[int]) -> Graph:
+    def scheduled(
+        self, /, schedule: Sequence[int | Transfer], paging: Paging | None = None
+    ) -> Graph:
         """
-        Return the graph in which each execution of a schedule, a list of nodes by index, is a node.
+        Return the graph in which each execution of a schedule, a list of nodes by index and of values
+        that are copied, is a node.
         """
     @property
     def sizes(self, /) -> list[int]:
@@ -1298,6 +1305,36 @@ class Packing:
         """
 
 @final
+class Paging:
+    """
+    A slow memory that values are copied to and back from.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> ap.Paging("host", cost=480).capacity is None
+    True
+    """
+
+    def __new__(cls, /, space: str, cost: int, capacity: int | None = None) -> Paging: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def capacity(self, /) -> int | None:
+        """
+        Bytes that it holds; None if it is unlimited.
+        """
+    @property
+    def cost(self, /) -> int:
+        """
+        Cost of copying one byte in one direction, in the units of the costs of nodes.
+        """
+    @property
+    def space(self, /) -> str:
+        """
+        Name of the memory.
+        """
+
+@final
 class PlacedWorkspace:
     """
     The place of a scratch buffer of one step.
@@ -1529,7 +1566,8 @@ class Plan:
     @property
     def extra_cost(self, /) -> float:
         """
-        Work of the nodes that run again, as a part of the work of running each node once.
+        Work of the nodes that run again and of the copies, as a part of the work of running each
+        node once.
         """
     def fits(self, /) -> None:
         """
@@ -1623,6 +1661,12 @@ class Plan:
         The nodes whose output overlaps an input, by index; of a fused group, the last node.
         """
     @property
+    def paging(self, /) -> Paging | None:
+        """
+        The slow memory that values are copied to, which is the last of :attr:`spaces`; None if no
+        value is.
+        """
+    @property
     def peak_step(self, /) -> int:
         """
         First step at which most bytes of all spaces are live.
@@ -1666,11 +1710,11 @@ class Plan:
         written into.
         """
     @property
-    def schedule(self, /) -> list[int] | None:
+    def schedule(self, /) -> list[int | Transfer] | None:
         """
         The executions of a plan in which nodes run again, as indices of nodes of the graph without
-        repetitions: a reader reads the latest value that was made before. None if each node runs
-        once.
+        repetitions, and values that are copied, as :class:`Transfer`: a reader reads the latest
+        value that was made before. None if each node runs once and no value is copied.
         """
     @property
     def shares(self, /) -> list[Share]:
@@ -1840,7 +1884,7 @@ class RecomputePoint:
     @property
     def arena_bytes(self, /) -> int:
         """
-        Bytes of the arena.
+        Bytes of the arena, without the slow memory.
         """
     @property
     def bound(self, /) -> float:
@@ -2487,6 +2531,34 @@ class Timetable:
         """
 
 @final
+class Transfer:
+    """
+    A value that is copied to a slow memory, or back from it, as an entry of a schedule.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> ap.Transfer(3, "out")
+    Transfer(value=3, way='out')
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, value: int, way: str) -> Transfer: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def value(self, /) -> int:
+        """
+        Index of the value.
+        """
+    @property
+    def way(self, /) -> str:
+        """
+        ``"out"`` to the slow memory, or ``"in"``.
+        """
+
+@final
 class Verdict:
     """
     Result of a check about the claims of a valid plan.
@@ -2801,6 +2873,7 @@ def recompute(
     strategy: str = "",
     on_progress: Any | None = None,
     time_limit: float | None = None,
+    paging: Paging | None = None,
 ) -> Plan:
     """
     Return a plan in which nodes run again to meet a goal: ``("bytes", number)``,
@@ -2812,9 +2885,22 @@ def recompute_curve(
     options: Incomplete,
     on_progress: Any | None = None,
     time_limit: float | None = None,
+    paging: Paging | None = None,
 ) -> RecomputeCurve:
     """
     Return the fewest bytes over the extra work.
+    """
+
+def recompute_with_scratch(
+    graph: Graph,
+    executions: Graph,
+    options: Incomplete,
+    plan: Plan,
+    time_limit: float | None = None,
+) -> Plan:
+    """
+    Return a plan with the schedule of another one, for the graph of its executions with scratch
+    memory.
     """
 
 def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearray]]) -> bytes:
