@@ -158,9 +158,16 @@ class Graph(GraphBuilder):
             made_of = origins[index]
             operands = tuple(row["inputs"]), tuple(row["outputs"])
             if made_of is None:
-                effects, facts = effects_of(row), (row.get("domain", ""), row.get("version", 0))
-                node = Node(row["name"], row["op"], *operands, index, effects, {}, *facts)
-                node = replace(node, cost=row.get("cost", 0))
+                node = Node(
+                    row["name"],
+                    row["op"],
+                    *operands,
+                    index,
+                    effects_of(row),
+                    domain=row.get("domain", ""),
+                    version=row.get("version", 0),
+                    cost=row.get("cost", 0),
+                )
             else:
                 node = replace(
                     self.nodes[made_of],

@@ -78,10 +78,9 @@ def place_nodes(
     _check_states(graph, homes, made_in)
     placed = graph.copy()
     placed._change()
-    for value in graph.values:
-        home = made_in.get(value.index, default)
-        if home != default:
-            placed.values[value.index] = replace(value, space=home)
+    for index, where in made_in.items():
+        if where != default:
+            placed.values[index] = replace(graph.values[index], space=where)
     copies: dict[tuple[int, str], int] = {}
     added: list[Node] = []
     taken = {value.name for value in graph.values}
@@ -100,8 +99,9 @@ def place_nodes(
                     name += "'"
                 taken.add(name)
                 space = None if home == default else home
-                facts = (source.shape, source.dtype, "activation", source.alignment, space)
-                copy = placed._declare(name, *facts)
+                copy = placed._declare(
+                    name, source.shape, source.dtype, "activation", source.alignment, space
+                )
                 copies[value, home] = copy
                 added.append(
                     Node(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
+from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
 from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
@@ -163,7 +163,16 @@ def plan(
 
         if backend is None:
             return scheduled(goal)
-        return _with_scratch(graph, arguments, target.name, goal, scheduled)
+
+        def with_scratch(goal: Goal) -> Plan:
+            found = scheduled(goal)
+            if found.schedule is None:
+                seconds = watch.seconds_left
+                return plan(graph, options, time_limit=seconds, on_progress=on_progress)
+            executions = graph.for_plan(found).core_for("auto", found.steps, (), target.name)
+            return _core.recompute_with_scratch(graph.core, executions, arguments, found)
+
+        return _with_scratch(goal, with_scratch)
     if page_to is not None:
         raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
     if backend is None:
@@ -312,47 +321,37 @@ _MOST_EXTRA = 1_000_000
 """Extra work of the smallest arena that is looked for, in millionths."""
 
 
-def _with_scratch(
-    graph: Graph,
-    arguments: dict[str, Any],
-    target: str,
-    goal: Goal,
-    scheduled: Callable[[Goal], Plan],
-) -> Plan:
+def _with_scratch(goal: Goal, planned: Callable[[Goal], Plan]) -> Plan:
     """
     Return a plan of values and scratch memory that meets a goal.
 
     The search for schedules counts values. So the budget of the values follows from the scratch
     memory that the kernels of the executions turn out to need.
     """
-
-    def planned(goal: Goal) -> Plan:
-        plan = scheduled(goal)
-        executions = graph.for_plan(plan).core_for("auto", plan.steps, (), target)
-        if plan.schedule is None:
-            return _core.plan(executions, arguments, plan.steps, None, [])
-        return _core.recompute_with_scratch(graph.core, executions, arguments, plan)
-
     if goal.kind == "strategy":
         return planned(goal)
     if goal.kind == "extra":
         return min(planned(Goal("extra")), planned(goal), key=fast_bytes)
-    budget, found = goal.number, []
+    budget, smallest = goal.number, 0
     for _ in range(_ATTEMPTS):
         try:
-            found.append(planned(Goal("bytes", budget)))
+            found = planned(Goal("bytes", budget))
         except RecomputeExceeded:
-            found.append(planned(Goal("extra", _MOST_EXTRA)))
-        excess = fast_bytes(found[-1]) - goal.number
+            break
+        excess = fast_bytes(found) - goal.number
         if excess <= 0:
-            return found[-1]
+            return found
+        smallest = min(smallest or fast_bytes(found), fast_bytes(found))
         budget -= excess
         if budget <= 0:
             break
-    least = fast_bytes(min(found, key=fast_bytes))
+    found = planned(Goal("extra", _MOST_EXTRA))
+    if fast_bytes(found) <= goal.number:
+        return found
+    smallest = min(smallest or fast_bytes(found), fast_bytes(found))
     raise RecomputeExceeded(
         f"no schedule was found whose arena has {goal.number} bytes, scratch memory included; the "
-        f"smallest one has {least}"
+        f"smallest one has {smallest}"
     )
 
 

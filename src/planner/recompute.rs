@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::Planner;
 use crate::base::{Error, Execution, NodeId, Result};
 use crate::graph::Graph;
-use crate::plan::{Paging, Plan, Recomputed, millionths};
+use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques, millionths};
 use crate::recompute::{Recompute, Schedule, Strategy};
 
 /// Graphs with more nodes keep their order, but for simple improvements, before nodes run again.
@@ -256,7 +256,8 @@ impl Planner<'_> {
 
     /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
     /// of [`scheduled_with`](Graph::scheduled_with) with workspaces, which the runner of the steps
-    /// declares. It is already checked.
+    /// declares. It is already checked. Its order is the schedule, or another one that needs fewer
+    /// bytes with the scratch memory.
     ///
     /// # Errors
     ///
@@ -269,6 +270,15 @@ impl Planner<'_> {
         };
         let steps: Vec<Vec<NodeId>> = other.order().map(|node| alloc::vec![node]).collect();
         let mut plan = self.plan_steps(executions, &steps)?;
+        if executions.nodes().len() <= MOST_NODES_TO_ORDER {
+            // Scratch memory is declared for nodes that run by themselves.
+            let joining = [Technique::Fusion, Technique::Streaming, Technique::Recompute];
+            let left_out = joining.into_iter().fold(self.left_out, Techniques::with);
+            let ordered = Self { left_out, ..*self }.plan(executions)?;
+            if ordered.arena_bytes() < plan.arena_bytes() {
+                plan = ordered;
+            }
+        }
         plan.recomputed = Some(recomputed.clone());
         let options = self.context(graph)?.liveness_options(false, true)?;
         let order: Vec<NodeId> = graph.order().to_vec();

@@ -161,6 +161,22 @@ def test_a_recomputed_training_is_equal_bit_for_bit(
     assert found == expected
 
 
+def test_a_paged_training_is_equal_bit_for_bit() -> None:
+    """A budget of the fast memory includes the scratch memory of kernels."""
+    train = trained(cnn, "adam")
+    given = list(batches(train.graph, 6))
+    with ap.Trainer(train) as trainer:
+        expected = [trainer.step(batch)["loss"] for batch in given]
+    with ap.Trainer(train, recompute=76_000, page_to=ap.Space("host", cost=1)) as trainer:
+        plan = trainer.plan
+        assert plan.spaces[0].arena_bytes <= 76_000
+        assert plan.workspaces
+        assert any(isinstance(it, ap.Transfer) for it in plan.schedule or ())
+        ap.Plan.from_json(plan.to_json().encode()).check(train.graph)
+        found = [trainer.step(batch, verify=k == 1)["loss"] for k, batch in enumerate(given)]
+    assert found == expected
+
+
 def test_an_arena_that_no_schedule_fits_is_refused_with_the_smallest() -> None:
     with pytest.raises(RecomputeExceeded, match=r"has 1000 bytes, .* the smallest one has \d+"):
         ap.Trainer(trained(mlp, "adam"), recompute=1000)

@@ -49,7 +49,7 @@ def curve_lines(
         Colors named ``line``, ``bound``, ``muted``, ``plot`` and ``edge``.
     """
     points: Sequence[Mapping[str, int]] = curve["points"]
-    cost = max(1, curve["cost"])
+    cost: int = max(1, curve["cost"])
     most_extra = max([_LEAST, *(point["extra_cost"] / cost for point in points)])
     most_bytes = max([1, *(point["arena_bytes"] for point in points)])
     bottom = top + _PLOT
