@@ -205,7 +205,7 @@ impl Conv {
                 let form = match schedule.form {
                     // Another part of the columns has another frame.
                     Form::Framed(_) => part.conv.way(schedule.room.min(scratch.len())).form,
-                    form => form,
+                    form @ Form::Unrolled(_) => form,
                 };
                 part.run(form, scratch);
             }),

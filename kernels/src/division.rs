@@ -83,7 +83,7 @@ impl Cut {
                         window.columns.size = self.step;
                     }
                     window
-                })
+                });
             }
         }
         part.way(room).cycles().saturating_mul(images * part.groups)
@@ -152,7 +152,7 @@ impl<'m> Iterator for Parts<'m> {
     }
 }
 
-impl<'m> Part<'m> {
+impl Part<'_> {
     /// Takes the part of some indices, which are the first that are left.
     fn take(&mut self, by: By, some: Range<usize>) -> Self {
         let mut conv = self.conv;

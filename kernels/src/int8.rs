@@ -99,13 +99,12 @@ pub fn multiply_bytes<T: Byte>(
     let by_rows = count >= 2 * ROWS * team.threads();
     let (axis, units) =
         if by_rows { (Axis::Channels, count.div_ceil(ROWS)) } else { (Axis::Elements, panels) };
-    let parts = ranges(units, even(team, units, cycles)).map(move |some| match axis {
-        Axis::Elements => {
+    let parts = ranges(units, even(team, units, cycles)).map(move |some| {
+        if axis == Axis::Elements {
             let weights = &weights[some.start * panel..some.end * panel];
             let taken = columns.min(some.end * BYTE_COLUMNS) - some.start * BYTE_COLUMNS;
             Product { rows, zero, weights, depth, output: rest.split_off(axis, taken) }
-        }
-        _ => {
+        } else {
             let some = some.start * ROWS..count.min(some.end * ROWS);
             let rows = &rows[some.start * depth..some.end * depth];
             Product { rows, zero, weights, depth, output: rest.split_off(axis, some.len()) }

@@ -169,33 +169,14 @@ impl Matrix {
             let stop = if some.end == units { all } else { some.end * unit };
             let some = some.start * unit..stop;
             let output = rest.split_off(axis, some.len());
-            match axis {
-                Axis::Elements => {
-                    let packed = &packed[some.start * depth..];
-                    let bias = bias.map(|bias| &bias[some.clone()]);
-                    let matrix = Self { depth, columns: some.len() };
-                    Multiplication {
-                        matrix,
-                        rows: *rows,
-                        packed,
-                        bias,
-                        adds: false,
-                        evicts,
-                        output,
-                    }
-                }
-                _ => {
-                    let rows = rows.part(0..images, some, 0..depth);
-                    Multiplication {
-                        matrix: *self,
-                        rows,
-                        packed,
-                        bias,
-                        adds: false,
-                        evicts,
-                        output,
-                    }
-                }
+            if axis == Axis::Elements {
+                let packed = &packed[some.start * depth..];
+                let bias = bias.map(|bias| &bias[some.clone()]);
+                let matrix = Self { depth, columns: some.len() };
+                Multiplication { matrix, rows: *rows, packed, bias, adds: false, evicts, output }
+            } else {
+                let rows = rows.part(0..images, some, 0..depth);
+                Multiplication { matrix: *self, rows, packed, bias, adds: false, evicts, output }
             }
         });
         team.run(parts, &mut [], |part, _| part.dispatch());
@@ -240,7 +221,7 @@ impl SimdOp for Multiplication<'_> {
     fn eval<I: Isa>(mut self, isa: I) {
         let Matrix { depth, columns } = self.matrix;
         let [images, rows] = self.rows.counts();
-        let mut copies: Copies = self.evicts.then(|| [[0.0; DEPTH]; ROWS]);
+        let mut copies: Copies = if self.evicts { Some([[0.0; DEPTH]; ROWS]) } else { None };
         // A panel that is read once need not stay in cache.
         let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(DEPTH)) };
         let some = (CACHED / depth).max(64).next_multiple_of(ROWS);

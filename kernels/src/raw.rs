@@ -575,15 +575,14 @@ impl Board {
     ///
     /// If `own` does, or the function did in another thread.
     pub(crate) fn lend(&self, function: &Function<'_>, own: impl FnOnce()) {
+        let function: *const Function<'_> = function;
+        #[allow(clippy::transmute_ptr_to_ptr, reason = "a cast changes no lifetime of an object")]
         // SAFETY: the two types differ in a lifetime alone. The function is called only while it is
         // in `state`, or `inside` counts the caller. `Loan` ends both before this method returns or
         // unwinds, which the borrow outlives.
-        #[allow(
-            clippy::transmute_ptr_to_ptr,
-            reason = "a cast changes no lifetime of a trait object"
-        )]
-        let lent =
-            Lent(unsafe { transmute::<*const Function<'_>, *const Function<'static>>(function) });
+        let function =
+            unsafe { transmute::<*const Function<'_>, *const Function<'static>>(function) };
+        let lent = Lent(function);
         let loan = Loan(self);
         let mut state = self.lock();
         state.function = Some(lent);
