@@ -328,7 +328,6 @@ impl CompiledKernel {
                 apart(py, operand.span(), output.span())?;
             }
         }
-        let alone = operands.iter().any(|operand| operand.is_overtaken(&output)).then(Team::alone);
         let strides = operands.iter().chain([&output]).map(Numbers::element_strides);
         let strides: Option<Vec<Vec<usize>>> = strides.collect();
         let shapes = operands.iter().all(|operand| operand.shape() == output.shape());
@@ -351,7 +350,7 @@ impl CompiledKernel {
         let steps: Vec<Step> = steps.collect::<PyResult<_>>()?;
         let chain = Chain::new(steps, result, output.shape(), &strides);
         let chain = chain.map_err(|error| refused(py, &error))?;
-        Ok(Self::new("chain", Elementwise { chain, operands, output, alone }))
+        Ok(Self::new("chain", Elementwise { chain, operands, output }))
     }
 
     /// Return the softmax of the rows of an array: its elements along the last axis.
@@ -766,13 +765,6 @@ impl Numbers {
             })
     }
 
-    /// Returns whether an output of shorter elements is in the memory of these numbers: an element is
-    /// then written over others, which must have been read.
-    fn is_overtaken(&self, output: &Self) -> bool {
-        let (own, made) = (self.span(), output.span());
-        self.kind().bytes() > output.kind().bytes() && own.0 < made.1 && made.0 < own.1
-    }
-
     fn cells(&self) -> arenaplan_kernels::Result<Elements<'_>> {
         let (low, high) = self.span();
         let len = (high - low) / self.kind().bytes();
@@ -934,8 +926,6 @@ struct Elementwise {
     chain: Chain,
     operands: Vec<Numbers>,
     output: Numbers,
-    /// A team of one thread, where elements must be made in order: see [`Numbers::is_overtaken`].
-    alone: Option<Team>,
 }
 
 impl Work for Elementwise {
@@ -945,7 +935,6 @@ impl Work for Elementwise {
         for (to, from) in operands.iter_mut().zip(&self.operands) {
             *to = from.cells()?;
         }
-        let team = self.alone.as_ref().unwrap_or(team);
         self.chain.run(&operands[..self.operands.len()], &mut output, team)
     }
 }
