@@ -29,6 +29,7 @@ mod shared;
 mod sharing;
 mod storage;
 mod target;
+mod team;
 mod verdict;
 mod views;
 
@@ -81,6 +82,8 @@ mod _core {
     use crate::storage::{StorageLayout, load_params, save_params};
     #[pymodule_export]
     use crate::target::{Target, targets};
+    #[pymodule_export]
+    use crate::team::ThreadTeam;
     #[pymodule_export]
     use crate::verdict::{SharedVerdict, Verdict};
     #[pymodule_export]

@@ -6,7 +6,7 @@ use super::Planner;
 use super::context::Context;
 use crate::base::{Error, Result, quoted};
 use crate::graph::{Graph, ValueKind};
-use crate::plan::{InputMemory, OutputMemory, Provider, Techniques, WorkspacePolicy};
+use crate::plan::{InputMemory, OutputMemory, Provider, Technique, Techniques, WorkspacePolicy};
 
 impl<'a> Planner<'a> {
     /// Returns the context of a plan of `graph`, with every option set.
@@ -16,6 +16,11 @@ impl<'a> Planner<'a> {
     /// [`Error::InvalidOption`] for options that contradict each other, the graph or the target.
     pub(super) fn context(&self, graph: &Graph) -> Result<Context<'a>> {
         let context = self.honored()?;
+        if graph.spaces().len() > 1 && !self.target.several_spaces() {
+            let target = quoted(self.target.name());
+            let reason = format!("target {target} has one arena, and the graph has several");
+            return Err(Error::InvalidOption { option: "spaces", reason });
+        }
         check_boundary(&context, graph)?;
         if context.costs.is_some_and(|costs| costs.len() != graph.nodes().len()) {
             let reason = format!("the graph has {} nodes", graph.nodes().len());
@@ -58,6 +63,9 @@ impl<'a> Planner<'a> {
         let spaces = self.memories.map_or(1, |memories| memories.spaces().len());
         if spaces > 1 && !target.several_spaces() {
             return refuse("spaces", "has one arena".into());
+        }
+        if options.workers > 1 && !target.techniques().contains(Technique::Order) {
+            return refuse("workers", "runs nodes one at a time, in the graph's order".into());
         }
         if options.workers == 0 {
             let reason = "some worker must run the steps".into();

@@ -236,6 +236,10 @@ impl Planner<'_> {
                 break;
             }
             let middle = low.midpoint(high);
+            if millionths(search.bound(middle), cost) > most {
+                low = middle; // No schedule of so few bytes is cheap enough.
+                continue;
+            }
             match search.within(middle).filter(|schedule| allowed(schedule)) {
                 Some(schedule) => {
                     let smaller = self.plan_schedule(graph, search, &schedule)?;

@@ -16,7 +16,9 @@ BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
     ("_core", "_start", "close", "cures", "errors"),
-    ("backend", "effects", "origin"),
+    ("backend", "effects", "limits", "origin"),
+    ("values",),
+    ("building",),
     ("graph",),
     ("ops",),
     ("model", "places", "spaces", "spill", "storage", "sharing", "stripping", "watch"),

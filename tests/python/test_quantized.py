@@ -13,6 +13,9 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 from arenaplan.errors import TargetMismatch, UnknownShape
+from arenaplan.executor.chained import in_chains
+from arenaplan.executor.signatures import group_of
+from arenaplan.executor.streaming import tilings
 from quantized_models import MICROSOFT, RNG, Model, integers, node, scale
 
 # -- bytes that live ---------------------------------------------------------------------------
@@ -106,8 +109,21 @@ def upsampled(folder: Path) -> Model:
     return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
 
 
-@pytest.mark.parametrize("build", [attention, upsampled])
-def test_operands_of_products_are_widened_tile_by_tile(tmp_path: Path, build: Any) -> None:
+def normalized(folder: Path) -> Model:
+    """A local response normalization of an image, both quantized."""
+    constants = {"s": scale(0.031), "zero": np.uint8(120), "ms": scale(0.0057)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "zero"], ["n"]),
+        helper.make_node("DequantizeLinear", ["n", "s", "zero"], ["wide"]),
+        helper.make_node("LRN", ["wide"], ["made"], size=5, alpha=0.9, bias=2.0),
+        helper.make_node("QuantizeLinear", ["made", "ms", "zero"], ["y"]),
+    ]
+    inputs = {"x": RNG.normal(size=(1, 16, 20, 20)).astype(np.float32)}
+    return Model(folder, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+
+
+@pytest.mark.parametrize("build", [attention, upsampled, normalized])
+def test_wide_operands_are_made_tile_by_tile(tmp_path: Path, build: Any) -> None:
     model = build(tmp_path)
     graph = ap.load(model.path)
     plan = ap.plan(graph, inputs="caller", workspace="none")
@@ -116,6 +132,52 @@ def test_operands_of_products_are_widened_tile_by_tile(tmp_path: Path, build: An
     for slowdown in (None, 1.1):
         (found,) = model.found(inputs="caller", max_slowdown=slowdown)
         np.testing.assert_array_equal(found, model.expected()[0])
+
+
+def test_a_whole_operand_of_each_tile_is_made_once(tmp_path: Path) -> None:
+    model = upsampled(tmp_path)
+    graph = ap.load(model.path)
+    steps = ap.plan(graph, inputs="caller", workspace="none").steps
+    nodes = next(s for s in steps if any(graph.nodes[n].op == "ConvTranspose" for n in s))
+    found = [tiling for tiling in tilings(group_of(graph, nodes)) if tiling.limit == 0]
+    image = 8 * 24 * 24 * 4
+    for tiling in found:
+        again = next(t for t in found if t.division == tiling.division and not t.ahead)
+        assert again.cost >= tiling.cost
+        assert not tiling.ahead or tiling.bytes > image
+    ahead = min((tiling for tiling in found if tiling.ahead), key=lambda tiling: tiling.bytes)
+    assert ahead.bytes < image + 4 * 48 * 48 * 4
+    options = {"inputs": "caller", "max_slowdown": None}
+    size = ap.plan(graph, **options).arena_bytes
+    assert (
+        size < image + 4 * 48 * 48 * 4
+    )  # Neither wide value is there as a whole besides the other.
+    np.testing.assert_array_equal(model.found(**options)[0], model.expected()[0])
+
+
+def test_conversions_behind_a_product_are_one_chain(tmp_path: Path) -> None:
+    constants = {"w": integers((32, 24), np.int8), "ws": scale(0.01), "none": np.int8(0)}
+    constants |= {"s": scale(0.07), "zero": np.uint8(99), "b": np.arange(24, dtype=np.float32)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "zero"], ["wide"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "none"], ["weights"]),
+        helper.make_node("MatMul", ["wide", "weights"], ["product"]),
+        helper.make_node("QuantizeLinear", ["product", "s", "zero"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "s", "zero"], ["q"]),
+        helper.make_node("Sigmoid", ["q"], ["r"]),
+        helper.make_node("Mul", ["q", "r"], ["t"]),
+        helper.make_node("Add", ["t", "b"], ["sum"]),
+        helper.make_node("QuantizeLinear", ["sum", "s", "zero"], ["y"]),
+    ]
+    inputs = {"x": integers((50, 32), np.uint8)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    graph = ap.load(model.path)
+    (nodes,) = ap.plan(graph, workspace="none", target="numpy").steps
+    group = group_of(graph, nodes)
+    chained = in_chains(group)
+    assert [m.signature.op for m in chained.members] == ["DequantizeLinear", "MatMul", "Chain"]
+    assert len(group.members) == 8
+    np.testing.assert_array_equal(model.found(max_slowdown=None)[0], model.expected()[0])
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -351,6 +413,17 @@ def test_a_scale_that_a_run_computes_is_read_by_each_tile(tmp_path: Path) -> Non
     assert [len(step) for step in plan.steps] == [1, 6]
     assert 0 < plan.workspaces[0].bytes < 2 * 16384 * 4
     np.testing.assert_allclose(model.found(optimize="fusion")[0], model.expected()[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("by", ["half_pixel", "asymmetric"])
+def test_integers_of_larger_images_are_cut_off(tmp_path: Path, by: str, dtype: Any) -> None:
+    attributes = {"mode": "linear", "coordinate_transformation_mode": by}
+    nodes = [helper.make_node("Resize", ["x", "", "scales"], ["y"], **attributes)]
+    constants = {"scales": np.array([1, 1, 2, 2], np.float32)}
+    inputs = {"x": integers((1, 4, 9, 17), dtype)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(dtype)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
 
 
 def test_a_concatenation_with_other_scales(tmp_path: Path) -> None:

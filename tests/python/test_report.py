@@ -203,6 +203,27 @@ def test_the_drawing_has_a_rectangle_per_value_in_its_place(report: dict[str, An
         assert float(box.attrib["height"]) == pytest.approx(height, abs=0.01)
 
 
+def test_names_of_results_in_place_do_not_lie_on_each_other() -> None:
+    graph = ap.Graph("in place")
+    last = graph.input("the input of the chain", (64,))
+    for at in range(12):
+        spec = (f"result {at}", (64,), "float32")
+        (made,) = graph.node("Relu", [last], [spec], in_place=[(0, 0)] if at else [])
+        assert made is not None
+        last = made
+    graph.output(last)
+    root = ET.fromstring(ap.map_svg(ap.report_of(ap.plan(graph), graph)))
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("pointer-events") == "none"]
+    chain = sorted(float(text.attrib["x"]) for text in texts if "resul" in str(text.text))
+    assert len(chain) == 12
+    ends = [
+        float(text.attrib["x"]) + 6.4 * len(str(text.text))
+        for text in sorted(texts, key=lambda text: float(text.attrib["x"]))
+        if "resul" in str(text.text)
+    ]
+    assert all(end <= start for end, start in zip(ends, chain[1:], strict=False))
+
+
 def test_a_large_drawing_says_what_it_leaves_out() -> None:
     graph = chain(50)
     drawing = ap.map_svg(ap.report_of(planned(graph), graph), most=10)

@@ -16,6 +16,7 @@ from arenaplan.cli.voice import say as say
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.importers import suffix_of
+from arenaplan.limits import Limits, applied
 from arenaplan.spaces import parse_size
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def add_model_command(
     commands: Commands, name: str, execute: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
     """Add a command that reads a model."""
-    parser = add_command(commands, name, lambda options: execute(_with_model(options)))
+    parser = add_command(commands, name, lambda options: _with_limits(execute, options))
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="model file, such as model.onnx; - is stdin"
     )
@@ -55,7 +56,24 @@ def add_model_command(
         group(parser, "model"),
         "; with plan and export --to weights also several, such as batch=1..32 or seq=16,32,64",
     )
+    _add_limits(group(parser, "model"))
     return parser
+
+
+def _add_limits(options: argparse._ArgumentGroup) -> None:
+    """Add the limits of models that are not trusted."""
+    options.add_argument(
+        "--max-nodes",
+        type=whole(0),
+        metavar="NUMBER",
+        help="refuse models with more nodes, such as 100000: for models that are not trusted",
+    )
+    options.add_argument(
+        "--max-bytes",
+        type=byte_count,
+        metavar="BYTES",
+        help="refuse model files with more bytes, such as 64MiB",
+    )
 
 
 def add_bind(options: argparse._ArgumentGroup, more: str = "") -> None:
@@ -173,10 +191,13 @@ def shown(name: str, longest: int = 60) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _with_model(options: argparse.Namespace) -> argparse.Namespace:
-    """Return options whose model is read from its pipe, which gives it only once."""
-    options.model = read_model(options.model)
-    return options
+def _with_limits(
+    execute: Callable[[argparse.Namespace], None], options: argparse.Namespace
+) -> None:
+    """Run a command whose model is read from its pipe, which gives it only once."""
+    with applied(Limits(options.max_nodes, options.max_bytes)):
+        options.model = read_model(options.model)
+        execute(options)
 
 
 def _binding(text: str) -> tuple[str, int | range | list[int]]:

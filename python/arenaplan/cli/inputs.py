@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 from arenaplan import Plan
 from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.importers import suffix_of
+from arenaplan.limits import current
 
 MAX_MODEL: Final = 2**31 - 1
 """Most bytes of a model that comes through a pipe."""
@@ -45,9 +46,11 @@ def read_model(path: Path) -> Path | bytes:
     with _opened(path) as file:
         head = file.read(16)
         suffix_of(head)
-        content = head + file.read(MAX_MODEL + 1 - len(head))
-    if len(content) > MAX_MODEL:
-        raise ModelTooLarge(f"{str(path)!r} has more than {MAX_MODEL:,} bytes")
+        limit = current().max_bytes
+        most = MAX_MODEL if limit is None else min(limit, MAX_MODEL)
+        content = head + file.read(max(most + 1 - len(head), 0))
+    if len(content) > most:
+        raise ModelTooLarge(f"{str(path)!r} has more than {most:,} bytes")
     return content
 
 

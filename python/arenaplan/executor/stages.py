@@ -211,6 +211,8 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
     if member.kernel.cut is None or member.slot:
         raise Uncuttable
     operands = cut_operands(member.kernel.cut, signature, box)
+    if len(operands) != len(signature.inputs):
+        raise Uncuttable  # The node has operands that its operator does not.
     inputs: list[Tensor | None] = []
     constant = list(signature.constant)
     for position, (tensor, operand) in enumerate(zip(signature.inputs, operands, strict=True)):

@@ -340,7 +340,8 @@ def _has_groups(member: Member) -> bool:
     """Whether a member makes several channels in each of several groups: a tile may span two."""
     shape = made_by(member).shape
     groups = member.signature.attributes.get("group", 1)
-    return len(shape) > 1 and 1 < groups < shape[1]
+    # An operator without groups may have any attribute of that name.
+    return len(shape) > 1 and type(groups) is int and 1 < groups < shape[1]
 
 
 def _samples(group: Group, division: Division) -> list[Parts]:

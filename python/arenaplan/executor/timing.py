@@ -78,9 +78,9 @@ _RATES = {
 }
 _COMPILED = {
     **dict.fromkeys(["Add", "Sub", "Mul", "Sum", "Max", "Min"], Rate(700, 0.3, 0.1)),
-    "DequantizeLinear": Rate(700, 0.3, 0.1),
+    "DequantizeLinear": Rate(700, 0.42, 0.1),
     "Div": Rate(700, 0.36, 0.1),
-    "QuantizeLinear": Rate(700, 0.5, 0.1),
+    "QuantizeLinear": Rate(700, 0.9, 0.1),
     **dict.fromkeys(["Relu", "Clip", "LeakyRelu", "Abs", "Neg"], Rate(600, 0.22, 0.1)),
     **dict.fromkeys(["HardSwish", "HardSigmoid", "Swish", "Reciprocal"], Rate(700, 0.4, 0.1)),
     **dict.fromkeys(["Sigmoid", "Exp"], Rate(700, 0.52, 0.1)),

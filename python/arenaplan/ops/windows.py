@@ -141,6 +141,11 @@ class Neighbors(Operator):
     above: int
     """Channels behind its own that an element needs."""
 
+    @property
+    def loads(self) -> tuple[int, ...]:
+        """Input 0."""
+        return (0,)
+
     def permissions(self, node: Operands) -> Effects:
         """
         Made in order, the output may overlap the input at a distance.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.sax.saxutils import escape
@@ -129,8 +130,9 @@ def _arena(
     )
     # The largest first, so that values inside of others are on top.
     labels = []
-    for row in sorted(rows, key=lambda row: -row["bytes"]):
-        box, label = _value(row, x, y)
+    ends = _label_ends(rows)
+    for row, end in sorted(zip(rows, ends, strict=True), key=lambda pair: -pair[0]["bytes"]):
+        box, label = _value(row, end, x, y)
         labels.append(label)
         yield box
     yield from filter(None, labels)
@@ -152,8 +154,27 @@ def _arena(
         yield _dashed(middle, top, middle, top + _MAP + _AXIS + _GAP + _CURVES)
 
 
-def _value(row: Mapping[str, Any], x: Any, y: Any) -> tuple[str, str]:
-    """Return the rectangle of a value, and its name if there is room."""
+def _label_ends(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """
+    Return, by value, the step before which its name must end.
+
+    A result in the place of an operand lies over the end of the operand: both names are at one
+    height if both values have the same bytes.
+    """
+    starts: dict[tuple[int, int], list[int]] = {}
+    for row in sorted(rows, key=lambda row: int(row["live"][0])):
+        starts.setdefault((row["offset"], row["bytes"]), []).append(row["live"][0])
+    ends = []
+    for row in rows:
+        first, last = row["live"]
+        there = starts[row["offset"], row["bytes"]]
+        after = bisect_right(there, first)
+        ends.append(min(last, there[after]) if after < len(there) else last)
+    return ends
+
+
+def _value(row: Mapping[str, Any], end: int, x: Any, y: Any) -> tuple[str, str]:
+    """Return the rectangle of a value, and its name if there is room before step ``end``."""
     (start, stop), low = row["live"], row["offset"]
     left, right = x(start), x(stop)
     top, bottom = y(low + row["bytes"]), y(low)
@@ -163,7 +184,7 @@ def _value(row: Mapping[str, Any], x: Any, y: Any) -> tuple[str, str]:
         f'height="{max(bottom - top, 0.2):.2f}" fill="{COLORS[kind_of(row)]}" '
         f'stroke="#00000055" stroke-width="0.7"><title>{_text(about)}</title></rect>'
     )
-    letters = int((right - left - 6) / _LETTER)
+    letters = int((x(end) - left - 6) / _LETTER)
     if letters < 2 or bottom - top < 12:
         return box, ""
     label = (

@@ -311,9 +311,9 @@ impl<'m> Portfolio<'m> {
     ) -> Result<bool> {
         let tuning = &clock.tuning().portfolio;
         let exact = self.methods.iter().position(|it| it.method.role() == Role::Exact);
-        let Some(exact) = exact else { return self.take_turn(core, goal, best, clock) };
+        let Some(exact) = exact else { return self.take_turn(core, goal, usize::MAX, best, clock) };
         if !self.methods[exact].method.prepare(core, clock)? {
-            return self.take_turn(core, goal, best, clock);
+            return self.take_turn(core, goal, usize::MAX, best, clock);
         }
         let divisor = if goal == 0 { tuning.others_divisor } else { tuning.others_divisor_goal };
         let part = self.methods[exact].spent / divisor;
@@ -348,14 +348,15 @@ impl<'m> Portfolio<'m> {
 
     /// Gives a turn to the method that has cost the least so far; its `goal` is a peak in bytes.
     ///
-    /// The effort of a turn is at most that of all turns before it together. So each method is at
-    /// most as many times later than it would be alone as there are methods. A turn that closes a
-    /// large part of the gap to the bound is free of charge, so that the method has another turn.
-    /// Returns whether any method could work.
+    /// The effort of a turn is at most `most`, and at most that of all turns before it together. So
+    /// each method is at most as many times later than it would be alone as there are methods. A turn
+    /// that closes a large part of the gap to the bound is free of charge, so that the method has
+    /// another turn. Returns whether any method could work.
     pub(crate) fn take_turn(
         &mut self,
         core: &Model,
         goal: u64,
+        most: usize,
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<bool> {
@@ -369,7 +370,7 @@ impl<'m> Portfolio<'m> {
         let Some(place) = self.least_spent(is_due) else { return Ok(false) };
         let (before, peak) = (clock.effort(), best.peak());
         let all: usize = self.methods.iter().map(|it| it.spent).sum();
-        clock.begin_turn(all.max(tuning.shortest_turn));
+        clock.begin_turn(all.max(tuning.shortest_turn).min(most));
         self.run(place, core, goal, best, clock)?;
         clock.end_turn();
         // Not every turn counts effort by itself.
