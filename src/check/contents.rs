@@ -114,7 +114,9 @@ impl Plan {
         }
         let order: Vec<NodeId> = self.order().collect();
         if !graph.is_topological(&order) {
-            return mismatch("its steps do not run every execution after what it depends on".into());
+            return mismatch(
+                "its steps do not run every execution after what it depends on".into(),
+            );
         }
         let mut terms = Terms::default();
         let mut first = Run::new(original);
