@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
@@ -150,7 +152,7 @@ def plan(
             )
         paging = paging_of(page_to)
 
-        def scheduled(goal: Goal) -> Plan:
+        def scheduled(goal: Goal, paging: Paging | None = paging) -> Plan:
             return _core.recompute(
                 graph.core,
                 {**arguments, "workspace": "none"},
@@ -164,15 +166,17 @@ def plan(
         if backend is None:
             return scheduled(goal)
 
-        def with_scratch(goal: Goal) -> Plan:
-            found = scheduled(goal)
+        def with_scratch(goal: Goal, paging: Paging | None) -> Plan:
+            found = scheduled(goal, paging)
             if found.schedule is None:
                 seconds = watch.seconds_left
                 return plan(graph, options, time_limit=seconds, on_progress=on_progress)
             executions = graph.for_plan(found).core_for("auto", found.steps, (), target.name)
             return _core.recompute_with_scratch(graph.core, executions, arguments, found)
 
-        return _with_scratch(goal, with_scratch)
+        if paging is None:
+            return _with_scratch(goal, partial(with_scratch, paging=None))
+        return _better(goal, [partial(with_scratch, paging=it) for it in (None, paging)])
     if page_to is not None:
         raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
     if backend is None:
@@ -353,6 +357,27 @@ def _with_scratch(goal: Goal, planned: Callable[[Goal], Plan]) -> Plan:
         f"no schedule was found whose arena has {goal.number} bytes, scratch memory included; the "
         f"smallest one has {smallest}"
     )
+
+
+def _better(goal: Goal, ways: Sequence[Callable[[Goal], Plan]]) -> Plan:
+    """
+    Return the best plan of several ways to meet a goal, of equal ones the first.
+
+    Raises
+    ------
+    RecomputeExceeded
+        If no way meets it.
+    """
+    found: list[Plan] = []
+    refused: RecomputeExceeded | None = None
+    for planned in ways:
+        try:
+            found.append(_with_scratch(goal, planned))
+        except RecomputeExceeded as error:
+            refused = error
+    if refused is not None and not found:
+        raise refused
+    return min(found, key=fast_bytes if goal.kind == "extra" else attrgetter("extra_cost"))
 
 
 def fast_bytes(plan: Plan) -> int:

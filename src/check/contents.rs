@@ -112,13 +112,19 @@ impl Plan {
                 return refuse(node, "runs again, and is not pure");
             }
         }
+        let order: Vec<NodeId> = self.order().collect();
+        if !graph.is_topological(&order) {
+            return mismatch(
+                "its steps do not run every execution after what it depends on".into(),
+            );
+        }
         let mut terms = Terms::default();
         let mut first = Run::new(original);
         for &id in original.order() {
             first.execute(&mut terms, id, id);
         }
         let mut run = Run::new(graph);
-        for id in self.order() {
+        for id in order {
             let node = graph.node(id);
             let from = match origin[id.index()] {
                 Execution::Run(from) => from,

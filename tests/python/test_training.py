@@ -167,9 +167,9 @@ def test_a_paged_training_is_equal_bit_for_bit() -> None:
     given = list(batches(train.graph, 6))
     with ap.Trainer(train) as trainer:
         expected = [trainer.step(batch)["loss"] for batch in given]
-    with ap.Trainer(train, recompute=76_000, page_to=ap.Space("host", cost=1)) as trainer:
+    with ap.Trainer(train, recompute=78_000, page_to=ap.Space("host", cost=1)) as trainer:
         plan = trainer.plan
-        assert plan.spaces[0].arena_bytes <= 76_000
+        assert plan.spaces[0].arena_bytes <= 78_000
         assert plan.workspaces
         assert any(isinstance(it, ap.Transfer) for it in plan.schedule or ())
         ap.Plan.from_json(plan.to_json().encode()).check(train.graph)
