@@ -154,7 +154,7 @@ TRAINING = (ROOT / "docs" / "training.md").read_text().partition("\n## Import a 
 
 def test_the_examples_of_writing_and_training_a_model_run() -> None:
     blocks = re.findall(r"```python\n(.*?)```", TRAINING[0], re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "training.md", "exec"), names)

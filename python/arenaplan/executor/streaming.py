@@ -230,16 +230,23 @@ def _tilings(group: Group, division: Division, samples: Sequence[Parts]) -> Iter
 
 
 def _ahead(group: Group, division: Division, samples: Sequence[Parts]) -> list[Member]:
-    """Return the members that would make the same for every tile, in the order of the group."""
+    """
+    Return the members that would make the same for every tile, in the order of the group.
+
+    They run before all tiles, so each of them reads only values of others and from outside.
+    """
     if division.tiles(made_by(group.sink).shape) < 2:
         return []
-    found: list[Member] = []
+    found: dict[int, Member] = {}
+    in_tiles = set(group.made)
     for at, (member, _, _) in enumerate(samples[0]):
         made = made_by(member)
         is_same = all(parts[at][1] == whole(made.shape) for parts in samples)
-        if is_same and member.value in group.loaded and not member.has_scratch:
-            found.append(member)
-    return found
+        is_ready = all(value not in in_tiles for _, value in member.reads())
+        if is_same and is_ready and member.value in group.loaded and not member.has_scratch:
+            found[member.value] = member
+            in_tiles.discard(member.value)
+    return [*found.values()]
 
 
 def without(group: Group, ahead: Sequence[int]) -> Group:
