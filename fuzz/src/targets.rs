@@ -5,7 +5,7 @@ use arenaplan::check::Proof;
 use arenaplan::format::CsvProblem;
 use arenaplan::pack::Space;
 use arenaplan::plan::{Hazards, SharedPlan, Together};
-use arenaplan::{Budget, Graph, Model, Plan, Planner, Problem, solve};
+use arenaplan::{Budget, Graph, Model, Plan, Problem, solve};
 use serde_json::Value as Json;
 
 use super::{edit, forge, graphs, oracle, problems};
